@@ -1,0 +1,74 @@
+"""Frames on the wire: [magic with the protocol's major] [one msgpack struct].
+
+Whatever arrives is hostile until decoded: a frame of another major, an unknown tag, a wrong type
+or a flipped byte raises `BadFrame`, and only the peer that sent it suffers.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from protocol import messages
+
+MAGIC = b"STARK" + bytes([messages.MAJOR])
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class BadFrame(ValueError):
+    """What arrived is no message of this protocol."""
+
+
+class Codec(Generic[T]):
+    """Encodes any message, decodes one union (`T`): the other side's."""
+
+    def __init__(self, union: object) -> None:
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(union)
+
+    def encode(self, message: messages.Message) -> list[bytes]:
+        """Return the frames of one message."""
+        return [MAGIC, self._encoder.encode(message)]
+
+    def decode(self, frames: list[bytes]) -> T:
+        """Return the message in `frames`; raise `BadFrame` with one line that says what is wrong."""
+        if len(frames) != 2:
+            raise BadFrame(f"expected 2 frames, got {len(frames)}")
+        magic, body = frames
+        if magic != MAGIC:
+            raise BadFrame(describe_magic(magic))
+        try:
+            # msgspec raises UnicodeDecodeError on bad UTF-8, which is a ValueError only.
+            message: T = self._decoder.decode(body)
+        except (ValueError, RecursionError) as error:
+            raise BadFrame(f"not a message: {error}") from error
+        return message
+
+
+def describe_magic(magic: bytes) -> str:
+    """Say what a first frame is when it is not ours."""
+    if len(magic) == len(MAGIC) and magic[:-1] == MAGIC[:-1]:
+        return f"protocol major {magic[-1]}, expected {messages.MAJOR}"
+    return "no STARK frame"
+
+
+def to_coordinator() -> Codec[messages.ToCoordinator]:
+    """The coordinator's side: decodes what workers and supervisors say."""
+    return Codec(messages.ToCoordinator)
+
+
+def to_worker() -> Codec[messages.ToWorker]:
+    """A worker's or supervisor's side: decodes what the coordinator says."""
+    return Codec(messages.ToWorker)
+
+
+def allowed(role: messages.Role) -> object:
+    """Return the union that a role may send."""
+    if role is messages.Role.EVALUATOR:
+        return messages.FromEvaluator
+    if role is messages.Role.SUPERVISOR:
+        return messages.FromSupervisor
+    return messages.FromAgent

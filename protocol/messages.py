@@ -1,0 +1,254 @@
+"""The messages: one tagged union for each socket and direction.
+
+Requests are imperative (`Write`), facts are past tense (`Written`).  A lease names one piece of
+work; whoever holds it lists it in every heartbeat and keeps its result until it is acknowledged.
+"""
+
+from __future__ import annotations
+
+from protocol.values import (
+    Call,
+    Candidate,
+    Device,
+    Observed,
+    Plan,
+    Reference,
+    Role,
+    Task,
+    Value,
+    Verdict,
+)
+
+MAJOR = 1
+MINOR = 0
+
+
+class Message(Value, tag=True, kw_only=True):
+    """Anything that crosses a wire."""
+
+
+class Lease(Value, kw_only=True):
+    """The right to do one piece of work, fenced by an epoch that only ever grows."""
+
+    work: str  # "TASK/ATTEMPT/STAGE": "gelu/7/write"
+    epoch: int
+
+
+# --- worker -> coordinator -------------------------------------------------------------------
+
+
+class Hello(Message, kw_only=True):
+    """First words on every connection, and again whenever the coordinator asks `Who`."""
+
+    role: Role
+    slot: str  # the supervised place, "evaluator-0@host"; stays when the process is replaced
+    incarnation: str  # fresh for every process
+    pid: int
+    major: int = MAJOR
+    minor: int = MINOR
+    credit: int = 1  # leases it is willing to hold at once; 0 while draining
+    holds: tuple[Lease, ...] = ()
+    device: Device | None = None
+
+
+class Beat(Message, kw_only=True):
+    """I live; I hold these; I am willing to hold so many."""
+
+    holds: tuple[Lease, ...] = ()
+    credit: int = 1
+    doing: str = ""  # for people: "asking claude-…", "building gelu/7"
+
+
+class Answered(Message, kw_only=True):
+    """A model replied.  Stored and acknowledged (`Stored`) before the reply is used."""
+
+    lease: Lease
+    call: Call
+
+
+class Planned(Message, kw_only=True):
+    lease: Lease
+    plan: Plan
+
+
+class Written(Message, kw_only=True):
+    lease: Lease
+    candidate: Candidate
+
+
+class Repaired(Message, kw_only=True):
+    lease: Lease
+    candidate: Candidate
+
+
+class Unusable(Message, kw_only=True):
+    """The model gave nothing that can be tried: refusal, no code, cut off, anchors out of bounds."""
+
+    lease: Lease
+    reason: str
+    reply: str = ""
+
+
+class Blocked(Message, kw_only=True):
+    """No call can succeed until a person acts: wrong key, spend used up.  The run pauses."""
+
+    lease: Lease
+    reason: str
+
+
+class Running(Message, kw_only=True):
+    """From here on candidate code runs: if I am lost now, the candidate is charged."""
+
+    lease: Lease
+
+
+class Measured(Message, kw_only=True):
+    """The reference's own figures, or why it can't be measured."""
+
+    lease: Lease
+    reference: Reference | None = None
+    problem: str = ""
+
+
+class Evaluated(Message, kw_only=True):
+    lease: Lease
+    verdict: Verdict
+
+
+class Returned(Message, kw_only=True):
+    """Handed back undone and uncharged: draining, or a device that fails its canary."""
+
+    lease: Lease
+    reason: str = ""
+
+
+class Lost(Message, kw_only=True):
+    """From a supervisor: that incarnation is dead."""
+
+    slot: str
+    incarnation: str
+    how: str = ""  # "exit status 1", "signal 9"
+
+
+class Drain(Message, kw_only=True):
+    """From a supervisor: lease nothing more, end when what runs has ended."""
+
+
+FromAgent = Hello | Beat | Answered | Planned | Written | Repaired | Unusable | Blocked | Returned
+FromEvaluator = Hello | Beat | Running | Measured | Evaluated | Returned
+FromSupervisor = Hello | Beat | Lost | Drain
+ToCoordinator = (
+    Hello
+    | Beat
+    | Answered
+    | Planned
+    | Written
+    | Repaired
+    | Unusable
+    | Blocked
+    | Running
+    | Measured
+    | Evaluated
+    | Returned
+    | Lost
+    | Drain
+)
+Result = Planned | Written | Repaired | Unusable | Measured | Evaluated
+
+# --- coordinator -> worker -------------------------------------------------------------------
+
+
+class Welcome(Message, kw_only=True):
+    epoch: int
+    beat_s: float
+    lease_s: float
+
+
+class Refuse(Message, kw_only=True):
+    """Go away, and why.  Only that peer is refused."""
+
+    reason: str
+
+
+class Who(Message, kw_only=True):
+    """I do not know you (I restarted): say Hello again."""
+
+
+class MakePlan(Message, tag="Plan", kw_only=True):
+    """Propose one optimisation.  `Plan` on the wire; that name is a value's in Python."""
+
+    lease: Lease
+    task: Task
+    attempt: int
+    node: Observed
+    root: Observed
+    window: tuple[Observed, ...] = ()
+    reference: Reference
+    seed: int = 0
+    answered: tuple[Call, ...] = ()  # replies already bought for this work: use, don't ask again
+
+
+class Write(Message, kw_only=True):
+    lease: Lease
+    task: Task
+    attempt: int
+    node: Observed
+    root: Observed
+    window: tuple[Observed, ...] = ()
+    plan: Plan
+    reference: Reference
+    seed: int = 0
+    answered: tuple[Call, ...] = ()
+
+
+class Repair(Message, kw_only=True):
+    lease: Lease
+    task: Task
+    attempt: int
+    node: Observed
+    root: Observed
+    window: tuple[Observed, ...] = ()
+    plan: Plan
+    reference: Reference
+    seed: int = 0
+    answered: tuple[Call, ...] = ()
+
+
+class Measure(Message, kw_only=True):
+    lease: Lease
+    task: Task
+
+
+class Evaluate(Message, kw_only=True):
+    lease: Lease
+    task: Task
+    source: str
+    reference: Reference
+
+
+class Stored(Message, kw_only=True):
+    """Your `Answered` is on disk."""
+
+    lease: Lease
+
+
+class Recorded(Message, kw_only=True):
+    """Your result is on disk, or was not wanted: forget it."""
+
+    lease: Lease
+
+
+class Revoke(Message, kw_only=True):
+    """That lease is yours no more: stop working on it."""
+
+    lease: Lease
+
+
+class Retire(Message, kw_only=True):
+    """Finish what you hold, take nothing more, then leave with exit status 0."""
+
+
+AgentWork = MakePlan | Write | Repair
+EvaluatorWork = Measure | Evaluate
+Work = AgentWork | EvaluatorWork
+ToWorker = Welcome | Refuse | Who | Work | Stored | Recorded | Revoke | Retire

@@ -1,0 +1,129 @@
+"""The settings of a run: what flags, `stark.toml` and the environment fix, and nothing else.
+
+`stark.toml` in the run directory holds the settings that were really used; every actor reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+
+from protocol.values import Backend, DeviceKind, Role, Value
+
+FILE_NAME = "stark.toml"
+
+
+class SearchSettings(Value, kw_only=True):
+    """The method's numbers (METHOD: symbol -> field)."""
+
+    budget: int = 30  # B, attempts a task
+    epsilon: float = 0.3
+    root_children: int = 5  # n_root
+    failed_children: int = 3  # n_child: more than this many, all failed, and a node is pruned
+    leaders: int = 2  # r
+    window_cap: int = 5
+    in_flight: int = 1  # K, expansions under way at once, a task
+
+
+class Limits(Value, kw_only=True):
+    """What one candidate may take, enforced by killing its whole process tree."""
+
+    build_s: float = 180.0
+    import_s: float = 60.0
+    check_s: float = 120.0
+    time_s: float = 20.0
+    memory_gib: float = 8.0
+    output_kib: int = 64
+
+
+class Settings(Value, kw_only=True):
+    """Everything a run was started with."""
+
+    tasks: tuple[str, ...] = ()  # names; the sources lie in tasks/NAME.py
+    model: str = "recipes"
+    model_reason: str = ""  # why this model, for people
+    planner_model: str = ""
+    coder_model: str = ""
+    debugger_model: str = ""
+    base_url: str = ""
+    max_tokens: int = 16_000
+    strategy: str = "stark"
+    policy: str = "epsilon-greedy"
+    seed: int = 0
+    device: DeviceKind = "cpu"
+    backend: Backend = "cpp"
+    planners: int = 1
+    coders: int = 1
+    debuggers: int = 1
+    evaluators: int = 1
+    max_cost: float | None = None  # US dollars
+    max_minutes: float | None = None
+    until_idle: bool = False
+    min_sandbox: int = 1
+    listen: str = "ipc://coordinator.sock"  # relative: actors run in the run directory
+    beat_s: float = 5.0
+    lease_s: float = 15.0
+    search: SearchSettings = SearchSettings()
+    limits: Limits = Limits()
+
+    def model_of(self, role: Role) -> str:
+        """Return the name of the model that answers for an agent's role."""
+        own = {
+            Role.PLANNER: self.planner_model,
+            Role.CODER: self.coder_model,
+            Role.DEBUGGER: self.debugger_model,
+        }
+        return own.get(role, "") or self.model
+
+
+def read(run_dir: Path) -> Settings:
+    """Return the settings in `run_dir`; raise ValueError with one line when they can't be used."""
+    path = run_dir / FILE_NAME
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"can't read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def parse(text: str) -> Settings:
+    """Return the settings in a TOML text; raise ValueError when a word or a type is wrong."""
+    return msgspec.toml.decode(text, type=StrictSettings)
+
+
+class StrictSettings(Settings, kw_only=True, forbid_unknown_fields=True):
+    """As `Settings`, but a misspelt word is an error: people edit this file."""
+
+
+def write(run_dir: Path, settings: Settings) -> None:
+    """Write `settings` whole: a reader sees the old file or the new one, never half of one."""
+    path = run_dir / FILE_NAME
+    scratch = path.with_suffix(".toml.new")
+    with scratch.open("w", encoding="utf-8") as file:
+        file.write(to_toml(settings))
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+
+
+def to_toml(settings: Settings) -> str:
+    """Return `settings` as TOML: plain fields first, then one table for each group."""
+    top: list[str] = []
+    tables: list[str] = []
+    for name in settings.__struct_fields__:
+        value = getattr(settings, name)
+        if isinstance(value, msgspec.Struct):
+            rows = [_row(field, getattr(value, field)) for field in value.__struct_fields__]
+            tables.append(f"\n[{name}]\n" + "".join(rows))
+        elif value is not None:  # TOML has no null: an absent word means it was not given
+            top.append(_row(name, value))
+    return "".join(top) + "".join(tables)
+
+
+def _row(name: str, value: object) -> str:
+    # JSON's strings, numbers, booleans and arrays are TOML's too.
+    return f"{name} = {json.dumps(value, ensure_ascii=False)}\n"

@@ -1,0 +1,162 @@
+"""The values that travel: task, plan, candidate, verdict, reference, and what a model was asked.
+
+Every struct is frozen and keyword-only.  A new field gets a default and no field ever changes its
+type, so that peers of different minor versions understand each other.  A figure that was not
+measured is None, never 0.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A frozen struct: what every value and every message is.
+
+    (msgspec inherits `frozen`; `kw_only` it wants from every class.)
+    """
+
+
+class Role(StrEnum):
+    """Who sits at the far end of a socket."""
+
+    PLANNER = "planner"
+    CODER = "coder"
+    DEBUGGER = "debugger"
+    EVALUATOR = "evaluator"
+    SUPERVISOR = "supervisor"
+
+
+AGENTS = (Role.PLANNER, Role.CODER, Role.DEBUGGER)
+WORKERS = (*AGENTS, Role.EVALUATOR)
+
+
+class Word(StrEnum):
+    """The one word of a verdict."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    COMPILE_FAILED = "compile_failed"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    OUT_OF_MEMORY = "out_of_memory"
+    REJECTED = "rejected"
+    NO_CANDIDATE = "no_candidate"
+
+
+Stage = Literal["", "build", "import", "check", "time"]
+Backend = Literal["cpp", "cuda", "triton"]
+DeviceKind = Literal["cpu", "cuda"]
+
+
+class Seconds(Value, kw_only=True):
+    """Wall seconds that an evaluation spent in each stage."""
+
+    build: float = 0.0
+    check: float = 0.0
+    time: float = 0.0
+
+
+class Verdict(Value, kw_only=True):
+    """What the judge says of one candidate: a value, whatever the candidate did."""
+
+    verdict: Word
+    reason: str = ""  # one line for a person
+    stage: Stage = ""  # the stage that decided; "" for correct
+    median_us: float | None = None  # the candidate's median time a call, microseconds
+    reference_us: float | None = None  # eager PyTorch's, measured in turn with the candidate
+    speedup: float | None = None  # reference / candidate, the median of paired ratios
+    speedup_ci95: tuple[float, float] | None = None
+    max_error: float | None = None  # largest elementwise error, in units of the tolerance
+    log: str = ""  # compiler's or runtime's words, bounded and cleaned
+    profile: dict[str, str] | None = None  # name -> printable figure
+    seconds: Seconds = Seconds()
+    sandbox_level: int = 0
+    device: str = ""  # fingerprint of the device that ran it
+
+    @property
+    def correct(self) -> bool:
+        return self.verdict is Word.CORRECT
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the candidate built and imported, correct or not."""
+        return self.verdict not in (Word.COMPILE_FAILED, Word.NO_CANDIDATE) and self.stage not in (
+            "build",
+            "import",
+        )
+
+
+class Device(Value, kw_only=True):
+    """What a runtime was measured on; runtimes of different fingerprints are never ranked."""
+
+    kind: DeviceKind = "cpu"
+    name: str = ""  # "AMD EPYC, 2 cores" or "NVIDIA H100 80GB HBM3"
+    fingerprint: str = ""  # name, driver, torch and CUDA versions in one line
+    facts: dict[str, str] = {}  # the hardware sheet that prompts show, in order
+
+
+class Reference(Value, kw_only=True):
+    """The task's own module, measured: what candidates are compared with."""
+
+    eager_us: float
+    compile_us: float | None = None
+    max_autotune_us: float | None = None
+    device: Device = Device()
+    inputs: str = ""  # "float32[64, 1024], float32[64, 1024]"
+    outputs: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Task(Value, kw_only=True):
+    """One PyTorch module to make faster: a KernelBench file, as text."""
+
+    name: str
+    source: str
+    device: DeviceKind = "cpu"
+    backend: Backend = "cpp"
+    checks: int = 3  # fresh inputs that a candidate is checked on
+
+
+class Plan(Value, kw_only=True):
+    """One optimisation and where it goes: the node's source with anchors around the spot."""
+
+    advice: str
+    scaffold: str  # the shown source with anchors; never shown to the evaluator
+    spans: tuple[tuple[int, int], ...] = ()  # anchored lines [first, last], 1-based, in the scaffold
+
+
+class Candidate(Value, kw_only=True):
+    """A whole Python file that defines ModelNew."""
+
+    source: str
+    outside: tuple[str, ...] = ()  # diff hunks that lie outside the plan's anchors
+
+
+class Observed(Value, kw_only=True):
+    """An earlier attempt as an agent sees it."""
+
+    node: int
+    parent: int | None = None
+    advice: str = ""
+    source: str = ""
+    verdict: Verdict
+    score_us: float | None = None
+
+
+class Call(Value, kw_only=True):
+    """One request to a model and its reply, as it is stored and paid for."""
+
+    model: str
+    request: str  # the rendered prompt, system first
+    reply: str
+    stop: str = "end_turn"
+    temperature: float | None = None  # what was really sent; None when none was
+    input_tokens: int = 0  # all of them, cached ones included
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None  # None: no price is known; 0.0 for a model that costs nothing
+    seconds: float = 0.0
