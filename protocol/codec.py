@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from protocol import messages
+from protocol.values import Role
 
 MAGIC = b"STARK" + bytes([messages.MAJOR])
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -34,7 +35,7 @@ class Codec(Generic[T]):
         return [MAGIC, self._encoder.encode(message)]
 
     def decode(self, frames: list[bytes]) -> T:
-        """Return the message in `frames`; raise `BadFrame` with one line that says what is wrong."""
+        """Return the message in `frames`; raise `BadFrame` with one line on what is wrong."""
         if len(frames) != 2:
             raise BadFrame(f"expected 2 frames, got {len(frames)}")
         magic, body = frames
@@ -65,10 +66,10 @@ def to_worker() -> Codec[messages.ToWorker]:
     return Codec(messages.ToWorker)
 
 
-def allowed(role: messages.Role) -> object:
+def allowed(role: Role) -> object:
     """Return the union that a role may send."""
-    if role is messages.Role.EVALUATOR:
+    if role is Role.EVALUATOR:
         return messages.FromEvaluator
-    if role is messages.Role.SUPERVISOR:
+    if role is Role.SUPERVISOR:
         return messages.FromSupervisor
     return messages.FromAgent

@@ -23,11 +23,11 @@ MAJOR = 1
 MINOR = 0
 
 
-class Message(Value, tag=True, kw_only=True):
+class Message(Value, tag=True, frozen=True, kw_only=True):
     """Anything that crosses a wire."""
 
 
-class Lease(Value, kw_only=True):
+class Lease(Value, frozen=True, kw_only=True):
     """The right to do one piece of work, fenced by an epoch that only ever grows."""
 
     work: str  # "TASK/ATTEMPT/STAGE": "gelu/7/write"
@@ -37,7 +37,7 @@ class Lease(Value, kw_only=True):
 # --- worker -> coordinator -------------------------------------------------------------------
 
 
-class Hello(Message, kw_only=True):
+class Hello(Message, frozen=True, kw_only=True):
     """First words on every connection, and again whenever the coordinator asks `Who`."""
 
     role: Role
@@ -51,7 +51,7 @@ class Hello(Message, kw_only=True):
     device: Device | None = None
 
 
-class Beat(Message, kw_only=True):
+class Beat(Message, frozen=True, kw_only=True):
     """I live; I hold these; I am willing to hold so many."""
 
     holds: tuple[Lease, ...] = ()
@@ -59,50 +59,50 @@ class Beat(Message, kw_only=True):
     doing: str = ""  # for people: "asking claude-…", "building gelu/7"
 
 
-class Answered(Message, kw_only=True):
+class Answered(Message, frozen=True, kw_only=True):
     """A model replied.  Stored and acknowledged (`Stored`) before the reply is used."""
 
     lease: Lease
     call: Call
 
 
-class Planned(Message, kw_only=True):
+class Planned(Message, frozen=True, kw_only=True):
     lease: Lease
     plan: Plan
 
 
-class Written(Message, kw_only=True):
+class Written(Message, frozen=True, kw_only=True):
     lease: Lease
     candidate: Candidate
 
 
-class Repaired(Message, kw_only=True):
+class Repaired(Message, frozen=True, kw_only=True):
     lease: Lease
     candidate: Candidate
 
 
-class Unusable(Message, kw_only=True):
-    """The model gave nothing that can be tried: refusal, no code, cut off, anchors out of bounds."""
+class Unusable(Message, frozen=True, kw_only=True):
+    """The model gave nothing that can be tried: a refusal, no code, anchors out of bounds."""
 
     lease: Lease
     reason: str
     reply: str = ""
 
 
-class Blocked(Message, kw_only=True):
+class Blocked(Message, frozen=True, kw_only=True):
     """No call can succeed until a person acts: wrong key, spend used up.  The run pauses."""
 
     lease: Lease
     reason: str
 
 
-class Running(Message, kw_only=True):
+class Running(Message, frozen=True, kw_only=True):
     """From here on candidate code runs: if I am lost now, the candidate is charged."""
 
     lease: Lease
 
 
-class Measured(Message, kw_only=True):
+class Measured(Message, frozen=True, kw_only=True):
     """The reference's own figures, or why it can't be measured."""
 
     lease: Lease
@@ -110,19 +110,19 @@ class Measured(Message, kw_only=True):
     problem: str = ""
 
 
-class Evaluated(Message, kw_only=True):
+class Evaluated(Message, frozen=True, kw_only=True):
     lease: Lease
     verdict: Verdict
 
 
-class Returned(Message, kw_only=True):
+class Returned(Message, frozen=True, kw_only=True):
     """Handed back undone and uncharged: draining, or a device that fails its canary."""
 
     lease: Lease
     reason: str = ""
 
 
-class Lost(Message, kw_only=True):
+class Lost(Message, frozen=True, kw_only=True):
     """From a supervisor: that incarnation is dead."""
 
     slot: str
@@ -130,7 +130,7 @@ class Lost(Message, kw_only=True):
     how: str = ""  # "exit status 1", "signal 9"
 
 
-class Drain(Message, kw_only=True):
+class Drain(Message, frozen=True, kw_only=True):
     """From a supervisor: lease nothing more, end when what runs has ended."""
 
 
@@ -158,23 +158,23 @@ Result = Planned | Written | Repaired | Unusable | Measured | Evaluated
 # --- coordinator -> worker -------------------------------------------------------------------
 
 
-class Welcome(Message, kw_only=True):
+class Welcome(Message, frozen=True, kw_only=True):
     epoch: int
     beat_s: float
     lease_s: float
 
 
-class Refuse(Message, kw_only=True):
+class Refuse(Message, frozen=True, kw_only=True):
     """Go away, and why.  Only that peer is refused."""
 
     reason: str
 
 
-class Who(Message, kw_only=True):
+class Who(Message, frozen=True, kw_only=True):
     """I do not know you (I restarted): say Hello again."""
 
 
-class MakePlan(Message, tag="Plan", kw_only=True):
+class MakePlan(Message, tag="Plan", frozen=True, kw_only=True):
     """Propose one optimisation.  `Plan` on the wire; that name is a value's in Python."""
 
     lease: Lease
@@ -188,7 +188,7 @@ class MakePlan(Message, tag="Plan", kw_only=True):
     answered: tuple[Call, ...] = ()  # replies already bought for this work: use, don't ask again
 
 
-class Write(Message, kw_only=True):
+class Write(Message, frozen=True, kw_only=True):
     lease: Lease
     task: Task
     attempt: int
@@ -201,7 +201,7 @@ class Write(Message, kw_only=True):
     answered: tuple[Call, ...] = ()
 
 
-class Repair(Message, kw_only=True):
+class Repair(Message, frozen=True, kw_only=True):
     lease: Lease
     task: Task
     attempt: int
@@ -214,37 +214,37 @@ class Repair(Message, kw_only=True):
     answered: tuple[Call, ...] = ()
 
 
-class Measure(Message, kw_only=True):
+class Measure(Message, frozen=True, kw_only=True):
     lease: Lease
     task: Task
 
 
-class Evaluate(Message, kw_only=True):
+class Evaluate(Message, frozen=True, kw_only=True):
     lease: Lease
     task: Task
     source: str
     reference: Reference
 
 
-class Stored(Message, kw_only=True):
+class Stored(Message, frozen=True, kw_only=True):
     """Your `Answered` is on disk."""
 
     lease: Lease
 
 
-class Recorded(Message, kw_only=True):
+class Recorded(Message, frozen=True, kw_only=True):
     """Your result is on disk, or was not wanted: forget it."""
 
     lease: Lease
 
 
-class Revoke(Message, kw_only=True):
+class Revoke(Message, frozen=True, kw_only=True):
     """That lease is yours no more: stop working on it."""
 
     lease: Lease
 
 
-class Retire(Message, kw_only=True):
+class Retire(Message, frozen=True, kw_only=True):
     """Finish what you hold, take nothing more, then leave with exit status 0."""
 
 

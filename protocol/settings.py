@@ -16,7 +16,7 @@ from protocol.values import Backend, DeviceKind, Role, Value
 FILE_NAME = "stark.toml"
 
 
-class SearchSettings(Value, kw_only=True):
+class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The method's numbers (METHOD: symbol -> field)."""
 
     budget: int = 30  # B, attempts a task
@@ -28,7 +28,7 @@ class SearchSettings(Value, kw_only=True):
     in_flight: int = 1  # K, expansions under way at once, a task
 
 
-class Limits(Value, kw_only=True):
+class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one candidate may take, enforced by killing its whole process tree."""
 
     build_s: float = 180.0
@@ -39,7 +39,7 @@ class Limits(Value, kw_only=True):
     output_kib: int = 64
 
 
-class Settings(Value, kw_only=True):
+class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a run was started with."""
 
     tasks: tuple[str, ...] = ()  # names; the sources lie in tasks/NAME.py
@@ -92,11 +92,7 @@ def read(run_dir: Path) -> Settings:
 
 def parse(text: str) -> Settings:
     """Return the settings in a TOML text; raise ValueError when a word or a type is wrong."""
-    return msgspec.toml.decode(text, type=StrictSettings)
-
-
-class StrictSettings(Settings, kw_only=True, forbid_unknown_fields=True):
-    """As `Settings`, but a misspelt word is an error: people edit this file."""
+    return msgspec.toml.decode(text, type=Settings)
 
 
 def write(run_dir: Path, settings: Settings) -> None:

@@ -16,7 +16,8 @@ import msgspec
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A frozen struct: what every value and every message is.
 
-    (msgspec inherits `frozen`; `kw_only` it wants from every class.)
+    (Each subclass says `frozen=True, kw_only=True` again: msgspec does not inherit `kw_only`,
+    and type checkers do not see that it inherits `frozen`.)
     """
 
 
@@ -52,7 +53,7 @@ Backend = Literal["cpp", "cuda", "triton"]
 DeviceKind = Literal["cpu", "cuda"]
 
 
-class Seconds(Value, kw_only=True):
+class Seconds(Value, frozen=True, kw_only=True):
     """Wall seconds that an evaluation spent in each stage."""
 
     build: float = 0.0
@@ -60,7 +61,7 @@ class Seconds(Value, kw_only=True):
     time: float = 0.0
 
 
-class Verdict(Value, kw_only=True):
+class Verdict(Value, frozen=True, kw_only=True):
     """What the judge says of one candidate: a value, whatever the candidate did."""
 
     verdict: Word
@@ -90,7 +91,7 @@ class Verdict(Value, kw_only=True):
         )
 
 
-class Device(Value, kw_only=True):
+class Device(Value, frozen=True, kw_only=True):
     """What a runtime was measured on; runtimes of different fingerprints are never ranked."""
 
     kind: DeviceKind = "cpu"
@@ -99,7 +100,7 @@ class Device(Value, kw_only=True):
     facts: dict[str, str] = {}  # the hardware sheet that prompts show, in order
 
 
-class Reference(Value, kw_only=True):
+class Reference(Value, frozen=True, kw_only=True):
     """The task's own module, measured: what candidates are compared with."""
 
     eager_us: float
@@ -111,7 +112,7 @@ class Reference(Value, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Task(Value, kw_only=True):
+class Task(Value, frozen=True, kw_only=True):
     """One PyTorch module to make faster: a KernelBench file, as text."""
 
     name: str
@@ -121,22 +122,22 @@ class Task(Value, kw_only=True):
     checks: int = 3  # fresh inputs that a candidate is checked on
 
 
-class Plan(Value, kw_only=True):
+class Plan(Value, frozen=True, kw_only=True):
     """One optimisation and where it goes: the node's source with anchors around the spot."""
 
     advice: str
     scaffold: str  # the shown source with anchors; never shown to the evaluator
-    spans: tuple[tuple[int, int], ...] = ()  # anchored lines [first, last], 1-based, in the scaffold
+    spans: tuple[tuple[int, int], ...] = ()  # anchored [first, last] lines of scaffold, from 1
 
 
-class Candidate(Value, kw_only=True):
+class Candidate(Value, frozen=True, kw_only=True):
     """A whole Python file that defines ModelNew."""
 
     source: str
     outside: tuple[str, ...] = ()  # diff hunks that lie outside the plan's anchors
 
 
-class Observed(Value, kw_only=True):
+class Observed(Value, frozen=True, kw_only=True):
     """An earlier attempt as an agent sees it."""
 
     node: int
@@ -147,7 +148,7 @@ class Observed(Value, kw_only=True):
     score_us: float | None = None
 
 
-class Call(Value, kw_only=True):
+class Call(Value, frozen=True, kw_only=True):
     """One request to a model and its reply, as it is stored and paid for."""
 
     model: str
