@@ -1,0 +1,329 @@
+"""The one loop that every worker runs: hello, work, heartbeat, resend, drain.
+
+The loop's thread owns the socket and answers for the process; each lease runs in a thread of its
+own and speaks through its `Port`.  A result is kept and said again until the coordinator
+acknowledges it.  An exception in a piece of work is a bug of ours: the actor ends with status 1
+and the supervisor starts the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import zmq
+
+from actors.held import Held, Holding
+from actors.log import open_log
+from actors.post import Post, hold_lifeline, name_process, on_terminate
+from protocol import codec, transport
+from protocol.messages import (
+    Answered,
+    Beat,
+    Blocked,
+    Hello,
+    Lease,
+    Message,
+    Recorded,
+    Refuse,
+    Result,
+    Retire,
+    Returned,
+    Revoke,
+    Running,
+    Stored,
+    Welcome,
+    Who,
+    Work,
+)
+from protocol.values import Call, Device, Role
+
+RESEND_S = 5.0
+DRAIN_S = 25.0
+NEWS_S = 0.2  # a change of `doing` reaches people this soon
+EXIT_REFUSED = 5
+
+
+class Port(Protocol):
+    """What a piece of work may say while it runs."""
+
+    def doing(self, words: str) -> None:
+        """Say for people what is under way."""
+
+    def running(self) -> None:
+        """Candidate code runs from here on: a loss is charged to the candidate."""
+
+    def answered(self, call: Call) -> None:
+        """Hand over a bought reply; return when it is stored (or the lease is gone)."""
+
+    def revoked(self) -> bool:
+        """Whether to stop soon: the lease is gone, or the actor drains."""
+        ...
+
+
+class Worker(Protocol):
+    """What a role does with the work that it leases."""
+
+    role: Role
+    credit: int
+    device: Device | None
+
+    def work(self, request: Work, port: Port) -> Result | Blocked | Returned:
+        """Do one piece of work, in a thread of its own."""
+        ...
+
+    def close(self) -> None:
+        """End every child; called once, also when the supervisor is gone."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A piece of work has ended, in its own thread."""
+
+    work: str
+    result: Result | Blocked | Returned
+
+
+class LeasePort:
+    """The `Port` of one lease: thread-safe, speaks through the actor's queue."""
+
+    def __init__(self, holding: Holding, say: Callable[[object], None]) -> None:
+        self._holding = holding
+        self._say = say
+
+    def doing(self, words: str) -> None:
+        self._say(words)
+
+    def running(self) -> None:
+        self._say(Running(lease=self._holding.lease))
+
+    def answered(self, call: Call) -> None:
+        said = Answered(lease=self._holding.lease, call=call)
+        stored = self._holding.stored
+        with stored:
+            self._holding.unstored.append(said)
+            self._say(said)
+            stored.wait_for(lambda: not self._holding.unstored or self.revoked())
+
+    def revoked(self) -> bool:
+        return self._holding.stop.is_set()
+
+
+class Actor:
+    """One worker process at its post."""
+
+    def __init__(self, worker: Worker, post: Post) -> None:
+        self.worker = worker
+        self.post = post
+        self.log = open_log(post.run_dir, post.slot)
+        self._codec = codec.to_worker()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = transport.connect(self._context, post.address, post.incarnation)
+        self._monitor = transport.connections(self._socket)
+        self._held = Held()
+        self._said: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._beat_s = 5.0
+        self._next_beat = self._next_resend = 0.0
+        self._doing = ""
+        self._draining_until: float | None = None
+        self._exit: int | None = None
+
+    def run(self) -> int:
+        """Work until retired, refused or drained; return the exit status."""
+        self.log.info("up", pid=os.getpid(), role=self.worker.role)
+        poller = zmq.Poller()
+        for source in (self._socket, self._monitor, self._wake):
+            poller.register(source, zmq.POLLIN)
+        while self._exit is None:
+            ready = dict(poller.poll(self._poll_ms(time.monotonic())))
+            if self._monitor in ready and transport.drain_connections(self._monitor):
+                self._hello()
+            if self._wake in ready:
+                os.eventfd_read(self._wake)
+            self._read_socket()
+            self._read_threads()
+            self._keep_time(time.monotonic())
+        self.log.info("down", status=self._exit)
+        self._socket.close()
+        self._context.term()
+        return self._exit
+
+    def drain(self) -> None:
+        """Take nothing more and leave soon; may be called from a signal handler."""
+        if self._draining_until is None:
+            self._draining_until = time.monotonic() + DRAIN_S
+        self._say(Retire())
+
+    # --- outgoing ----------------------------------------------------------------------------
+
+    def _say(self, what: object) -> None:
+        self._said.put(what)
+        os.eventfd_write(self._wake, 1)
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._socket.send_multipart(self._codec.encode(message), zmq.NOBLOCK)
+        except zmq.Again:
+            # Nobody is connected; what matters is said again after the next Welcome.
+            self.log.info("unsent", message=type(message).__name__)
+
+    @property
+    def _credit(self) -> int:
+        return 0 if self._draining_until is not None else self.worker.credit
+
+    def _hello(self) -> None:
+        self._send(
+            Hello(
+                role=self.worker.role,
+                slot=self.post.slot,
+                incarnation=self.post.incarnation,
+                pid=os.getpid(),
+                credit=self._credit,
+                holds=self._held.leases(),
+                device=self.worker.device,
+            )
+        )
+
+    def _beat(self) -> None:
+        self._send(Beat(holds=self._held.leases(), credit=self._credit, doing=self._doing))
+
+    # --- incoming ----------------------------------------------------------------------------
+
+    def _read_socket(self) -> None:
+        while True:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                message = self._codec.decode(frames)
+            except codec.BadFrame as error:
+                self.log.warning("bad frame", error=str(error))
+                continue
+            self._heard(message)
+
+    def _heard(self, message: Message) -> None:
+        match message:
+            case Welcome():
+                self._beat_s = message.beat_s
+                for again in self._held.unacknowledged():
+                    self._send(again)
+            case Who():
+                self._hello()
+            case Refuse():
+                self.log.error("refused", reason=message.reason)
+                self._exit = EXIT_REFUSED
+            case Recorded():
+                self._held.forget(message.lease)
+            case Stored():
+                self._stored(message.lease)
+            case Revoke():
+                self._held.revoke(message.lease)
+            case Retire():
+                self.drain()
+            case _:
+                self._start(message)  # type: ignore[arg-type]  # all that is left is Work
+
+    def _stored(self, lease: Lease) -> None:
+        holding = self._held.get(lease.work)
+        if holding is not None:
+            with holding.stored:
+                holding.unstored.clear()
+                holding.stored.notify_all()
+
+    def _start(self, request: Work) -> None:
+        holding = self._held.take(request.lease)
+        if holding is None:
+            self._beat()
+            return
+        port = LeasePort(holding, self._say)
+        threading.Thread(
+            target=self._perform, args=(request, port), name=request.lease.work, daemon=True
+        ).start()
+
+    def _perform(self, request: Work, port: LeasePort) -> None:
+        try:
+            self._say(Done(request.lease.work, self.worker.work(request, port)))
+        except BaseException as error:  # noqa: BLE001  # the outermost line: the actor ends with it
+            self._say(error)
+
+    def _read_threads(self) -> None:
+        while True:
+            try:
+                said = self._said.get_nowait()
+            except queue.Empty:
+                return
+            self._heard_thread(said)
+
+    def _heard_thread(self, said: object) -> None:
+        match said:
+            case str():
+                self._doing = said
+                self._next_beat = min(self._next_beat, time.monotonic() + NEWS_S)
+            case Done():
+                self._finished(said)
+            case Running():
+                holding = self._held.get(said.lease.work)
+                if holding is not None:
+                    holding.running = True
+                self._send(said)
+            case Retire():
+                self._held.stop_all()
+                self._beat()
+            case Message():
+                self._send(said)
+            case BaseException():
+                self.log.error("bug", exc_info=said)
+                raise said
+
+    def _finished(self, done: Done) -> None:
+        self._doing = ""
+        result = done.result
+        if isinstance(result, Blocked):
+            self._send(result)
+            result = Returned(lease=result.lease, reason=result.reason)
+        kept = self._held.finish(done.work, result)
+        if kept is not None:
+            self._send(kept)
+
+    # --- time --------------------------------------------------------------------------------
+
+    def _poll_ms(self, now: float) -> int:
+        soonest = min(self._next_beat, self._next_resend)
+        if self._draining_until is not None:
+            soonest = min(soonest, self._draining_until, now + 0.1)
+        return max(0, min(1000, int((soonest - now) * 1000) + 1))
+
+    def _keep_time(self, now: float) -> None:
+        if now >= self._next_beat:
+            self._next_beat = now + self._beat_s
+            self._beat()
+        if now >= self._next_resend:
+            self._next_resend = now + RESEND_S
+            for again in self._held.unacknowledged():
+                self._send(again)
+        if self._draining_until is not None and (
+            not len(self._held) or now >= self._draining_until
+        ):
+            self._exit = 0
+
+
+def run_actor(worker: Worker, post: Post) -> int:
+    """Run `worker` at `post` until it is told to leave; return the process's exit status."""
+    name_process(post.slot)
+    actor = Actor(worker, post)
+    hold_lifeline(worker.close)
+    on_terminate(actor.drain)
+    try:
+        return actor.run()
+    finally:
+        worker.close()
+
+
+__all__ = ["Actor", "Port", "Post", "Worker", "run_actor"]

@@ -1,0 +1,37 @@
+"""One JSON line an event, one file an actor: `logs/SLOT.jsonl` in the run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+TRACEBACKS = structlog.processors.ExceptionRenderer(
+    # Local variables hold prompts, sources and keys: they stay out of the log.
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=20)
+)
+
+
+def open_log(run_dir: Path, slot: str) -> FilteringBoundLogger:
+    """Return a logger that appends to `run_dir/logs/SLOT.jsonl`, a line a call."""
+    folder = run_dir / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = (folder / f"{slot}.jsonl").open("a", encoding="utf-8", buffering=1)
+    logger: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.WriteLogger(file),
+        processors=[
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.add_log_level,
+            TRACEBACKS,
+            structlog.processors.JSONRenderer(default=str),
+            _end_line,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
+    )
+    return logger.bind(slot=slot)
+
+
+def _end_line(_logger: object, _method: str, line: Any) -> str:
+    return f"{line}\n"
