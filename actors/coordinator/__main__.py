@@ -1,0 +1,94 @@
+"""`python -m actors.coordinator --run-dir DIR`: serves one run; started by the supervisor."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import zmq
+from structlog.typing import FilteringBoundLogger
+
+from actors.coordinator.coordinator import Coordinator
+from actors.coordinator.database import Database, StoreFull, StoreTaken
+from actors.log import open_log
+from actors.post import hold_lifeline, name_process, on_terminate
+from protocol import settings as settings_file
+from protocol import transport
+from protocol.settings import Settings
+from protocol.values import Task
+
+FULL_WAIT_S = 1.0
+EXIT_USAGE = 2
+EXIT_FAULT = 4
+
+
+def main() -> int:
+    """Serve until the run is over; the exit status is 0 however it ended, 4 if it could not."""
+    parser = argparse.ArgumentParser(prog="python -m actors.coordinator", description=__doc__)
+    parser.add_argument("--run-dir", type=Path, default=Path())
+    parser.add_argument("--listen", default="", help="instead of the address in stark.toml")
+    arguments = parser.parse_args()
+    name_process("coordinator")
+    log = open_log(arguments.run_dir, "coordinator")
+    try:
+        settings = settings_file.read(arguments.run_dir)
+        tasks = read_tasks(arguments.run_dir, settings)
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        socket = transport.listen(context, arguments.listen or settings.listen)
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"coordinator: {error}\n")
+        return EXIT_USAGE
+    hold_lifeline(lambda: None)
+    try:
+        serve(arguments.run_dir, socket, settings, tasks, log)
+    except StoreTaken as error:
+        sys.stderr.write(f"coordinator: {error}\n")
+        return EXIT_FAULT
+    socket.close()
+    context.term()
+    return 0
+
+
+def serve(
+    run_dir: Path,
+    socket: zmq.Socket[bytes],
+    settings: Settings,
+    tasks: list[Task],
+    log: FilteringBoundLogger,
+) -> str:
+    """Serve the run; while the disk is full, say so, wait, and begin again from what is stored."""
+    while True:
+        database: Database | None = None
+        try:
+            database = Database(run_dir)
+            coordinator = Coordinator(
+                database=database, socket=socket, settings=settings, tasks=tasks, log=log
+            )
+            on_terminate(coordinator.ask_to_drain)
+            return coordinator.run()
+        except StoreFull as error:
+            log.error("the store takes nothing; waiting for room", error=str(error))
+            sys.stderr.write(f"coordinator: {run_dir}/run.db: {error}; waiting for room\n")
+            time.sleep(FULL_WAIT_S)
+        finally:
+            if database is not None:
+                database.close()
+
+
+def read_tasks(run_dir: Path, settings: Settings) -> list[Task]:
+    """Return the run's tasks from `tasks/NAME.py`, in the order of the settings."""
+    return [
+        Task(
+            name=name,
+            source=(run_dir / "tasks" / f"{name}.py").read_text(encoding="utf-8"),
+            device=settings.device,
+            backend=settings.backend,
+        )
+        for name in settings.tasks
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

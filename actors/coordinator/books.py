@@ -1,0 +1,139 @@
+"""The books beside the tree: leases, model calls, workers and events."""
+
+from __future__ import annotations
+
+import msgspec
+
+from actors.coordinator.database import Database
+from protocol.values import Call, Value
+
+
+class LeaseRow(Value, frozen=True, kw_only=True):
+    """A lease that was open when the last coordinator ended."""
+
+    epoch: int
+    work: str
+    incarnation: str
+    running: bool
+
+
+class Books:
+    """Who held what, what was bought, who works."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    # --- leases ------------------------------------------------------------------------------
+
+    def grant(self, epoch: int, work: str, slot: str, incarnation: str, at: float) -> None:
+        self._db.write(
+            "INSERT INTO lease VALUES (?, ?, ?, ?, ?, NULL, NULL, 0)",
+            (epoch, work, slot, incarnation, at),
+        )
+
+    def mark_running(self, epoch: int) -> None:
+        self._db.write("UPDATE lease SET running = 1 WHERE epoch = ?", (epoch,))
+
+    def end_lease(self, epoch: int, outcome: str, at: float) -> None:
+        self._db.write(
+            "UPDATE lease SET ended = ?, outcome = ? WHERE epoch = ?", (at, outcome, epoch)
+        )
+
+    def last_epoch(self) -> int:
+        epoch: int = self._db.value("SELECT COALESCE(MAX(epoch), 0) FROM lease")
+        return epoch
+
+    def open_leases(self) -> list[LeaseRow]:
+        rows = self._db.rows(
+            "SELECT epoch, work, incarnation, running FROM lease WHERE ended IS NULL"
+        )
+        return [
+            LeaseRow(epoch=epoch, work=work, incarnation=incarnation, running=bool(running))
+            for epoch, work, incarnation, running in rows
+        ]
+
+    def losses(self) -> dict[str, int]:
+        """Return how often an evaluator was lost while that work's candidate ran."""
+        rows = self._db.rows(
+            "SELECT work, COUNT(*) FROM lease WHERE running = 1 AND outcome IN ('lost', 'expired')"
+            " GROUP BY work"
+        )
+        return dict(rows)
+
+    # --- calls and workers -------------------------------------------------------------------
+
+    def add_call(self, work: str, role: str, call: Call, at: float) -> None:
+        """Record a bought reply; the same one said again is recorded once."""
+        known = self._db.row(
+            "SELECT 1 FROM call WHERE work = ? AND request = ?", (work, call.request)
+        )
+        if known:
+            return
+        self._db.write(
+            "INSERT INTO call (work, role, model, request, reply, stop, temperature, input_tokens,"
+            " cached_tokens, output_tokens, usd, seconds, at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                work,
+                role,
+                call.model,
+                call.request,
+                call.reply,
+                call.stop,
+                call.temperature,
+                call.input_tokens,
+                call.cached_tokens,
+                call.output_tokens,
+                call.usd,
+                call.seconds,
+                at,
+            ),
+        )
+
+    def calls(self, work: str) -> tuple[Call, ...]:
+        """Return the replies already bought for a piece of work, in order."""
+        rows = self._db.rows(
+            "SELECT model, request, reply, stop, temperature, input_tokens, cached_tokens,"
+            " output_tokens, usd, seconds FROM call WHERE work = ? ORDER BY id",
+            (work,),
+        )
+        return tuple(
+            msgspec.convert(dict(zip(Call.__struct_fields__, row, strict=True)), Call)
+            for row in rows
+        )
+
+    def worker_up(self, slot: str, role: str, incarnation: str, pid: int, at: float) -> None:
+        """Record who sits in a slot; the same one saying hello again is not a new start."""
+        self._db.write(
+            "INSERT INTO worker VALUES (?, ?, ?, ?, 'up', '', ?, 1, '') ON CONFLICT DO UPDATE SET"
+            " starts = starts + (incarnation != excluded.incarnation),"
+            " incarnation = excluded.incarnation, pid = excluded.pid, state = 'up',"
+            " since = excluded.since",
+            (slot, role, incarnation, pid, at),
+        )
+
+    def worker_doing(self, slot: str, doing: str, at: float) -> None:
+        self._db.write(
+            "UPDATE worker SET doing = ?, since = ? WHERE slot = ? AND doing != ?",
+            (doing, at, slot, doing),
+        )
+
+    def worker_gone(self, slot: str, incarnation: str, state: str, how: str, at: float) -> None:
+        self._db.write(
+            "UPDATE worker SET state = ?, how = ?, doing = '', since = ?"
+            " WHERE slot = ? AND incarnation = ?",
+            (state, how, at, slot, incarnation),
+        )
+
+    # --- events ------------------------------------------------------------------------------
+
+    def add_event(self, at: float, what: str, subject: str, detail: str = "") -> None:
+        self._db.write(
+            "INSERT INTO event (at, what, subject, detail) VALUES (?, ?, ?, ?)",
+            (at, what, subject, detail),
+        )
+
+    def spent_usd(self) -> float:
+        """Return the dollars paid so far, in this run."""
+        usd: float = self._db.value("SELECT COALESCE(SUM(usd), 0.0) FROM call")
+        return usd

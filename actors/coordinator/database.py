@@ -1,0 +1,97 @@
+"""The file behind a run: one connection, one writer, one transaction a round.
+
+A full or read-only disk raises `StoreFull`; nothing of that round happened then.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "run.db"
+
+
+class StoreFull(Exception):
+    """The disk takes no more, or took nothing: say so, wait for room, begin again from disk."""
+
+
+class StoreTaken(Exception):
+    """Another coordinator serves this run."""
+
+
+class Database:
+    """`run.db`, opened for writing by its only writer."""
+
+    def __init__(self, run_dir: Path) -> None:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        # Held for the life of the process: two coordinators on one run would both believe it.
+        self._lock = (run_dir / "coordinator.lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise StoreTaken(f"another coordinator serves {run_dir}") from error
+        self._db = sqlite3.connect(run_dir / FILE_NAME, isolation_level=None)
+        with _full_disk():
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("PRAGMA foreign_keys = ON")
+            self._db.executescript(schema())
+        self._open = False
+
+    def write(self, statement: str, values: tuple[object, ...] = ()) -> None:
+        """Add a statement to this round's transaction."""
+        with _full_disk():
+            if not self._open:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._open = True
+            self._db.execute(statement, values)
+
+    def commit(self) -> bool:
+        """Make everything since the last commit durable; False when there was nothing."""
+        if not self._open:
+            return False
+        with _full_disk():
+            self._db.execute("COMMIT")
+        self._open = False
+        return True
+
+    def rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query; what this round wrote is seen."""
+        return self._db.execute(statement, values).fetchall()
+
+    def row(self, statement: str, values: tuple[object, ...] = ()) -> tuple[Any, ...] | None:
+        """Return the first row of a query, if there is one."""
+        found: tuple[Any, ...] | None = self._db.execute(statement, values).fetchone()
+        return found
+
+    def value(self, statement: str, values: tuple[object, ...] = ()) -> Any:
+        """Return the first column of a query that always has a row."""
+        return self._db.execute(statement, values).fetchone()[0]
+
+    def close(self) -> None:
+        """Close the file, drop what was not committed, and let the next coordinator in."""
+        self._db.close()
+        self._lock.close()
+
+
+def schema() -> str:
+    """Return the tables of `run.db` as SQL."""
+    return resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+
+
+@contextmanager
+def _full_disk() -> Iterator[None]:
+    """Turn SQLite's words for a disk that takes nothing into one error of ours."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        words = str(error)
+        if any(sign in words for sign in ("full", "readonly", "disk I/O", "unable to open")):
+            raise StoreFull(words) from error
+        raise

@@ -1,0 +1,243 @@
+"""Who works on what: workers, credit, leases with epochs, and the queue of offered work.
+
+A pure state machine like the search: methods take `now` (monotonic seconds) and return what to
+say.  It promises that a piece of work is leased to one incarnation at a time, that only the holder
+of the present lease can end it, and that what is lost is offered again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from protocol.messages import Beat, Hello, Lease
+from protocol.values import Role
+
+MISSED_BEATS = 2  # heartbeats that do not list a lease before it counts as never received
+LOSSES = 2  # evaluators lost while it ran, and a candidate is never leased again
+
+
+@dataclass(slots=True)
+class Peer:
+    """One incarnation of a worker."""
+
+    incarnation: str
+    slot: str
+    role: Role
+    credit: int
+    heard: float
+    leases: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Grant:
+    """One lease: who holds which work, under which epoch, until when."""
+
+    work: str
+    role: Role
+    incarnation: str
+    epoch: int
+    expires: float
+    running: bool = False
+    missed: int = 0
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(work=self.work, epoch=self.epoch)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A lease that ended without a result."""
+
+    grant: Grant
+    outcome: str  # "lost", "expired", "missed", "returned"
+    exhausted: bool = False  # too many evaluators were lost while this candidate ran
+
+
+class Fleet:
+    """Every peer, every lease, and the work that waits for a free peer."""
+
+    def __init__(self, *, lease_s: float, epoch: int) -> None:
+        self.lease_s = lease_s
+        self.epoch = epoch  # of the last lease granted; only ever grows
+        self.peers: dict[str, Peer] = {}
+        self.grants: dict[str, Grant] = {}
+        self.losses: dict[str, int] = {}
+        self._waiting: dict[Role, deque[str]] = {role: deque() for role in Role}
+        self._offered: dict[str, Role] = {}
+
+    # --- work --------------------------------------------------------------------------------
+
+    def offer(self, work: str, role: Role, *, first: bool = False) -> None:
+        """Queue work for a role; what was lost goes `first`."""
+        if work in self._offered:
+            return
+        self._offered[work] = role
+        queue = self._waiting[role]
+        queue.appendleft(work) if first else queue.append(work)
+
+    def waiting(self) -> int:
+        """Return how many pieces of work nobody holds."""
+        return sum(len(queue) for queue in self._waiting.values())
+
+    def grant(self, now: float) -> list[Grant]:
+        """Lease waiting work to peers with credit, the least loaded first."""
+        granted: list[Grant] = []
+        for role, queue in self._waiting.items():
+            if not queue:
+                continue
+            free = [
+                peer
+                for peer in self.peers.values()
+                if peer.role is role and peer.credit > len(peer.leases)
+            ]
+            while queue and free:
+                peer = min(free, key=lambda peer: len(peer.leases))
+                granted.append(self._lease(queue.popleft(), peer, now))
+                if peer.credit <= len(peer.leases):
+                    free.remove(peer)
+        return granted
+
+    def restore(self, grants: Iterable[Grant], losses: dict[str, int]) -> None:
+        """Take up stored leases: their holders have until `expires` to claim them."""
+        self.losses = dict(losses)
+        for grant in grants:
+            self.grants[grant.work] = grant
+            self._offered[grant.work] = grant.role
+
+    def settle(self, lease: Lease, incarnation: str) -> Grant | None:
+        """End the lease that a result came for; None when it is not that peer's any more."""
+        grant = self.grants.get(lease.work)
+        if grant is None or grant.epoch != lease.epoch or grant.incarnation != incarnation:
+            return None
+        self._free(grant)
+        del self._offered[lease.work]
+        self.losses.pop(lease.work, None)
+        return grant
+
+    def returned(self, lease: Lease, incarnation: str) -> Ended | None:
+        """Take back undone work, uncharged."""
+        grant = self.grants.get(lease.work)
+        if grant is None or grant.epoch != lease.epoch or grant.incarnation != incarnation:
+            return None
+        return self._end(grant, "returned", charged=False)
+
+    def running(self, lease: Lease, incarnation: str) -> Grant | None:
+        """Note that candidate code runs under this lease."""
+        grant = self.grants.get(lease.work)
+        if grant is None or grant.epoch != lease.epoch or grant.incarnation != incarnation:
+            return None
+        grant.running = True
+        return grant
+
+    # --- peers -------------------------------------------------------------------------------
+
+    def hello(self, hello: Hello, now: float) -> tuple[list[Lease], list[Ended]]:
+        """Welcome a peer; return the leases that it must drop and those that ended.
+
+        An older incarnation of the same slot is dead: the supervisor runs one at a time.
+        """
+        ended: list[Ended] = []
+        for peer in list(self.peers.values()):
+            if peer.slot == hello.slot and peer.incarnation != hello.incarnation:
+                ended += self.lost(peer.incarnation)
+        known = self.peers.get(hello.incarnation)
+        peer = Peer(
+            incarnation=hello.incarnation,
+            slot=hello.slot,
+            role=hello.role,
+            credit=hello.credit,
+            heard=now,
+            leases=known.leases if known else set(),
+        )
+        self.peers[hello.incarnation] = peer
+        revoked: list[Lease] = []
+        for lease in hello.holds:
+            grant = self.grants.get(lease.work)
+            if grant and (grant.incarnation, grant.epoch) == (peer.incarnation, lease.epoch):
+                grant.expires = now + self.lease_s
+                peer.leases.add(lease.work)
+            else:
+                revoked.append(lease)
+        held = {lease.work for lease in hello.holds}
+        for grant in list(self.grants.values()):
+            if grant.incarnation == peer.incarnation and grant.work not in held:
+                ended.append(self._end(grant, "missed", charged=False))
+        return revoked, ended
+
+    def beat(self, incarnation: str, beat: Beat, now: float) -> tuple[list[Lease], list[Ended]]:
+        """Renew what a heartbeat lists; return the leases to drop and those never received."""
+        peer = self.peers[incarnation]
+        peer.heard = now
+        peer.credit = beat.credit
+        revoked: list[Lease] = []
+        for lease in beat.holds:
+            grant = self.grants.get(lease.work)
+            if grant and (grant.incarnation, grant.epoch) == (incarnation, lease.epoch):
+                grant.expires = now + self.lease_s
+                grant.missed = 0
+            elif grant is None or grant.incarnation != incarnation:
+                revoked.append(lease)
+        held = {lease.work for lease in beat.holds}
+        ended: list[Ended] = []
+        for work in peer.leases - held:
+            grant = self.grants[work]
+            grant.missed += 1  # the first may have crossed the lease on the wire
+            if grant.missed >= MISSED_BEATS:
+                ended.append(self._end(grant, "missed", charged=False))
+        return revoked, ended
+
+    def lost(self, incarnation: str) -> list[Ended]:
+        """Forget a dead peer; its work is offered again, charged if candidate code ran."""
+        self.peers.pop(incarnation, None)
+        held = [grant for grant in self.grants.values() if grant.incarnation == incarnation]
+        return [self._end(grant, "lost", charged=grant.running) for grant in held]
+
+    def expire(self, now: float) -> list[Ended]:
+        """End the leases whose holders have not been heard of in time."""
+        late = [grant for grant in self.grants.values() if grant.expires <= now]
+        silent = [peer for peer in self.peers.values() if peer.heard + self.lease_s <= now]
+        for peer in silent:
+            # It may only be stopped: a heartbeat will be answered with `Who`, and it says Hello.
+            del self.peers[peer.incarnation]
+        return [self._end(grant, "expired", charged=grant.running) for grant in late]
+
+    def soonest(self) -> float | None:
+        """Return when the next lease or peer expires."""
+        times = [grant.expires for grant in self.grants.values()]
+        times += [peer.heard + self.lease_s for peer in self.peers.values()]
+        return min(times, default=None)
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _lease(self, work: str, peer: Peer, now: float) -> Grant:
+        self.epoch += 1
+        grant = Grant(
+            work=work,
+            role=peer.role,
+            incarnation=peer.incarnation,
+            epoch=self.epoch,
+            expires=now + self.lease_s,
+        )
+        self.grants[work] = grant
+        peer.leases.add(work)
+        return grant
+
+    def _free(self, grant: Grant) -> None:
+        del self.grants[grant.work]
+        peer = self.peers.get(grant.incarnation)
+        if peer is not None:
+            peer.leases.discard(grant.work)
+
+    def _end(self, grant: Grant, outcome: str, *, charged: bool) -> Ended:
+        self._free(grant)
+        role = self._offered.pop(grant.work)
+        if charged:
+            self.losses[grant.work] = self.losses.get(grant.work, 0) + 1
+        if self.losses.get(grant.work, 0) >= LOSSES:
+            self.losses.pop(grant.work)
+            return Ended(grant, outcome, exhausted=True)
+        self.offer(grant.work, role, first=True)
+        return Ended(grant, outcome)

@@ -1,0 +1,68 @@
+"""The coordinator's post: frames in, frames out, nothing told before it is durable.
+
+Peers are called by their socket's name, which must be the incarnation that they say Hello with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import zmq
+from structlog.typing import FilteringBoundLogger
+
+from protocol import codec, messages
+from protocol.messages import Message
+
+ROUND_MESSAGES = 500
+
+
+class Mail:
+    """One ROUTER socket, with an outbox that is emptied after the commit."""
+
+    def __init__(self, socket: zmq.Socket[bytes], log: FilteringBoundLogger) -> None:
+        self._socket = socket
+        self._log = log
+        self._codec = codec.to_coordinator()
+        self._outbox: list[tuple[str, Message]] = []
+        self.empty = True  # whether the last read left nothing waiting
+
+    def wait(self, seconds: float) -> None:
+        """Return when something has arrived, or after `seconds`."""
+        self._socket.poll(max(0, int(seconds * 1000)))
+
+    def read(self) -> Iterator[tuple[str, messages.ToCoordinator]]:
+        """Yield (sender, message) of a round's worth of what waits; answer bad frames here."""
+        self.empty = False
+        for _ in range(ROUND_MESSAGES):
+            try:
+                identity, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                self.empty = True
+                return
+            sender = identity.decode("latin-1")  # any bytes are a name, and back again
+            try:
+                yield sender, self._codec.decode(frames)
+            except codec.BadFrame as error:
+                self._log.warning("bad frame", peer=identity.hex(), error=str(error))
+                self.say(sender, messages.Refuse(reason=str(error)))
+
+    def say(self, to: str, message: Message) -> None:
+        """Put a message into the outbox."""
+        self._outbox.append((to, message))
+
+    def tell(self) -> None:
+        """Send the outbox: call after the commit."""
+        for to, message in self._outbox:
+            self.send(to, message)
+        self._outbox.clear()
+
+    def send(self, to: str, message: Message) -> bool:
+        """Send at once; False when the peer is gone or takes nothing."""
+        try:
+            self._socket.send_multipart(
+                [to.encode("latin-1"), *self._codec.encode(message)], zmq.NOBLOCK
+            )
+        except zmq.ZMQError as error:
+            self._log.info("unsent", to=to, what=type(message).__name__, why=str(error))
+            return False
+        return True

@@ -1,0 +1,100 @@
+-- One run's truth.  Written by its coordinator alone; everybody else opens it read-only.
+
+CREATE TABLE IF NOT EXISTS run (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    run_id TEXT NOT NULL,
+    status TEXT NOT NULL,          -- running, draining, finished, stopped, blocked, refused
+    reason TEXT NOT NULL DEFAULT '',
+    epoch INTEGER NOT NULL,        -- coordinators that have served this run
+    created REAL NOT NULL,         -- wall clock, seconds since 1970, for people only
+    started REAL NOT NULL,         -- when the present coordinator began
+    seconds REAL NOT NULL          -- that any coordinator served it
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS task (
+    name TEXT PRIMARY KEY,
+    source TEXT NOT NULL,
+    settings BLOB NOT NULL,        -- msgpack protocol.values.Task
+    budget INTEGER NOT NULL,
+    reference BLOB,                -- msgpack protocol.values.Reference, once measured
+    problem TEXT NOT NULL DEFAULT '',
+    status TEXT NOT NULL           -- new, measured, finished, refused
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS attempt (
+    task TEXT NOT NULL REFERENCES task (name),
+    number INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    kind TEXT NOT NULL,            -- improve, repair
+    plan BLOB,                     -- msgpack protocol.values.Plan
+    candidate BLOB,                -- msgpack protocol.values.Candidate
+    state TEXT NOT NULL,           -- plan, write, repair, evaluate, done
+    PRIMARY KEY (task, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS node (
+    id INTEGER PRIMARY KEY,        -- the order in which nodes were recorded
+    task TEXT NOT NULL REFERENCES task (name),
+    number INTEGER NOT NULL,       -- 0 is the root; otherwise its attempt's number
+    parent INTEGER,
+    source TEXT NOT NULL,
+    advice TEXT NOT NULL,
+    word TEXT NOT NULL,
+    verdict BLOB NOT NULL,         -- msgpack protocol.values.Verdict
+    score_us REAL,                 -- null: not correct
+    plan BLOB,
+    outside TEXT NOT NULL,         -- JSON list of diff hunks outside the anchors
+    at REAL NOT NULL,
+    UNIQUE (task, number)
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS lease (
+    epoch INTEGER PRIMARY KEY,
+    work TEXT NOT NULL,            -- TASK/ATTEMPT/STAGE
+    slot TEXT NOT NULL,
+    incarnation TEXT NOT NULL,
+    granted REAL NOT NULL,
+    ended REAL,                    -- null: it is held
+    outcome TEXT,                  -- done, lost, expired, missed, returned
+    running INTEGER NOT NULL       -- 1 once candidate code ran under it
+) STRICT;
+CREATE INDEX IF NOT EXISTS lease_open ON lease (work) WHERE ended IS NULL;
+CREATE INDEX IF NOT EXISTS lease_charged ON lease (work) WHERE running = 1;
+
+CREATE TABLE IF NOT EXISTS call (
+    id INTEGER PRIMARY KEY,
+    work TEXT NOT NULL,
+    role TEXT NOT NULL,
+    model TEXT NOT NULL,
+    request TEXT NOT NULL,
+    reply TEXT NOT NULL,
+    stop TEXT NOT NULL,
+    temperature REAL,
+    input_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    usd REAL,                      -- null: no price is known
+    seconds REAL NOT NULL,
+    at REAL NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS call_work ON call (work);
+
+CREATE TABLE IF NOT EXISTS worker (
+    slot TEXT PRIMARY KEY,
+    role TEXT NOT NULL,
+    incarnation TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    state TEXT NOT NULL,           -- up, lost, left
+    doing TEXT NOT NULL,
+    since REAL NOT NULL,
+    starts INTEGER NOT NULL,
+    how TEXT NOT NULL              -- how the last one ended
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS event (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    what TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    detail TEXT NOT NULL
+) STRICT;

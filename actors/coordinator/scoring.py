@@ -1,0 +1,40 @@
+"""From a verdict to a score, and what an evaluator's word is checked for."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+from actors.coordinator.tree import FAILED
+from protocol.values import Reference, Verdict, Word
+
+
+def score_us(verdict: Verdict, reference: Reference) -> float:
+    """Return a node's score: its runtime on the reference's own clock, or FAILED.
+
+    The ratio was measured in turn with the reference, so it survives a machine whose speed
+    drifts through the night; a bare median does not.
+    """
+    if not verdict.correct or verdict.speedup is None:
+        return FAILED
+    return reference.eager_us / verdict.speedup
+
+
+def believable(verdict: Verdict) -> Verdict:
+    """Return the verdict, or a rejection when its figures can't be true."""
+    figures = (verdict.median_us, verdict.speedup)
+    if verdict.correct and not all(positive(figure) for figure in figures):
+        return Verdict(
+            verdict=Word.REJECTED, reason="an evaluator reported impossible figures", stage="time"
+        )
+    return verdict
+
+
+def positive(figure: float | None) -> bool:
+    """Whether a figure was measured and can be a time or a ratio."""
+    return figure is not None and math.isfinite(figure) and figure > 0.0
+
+
+def kernel_of(source: str) -> str:
+    """Return what tells distinct kernels apart."""
+    return hashlib.blake2b(source.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,251 @@
+"""The search over one task: a pure state machine, `handle(event) -> [instruction]`.
+
+No socket, clock, file or global random inside.  The coordinator's shell feeds it what happened and
+carries out what it asks, so that a crash at any point can be tried in milliseconds.  Every draw is
+seeded by task, attempt and stage: with one expansion at a time, two runs grow the same tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+from actors.coordinator.leaderboard import Leaderboard
+from actors.coordinator.policy import Policy
+from actors.coordinator.tree import FAILED, ROOT, Tree
+from actors.coordinator.window import code_window, debug_window, plan_window
+from protocol.settings import SearchSettings
+
+ROOT_KERNEL = "root"
+
+
+class Stage(StrEnum):
+    """A piece of work that is leased; its last word in a work id."""
+
+    MEASURE = "measure"
+    PLAN = "plan"
+    WRITE = "write"
+    REPAIR = "repair"
+    EVALUATE = "evaluate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One expansion under way: which node grows, by which agents, and how far it is."""
+
+    number: int
+    parent: int
+    repair: bool
+    stage: Stage
+
+
+# --- events: what happened ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The reference runs in this many microseconds."""
+
+    eager_us: float
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The reference can't be measured: there is nothing to compare with."""
+
+    problem: str
+
+
+@dataclass(frozen=True)
+class StageEnded:
+    """An attempt's present stage gave what the next one needs."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class AttemptEnded:
+    """An attempt has its verdict; `score` is FAILED unless it is correct."""
+
+    number: int
+    score: float
+    kernel: str  # identifies the source
+
+
+Event = Measured | Refused | StageEnded | AttemptEnded
+
+# --- instructions: what to do ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Have somebody do this stage of this attempt; `window` names the nodes that he sees."""
+
+    stage: Stage
+    attempt: Attempt
+    window: tuple[int, ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Save:
+    """Make this attempt's progress durable."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The task is over; `problem` says why it was never begun."""
+
+    problem: str = ""
+
+
+Instruction = Offer | Save | Finish
+
+
+class Search:
+    """The tree of one task and the attempts under way on it."""
+
+    def __init__(self, *, task: str, seed: int, policy: Policy, settings: SearchSettings) -> None:
+        self.task = task
+        self.settings = settings
+        self.budget = settings.budget
+        self.finished = False
+        self.tree: Tree | None = None
+        self.board: Leaderboard | None = None
+        self.under_way: dict[int, Attempt] = {}
+        self.begun = 0  # attempts begun, those ended included
+        self._seed = seed
+        self._policy = policy
+
+    @property
+    def ended(self) -> int:
+        """Attempts that have their verdict."""
+        return self.begun - len(self.under_way)
+
+    def begin(self) -> list[Instruction]:
+        """Return the first instruction of a task that has no reference yet."""
+        measure = Attempt(number=ROOT, parent=ROOT, repair=False, stage=Stage.MEASURE)
+        return [Offer(Stage.MEASURE, measure)]
+
+    def handle(self, event: Event) -> list[Instruction]:
+        """Take in one event and return what is to be done now, in order."""
+        match event:
+            case Measured():
+                self._plant(event.eager_us)
+                return self._grow()
+            case Refused():
+                self.finished = True
+                return [Finish(event.problem)]
+            case StageEnded():
+                return self._advance(self.under_way[event.number])
+            case AttemptEnded():
+                self._end(event)
+                return self._grow()
+
+    # --- restoring ---------------------------------------------------------------------------
+
+    def restore(
+        self,
+        eager_us: float,
+        nodes: list[tuple[int, int, float, str]],
+        attempts: list[Attempt],
+    ) -> list[Instruction]:
+        """Take up a stored search; return the offers for what was under way, and new ones.
+
+        Args:
+            eager_us: the root's score.
+            nodes: (number, parent, score, kernel) of every node but the root, in the order in
+                which they were recorded.
+            attempts: those that have no node yet, by number.
+        """
+        self._plant(eager_us)
+        for number, parent, score, kernel in nodes:
+            self._tree.begin(parent)
+            self._add(number, parent, score, kernel)
+        for attempt in attempts:
+            self._tree.begin(attempt.parent)
+            self.under_way[attempt.number] = attempt
+        self.begun = len(nodes) + len(attempts)
+        offers: list[Instruction] = [self._offer(attempt) for attempt in attempts]
+        return offers + self._grow()
+
+    # --- the loop of the method --------------------------------------------------------------
+
+    def _grow(self) -> list[Instruction]:
+        """Begin attempts until the budget, the number under way or the tree forbids it."""
+        instructions: list[Instruction] = []
+        while self.begun < self.budget and len(self.under_way) < self.settings.in_flight:
+            number = self.begun + 1
+            parent = self._policy.select(self._tree, self._rng(number, "select"))
+            if parent is None:
+                break
+            repair = self._tree[parent].has_bug
+            stage = Stage.REPAIR if repair else Stage.PLAN
+            attempt = Attempt(number=number, parent=parent, repair=repair, stage=stage)
+            self._tree.begin(parent)
+            self.begun = number
+            self.under_way[number] = attempt
+            instructions += [Save(attempt), self._offer(attempt)]
+        if not self.under_way and self.begun >= self.budget:
+            self.finished = True
+            instructions.append(Finish())
+        return instructions
+
+    def _advance(self, attempt: Attempt) -> list[Instruction]:
+        following = Stage.WRITE if attempt.stage is Stage.PLAN else Stage.EVALUATE
+        attempt = Attempt(
+            number=attempt.number, parent=attempt.parent, repair=attempt.repair, stage=following
+        )
+        self.under_way[attempt.number] = attempt
+        return [Save(attempt), self._offer(attempt)]
+
+    def _end(self, event: AttemptEnded) -> None:
+        attempt = self.under_way.pop(event.number)
+        self._add(event.number, attempt.parent, event.score, event.kernel)
+
+    def _add(self, number: int, parent: int, score: float, kernel: str) -> None:
+        self._tree.add(number, parent, score)
+        if score != FAILED:
+            self._board.add(number, kernel)
+
+    def _offer(self, attempt: Attempt) -> Offer:
+        rng = self._rng(attempt.number, attempt.stage)
+        i, cap = attempt.parent, self.settings.window_cap
+        window: tuple[int, ...] = ()
+        match attempt.stage:
+            case Stage.PLAN:
+                window = plan_window(self._tree, self._board, i, cap, rng)
+            case Stage.WRITE:
+                window = code_window(self._tree, i, cap, rng)
+            case Stage.REPAIR:
+                window = debug_window(self._tree, i, cap, rng)
+        return Offer(attempt.stage, attempt, window, rng.getrandbits(32))
+
+    # --- small things ------------------------------------------------------------------------
+
+    def _plant(self, eager_us: float) -> None:
+        self.tree = Tree(
+            root_score=eager_us,
+            root_children=self.settings.root_children,
+            failed_children=self.settings.failed_children,
+        )
+        self.board = Leaderboard(self.tree, self.settings.leaders)
+        self.board.add(ROOT, ROOT_KERNEL)
+
+    def _rng(self, number: int, purpose: str) -> Random:
+        return Random(f"{self._seed}/{self.task}/{number}/{purpose}")
+
+    @property
+    def _tree(self) -> Tree:
+        if self.tree is None:
+            raise RuntimeError(f"{self.task}: the reference was not measured yet")
+        return self.tree
+
+    @property
+    def _board(self) -> Leaderboard:
+        if self.board is None:
+            raise RuntimeError(f"{self.task}: the reference was not measured yet")
+        return self.board

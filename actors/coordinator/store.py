@@ -1,0 +1,214 @@
+"""The store: a run's tasks, attempts and nodes, as typed reads and writes.
+
+Who may lease what, what was bought and who works is kept beside it, in `books.py`; both write into
+the same transaction, so that a node and the end of its lease are durable together or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+
+import msgspec
+
+from actors.coordinator.database import Database
+from actors.coordinator.search import Attempt, Stage
+from protocol.values import Candidate, Observed, Plan, Reference, Task, Value, Verdict, Word
+
+_encode = msgspec.msgpack.encode
+
+
+class NodeRow(Value, frozen=True, kw_only=True):
+    """What the tree keeps of a stored node."""
+
+    number: int
+    parent: int
+    score_us: float | None
+    source: str
+
+
+class Store:
+    """The tree's truth."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    # --- the run -----------------------------------------------------------------------------
+
+    def begin(self, at: float) -> int:
+        """Note that a coordinator begins; return how many there have been."""
+        self._db.write(
+            "INSERT INTO run VALUES (1, ?, 'running', '', 1, ?, ?, 0.0) ON CONFLICT DO UPDATE"
+            " SET epoch = epoch + 1, started = excluded.started, status = 'running', reason = ''",
+            (secrets.token_hex(8), at, at),
+        )
+        self._db.commit()
+        epoch: int = self._db.value("SELECT epoch FROM run")
+        return epoch
+
+    def set_status(self, status: str, reason: str = "") -> None:
+        self._db.write("UPDATE run SET status = ?, reason = ?", (status, reason))
+
+    def add_seconds(self, seconds: float) -> None:
+        self._db.write("UPDATE run SET seconds = seconds + ?", (seconds,))
+
+    # --- tasks -------------------------------------------------------------------------------
+
+    def add_task(self, task: Task, budget: int) -> None:
+        """Add a task that is new, or the larger budget of one that is not."""
+        self._db.write(
+            "INSERT INTO task (name, source, settings, budget, status)"
+            " VALUES (?, ?, ?, ?, 'new') ON CONFLICT DO UPDATE SET budget = excluded.budget",
+            (task.name, task.source, _encode(task), budget),
+        )
+
+    def set_reference(self, task: str, reference: Reference, at: float) -> None:
+        """Record the reference's figures and the root, which is a node like the others."""
+        self._db.write(
+            "UPDATE task SET reference = ?, status = 'measured' WHERE name = ?",
+            (_encode(reference), task),
+        )
+        root = Verdict(
+            verdict=Word.CORRECT,
+            median_us=reference.eager_us,
+            reference_us=reference.eager_us,
+            speedup=1.0,
+            device=reference.device.fingerprint,
+        )
+        self._db.write(
+            "INSERT INTO node (task, number, source, advice, word, verdict, score_us, outside, at)"
+            " SELECT name, 0, source, '', 'correct', ?, ?, '[]', ? FROM task WHERE name = ?",
+            (_encode(root), reference.eager_us, at, task),
+        )
+
+    def end_task(self, task: str, problem: str) -> None:
+        status = "refused" if problem else "finished"
+        self._db.write(
+            "UPDATE task SET status = ?, problem = ? WHERE name = ?", (status, problem, task)
+        )
+
+    def problems(self) -> list[str]:
+        """Return why tasks were refused, "NAME: why"."""
+        rows = self._db.rows("SELECT name, problem FROM task WHERE problem != '' ORDER BY rowid")
+        return [f"{name}: {problem}" for name, problem in rows]
+
+    def reference(self, task: str) -> Reference | None:
+        row = self._db.row("SELECT reference FROM task WHERE name = ?", (task,))
+        return msgspec.msgpack.decode(row[0], type=Reference) if row and row[0] else None
+
+    def tasks(self) -> list[tuple[Task, int, str]]:
+        """Return (task, budget, status) in the order in which they were named."""
+        rows = self._db.rows("SELECT settings, budget, status FROM task ORDER BY rowid")
+        return [(msgspec.msgpack.decode(row[0], type=Task), row[1], row[2]) for row in rows]
+
+    # --- attempts and nodes ------------------------------------------------------------------
+
+    def save_attempt(self, task: str, attempt: Attempt) -> None:
+        """Record that an attempt has reached a stage; a repair inherits its parent's plan."""
+        self._db.write(
+            "INSERT INTO attempt (task, number, parent, kind, state) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET state = excluded.state",
+            (
+                task,
+                attempt.number,
+                attempt.parent,
+                "repair" if attempt.repair else "improve",
+                attempt.stage,
+            ),
+        )
+        if attempt.stage is Stage.REPAIR:
+            self._db.write(
+                "UPDATE attempt SET plan = (SELECT plan FROM node WHERE task = ? AND number = ?)"
+                " WHERE task = ? AND number = ?",
+                (task, attempt.parent, task, attempt.number),
+            )
+
+    def save_plan(self, task: str, number: int, plan: Plan) -> None:
+        self._db.write(
+            "UPDATE attempt SET plan = ? WHERE task = ? AND number = ?",
+            (_encode(plan), task, number),
+        )
+
+    def save_candidate(self, task: str, number: int, candidate: Candidate) -> None:
+        self._db.write(
+            "UPDATE attempt SET candidate = ? WHERE task = ? AND number = ?",
+            (_encode(candidate), task, number),
+        )
+
+    def plan(self, task: str, number: int) -> Plan | None:
+        """Return an attempt's plan, once there is one."""
+        row = self._db.row("SELECT plan FROM attempt WHERE task = ? AND number = ?", (task, number))
+        return msgspec.msgpack.decode(row[0], type=Plan) if row and row[0] else None
+
+    def candidate(self, task: str, number: int) -> Candidate | None:
+        row = self._db.row(
+            "SELECT candidate FROM attempt WHERE task = ? AND number = ?", (task, number)
+        )
+        return msgspec.msgpack.decode(row[0], type=Candidate) if row and row[0] else None
+
+    def add_node(
+        self, task: str, number: int, verdict: Verdict, score_us: float | None, at: float
+    ) -> None:
+        """Record an attempt's end; a second one for the same attempt is a bug and raises."""
+        candidate = self.candidate(task, number)
+        plan = self.plan(task, number)
+        self._db.write(
+            "INSERT INTO node (task, number, parent, source, advice, word, verdict, score_us,"
+            " plan, outside, at) SELECT ?, ?, parent, ?, ?, ?, ?, ?, plan, ?, ? FROM attempt"
+            " WHERE task = ? AND number = ?",
+            (
+                task,
+                number,
+                candidate.source if candidate else "",
+                plan.advice if plan else "",
+                verdict.verdict,
+                _encode(verdict),
+                score_us,
+                json.dumps(candidate.outside if candidate else ()),
+                at,
+                task,
+                number,
+            ),
+        )
+        self._db.write(
+            "UPDATE attempt SET state = 'done' WHERE task = ? AND number = ?", (task, number)
+        )
+
+    def nodes(self, task: str) -> list[NodeRow]:
+        """Return every node but the root, in the order in which they were recorded."""
+        rows = self._db.rows(
+            "SELECT number, parent, score_us, source FROM node WHERE task = ? AND number > 0"
+            " ORDER BY id",
+            (task,),
+        )
+        return [
+            NodeRow(number=number, parent=parent, score_us=score, source=source)
+            for number, parent, score, source in rows
+        ]
+
+    def attempts_under_way(self, task: str) -> list[Attempt]:
+        rows = self._db.rows(
+            "SELECT number, parent, kind, state FROM attempt WHERE task = ? AND state != 'done'"
+            " ORDER BY number",
+            (task,),
+        )
+        return [
+            Attempt(number=number, parent=parent, repair=kind == "repair", stage=Stage(state))
+            for number, parent, kind, state in rows
+        ]
+
+    def observed(self, task: str, number: int) -> Observed:
+        """Return a recorded node as an agent sees it."""
+        ((parent, advice, source, verdict, score_us),) = self._db.rows(
+            "SELECT parent, advice, source, verdict, score_us FROM node"
+            " WHERE task = ? AND number = ?",
+            (task, number),
+        )
+        return Observed(
+            node=number,
+            parent=parent,
+            advice=advice,
+            source=source,
+            verdict=msgspec.msgpack.decode(verdict, type=Verdict),
+            score_us=score_us,
+        )

@@ -1,0 +1,130 @@
+"""The tree of attempts: shape, scores and eligibility; no text, no socket, no clock.
+
+The search and its policies read it.  The root is the PyTorch reference; every other node is one
+attempt.  Sources and logs stay in the store, so that a million nodes fit in memory and a selection
+costs the same at ten nodes and at a million.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from random import Random
+
+ROOT = 0
+FAILED = math.inf  # the score of whatever is not correct
+
+
+@dataclass(slots=True)
+class Node:
+    """One attempt.  `score` is its runtime in microseconds, lower is better."""
+
+    number: int
+    parent: int | None
+    score: float
+    place: int = 0  # index among its parent's children
+    children: list[int] = field(default_factory=list)  # evaluated ones, in the order they ended
+    grandchildren: list[int] = field(default_factory=list)
+    pending: int = 0  # children under way
+    failed: int = 0  # evaluated children that failed
+    leaf_place: int = -1  # index in the tree's list of leaves, -1 when it is none
+
+    @property
+    def has_bug(self) -> bool:
+        return math.isinf(self.score)
+
+    @property
+    def solved(self) -> int:
+        """Evaluated children that are correct."""
+        return len(self.children) - self.failed
+
+    @property
+    def degree(self) -> int:
+        """Children, those under way included."""
+        return len(self.children) + self.pending
+
+
+class Tree:
+    """Nodes by number, with the best eligible node and the leaves always at hand."""
+
+    def __init__(self, *, root_score: float, root_children: int, failed_children: int) -> None:
+        self.root_children = root_children
+        self.failed_children = failed_children
+        self.nodes: dict[int, Node] = {}
+        self._leaves: list[int] = []
+        # (score, number) of correct nodes; an ineligible one is dropped when it comes up and
+        # pushed again if a late child makes it eligible.
+        self._heap: list[tuple[float, int]] = []
+        self._insert(Node(number=ROOT, parent=None, score=root_score))
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number]
+
+    # --- growing -----------------------------------------------------------------------------
+
+    def begin(self, parent: int) -> None:
+        """Note that a child of `parent` is under way."""
+        node = self.nodes[parent]
+        if node.degree == 0:
+            self._drop_leaf(node)
+        node.pending += 1
+
+    def add(self, number: int, parent: int, score: float) -> Node:
+        """Add the evaluated child that `begin` announced; FAILED for one that is not correct."""
+        above = self.nodes[parent]
+        above.pending -= 1
+        was_eligible = self.eligible(above)
+        node = Node(number=number, parent=parent, score=score, place=len(above.children))
+        above.children.append(number)
+        above.failed += node.has_bug
+        if above.parent is not None:
+            self.nodes[above.parent].grandchildren.append(number)
+        if not was_eligible and not above.has_bug and self.eligible(above):
+            heapq.heappush(self._heap, (above.score, above.number))
+        self._insert(node)
+        return node
+
+    # --- choosing ----------------------------------------------------------------------------
+
+    def eligible(self, node: Node) -> bool:
+        """Whether the policy may grow this node now."""
+        if node.number == ROOT:
+            return node.degree < self.root_children
+        if node.has_bug and node.pending:
+            return False  # it is being debugged
+        return not (node.failed > self.failed_children and node.solved == 0)
+
+    def best_eligible(self) -> int | None:
+        """Return the correct, eligible node with the best score (the oldest among equals)."""
+        while self._heap:
+            number = self._heap[0][1]
+            if self.eligible(self.nodes[number]):
+                return number
+            heapq.heappop(self._heap)
+        return None
+
+    def random_leaf(self, rng: Random) -> int | None:
+        """Return an expandable leaf, failing ones included, each as likely as the other."""
+        return rng.choice(self._leaves) if self._leaves else None
+
+    def leaves(self) -> frozenset[int]:
+        """Return the nodes that have no child, neither evaluated nor under way."""
+        return frozenset(self._leaves)
+
+    def _insert(self, node: Node) -> None:
+        self.nodes[node.number] = node
+        if not node.has_bug:
+            heapq.heappush(self._heap, (node.score, node.number))
+        node.leaf_place = len(self._leaves)
+        self._leaves.append(node.number)
+
+    def _drop_leaf(self, node: Node) -> None:
+        last = self._leaves.pop()
+        if last != node.number:
+            self._leaves[node.leaf_place] = last
+            self.nodes[last].leaf_place = node.leaf_place
+        node.leaf_place = -1
