@@ -1,0 +1,1 @@
+"""The supervisor: the user's command, the process tree, restarts, the live view and the outcome."""

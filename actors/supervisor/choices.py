@@ -1,0 +1,130 @@
+"""The settings of a new run: flags over environment over `stark.toml` over defaults.
+
+Also says which model and why, and refuses the words that are fixed but not built yet.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actors.supervisor import flags
+from actors.supervisor.flags import OPTIONS, UsageError, Wish
+from protocol.settings import FILE_NAME, Settings
+
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+# Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.
+CLAUDE = "claude-sonnet-4-6"
+# Belongs to one run and is not taken over from a stark.toml that was copied from it.
+OF_ONE_RUN = ("tasks", "model_reason")
+# A resumed run may have another fleet, budget and limits, but stays the same search.
+MAY_CHANGE = (
+    *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen"),
+    *("evaluators", "planners", "coders", "debuggers"),
+)
+
+
+def has_key(environ: Mapping[str, str]) -> bool:
+    """Whether there is a key for Anthropic's API."""
+    return any(environ.get(name) for name in KEYS)
+
+
+def of_new_run(
+    wish: Wish, task_names: tuple[str, ...], environ: Mapping[str, str], gpus: tuple[str, ...]
+) -> Settings:
+    """Return the settings of a run that begins; raise UsageError with one line."""
+    told = _file(Path(FILE_NAME))
+    for layer in (flags.from_environment(environ), wish.given):
+        for field, value in layer.items():
+            _set(told, field, value)
+    told["tasks"] = task_names
+    _set_model(told, environ)
+    told.setdefault("device", "cuda" if gpus else "cpu")
+    cuda = told["device"] == "cuda"
+    told.setdefault("backend", "cuda" if cuda else "cpp")
+    told.setdefault("evaluators", max(1, len(gpus)) if cuda else 1)
+    search = told.setdefault("search", {})
+    search.setdefault("in_flight", told["evaluators"])
+    settings = _convert(told, "the settings")
+    refuse_unbuilt(settings)
+    return settings
+
+
+def of_resumed_run(old: Settings, wish: Wish) -> Settings:
+    """Return the settings that a run goes on with; raise UsageError when a flag contradicts it."""
+    told: dict[str, Any] = msgspec.to_builtins(old)
+    options = {option.setting: option.flag for option in OPTIONS}
+    for field, value in wish.given.items():
+        flag = options.get(field, "--" + field.replace("_", "-"))
+        before = _get(old, field)
+        if field not in MAY_CHANGE and value != before:
+            raise UsageError(
+                f"{flag} {value} contradicts the run, which has {before}: leave it out, or start"
+                " a new run"
+            )
+        if field == "search.budget" and old.search.budget > int(str(value)):
+            raise UsageError(
+                f"--budget {value} is less than the run's {before}: a resumed run can only be"
+                " extended"
+            )
+        _set(told, field, value)
+    settings = _convert(told, "the settings")
+    refuse_unbuilt(settings)
+    return settings
+
+
+def refuse_unbuilt(settings: Settings) -> None:
+    """Raise UsageError for words that are fixed but not built yet."""
+    if settings.strategy != "stark":
+        raise UsageError(f"--strategy {settings.strategy} is not built yet: use stark")
+    if settings.policy != "epsilon-greedy":
+        raise UsageError(f"--policy {settings.policy} is not built yet: use epsilon-greedy")
+    if settings.until_idle:
+        raise UsageError("--until-idle is not built yet: leave it out")
+
+
+def _set_model(told: dict[str, Any], environ: Mapping[str, str]) -> None:
+    if told.get("model"):
+        told["model_reason"] = "as asked"
+    elif told.get("base_url"):
+        raise UsageError("--base-url needs --model NAME: the name that this server knows")
+    elif has_key(environ):
+        told["model"] = CLAUDE
+        told["model_reason"] = "ANTHROPIC_API_KEY is set"
+    else:
+        told["model"] = "recipes"
+        told["model_reason"] = "a rule book, no LLM: ANTHROPIC_API_KEY is not set"
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UsageError(f"can't use {path} in this folder: {error}") from error
+    _convert(told, f"{path} in this folder")
+    return {field: value for field, value in told.items() if field not in OF_ONE_RUN}
+
+
+def _convert(told: dict[str, Any], what: str) -> Settings:
+    try:
+        return msgspec.convert(told, Settings)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{what}: {error}") from error
+
+
+def _set(told: dict[str, Any], field: str, value: object) -> None:
+    table, _, name = field.rpartition(".")
+    (told.setdefault(table, {}) if table else told)[name] = value
+
+
+def _get(settings: Settings, field: str) -> object:
+    value: object = settings
+    for name in field.split("."):
+        value = getattr(value, name)
+    return value

@@ -1,0 +1,46 @@
+"""The environment of a child, from an allow-list: nothing else of the user's reaches it.
+
+The API key reaches agents and no other process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+RUN_VARIABLE = "STARK_RUN"  # marks every process of a run, so that leftovers can be found
+ROOT = Path(__file__).resolve().parents[2]
+
+EVERYONE = (
+    *("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME"),
+    *("VIRTUAL_ENV", "LD_LIBRARY_PATH", "CC", "CXX", "TORCH_CUDA_ARCH_LIST", "TORCH_HOME"),
+)
+EVERYONE_PREFIXES = ("LC_", "CUDA_", "OMP_", "MKL_", "STARK_")
+# The way to the model's server: key, address, proxies and certificates.
+AGENT_ONLY = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+AGENT_PREFIX = "ANTHROPIC_"
+
+
+def of_child(
+    environ: Mapping[str, str], run_id: str, *, key: bool = False, gpu: str | None = None
+) -> dict[str, str]:
+    """Return what a child may see; `key` adds the model's variables, `gpu` shows one card only."""
+    seen = {
+        name: value
+        for name, value in environ.items()
+        if name in EVERYONE
+        or name.startswith(EVERYONE_PREFIXES)
+        or (key and (name in AGENT_ONLY or name.startswith(AGENT_PREFIX)))
+    }
+    seen[RUN_VARIABLE] = run_id
+    seen["PYTHONPATH"] = str(ROOT)  # works from a checkout that was never installed
+    seen["PYTHONUNBUFFERED"] = "1"
+    # setproctitle would write its title over the environment, where leftovers are looked up.
+    seen["SPT_NOENV"] = "1"
+    if gpu is not None:
+        seen["CUDA_VISIBLE_DEVICES"] = gpu
+    return seen

@@ -1,0 +1,16 @@
+"""Writing a file whole: a reader sees the old text or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace `path` by a file that holds `text` and is on disk."""
+    scratch = path.with_name(f".{path.name}.new")
+    with scratch.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)

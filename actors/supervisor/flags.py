@@ -1,0 +1,200 @@
+"""The command line: flags to a `Wish`, and every mistake in them to one line (`UsageError`).
+
+The table `OPTIONS` is also what `STARK_NAME` variables in the environment may set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+COMMAND = "python supervisor.py"
+
+
+class UsageError(Exception):
+    """What the user asked for can't be done; one line that says why and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What the command line asks for; `given` holds only what was really said, by field."""
+
+    tasks: tuple[Path, ...] = ()
+    resume: Path | None = None
+    run_dir: Path | None = None
+    json: bool = False
+    join: str = ""
+    given: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One setting: its flag, its field in Settings (`search.budget`), how its text is read."""
+
+    flag: str
+    setting: str
+    read: Callable[[str], object]
+    metavar: str
+    help: str
+
+    @property
+    def variable(self) -> str:
+        return "STARK_" + self.flag.removeprefix("--").replace("-", "_").upper()
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers from `least` on."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number, {least} or more, got {text!r}"
+            )
+        return number
+
+    return read
+
+
+def positive(text: str) -> float:
+    """Read a number above zero."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (number > 0 and math.isfinite(number)):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return number
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return a reader of fixed words."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise argparse.ArgumentTypeError(f"expected {' or '.join(words)}, got {text!r}")
+        return text
+
+    return read
+
+
+def name(text: str) -> str:
+    """Read a word that is not empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected a name, got nothing")
+    return text.strip()
+
+
+STRATEGIES = ("stark", "search", "team", "sampling", "reflexion")
+POLICIES = ("epsilon-greedy", "greedy", "mcts", "evolutionary")
+
+_MODEL = "claude-…, recipes, script:FILE, replay:RUN, or a name that --base-url serves"
+OPTIONS = tuple(
+    Option(flag=flag, setting=setting, read=read, metavar=metavar, help=text)
+    for flag, setting, read, metavar, text in (
+        ("--budget", "search.budget", whole(1), "N", "attempts per task (30)"),
+        ("--model", "model", name, "NAME", _MODEL),
+        ("--planner-model", "planner_model", name, "NAME", "another model for the planner"),
+        ("--coder-model", "coder_model", name, "NAME", "another model for the coder"),
+        ("--debugger-model", "debugger_model", name, "NAME", "another model for the debugger"),
+        ("--base-url", "base_url", name, "URL", "a server that speaks the Messages API"),
+        ("--strategy", "strategy", one_of(*STRATEGIES), "WORD", ", ".join(STRATEGIES)),
+        ("--policy", "policy", one_of(*POLICIES), "WORD", ", ".join(POLICIES)),
+        ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),
+        ("--evaluators", "evaluators", whole(1), "N", "evaluator processes (one a GPU)"),
+        ("--planners", "planners", whole(1), "N", "planner processes (1)"),
+        ("--coders", "coders", whole(1), "N", "coder processes (1)"),
+        ("--debuggers", "debuggers", whole(1), "N", "debugger processes (1)"),
+        ("--in-flight", "search.in_flight", whole(1), "K", "expansions at once (evaluators)"),
+        ("--seed", "seed", whole(0), "N", "seed of every draw (0)"),
+        ("--max-cost", "max_cost", positive, "USD", "stop before spending more"),
+        ("--max-minutes", "max_minutes", positive, "M", "stop this start after M minutes"),
+        ("--min-sandbox", "min_sandbox", whole(0), "LEVEL", "refuse a weaker sandbox (1)"),
+        ("--listen", "listen", name, "ADDR", "tcp://127.0.0.1:PORT instead of a socket file"),
+    )
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but a mistake is one line and an exception instead of a page and an exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message.removeprefix('argument ')}; see {COMMAND} --help")
+
+
+def parse(argv: Sequence[str]) -> Wish:
+    """Return what `argv` asks for; raise UsageError with one line when it can't be understood."""
+    parsed = vars(_parser().parse_args(argv))
+    given = {
+        option.setting: parsed[option.setting]
+        for option in OPTIONS
+        if parsed[option.setting] is not None
+    }
+    if parsed["until_idle"]:
+        given["until_idle"] = True
+    wish = Wish(
+        tasks=tuple(parsed["task"]),
+        resume=parsed["resume"],
+        run_dir=parsed["run_dir"],
+        json=parsed["json"],
+        join=parsed["join"] or "",
+        given=given,
+    )
+    _refuse_contradictions(wish)
+    return wish
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    """Return the settings in `STARK_…` variables, by field."""
+    found: dict[str, object] = {}
+    for option in OPTIONS:
+        text = environ.get(option.variable, "")
+        if text:
+            try:
+                found[option.setting] = option.read(text)
+            except argparse.ArgumentTypeError as error:
+                raise UsageError(f"{option.variable}: {error}") from error
+    return found
+
+
+def _refuse_contradictions(wish: Wish) -> None:
+    if wish.join:
+        raise UsageError("--join is not there yet: run everything on one machine for now")
+    if wish.resume is not None:
+        for flag, there in (("--task", wish.tasks), ("--run-dir", wish.run_dir)):
+            if there:
+                raise UsageError(f"--resume goes on with the run's own tasks: leave out {flag}")
+    elif not wish.tasks:
+        raise UsageError("nothing to do: give --task FILE, or --resume runs/NAME")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=COMMAND,
+        description="Turn PyTorch task files into faster, verified kernels.",
+        epilog="Exit status: 0 found one at least as fast as the reference, 1 found none,"
+        " 2 usage, 3 stopped and can be resumed, 4 a fault.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--task", action="append", type=Path, default=[], metavar="FILE")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
+    parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")
+    for option in OPTIONS:
+        parser.add_argument(
+            option.flag,
+            dest=option.setting,
+            type=option.read,
+            metavar=option.metavar,
+            help=option.help,
+        )
+    parser.add_argument("--until-idle", action="store_true", help="not there yet")
+    parser.add_argument("--join", metavar="TICKET", help="not there yet")
+    parser.add_argument("--json", action="store_true", help="print result.json alone on stdout")
+    return parser

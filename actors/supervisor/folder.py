@@ -1,0 +1,154 @@
+"""The run directory: made whole or not at all, locked while a supervisor serves it.
+
+A new run becomes resumable with its last file, `stark.toml`; before that it is removed again on
+any failure.  The lock file also holds the run's mark, by which leftovers are found.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from actors.supervisor.flags import UsageError
+from actors.supervisor.preflight import TaskFile
+from protocol import settings as settings_file
+from protocol.settings import Settings
+
+LOCK = "lock"
+
+
+class RunFolder:
+    """One run directory, locked until it is closed."""
+
+    def __init__(self, path: Path, *, shown: str, run_id: str, lock: int, made: list[Path]) -> None:
+        self.path = path  # absolute
+        self.shown = shown  # as the user would type it
+        self.run_id = run_id
+        self._lock = lock
+        self._made = made  # the folders that did not exist before, outermost first
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another supervisor have the run."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def write(self, settings: Settings, tasks: tuple[TaskFile, ...] = ()) -> None:
+        """Write task copies, then the settings, by which the folder becomes a run."""
+        for name in ("logs", "tasks"):
+            (self.path / name).mkdir(exist_ok=True)
+        for task in tasks:
+            (self.path / "tasks" / f"{task.name}.py").write_text(task.source, encoding="utf-8")
+        settings_file.write(self.path, settings)
+
+    def clean(self) -> None:
+        """Remove what only live processes need: scratch, the socket, empty output files."""
+        shutil.rmtree(self.path / "scratch", ignore_errors=True)
+        with suppress(FileNotFoundError):
+            (self.path / "coordinator.sock").unlink()
+        for output in (self.path / "logs").glob("*.out"):
+            if output.stat().st_size == 0:
+                output.unlink()
+
+    def remove(self) -> None:
+        """Undo a new run: remove the folder, or empty it where it was there before."""
+        self.close()
+        for entry in self.path.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink()
+        for folder in reversed(self._made):
+            with suppress(OSError):  # somebody else put a run beside it meanwhile
+                folder.rmdir()
+
+
+def make(wanted: Path | None, tasks: tuple[TaskFile, ...]) -> RunFolder:
+    """Make and lock the folder of a new run; raise UsageError with one line."""
+    path = wanted if wanted is not None else _free_name(tasks)
+    made: list[Path] = []
+    try:
+        if path.is_dir() and any(path.iterdir()):
+            raise UsageError(
+                f"--run-dir {path} is not empty: choose another, or go on with --resume {path}"
+            )
+        _make_folders(path, made)
+        run_id = secrets.token_hex(8)
+        descriptor = _lock(path)
+        os.write(descriptor, f"{run_id}\n".encode())
+    except OSError as error:
+        for folder in reversed(made):
+            with suppress(OSError):
+                folder.rmdir()
+        raise UsageError(f"can't make the run folder {path}: {error.strerror}") from error
+    return RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=made)
+
+
+def resume(path: Path) -> tuple[RunFolder, Settings]:
+    """Lock an old run and return it with its settings; raise UsageError with one line."""
+    if not path.is_dir():
+        raise UsageError(f"--resume {path}: there is no such folder")
+    if not (path / settings_file.FILE_NAME).is_file() or not (path / "tasks").is_dir():
+        raise UsageError(f"--resume {path}: that is no run folder (it has no stark.toml)")
+    try:
+        descriptor = _lock(path)
+        run_id = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+        if not run_id:
+            run_id = secrets.token_hex(8)
+            os.pwrite(descriptor, f"{run_id}\n".encode(), 0)
+    except OSError as error:
+        raise UsageError(f"--resume {path}: {error.strerror}") from error
+    folder = RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=[])
+    try:
+        return folder, settings_file.read(path)
+    except ValueError as error:
+        folder.close()
+        raise UsageError(f"--resume {path}: {error}") from error
+
+
+def _lock(path: Path) -> int:
+    """Return the lock's descriptor; it is not inherited, so it ends with this process."""
+    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UsageError(f"another supervisor serves {path}: wait for it, or stop it") from None
+    return descriptor
+
+
+def _make_folders(path: Path, made: list[Path]) -> None:
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir()
+        made.append(folder)
+    if not path.is_dir():
+        raise UsageError(f"--run-dir {path} is a file: choose another")
+
+
+def _free_name(tasks: tuple[TaskFile, ...]) -> Path:
+    more = f"-and-{len(tasks) - 1}-more" if len(tasks) > 1 else ""
+    name = f"{tasks[0].name}{more}-{time.strftime('%Y%m%d-%H%M%S')}"
+    number = 1
+    path = Path("runs") / name
+    while path.exists():
+        number += 1
+        path = Path("runs") / f"{name}-{number}"
+    return path

@@ -1,0 +1,200 @@
+"""A read-only reader of `run.db`: the one source of everything that people are shown.
+
+Used by the supervisor's view, by the outcome and by the report; never writes, so it can look at a
+run that is alive.  A database that is not there yet, or not ready, reads as nothing new.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actors.supervisor.snapshot import Node, Snapshot, Spend, TaskState, UnderWay, WorkerState
+from protocol.values import Reference, Verdict
+
+FILE_NAME = "run.db"
+
+
+class Ledger:
+    """One read-only connection, opened as soon as the database is there."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / FILE_NAME
+        self._connection: sqlite3.Connection | None = None
+        self._version: int | None = None
+        self._nodes: dict[tuple[str, int], Node] = {}
+        self._last_node = 0
+
+    def poll(self) -> Snapshot | None:
+        """Return the run as it is now, or None when nothing was written since the last look.
+
+        Raises sqlite3.DatabaseError when the file is no database (any more).
+        """
+        try:
+            connection = self._open()
+            if connection is None:
+                return None
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            if version == self._version:
+                return None
+            connection.execute("BEGIN")
+            try:
+                snapshot = self._read(connection)
+            finally:
+                connection.execute("COMMIT")
+        except sqlite3.OperationalError:
+            # Not all tables are there yet, or the writer is recovering: the next look will do.
+            return None
+        self._version = version
+        return snapshot
+
+    def source(self, task: str, number: int) -> str:
+        """Return the source of one node."""
+        return self._text("SELECT source FROM node WHERE task = ? AND number = ?", task, number)
+
+    def task_source(self, task: str) -> str:
+        """Return the task's own source."""
+        return self._text("SELECT source FROM task WHERE name = ?", task)
+
+    def log(self, task: str, number: int) -> str:
+        """Return what the compiler or runtime said of one node."""
+        query = "SELECT verdict FROM node WHERE task = ? AND number = ?"
+        blob: bytes = self._row(query, task, number)[0]
+        return msgspec.msgpack.decode(blob, type=Verdict).log
+
+    def outside(self, task: str, number: int) -> list[str]:
+        """Return the changes of one node that lie outside its plan's anchors."""
+        text = self._text("SELECT outside FROM node WHERE task = ? AND number = ?", task, number)
+        return msgspec.json.decode(text or "[]", type=list[str])
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection | None:
+        if self._connection is None and self._path.exists():
+            uri = f"{self._path.resolve().as_uri()}?mode=ro"
+            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=1.0)
+        return self._connection
+
+    def _row(self, query: str, *values: object) -> tuple[Any, ...]:
+        connection = self._open()
+        if connection is None:
+            raise FileNotFoundError(f"{self._path} is not there")
+        row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
+        if row is None:
+            raise LookupError(f"{self._path} has no such row: {values}")
+        return row
+
+    def _text(self, query: str, *values: object) -> str:
+        return str(self._row(query, *values)[0])
+
+    def _read(self, connection: sqlite3.Connection) -> Snapshot | None:
+        run = connection.execute("SELECT run_id, status, reason, seconds FROM run").fetchone()
+        if run is None:
+            return None
+        self._read_new_nodes(connection)
+        by_task: dict[str, list[Node]] = {}
+        for (task, _), node in sorted(self._nodes.items()):
+            by_task.setdefault(task, []).append(node)
+        spend = dict(_spend(connection))
+        under_way = _under_way(connection)
+        tasks = connection.execute(
+            "SELECT name, budget, status, problem, reference FROM task ORDER BY rowid"
+        )
+        return Snapshot(
+            run_id=run[0],
+            status=run[1],
+            reason=run[2] or "",
+            seconds=run[3] or 0.0,
+            tasks=tuple(
+                TaskState(
+                    name=name,
+                    budget=budget,
+                    status=status or "",
+                    problem=problem or "",
+                    reference=msgspec.msgpack.decode(blob, type=Reference) if blob else None,
+                    nodes=tuple(by_task.get(name, ())),
+                    under_way=tuple(under_way.get(name, ())),
+                    spend=spend.get(name, Spend()),
+                )
+                for name, budget, status, problem, blob in tasks
+            ),
+            workers=tuple(_workers(connection)),
+        )
+
+    def _read_new_nodes(self, connection: sqlite3.Connection) -> None:
+        """Nodes never change once they are recorded, so each is read once."""
+        rows = connection.execute(
+            "SELECT id, task, number, parent, advice, verdict, score_us, at FROM node"
+            " WHERE id > ? ORDER BY id",
+            (self._last_node,),
+        )
+        for row_id, task, number, parent, advice, blob, score_us, at in rows:
+            verdict = msgspec.msgpack.decode(blob, type=Verdict)
+            self._last_node = row_id
+            self._nodes[task, number] = Node(
+                task=task,
+                number=number,
+                parent=parent,
+                advice=advice,
+                verdict=msgspec.structs.replace(verdict, log="", profile=None),
+                score_us=score_us,
+                at=at,
+            )
+
+
+def _spend(connection: sqlite3.Connection) -> Iterator[tuple[str, Spend]]:
+    rows = connection.execute(
+        "SELECT substr(work, 1, instr(work, '/') - 1), count(*), sum(usd), sum(usd IS NULL),"
+        " sum(input_tokens), sum(cached_tokens), sum(output_tokens) FROM call GROUP BY 1"
+    )
+    for task, calls, usd, unpriced, input_tokens, cached_tokens, output_tokens in rows:
+        yield (
+            task,
+            Spend(
+                calls=calls,
+                usd=None if unpriced else usd,
+                input_tokens=input_tokens or 0,
+                cached_tokens=cached_tokens or 0,
+                output_tokens=output_tokens or 0,
+            ),
+        )
+
+
+def _under_way(connection: sqlite3.Connection) -> dict[str, list[UnderWay]]:
+    found: dict[str, list[UnderWay]] = {}
+    rows = connection.execute(
+        "SELECT task, number, parent, state FROM attempt WHERE state != 'done' ORDER BY number"
+    )
+    for task, number, parent, state in rows:
+        found.setdefault(task, []).append(UnderWay(number=number, parent=parent, state=state))
+    return found
+
+
+def _workers(connection: sqlite3.Connection) -> Iterator[WorkerState]:
+    rows = connection.execute("SELECT slot, role, state, doing, since FROM worker ORDER BY slot")
+    for slot, role, state, doing, since in rows:
+        yield WorkerState(slot=slot, role=role, state=state, doing=doing or "", since=since or 0.0)
+
+
+def settle(run_dir: Path) -> None:
+    """Fold the write-ahead log into `run.db`, so that the file can be copied alone.
+
+    Only for a run that nobody writes any more.
+    """
+    path = run_dir / FILE_NAME
+    if path.exists():
+        connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.close()

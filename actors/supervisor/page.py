@@ -1,0 +1,203 @@
+"""The parts of report.html: each turns one thing into HTML, and escapes all of it.
+
+Works offline and without JavaScript: folding is `<details>`, pictures are inline SVG.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+
+from actors.supervisor import phrases
+from actors.supervisor.curve import curve
+from actors.supervisor.snapshot import Node, Snapshot, TaskState
+from protocol import settings as settings_file
+from protocol.settings import Settings
+
+STYLE = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
+MOST_DEPTH = 200  # browsers cut deeper nesting themselves
+
+
+def page(title: str, body: Iterable[str]) -> str:
+    """Return a whole document."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>"
+        f"{''.join(body)}</main></body></html>\n"
+    )
+
+
+def heading(snapshot: Snapshot, settings: Settings) -> str:
+    """Return the top of the report."""
+    return (
+        f"<h1>{escape(', '.join(task.name for task in snapshot.tasks))}</h1>"
+        f'<p class="soft">run {escape(snapshot.run_id)} · {escape(snapshot.status)}'
+        f"{escape(': ' + snapshot.reason if snapshot.reason else '')}"
+        f" · {phrases.clock(snapshot.seconds)} · model {escape(phrases.model(settings))}</p>"
+    )
+
+
+def cards(task: TaskState) -> str:
+    """Return the figures that a reader looks for first."""
+    best = task.best
+    attempts = task.attempts
+    eager = task.reference.eager_us if task.reference else None
+    facts = (
+        ("speed-up against eager", phrases.speedup(best.verdict) if best else "none found"),
+        ("best, a call", phrases.duration(phrases.node_us(best)) if best else "–"),
+        ("reference, a call", phrases.duration(eager)),
+        ("attempts", f"{len(attempts)} of {task.budget}"),
+        ("compiled", str(sum(node.verdict.compiled for node in attempts))),
+        ("correct", str(sum(node.verdict.correct for node in attempts))),
+    )
+    inside = "".join(
+        f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+        for name, value in facts
+    )
+    problem = f'<p class="bad">{escape(task.problem)}</p>' if task.problem else ""
+    return f'{problem}<div class="cards">{inside}</div>'
+
+
+def chart(task: TaskState) -> str:
+    """Return the best-so-far curve."""
+    return f"<h3>Best so far, by attempt</h3>{curve(task)}"
+
+
+def failures(task: TaskState) -> str:
+    """Return the failures by kind, each with its most frequent reasons."""
+    failed = [node for node in task.attempts if not node.verdict.correct]
+    if not failed:
+        return "<h3>Failures</h3><p>None.</p>"
+    rows = []
+    for word, count in phrases.counts(task).items():
+        reasons = [node.verdict.reason for node in failed if node.verdict.verdict == word]
+        if reasons:
+            said = "<br>".join(escape(reason) for reason in list(dict.fromkeys(reasons))[:3])
+            rows.append((f'<td class="bad">{escape(word)}</td>', _number(str(count)), _cell(said)))
+    return "<h3>Failures by kind</h3>" + _table(("verdict", "attempts", "reasons"), rows)
+
+
+def tree(task: TaskState) -> str:
+    """Return the tree, folded open, the winner marked."""
+    below: dict[int, list[Node]] = {}
+    for node in task.attempts:
+        below.setdefault(node.parent or 0, []).append(node)
+    eager = phrases.duration(task.reference.eager_us) if task.reference else "not measured"
+    best = task.best.number if task.best else None
+    inside = _branches(0, below, best)
+    return f'<h3>Tree</h3><ul class="tree"><li>0 · the reference, {escape(eager)}{inside}</li></ul>'
+
+
+def _branches(parent: int, below: dict[int, list[Node]], best: int | None) -> str:
+    """Return what hangs below `parent`; walked with a stack, for a chain can be long."""
+    parts: list[str] = []
+    waiting: list[str | tuple[int, int]] = [(parent, 0)]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            parts.append(item)
+            continue
+        number, depth = item
+        children = below.get(number, [])
+        if not children or depth >= MOST_DEPTH:
+            continue
+        opened: list[str | tuple[int, int]] = ["<ul>"]
+        for node in children:
+            opened += [f"<li>{_leaf(node, best)}", (node.number, depth + 1), "</li>"]
+        waiting += reversed([*opened, "</ul>"])
+    return "".join(parts)
+
+
+def _leaf(node: Node, best: int | None) -> str:
+    kind = "best" if node.number == best else "ok" if node.verdict.correct else "bad"
+    star = " ★" if node.number == best else ""
+    return (
+        f'{node.number} · <span class="{kind}">{escape(phrases.result(node))}{star}</span>'
+        f' <span class="soft">{escape(phrases.about(node, 110))}</span>'
+    )
+
+
+def attempts(task: TaskState) -> str:
+    """Return the table of all attempts."""
+    best = task.best.number if task.best else None
+    rows = []
+    for node in task.attempts:
+        verdict = node.verdict
+        kind = "ok" if verdict.correct else "bad"
+        spent = verdict.seconds.build + verdict.seconds.check + verdict.seconds.time
+        rows.append(
+            (
+                _number(str(node.number)),
+                _number(str(node.parent)),
+                f'<td class="{kind}">{escape(verdict.verdict)}</td>',
+                _number(escape(phrases.speedup(verdict))),
+                _number(escape(phrases.duration(phrases.node_us(node)))),
+                _number(f"{spent:.1f} s"),
+                _cell(escape(phrases.about(node, 200))),
+            )
+        )
+    titles = ("node", "from", "verdict", "speed-up", "a call", "judged in", "advice or reason")
+    wins = [node.number == best for node in task.attempts]
+    return f"<details><summary>All attempts</summary>{_table(titles, rows, wins)}</details>"
+
+
+def winner(task: TaskState, source: str, task_source: str) -> str:
+    """Return the winner's source and its unified diff against the task."""
+    if task.best is None:
+        return "<h3>Winner</h3><p>No correct candidate was found.</p>"
+    return (
+        f"<h3>Winner: node {task.best.number}</h3>"
+        f"<details open><summary>Source</summary><pre>{escape(source)}</pre></details>"
+        f"<details><summary>Diff against the task</summary><pre>{_diff(task_source, source)}</pre>"
+        "</details>"
+    )
+
+
+def spend_and_hardware(snapshot: Snapshot, settings: Settings) -> str:
+    """Return what the run cost, what it ran on, and the settings that were used."""
+    rows = [
+        (_cell(escape(task.name)), _cell(escape(phrases.spend(task.spend))))
+        for task in snapshot.tasks
+    ]
+    references = [task.reference for task in snapshot.tasks if task.reference]
+    device = references[0].device if references else None
+    facts = {"device": device.name, "fingerprint": device.fingerprint} if device else {}
+    facts |= device.facts if device else {}
+    hardware = [(_cell(escape(name)), _cell(escape(value))) for name, value in facts.items()]
+    return (
+        f"<h2>Spend</h2>{_table(('task', 'spent'), rows)}"
+        f"<h2>Hardware</h2>{_table(('what', 'value'), hardware)}"
+        "<h2>Settings</h2><details><summary>stark.toml</summary>"
+        f"<pre>{escape(settings_file.to_toml(settings))}</pre></details>"
+    )
+
+
+def _diff(old: str, new: str) -> str:
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "task", "winner", lineterm="")
+    marked = []
+    for line in lines:
+        tag = {"+": "ins", "-": "del"}.get(line[:1])
+        text = escape(line)
+        marked.append(f"<{tag}>{text}</{tag}>" if tag else text)
+    return "\n".join(marked)
+
+
+def _cell(inside: str) -> str:
+    return f"<td>{inside}</td>"
+
+
+def _number(inside: str) -> str:
+    return f'<td class="n">{inside}</td>'
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], wins: Sequence[bool] = ()) -> str:
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    marks = [*wins, *([False] * (len(rows) - len(wins)))]
+    body = "".join(
+        f"<tr{' class=win' if win else ''}>{''.join(row)}</tr>"
+        for row, win in zip(rows, marks, strict=True)
+    )
+    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'

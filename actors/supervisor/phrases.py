@@ -1,0 +1,124 @@
+"""How figures and facts are put into words, the same in the live view, plain lines and report."""
+
+from __future__ import annotations
+
+import textwrap
+
+from actors.supervisor.snapshot import Node, Spend, TaskState
+from protocol.settings import Settings
+from protocol.values import AGENTS, Verdict
+
+
+def duration(us: float | None) -> str:
+    """`412 µs`, `1.24 ms`, `2.10 s`; a dash for what was not measured."""
+    if us is None:
+        return "–"
+    if us < 10:
+        return f"{us:.2f} µs"
+    if us < 1000:
+        return f"{us:.0f} µs"
+    return f"{us / 1000:.2f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"
+
+
+def clock(seconds: float) -> str:
+    """`0:42`, `12:05`, `1:02:03`."""
+    whole = int(seconds)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def speedup(verdict: Verdict) -> str:
+    """`2.31× (2.28–2.34)`; nothing when there is none."""
+    if verdict.speedup is None:
+        return ""
+    text = f"{verdict.speedup:.2f}×"
+    if verdict.speedup_ci95 is not None:
+        low, high = verdict.speedup_ci95
+        text += f" ({low:.2f}–{high:.2f})"
+    return text
+
+
+def result(node: Node) -> str:
+    """`correct 2.31× (2.28–2.34) 412 µs`, or the word of a failure."""
+    verdict = node.verdict
+    if not verdict.correct:
+        return str(verdict.verdict)
+    return " ".join(part for part in ("correct", speedup(verdict), duration(node_us(node))) if part)
+
+
+def node_us(node: Node) -> float | None:
+    """Return the time that people are shown for a node."""
+    return node.verdict.median_us if node.verdict.median_us is not None else node.score_us
+
+
+def about(node: Node, width: int = 70) -> str:
+    """Return what was tried, or for a failure what went wrong, on one line."""
+    text = node.advice if node.verdict.correct else node.verdict.reason or node.advice
+    return textwrap.shorten(text, width, placeholder="…")
+
+
+def node_line(task: TaskState, node: Node) -> str:
+    """Return the one line of a recorded attempt."""
+    digits = len(str(task.budget))
+    mark = "  ← best" if task.best is node and len(task.attempts) > 1 else ""
+    return (
+        f"[{node.number:>{digits}}/{task.budget}] {task.name}: {result(node)}{mark}"
+        f"  from {node.parent}: {about(node)}"
+    )
+
+
+def counts(task: TaskState) -> dict[str, int]:
+    """Return how many attempts had which verdict, most frequent first."""
+    found: dict[str, int] = {}
+    for node in task.attempts:
+        found[node.verdict.verdict] = found.get(node.verdict.verdict, 0) + 1
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def best_line(task: TaskState) -> str:
+    """Return the one line about where a task stands."""
+    best = task.best
+    if task.problem:
+        return f"{task.name}: can't be measured: {task.problem}"
+    if best is None:
+        return f"{task.name}: no correct candidate yet, {len(task.attempts)}/{task.budget} attempts"
+    against = duration(task.reference.eager_us) if task.reference else "?"
+    return (
+        f"{task.name}: best is node {best.number}: {speedup(best.verdict)}"
+        f" {duration(node_us(best))} (reference {against}),"
+        f" {len(task.attempts)}/{task.budget} attempts"
+    )
+
+
+def total(spends: list[Spend]) -> Spend:
+    """Return the sum over tasks; unknown as soon as one part is."""
+    prices = [spend.usd for spend in spends]
+    return Spend(
+        calls=sum(spend.calls for spend in spends),
+        usd=None if None in prices else sum(price or 0.0 for price in prices),
+        input_tokens=sum(spend.input_tokens for spend in spends),
+        cached_tokens=sum(spend.cached_tokens for spend in spends),
+        output_tokens=sum(spend.output_tokens for spend in spends),
+    )
+
+
+def spend(spent: Spend) -> str:
+    """`0.42 USD, 31,204 tokens in (12,000 cached), 4,210 out, 18 calls`."""
+    usd = "price unknown" if spent.usd is None else f"{spent.usd:.2f} USD"
+    cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
+    return (
+        f"{usd}, {spent.input_tokens:,} tokens in{cached}, {spent.output_tokens:,} out,"
+        f" {spent.calls} calls"
+    )
+
+
+def model(settings: Settings) -> str:
+    """Say which model answers, and why that one."""
+    text = settings.model
+    if settings.model_reason:
+        text += f" ({settings.model_reason})"
+    others = {role: settings.model_of(role) for role in AGENTS}
+    for role, other in others.items():
+        if other != settings.model:
+            text += f", {role}: {other}"
+    return text

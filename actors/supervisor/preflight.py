@@ -1,0 +1,180 @@
+"""What is looked at before anything is made or started: task files, models, device, address.
+
+No torch here, and no task code is run: a file is parsed, not imported.  Each refusal is one line
+(`UsageError`) that names the flag or the file.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from actors.supervisor.choices import has_key
+from actors.supervisor.flags import UsageError
+from protocol import transport
+from protocol.settings import Settings
+from protocol.values import Value
+
+NEEDED = ("Model", "get_inputs", "get_init_inputs")
+MOST_BYTES = 1024 * 1024
+
+
+class TaskFile(Value, frozen=True, kw_only=True):
+    """A task as it lies on disk."""
+
+    name: str
+    path: Path
+    source: str
+
+
+def read_tasks(paths: Sequence[Path]) -> tuple[TaskFile, ...]:
+    """Return the tasks in `paths`, each parsed and complete, all of different names."""
+    tasks: dict[str, TaskFile] = {}
+    for path in paths:
+        task = read_task(path)
+        if task.name in tasks:
+            raise UsageError(
+                f"{path} and {tasks[task.name].path} are both called {task.name}: rename one"
+            )
+        tasks[task.name] = task
+    return tuple(tasks.values())
+
+
+def read_task(path: Path) -> TaskFile:
+    """Return the task in one file; raise UsageError with one line when it is none."""
+    try:
+        if path.stat().st_size > MOST_BYTES and path.is_file():
+            raise UsageError(f"{path} is larger than 1 MiB: a task is a small Python file")
+        source = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist: --task wants a KernelBench file") from None
+    except OSError as error:
+        raise UsageError(f"can't read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text (byte {error.start})") from error
+    missing = [word for word in NEEDED if word not in _defined(path, source)]
+    if missing:
+        raise UsageError(
+            f"{path} has no {' and no '.join(missing)}: a task defines Model, get_inputs() and"
+            " get_init_inputs()"
+        )
+    # A name becomes part of work ids and file names.
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem).lstrip(".-") or "task"
+    return TaskFile(name=name, path=path, source=source)
+
+
+def _defined(path: Path, source: str) -> set[str]:
+    try:
+        module = ast.parse(source)
+    except SyntaxError as error:
+        raise UsageError(f"{path}:{error.lineno}: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UsageError(f"{path} can't be parsed: {error}") from error
+    names: set[str] = set()
+    waiting: list[ast.AST] = [module]
+    while waiting:
+        match waiting.pop():
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)  # and not what is defined inside it
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.alias(name=name, asname=other):
+                names.update(NEEDED if name == "*" else (other or name,))
+            case node:
+                waiting.extend(ast.iter_child_nodes(node))
+    return names
+
+
+def check_models(settings: Settings, environ: Mapping[str, str], base: Path) -> Settings:
+    """Return the settings with the models' files made absolute (from `base`)."""
+    changed = {}
+    for field in ("model", "planner_model", "coder_model", "debugger_model"):
+        model = getattr(settings, field)
+        if model:
+            changed[field] = _check_model(model, settings, environ, base)
+    return replace(settings, **changed)
+
+
+def _check_model(model: str, settings: Settings, environ: Mapping[str, str], base: Path) -> str:
+    kind, colon, rest = model.partition(":")
+    if model == "recipes":
+        return model
+    if colon and kind == "script":
+        return f"script:{_check_script((base / rest).resolve(), rest)}"
+    if colon and kind == "replay":
+        raise UsageError(f"--model {model}: replay is not built yet; use script:FILE")
+    if settings.base_url:
+        return model
+    if not re.fullmatch(r"claude-[a-z0-9.@-]+", model):
+        raise UsageError(
+            f"unknown model {model!r}: use a claude-… name, recipes, script:FILE, or --base-url"
+            " with a name that this server knows"
+        )
+    if not has_key(environ):
+        raise UsageError(
+            f"--model {model} needs a key: set ANTHROPIC_API_KEY, or use --model recipes"
+        )
+    return model
+
+
+def _check_script(path: Path, shown: str) -> Path:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UsageError(f"--model script:{shown}: can't read it: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--model script:{shown}: no UTF-8 text: {error.reason}") from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                known = isinstance(json.loads(line), dict)
+            except ValueError:
+                known = False
+            if not known:
+                raise UsageError(f"{shown}:{number}: no JSON object; a script has one a line")
+    if not any(line.strip() for line in lines):
+        raise UsageError(f"--model script:{shown}: the file has no replies")
+    return path
+
+
+def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:
+    """Raise UsageError when the wanted device is not there."""
+    if settings.device == "cuda" and not gpus:
+        raise UsageError(
+            "--device cuda: no CUDA card that torch can use was found; use --device cpu, or run"
+            " python scripts/doctor.py"
+        )
+
+
+def check_address(settings: Settings) -> None:
+    """Raise UsageError when `--listen` is off loopback, taken or no address."""
+    if settings.listen.startswith("ipc://"):
+        return
+    try:
+        parts = urlsplit(settings.listen)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or not port or not settings.listen.startswith("tcp://"):
+        raise UsageError(f"--listen {settings.listen}: expected tcp://127.0.0.1:PORT")
+    if not transport.is_loopback(settings.listen):
+        raise UsageError(
+            f"--listen {settings.listen}: other machines need keys, which are not there yet; use"
+            f" tcp://127.0.0.1:{port}"
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise UsageError(
+                f"--listen {settings.listen}: {error.strerror}; choose another port"
+            ) from error

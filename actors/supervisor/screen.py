@@ -1,0 +1,91 @@
+"""What a screen is, and the plain one: a line an event, for pipes, files and logs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from actors.supervisor import phrases
+from actors.supervisor.crew import Member
+from actors.supervisor.snapshot import Snapshot
+from protocol.settings import Settings
+
+
+class Stream(Protocol):
+    """Where lines go."""
+
+    def write(self, text: str, /) -> int: ...
+    def flush(self) -> None: ...
+
+
+class Screen(Protocol):
+    """Where people see a run."""
+
+    def say(self, line: str) -> None:
+        """Tell something that happened; stays readable."""
+
+    def show(self, snapshot: Snapshot, crew: tuple[Member, ...], elapsed_s: float) -> None:
+        """Show the run as it is now; called a few times a second."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+def opening(settings: Settings, folder: str) -> tuple[str, ...]:
+    """Return the first lines of a run: where, what, on which device, by which model."""
+    return (
+        f"run {folder}: {', '.join(settings.tasks)} on {settings.device},"
+        f" {settings.search.budget} attempts each, {settings.evaluators} evaluators",
+        f"model {phrases.model(settings)}",
+    )
+
+
+class PlainScreen:
+    """Lines only; each recorded attempt is told once."""
+
+    def __init__(self, stream: Stream, *, resumed: bool = False) -> None:
+        self._stream = stream
+        self._resumed = resumed
+        self._told: set[tuple[str, int]] = set()
+        self._measured: set[str] = set()
+
+    def say(self, line: str) -> None:
+        try:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except BrokenPipeError:
+            # The reader has gone (`| head`): the run goes on, its results are in the folder.
+            self._stream = _Nowhere()
+
+    def show(self, snapshot: Snapshot, crew: tuple[Member, ...], elapsed_s: float) -> None:
+        if self._resumed and snapshot.tasks:
+            self._resumed = False
+            self._told = {
+                (task.name, node.number) for task in snapshot.tasks for node in task.nodes
+            }
+            self._measured = {task.name for task in snapshot.tasks if task.reference}
+            budget = sum(task.budget for task in snapshot.tasks)
+            self.say(f"resumed: {snapshot.recorded} of {budget} attempts are recorded already")
+        for task in snapshot.tasks:
+            if task.reference is not None and task.name not in self._measured:
+                self._measured.add(task.name)
+                name = task.reference.device.name or "this machine"
+                self.say(
+                    f"{task.name}: reference {phrases.duration(task.reference.eager_us)} on {name}"
+                )
+            for node in task.attempts:
+                if (task.name, node.number) not in self._told:
+                    self._told.add((task.name, node.number))
+                    self.say(phrases.node_line(task, node))
+
+    def close(self) -> None:
+        """Nothing to leave."""
+
+
+class _Nowhere:
+    """A stream that swallows what is written."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,96 @@
+"""A run at one moment, as people are shown it: tasks with their trees, workers, spend.
+
+Made by the ledger from `run.db`; read by view, outcome and report.  Immutable.
+"""
+
+from __future__ import annotations
+
+from protocol.values import Reference, Value, Verdict
+
+
+class Node(Value, frozen=True, kw_only=True):
+    """One node of the tree, without its source and log (they can be large: see `Ledger.source`)."""
+
+    task: str
+    number: int
+    parent: int | None
+    advice: str
+    verdict: Verdict
+    score_us: float | None
+    at: float
+
+
+class Spend(Value, frozen=True, kw_only=True):
+    """What the calls for one task took."""
+
+    calls: int = 0
+    usd: float | None = 0.0  # None: at least one call has no known price
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
+class UnderWay(Value, frozen=True, kw_only=True):
+    """An admitted attempt that has no result yet."""
+
+    number: int
+    parent: int
+    state: str
+
+
+class TaskState(Value, frozen=True, kw_only=True):
+    """One task: its tree so far, what is under way, what it cost."""
+
+    name: str
+    budget: int
+    status: str
+    problem: str = ""
+    reference: Reference | None = None
+    nodes: tuple[Node, ...] = ()  # by number; the root, where it is recorded, first
+    under_way: tuple[UnderWay, ...] = ()
+    spend: Spend = Spend()
+
+    @property
+    def attempts(self) -> tuple[Node, ...]:
+        """The nodes but the root."""
+        return tuple(node for node in self.nodes if node.number > 0)
+
+    @property
+    def best(self) -> Node | None:
+        """The fastest correct node that is not the reference itself."""
+        ranked = [
+            (node.score_us, node.number, node)
+            for node in self.attempts
+            if node.verdict.correct and node.score_us is not None
+        ]
+        return min(ranked)[2] if ranked else None
+
+
+class WorkerState(Value, frozen=True, kw_only=True):
+    """A worker as the coordinator knows it."""
+
+    slot: str
+    role: str
+    state: str
+    doing: str
+    since: float  # wall clock
+
+
+class Snapshot(Value, frozen=True, kw_only=True):
+    """The whole run at one moment."""
+
+    run_id: str = ""
+    status: str = ""  # "" while there is no database
+    reason: str = ""
+    seconds: float = 0.0  # active seconds, over all starts
+    tasks: tuple[TaskState, ...] = ()
+    workers: tuple[WorkerState, ...] = ()
+
+    @property
+    def recorded(self) -> int:
+        """How many attempts have a result."""
+        return sum(len(task.attempts) for task in self.tasks)
+
+    def is_finished(self, task: TaskState) -> bool:
+        """Whether nothing more will come for `task`: its budget is used, or it was refused."""
+        return bool(self.status == "finished" or task.problem or len(task.attempts) >= task.budget)

@@ -1,0 +1,162 @@
+"""`python scripts/doctor.py`: say what this machine has for STARK, and what is missing.
+
+Status 0 when the main job can run here, 1 when something it needs is missing.  Of a key it says
+only whether there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+ASK_S = 60.0
+SYNCS = 20
+LEAST_GIB = 2.0
+NEEDED = ("torch", "pyzmq", "msgspec", "structlog", "rich", "setproctitle", "anthropic")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the answer; `missing` says what to do about it."""
+
+    what: str
+    found: str
+    missing: str = ""
+    needed: bool = True
+
+
+def python() -> Finding:
+    old = "" if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed"
+    return Finding("python", f"{platform.python_version()} at {sys.executable}", old)
+
+
+def system() -> Finding:
+    other = "" if sys.platform == "linux" else "Linux is needed (pidfd, namespaces)"
+    return Finding(
+        "system", f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs", other
+    )
+
+
+def packages() -> Finding:
+    versions, absent = [], []
+    for name in NEEDED:
+        try:
+            versions.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            absent.append(name)
+    todo = f"missing: {', '.join(absent)}; run: pip install -e ." if absent else ""
+    return Finding("packages", ", ".join(versions) or "none", todo)
+
+
+def compiler() -> Finding:
+    name = os.environ.get("CXX") or next((c for c in ("g++", "clang++") if shutil.which(c)), "")
+    path = shutil.which(name) if name else None
+    if path is None:
+        return Finding("C++ compiler", name or "none", "install g++ (Debian: apt install g++)")
+    return Finding("C++ compiler", f"{first_line([path, '--version'])} at {path}")
+
+
+def ninja() -> Finding:
+    path = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
+    todo = "" if path else "torch builds extensions with it; run: pip install ninja"
+    return Finding(
+        "ninja", f"{first_line([path, '--version'])} at {path}" if path else "none", todo
+    )
+
+
+def cuda() -> Finding:
+    said = first_line(
+        [
+            sys.executable,
+            "-c",
+            "import torch; n = torch.cuda.device_count(); print(', '.join("
+            "torch.cuda.get_device_name(i) for i in range(n)) or 'no card that torch can use')",
+        ]
+    )
+    nvcc = shutil.which("nvcc")
+    has_card = bool(said) and not said.startswith("no ")
+    todo = "nvcc is not on PATH: CUDA candidates can't be built" if has_card and not nvcc else ""
+    return Finding(
+        "CUDA", f"{said or 'torch says nothing'}; nvcc {nvcc or 'none'}", todo, needed=False
+    )
+
+
+def key() -> Finding:
+    there = bool(os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"))
+    todo = "" if there else "the rule book (--model recipes) is used instead of a model"
+    return Finding("API key", "set" if there else "not set", todo, needed=False)
+
+
+def sandbox() -> Finding:
+    tools = [name for name in ("bwrap", "unshare", "setpriv") if shutil.which(name)]
+    user_namespace = not first_line(["unshare", "--user", "--pid", "--fork", "true"], errors=True)
+    words = [*tools, "namespaces allowed" if user_namespace else "no namespaces"]
+    todo = "" if "bwrap" in tools else "bubblewrap would give the strongest level"
+    return Finding("sandbox", ", ".join(words), todo, needed=False)
+
+
+def disk() -> Finding:
+    free_gib = shutil.disk_usage(Path.cwd()).free / 2**30
+    todo = f"less than {LEAST_GIB:.0f} GiB free for builds and runs" if free_gib < LEAST_GIB else ""
+    return Finding("disk here", f"{free_gib:.1f} GiB free", todo)
+
+
+def fsync() -> Finding:
+    times_ms = []
+    try:
+        with tempfile.NamedTemporaryFile(dir=Path.cwd()) as file:
+            for _ in range(SYNCS):
+                file.write(b"x" * 4096)
+                file.flush()
+                began = time.perf_counter()
+                os.fsync(file.fileno())
+                times_ms.append((time.perf_counter() - began) * 1000)
+    except OSError as error:
+        return Finding("fsync here", "can't write", f"{error.strerror}: run where you may write")
+    median = statistics.median(times_ms)
+    todo = "slow: every result waits for it; use a local disk" if median > 20 else ""
+    return Finding("fsync here", f"{median:.2f} ms (median of {SYNCS})", todo, needed=False)
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    *(python, system, packages, compiler, ninja),
+    *(cuda, key, sandbox, disk, fsync),
+)
+
+
+def first_line(command: list[str], *, errors: bool = False) -> str:
+    """Return the first line that a command prints (on stderr, if `errors`); "" on none."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error) if errors else ""
+    text = done.stderr if errors else done.stdout
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+def main() -> int:
+    """Print all findings; 1 when something that is needed is missing."""
+    broken = 0
+    for check in CHECKS:
+        finding = check()
+        mark = "ok" if not finding.missing else "MISSING" if finding.needed else "note"
+        broken += mark == "MISSING"
+        print(f"{mark:8}{finding.what:14}{finding.found}")
+        if finding.missing:
+            print(f"{'':22}-> {finding.missing}")
+    print("something needed is missing" if broken else "ready")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""`python scripts/report.py RUN`: write RUN/report.html again, also while the run goes on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    """Write the report and say where it is; 2 when the folder holds no run."""
+    sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.supervisor import report
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    try:
+        print(report.write(parser.parse_args().run))
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

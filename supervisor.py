@@ -1,0 +1,206 @@
+"""The command: `python supervisor.py --task t.py` turns a PyTorch task into a faster kernel.
+
+Reads top down: understand what is asked, make or take up the run folder, serve the run, conclude.
+Everything that a mistake of the user's can cause is one line and exit status 2.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+
+from actors.log import open_log
+from actors.supervisor import (
+    children,
+    choices,
+    conclusion,
+    flags,
+    folder,
+    hardware,
+    leftovers,
+    outcome,
+    preflight,
+    spec,
+)
+from actors.supervisor.flags import UsageError, Wish
+from actors.supervisor.fleet import Fleet
+from actors.supervisor.folder import RunFolder
+from actors.supervisor.ledger import Ledger
+from actors.supervisor.link import Link
+from actors.supervisor.outcome import Exit
+from actors.supervisor.screen import PlainScreen, Screen, opening
+from actors.supervisor.shift import Ending, Kind, Shift
+from actors.supervisor.snapshot import Snapshot
+from actors.supervisor.view import LiveScreen
+from actors.supervisor.watch import Watch
+from protocol.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run that may begin: its folder is made and locked, its settings are on disk."""
+
+    folder: RunFolder
+    settings: Settings
+    gpus: tuple[str, ...]
+    files: dict[str, str] = field(default_factory=dict)  # task -> the file that the user named
+    resumed: bool = False
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the command line asks; return the exit status."""
+    try:
+        wish = flags.parse(sys.argv[1:] if argv is None else argv)
+        run = take_up(wish, os.environ) if wish.resume else begin(wish, os.environ)
+    except UsageError as error:
+        return refuse(str(error))
+    except leftovers.StillThere as error:
+        print(error, file=sys.stderr)
+        return Exit.FAULT
+    with run.folder:
+        return work(run, wish)
+
+
+def begin(wish: Wish, environ: Mapping[str, str]) -> Run:
+    """Check everything, then make the folder of a new run."""
+    tasks = preflight.read_tasks(wish.tasks)
+    gpus = hardware.gpus(environ)
+    settings = choices.of_new_run(wish, tuple(task.name for task in tasks), environ, gpus)
+    settings = preflight.check_models(settings, environ, Path.cwd())
+    preflight.check_device(settings, gpus)
+    preflight.check_address(settings)
+    made = folder.make(wish.run_dir, tasks)
+    try:
+        made.write(settings, tasks)
+    except BaseException as error:
+        made.remove()
+        if isinstance(error, OSError):
+            raise UsageError(f"can't write into {made.shown}: {error.strerror}") from error
+        raise
+    files = {task.name: str(task.path) for task in tasks}
+    return Run(folder=made, settings=settings, gpus=gpus, files=files)
+
+
+def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
+    """Lock an old run, settle its settings, and end what a killed supervisor left."""
+    old, settings = folder.resume(wish.resume or Path())
+    try:
+        gpus = hardware.gpus(environ)
+        changed = choices.of_resumed_run(settings, wish)
+        changed = preflight.check_models(changed, environ, Path.cwd())
+        preflight.check_device(changed, gpus)
+        leftovers.kill(old.run_id)
+        preflight.check_address(changed)
+        old.clean()
+        if changed != settings:
+            old.write(changed)
+    except OSError as error:
+        old.close()
+        raise UsageError(f"can't go on in {old.shown}: {error.strerror}") from error
+    except UsageError:
+        old.close()
+        raise
+    return Run(folder=old, settings=changed, gpus=gpus, resumed=True)
+
+
+def work(run: Run, wish: Wish) -> int:
+    """Serve the run to its end and conclude it."""
+    ledger = Ledger(run.folder.path)
+    screen = open_screen(run, wish)
+    watch = Watch()  # until the very end: a late Ctrl-C must not cut the results in half
+    try:
+        finished = already_finished(run, ledger)
+        if finished is not None:
+            snapshot, ending = finished, Ending(kind=Kind.OVER)
+        else:
+            snapshot, ending = serve(run, ledger, screen, watch)
+        screen.close()
+        if snapshot.status == "refused":
+            return refuse_task(run, snapshot, ledger)
+        code, found = conclusion.conclude(
+            run.folder, run.settings, ledger, snapshot, ending, PlainScreen(lines(wish)).say
+        )
+        if wish.json:
+            sys.stdout.write(outcome.to_json(found))
+        return code
+    finally:
+        screen.close()
+        ledger.close()
+        watch.close()
+
+
+def serve(run: Run, ledger: Ledger, screen: Screen, watch: Watch) -> tuple[Snapshot, Ending]:
+    """Start all processes and supervise them until the run ends."""
+    place = run.folder.path
+    for line in opening(run.settings, run.folder.shown):
+        screen.say(line)
+    os.chdir(place)  # the coordinator's socket has a short, relative address
+    children.adopt_orphans()
+    specs = spec.children(run.settings, place, run.folder.run_id, os.environ, run.gpus)
+    fleet = Fleet(specs, place, random.Random(), on_start=watch.child)  # noqa: S311  # jitter only
+    with closing(Link(run.settings.listen)) as link:
+        for descriptor in link.descriptors:
+            watch.descriptor(descriptor)
+        shift = Shift(
+            run_dir=place,
+            settings=run.settings,
+            fleet=fleet,
+            watch=watch,
+            link=link,
+            ledger=ledger,
+            screen=screen,
+            log=open_log(place, "supervisor"),
+        )
+        ending = shift.serve()
+    return shift.snapshot, ending
+
+
+def already_finished(run: Run, ledger: Ledger) -> Snapshot | None:
+    """Return the snapshot of a resumed run that has nothing left to do."""
+    snapshot = ledger.poll() if run.resumed else None
+    if snapshot is None or snapshot.status != "finished":
+        return None
+    budget = run.settings.search.budget
+    extended = any(task.budget < budget and not task.problem for task in snapshot.tasks)
+    return None if extended else snapshot
+
+
+def open_screen(run: Run, wish: Wish) -> Screen:
+    """Return the live view on a terminal, plain lines elsewhere; stderr where --json has stdout."""
+    console = Console(stderr=wish.json, highlight=False)
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveScreen(console, run.settings, run.folder.shown)
+    return PlainScreen(lines(wish), resumed=run.resumed)
+
+
+def lines(wish: Wish) -> TextIO:
+    """Return where progress is told."""
+    return sys.stderr if wish.json else sys.stdout
+
+
+def refuse_task(run: Run, snapshot: Snapshot, ledger: Ledger) -> int:
+    """Say why no task can be measured; a run that never began leaves no folder."""
+    for line in conclusion.problems(snapshot, run.files):
+        refuse(line)
+    ledger.close()
+    if not run.resumed:
+        run.folder.remove()
+    return Exit.USAGE
+
+
+def refuse(line: str) -> int:
+    """Say in one line what is wrong with what the user asked for."""
+    print(" ".join(line.split()), file=sys.stderr)
+    return Exit.USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
