@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,31 @@ TRACEBACKS = structlog.processors.ExceptionRenderer(
 )
 
 
+class LogFile:
+    """A log that a full disk can't turn into a crash: what does not fit is dropped."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+        self.dropped = 0
+
+    def write(self, line: str) -> None:
+        try:
+            self._file.write(line)
+        except OSError:
+            self.dropped += 1
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+
 def open_log(run_dir: Path, slot: str) -> FilteringBoundLogger:
     """Return a logger that appends to `run_dir/logs/SLOT.jsonl`, a line a call."""
     folder = run_dir / "logs"
     folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / f"{slot}.jsonl").open("a", encoding="utf-8", buffering=1)
+    file = LogFile(folder / f"{slot}.jsonl")
     logger: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.WriteLogger(file),
+        structlog.WriteLogger(file),  # type: ignore[arg-type]  # it needs write and flush
         processors=[
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.add_log_level,

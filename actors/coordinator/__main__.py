@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -70,7 +71,8 @@ def serve(
             return coordinator.run()
         except StoreFull as error:
             log.error("the store takes nothing; waiting for room", error=str(error))
-            sys.stderr.write(f"coordinator: {run_dir}/run.db: {error}; waiting for room\n")
+            with contextlib.suppress(OSError):  # that disk may be the same one
+                sys.stderr.write(f"coordinator: {run_dir}/run.db: {error}; waiting for room\n")
             time.sleep(FULL_WAIT_S)
         finally:
             if database is not None:

@@ -13,6 +13,7 @@ class LeaseRow(Value, frozen=True, kw_only=True):
 
     epoch: int
     work: str
+    slot: str
     incarnation: str
     running: bool
 
@@ -45,11 +46,13 @@ class Books:
 
     def open_leases(self) -> list[LeaseRow]:
         rows = self._db.rows(
-            "SELECT epoch, work, incarnation, running FROM lease WHERE ended IS NULL"
+            "SELECT epoch, work, slot, incarnation, running FROM lease WHERE ended IS NULL"
         )
         return [
-            LeaseRow(epoch=epoch, work=work, incarnation=incarnation, running=bool(running))
-            for epoch, work, incarnation, running in rows
+            LeaseRow(
+                epoch=epoch, work=work, slot=slot, incarnation=incarnation, running=bool(running)
+            )
+            for epoch, work, slot, incarnation, running in rows
         ]
 
     def losses(self) -> dict[str, int]:

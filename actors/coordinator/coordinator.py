@@ -342,6 +342,7 @@ class Coordinator:
             Grant(
                 work=row.work,
                 role=ROLE_OF[parse_work(row.work)[2]],
+                slot=row.slot,
                 incarnation=row.incarnation,
                 epoch=row.epoch,
                 expires=now + self.settings.lease_s,

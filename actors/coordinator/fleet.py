@@ -36,6 +36,7 @@ class Grant:
 
     work: str
     role: Role
+    slot: str
     incarnation: str
     epoch: int
     expires: float
@@ -139,10 +140,11 @@ class Fleet:
 
         An older incarnation of the same slot is dead: the supervisor runs one at a time.
         """
+        seats: list[Peer | Grant] = [*self.peers.values(), *self.grants.values()]
+        older = {seat.incarnation for seat in seats if seat.slot == hello.slot}
         ended: list[Ended] = []
-        for peer in list(self.peers.values()):
-            if peer.slot == hello.slot and peer.incarnation != hello.incarnation:
-                ended += self.lost(peer.incarnation)
+        for incarnation in sorted(older - {hello.incarnation}):
+            ended += self.lost(incarnation)
         known = self.peers.get(hello.incarnation)
         peer = Peer(
             incarnation=hello.incarnation,
@@ -217,6 +219,7 @@ class Fleet:
         grant = Grant(
             work=work,
             role=peer.role,
+            slot=peer.slot,
             incarnation=peer.incarnation,
             epoch=self.epoch,
             expires=now + self.lease_s,

@@ -19,7 +19,7 @@ class Standing:
     """What one node knows of its subtree."""
 
     best: list[Entry] = field(default_factory=list)  # the r best of the subtree, itself included
-    children: list[Entry] = field(default_factory=list)  # the r + 1 best children, by their best
+    children: list[tuple[Entry, int]] = field(default_factory=list)  # r + 1 children, by their best
 
 
 class Leaderboard:
@@ -84,7 +84,7 @@ class Leaderboard:
 
     def _rank_child(self, standing: Standing, child: int) -> None:
         standing.children = [entry for entry in standing.children if entry[1] != child]
-        insort(standing.children, (self._standing[child].best[0][0], child))
+        insort(standing.children, (self._standing[child].best[0], child))
         del standing.children[self._leaders + 1 :]
 
     def _keep(self, best: list[Entry], entry: Entry) -> bool:

@@ -83,8 +83,7 @@ class Orders:
             node=node,
             root=root,
             window=window,
-            plan=self._store.plan(name, number)
-            or Plan(advice="", scaffold=node.source or root.source),
+            plan=plan or Plan(advice="", scaffold=node.source or root.source),
             reference=reference,
             seed=offer.seed,
             answered=answered,

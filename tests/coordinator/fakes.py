@@ -1,0 +1,73 @@
+"""A whole run without a model, a compiler or a clock: scripted outcomes for real machinery."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+from actors.coordinator.policy import EpsilonGreedy
+from actors.coordinator.search import (
+    AttemptEnded,
+    Instruction,
+    Measured,
+    Offer,
+    Save,
+    Search,
+    Stage,
+    StageEnded,
+)
+from protocol.settings import SearchSettings
+
+
+def make_search(*, budget: int = 12, in_flight: int = 1, seed: int = 0) -> Search:
+    settings = SearchSettings(budget=budget, in_flight=in_flight)
+    return Search(task="t", seed=seed, policy=EpsilonGreedy(epsilon=0.3), settings=settings)
+
+
+def outcome(number: int) -> tuple[float, str]:
+    """Return what attempt `number` always comes to: a score and a kernel."""
+    rng = Random(f"outcome {number}")
+    return (math.inf if rng.random() < 0.4 else round(rng.uniform(20, 150), 1)), f"k{number}"
+
+
+class Runner:
+    """Carries out a search's instructions in memory and keeps what a store would keep."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.saved: dict[int, object] = {}
+        self.nodes: list[tuple[int, int, float, str]] = []
+        self.offers: dict[int, Offer] = {}
+        self.shown: dict[tuple[int, Stage], tuple[int, ...]] = {}
+
+    def perform(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Save(attempt):
+                    self.saved[attempt.number] = attempt
+                case Offer(stage, attempt, window):
+                    self.offers[attempt.number] = instruction
+                    self.shown[attempt.number, stage] = window
+
+    def step(self, number: int) -> None:
+        """Let the offered stage of one attempt end as it always does."""
+        offer = self.offers.pop(number)
+        if offer.stage is Stage.MEASURE:
+            self.perform(self.search.handle(Measured(100.0)))
+        elif offer.stage is Stage.EVALUATE:
+            score, kernel = outcome(number)
+            self.nodes.append((number, offer.attempt.parent, score, kernel))
+            del self.saved[number]
+            self.perform(self.search.handle(AttemptEnded(number, score, kernel)))
+        else:
+            self.perform(self.search.handle(StageEnded(number)))
+
+    def crash(self) -> None:
+        """Lose everything but what was stored, and begin again from that."""
+        before = self.search
+        self.search = make_search(
+            budget=before.budget, in_flight=before.settings.in_flight, seed=before._seed
+        )
+        self.offers.clear()
+        attempts = [self.saved[number] for number in sorted(self.saved)]
+        self.perform(self.search.restore(100.0, self.nodes, attempts))  # type: ignore[arg-type]

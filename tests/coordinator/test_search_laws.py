@@ -1,0 +1,109 @@
+"""The search as a state machine: budget, determinism, and crashes at every point."""
+
+from __future__ import annotations
+
+from random import Random
+
+from fakes import Runner, make_search
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.coordinator.search import Finish, Measured, Offer, Refused, Stage
+
+
+def whole_run(crash_at: frozenset[int] = frozenset(), *, seed: int = 0, budget: int = 12) -> Runner:
+    """Run with one expansion at a time, losing the process before the steps in `crash_at`."""
+    runner = Runner(make_search(seed=seed, budget=budget))
+    runner.perform(runner.search.begin())
+    step = 0
+    while runner.offers:
+        if step in crash_at and step > 0:
+            runner.crash()
+        runner.step(min(runner.offers))
+        step += 1
+    return runner
+
+
+@given(st.frozensets(st.integers(1, 40), max_size=12), st.integers(0, 5))
+@settings(max_examples=150, deadline=None)
+def test_crashes_anywhere_leave_the_same_tree(crash_at: frozenset[int], seed: int) -> None:
+    """A coordinator killed before any steps grows the tree, and shows the windows, of no kill."""
+    calm = whole_run(seed=seed)
+    stormy = whole_run(crash_at, seed=seed)
+
+    assert calm.nodes == stormy.nodes
+    assert calm.shown == stormy.shown
+
+
+def test_the_budget_is_met_exactly_and_the_task_finishes() -> None:
+    """B attempts, numbered 1 to B, each once."""
+    runner = whole_run(budget=12)
+
+    assert [n for n, *_ in runner.nodes] == list(range(1, 13))
+    assert runner.search.finished
+
+
+@given(st.integers(2, 8), st.integers(0, 10**6))
+@settings(max_examples=100, deadline=None)
+def test_several_under_way_never_break_the_rules(in_flight: int, seed: int) -> None:
+    """K at once: never more than K, the root's cap holds, nothing is debugged twice at a time."""
+    rng = Random(seed)
+    runner = Runner(make_search(budget=20, in_flight=in_flight, seed=seed))
+    runner.perform(runner.search.begin())
+    while runner.offers:
+        search = runner.search
+        assert len(search.under_way) <= in_flight
+        if search.tree is not None:
+            assert search.tree[0].degree <= 5
+            debugged = [a.parent for a in search.under_way.values() if a.repair]
+            assert len(set(debugged)) == len(debugged)
+        runner.step(rng.choice(sorted(runner.offers)))
+
+    assert sorted(n for n, *_ in runner.nodes) == list(range(1, 21))
+
+
+def test_a_failed_node_is_repaired_and_a_correct_one_improved() -> None:
+    """A node with a bug goes to the debug agent alone, any other to planner and coder."""
+    runner = whole_run(budget=30)
+    failed = {number for number, _, score, _ in runner.nodes if score == float("inf")}
+    for number, parent, *_ in runner.nodes:
+        stages = {stage for n, stage in runner.shown if n == number}
+        agents = {Stage.REPAIR} if parent in failed else {Stage.PLAN, Stage.WRITE}
+        assert agents | {Stage.EVALUATE} == stages
+
+
+def test_a_reference_that_cannot_be_measured_ends_the_task() -> None:
+    """Nothing is attempted against a reference that does not run, and the reason is passed on."""
+    search = make_search()
+
+    assert [Offer] == [type(i) for i in search.begin()]
+    assert [Finish("it raised")] == search.handle(Refused("it raised"))
+    assert search.finished
+
+
+def test_a_larger_budget_goes_on_where_the_run_ended() -> None:
+    """A finished search taken up with more budget begins the next attempt, and no old one again."""
+    runner = whole_run(budget=4)
+    longer = make_search(budget=6)
+    instructions = longer.restore(100.0, runner.nodes, [])
+
+    assert [5] == sorted({i.attempt.number for i in instructions if isinstance(i, Offer)})
+
+
+def test_seeds_tell_runs_apart() -> None:
+    """The seed decides the draws: over many attempts two seeds do not choose alike."""
+    parents = {
+        seed: [parent for _, parent, *_ in whole_run(seed=seed, budget=30).nodes] for seed in (0, 1)
+    }
+
+    assert parents[0] != parents[1]
+    assert parents[0] == [parent for _, parent, *_ in whole_run(seed=0, budget=30).nodes]
+
+
+def test_measuring_begins_as_many_attempts_as_may_be_under_way() -> None:
+    """K = 3 puts three expansions on the root at once."""
+    search = make_search(in_flight=3)
+    search.begin()
+    offers = [i for i in search.handle(Measured(100.0)) if isinstance(i, Offer)]
+
+    assert [(1, 0), (2, 0), (3, 0)] == [(o.attempt.number, o.attempt.parent) for o in offers]

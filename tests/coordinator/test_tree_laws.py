@@ -1,0 +1,149 @@
+"""Tree, leaderboard and windows against the slow, obvious model of the method's rules."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_tree import SlowTree
+
+from actors.coordinator.leaderboard import Leaderboard
+from actors.coordinator.policy import EpsilonGreedy
+from actors.coordinator.tree import FAILED, Tree
+from actors.coordinator.window import code_window, debug_window, plan_window
+
+R = 2
+SCORES = st.one_of(st.just(FAILED), st.sampled_from([10.0, 20.0, 30.0, 99.0, 150.0]))
+STEPS = st.lists(st.tuples(st.integers(0, 10**6), SCORES, st.integers(0, 6)), max_size=40)
+
+
+def grow(steps: list[tuple[int, float, int]]) -> tuple[Tree, Leaderboard, SlowTree]:
+    """Grow the fast and the slow tree alike; a step begins a child or ends the oldest one."""
+    tree = Tree(root_score=100.0, root_children=5, failed_children=3)
+    board = Leaderboard(tree, R)
+    board.add(0, "root")
+    slow = SlowTree()
+    under_way: list[int] = []
+    for place, score, kernel in steps:
+        begin = not (kernel == 6 and under_way)
+        parent = sorted(slow.parents)[place % len(slow.parents)]
+        tree.begin(parent)
+        slow.pending.append(parent)
+        under_way.append(parent)
+        while under_way and (not begin or len(under_way) > 2):
+            begin = True
+            ended = under_way.pop(0)
+            number = len(slow.parents)
+            slow.pending.remove(ended)
+            slow.parents[number] = ended
+            slow.scores[number] = score
+            slow.kernels[number] = f"kernel {kernel}"
+            slow.order.append(number)
+            tree.add(number, ended, score)
+            if not math.isinf(score):
+                board.add(number, f"kernel {kernel}")
+    return tree, board, slow
+
+
+@given(STEPS)
+@settings(max_examples=300, deadline=None)
+def test_tree_answers_as_the_slow_model(steps: list[tuple[int, float, int]]) -> None:
+    """Eligibility, the best eligible node and the leaves follow METHOD's rules at every shape."""
+    tree, _, slow = grow(steps)
+
+    assert slow.leaves() == tree.leaves()
+    assert {i: slow.eligible(i) for i in slow.parents} == {
+        i: tree.eligible(tree[i]) for i in slow.parents
+    }
+    assert slow.best_eligible() == tree.best_eligible()
+
+
+@given(STEPS)
+@settings(max_examples=300, deadline=None)
+def test_leaders_outside_a_subtree_are_the_slow_models(steps: list[tuple[int, float, int]]) -> None:
+    """The r best distinct kernels outside i's subtree, in order, for every node i."""
+    _, board, slow = grow(steps)
+
+    assert {i: slow.leaders_outside(i, R) for i in slow.parents} == {
+        i: board.outside(i) for i in slow.parents
+    }
+
+
+@given(STEPS)
+@settings(max_examples=200, deadline=None)
+def test_windows_hold_what_the_method_says(steps: list[tuple[int, float, int]]) -> None:
+    """With no cap in the way, each window is exactly METHOD's set; with one, a part of it."""
+    tree, board, slow = grow(steps)
+    for i in slow.parents:
+        expected = {
+            "plan": slow.plan_window(i, R),
+            "code": slow.code_window(i),
+            "debug": slow.debug_window(i),
+        }
+        for cap in (5, 1000):
+            actual = {
+                "plan": plan_window(tree, board, i, cap, Random(1)),
+                "code": code_window(tree, i, cap, Random(1)),
+                "debug": debug_window(tree, i, cap, Random(1)),
+            }
+            for name, nodes in actual.items():
+                assert len(set(nodes)) == len(nodes)
+                assert min(cap, len(expected[name])) == len(nodes)
+                assert set(nodes) <= expected[name]
+
+
+def wide_tree() -> Tree:
+    """The root with five children, all correct; the first has twenty of its own."""
+    tree = Tree(root_score=100.0, root_children=5, failed_children=3)
+    for number in range(1, 26):
+        parent = 0 if number <= 5 else 1
+        tree.begin(parent)
+        tree.add(number, parent, 50.0 + number)
+    return tree
+
+
+def test_a_window_over_the_cap_is_a_uniform_draw() -> None:
+    """Beyond five nodes each member is as likely as the other: nobody is always left out."""
+    tree = wide_tree()
+    seen = Counter(n for seed in range(4000) for n in code_window(tree, 1, 5, Random(seed)))
+
+    assert set(seen) == {0, 1, *range(6, 26)}
+    expected = 4000 * 5 / 22
+    assert all(abs(count - expected) < 5 * math.sqrt(expected) for count in seen.values())
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_ten_thousand_selections_agree_with_the_rule(epsilon: float) -> None:
+    """The best node has 1 - epsilon of the draws plus its share as a leaf; leaves share epsilon."""
+    tree = Tree(root_score=100.0, root_children=5, failed_children=3)
+    for number, score in enumerate([60.0, 80.0, FAILED, 90.0, FAILED], start=1):
+        tree.begin(0)
+        tree.add(number, 0, score)
+    policy = EpsilonGreedy(epsilon=epsilon)
+    drawn = Counter(policy.select(tree, Random(seed)) for seed in range(10_000))
+
+    for number in range(1, 6):
+        share = epsilon / 5 + (1.0 - epsilon if number == 1 else 0.0)
+        slack = 4.5 * math.sqrt(10_000 * share * (1 - share)) + 1e-9
+        assert abs(drawn[number] - 10_000 * share) <= slack
+    assert drawn[0] == 0  # five children: the root is out, whatever its score
+
+
+def test_a_dead_branch_is_pruned_and_revived_by_a_late_success() -> None:
+    """More than three failed children and none that works: never again, until one does work."""
+    tree = Tree(root_score=100.0, root_children=1, failed_children=3)
+    tree.begin(0)
+    tree.add(1, 0, 50.0)
+    for _ in range(5):
+        tree.begin(1)
+    for number in range(2, 5):
+        tree.add(number, 1, FAILED)
+    assert tree.best_eligible() == 1
+    tree.add(5, 1, FAILED)
+    assert tree.best_eligible() is None
+    tree.add(6, 1, 70.0)
+    assert tree.best_eligible() == 1

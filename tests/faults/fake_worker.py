@@ -1,0 +1,98 @@
+"""A worker process on the real actor loop whose outcomes are a function of the work's name.
+
+`python fake_worker.py --role evaluator --connect … --slot … --run-dir …`: no torch, no model, a
+few milliseconds a piece of work, so that a run can be disturbed hundreds of times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from random import Random
+
+from actors.actor import Port, run_actor
+from actors.post import add_post_arguments, post_from
+from protocol import messages
+from protocol.values import (
+    Call,
+    Candidate,
+    Device,
+    Plan,
+    Reference,
+    Role,
+    Verdict,
+    Word,
+)
+
+EAGER_US = 100.0
+
+
+def verdict_of(source: str) -> Verdict:
+    """Return what a candidate always comes to."""
+    rng = Random(source)
+    if rng.random() < 0.4:
+        return Verdict(verdict=Word.WRONG, reason="as scripted", stage="check")
+    median_us = round(rng.uniform(20.0, 150.0), 1)
+    return Verdict(
+        verdict=Word.CORRECT,
+        median_us=median_us,
+        reference_us=EAGER_US,
+        speedup=EAGER_US / median_us,
+        speedup_ci95=(EAGER_US / median_us, EAGER_US / median_us),
+    )
+
+
+class FakeWorker:
+    """Answers every request for its role."""
+
+    def __init__(self, role: Role, work_s: float) -> None:
+        self.role = role
+        self.credit = 1
+        self.device: Device | None = None
+        self._work_s = work_s
+
+    def work(self, request: messages.Work, port: Port) -> messages.Result:
+        lease = request.lease
+        port.doing(lease.work)
+        match request:
+            case messages.Measure():
+                return messages.Measured(lease=lease, reference=Reference(eager_us=EAGER_US))
+            case messages.Evaluate():
+                port.running()
+                time.sleep(self._work_s)
+                return messages.Evaluated(lease=lease, verdict=verdict_of(request.source))
+            case messages.MakePlan():
+                self._ask(request, port)
+                shown = ",".join(str(entry.node) for entry in request.window)
+                plan = Plan(advice=f"advice {lease.work} [{shown}]", scaffold=request.node.source)
+                return messages.Planned(lease=lease, plan=plan)
+            case messages.Write():
+                self._ask(request, port)
+                source = f"# {lease.work} from {request.node.node}: {request.plan.advice}\n"
+                return messages.Written(lease=lease, candidate=Candidate(source=source))
+            case messages.Repair():
+                self._ask(request, port)
+                source = f"# {lease.work} repairs {request.node.node}: {request.plan.advice}\n"
+                return messages.Repaired(lease=lease, candidate=Candidate(source=source))
+
+    def _ask(self, request: messages.AgentWork, port: Port) -> None:
+        if not request.answered:
+            time.sleep(self._work_s)
+            port.answered(Call(model="fake", request=request.lease.work, reply="…", usd=0.0))
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    add_post_arguments(parser)
+    parser.add_argument("--role", type=Role, required=True)
+    parser.add_argument("--work-s", type=float, default=0.002)
+    arguments = parser.parse_args()
+    worker = FakeWorker(arguments.role, arguments.work_s)
+    return run_actor(worker, post_from(arguments))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
