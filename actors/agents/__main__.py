@@ -1,0 +1,70 @@
+"""One agent process: `python -m actors.agents --role planner --connect ADDR --slot planner-0`.
+
+Started by the supervisor, in the run directory.  Exit status 2, with one line, for settings or a
+model that can't be used; otherwise the actor loop's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from actors.actor import Worker, run_actor
+from actors.agents.coder import Coder
+from actors.agents.debugger import Debugger
+from actors.agents.desk import Desk
+from actors.agents.models.choice import choose
+from actors.agents.planner import Planner
+from actors.agents.spool import Spool
+from actors.post import add_post_arguments, post_from
+from protocol import settings
+from protocol.values import AGENTS, Role
+
+WORKERS: dict[Role, Callable[[Desk, int], Worker]] = {
+    Role.PLANNER: Planner,
+    Role.CODER: Coder,
+    Role.DEBUGGER: Debugger,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one agent until it is told to leave; return the process's exit status."""
+    parser = argparse.ArgumentParser(prog="python -m actors.agents", description=__doc__)
+    parser.add_argument("--role", required=True, choices=[str(role) for role in AGENTS])
+    parser.add_argument("--config", type=Path, help="settings (stark.toml in the run directory)")
+    add_post_arguments(parser)
+    parsed = parser.parse_args(arguments)
+    try:
+        worker = hire(Role(parsed.role), _settings(parsed), parsed.run_dir)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return run_actor(worker, post_from(parsed))
+
+
+def hire(role: Role, wanted: settings.Settings, run_dir: Path) -> Worker:
+    """Return the worker for `role`; raise ValueError with one line when its model is unknown."""
+    model = choose(
+        wanted.model_of(role),
+        base_url=wanted.base_url,
+        api_key=os.environ.get("ANTHROPIC_API_KEY", ""),
+    )
+    return WORKERS[role](Desk(model, Spool(run_dir / "spool")), wanted.max_tokens)
+
+
+def _settings(parsed: argparse.Namespace) -> settings.Settings:
+    if parsed.config is None:
+        return settings.read(parsed.run_dir)
+    try:
+        return settings.parse(parsed.config.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"can't read {parsed.config}: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{parsed.config}: {error}") from error
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,36 @@
+"""From a name to a model: `recipes`, `script:FILE`, or a model behind the Messages API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.agents.models import pricing, script
+from actors.agents.models.claude import Claude
+from actors.agents.models.model import Model
+from actors.agents.models.recipe import RecipeModel
+
+# The method is defined with temperatures, and of the models that still take one this is the
+# nearest to the paper's own (Claude Sonnet 4, retired).
+DEFAULT_CLAUDE = "claude-sonnet-4-6"
+KNOWN = "recipes, script:FILE, or the name of a Claude model (any name with --base-url)"
+
+
+class UnknownModel(ValueError):
+    """No model has that name; the message is one line for a person."""
+
+
+def choose(name: str, *, base_url: str = "", api_key: str = "") -> Model:
+    """Return the model called `name`; raise `UnknownModel` with one line where there is none."""
+    if name == "recipes":
+        return RecipeModel()
+    kind, colon, rest = name.partition(":")
+    if kind == "script" and colon:
+        if not rest:
+            raise UnknownModel("Unknown model 'script:': name the file, as in script:replies.jsonl")
+        try:
+            return script.ScriptModel(name, script.read(Path(rest)))
+        except ValueError as error:
+            raise UnknownModel(f"Unknown model {name!r}: {error}") from error
+    if not name or not (base_url or name.startswith("claude-")) or kind == "replay":
+        raise UnknownModel(f"Unknown model {name!r}: expected {KNOWN}")
+    return Claude(name, api_key=api_key, base_url=base_url, prices=pricing.listed())

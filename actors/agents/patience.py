@@ -1,0 +1,66 @@
+"""Waiting for a model: the one place where a failed call is tried again.
+
+A rate limit, an overloaded or broken server and a lost connection pass; the attempt waits for as
+long as it takes and says so.  It gives up only when the lease is gone, or when the failure is of
+a kind that does not pass by itself.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable
+
+from actors.actor import Port
+from actors.agents.models.model import Busy, Denied, Model
+from actors.agents.request import Request
+from protocol.values import Call
+
+FIRST_S = 1.0
+LONGEST_S = 60.0
+GLANCE_S = 0.2  # how often a waiting call looks whether it is still wanted
+
+
+class Withdrawn(Exception):
+    """The lease is gone, or the actor drains, and no call is under way."""
+
+
+class Patience:
+    """Asks until there is an answer."""
+
+    def __init__(
+        self,
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rng = rng or secrets.SystemRandom()
+        self._clock = clock
+        self._sleep = sleep
+
+    def reply(self, model: Model, request: Request, port: Port) -> Call:
+        """Return the model's answer; raise `Withdrawn`, or the model's `Denied` or `TooLong`."""
+        failures = 0
+        while True:
+            if port.revoked():
+                raise Withdrawn
+            port.doing(f"asking {model.name} ({request.work.lease.work})")
+            try:
+                return model.reply(request)
+            except Busy as busy:
+                failures += 1
+                if busy.tries is not None and failures >= busy.tries:
+                    raise Denied(f"{busy} ({failures} times in a row)") from busy
+                self._wait(busy, failures, port)
+
+    def _wait(self, busy: Busy, failures: int, port: Port) -> None:
+        # Full waits would send all agents back at the same moment: half of it is chance.
+        backoff = FIRST_S * 2 ** min(failures - 1, 10) * (0.5 + self._rng.random() / 2)
+        wait_s = min(LONGEST_S, max(busy.after_s, backoff))
+        port.doing(f"waiting for the model: {busy}, next try in {wait_s:.0f} s")
+        until = self._clock() + wait_s
+        while (left := until - self._clock()) > 0:
+            if port.revoked():
+                raise Withdrawn
+            self._sleep(min(GLANCE_S, left))

@@ -1,0 +1,186 @@
+"""From a piece of work to a request: the files in `prompts/`, filled in METHOD's order.
+
+Pure.  Promises the same text for the same work, and the same bytes up to and including the
+architecture for every request of a task, whatever the role.
+"""
+
+from __future__ import annotations
+
+import re
+
+import prompts
+from actors.agents.anchors import BEGIN, END
+from actors.agents.replies import fenced
+from actors.agents.request import Request, Section, shown_source
+from protocol.messages import MakePlan, Repair, Write
+from protocol.values import Backend, Observed, Reference, Role, Task, Verdict, Word
+
+# METHOD: tau.  A planner should vary, a coder and a debugger should not.
+PLAN_TEMPERATURE = 0.8
+CODE_TEMPERATURE = 0.1
+MAX_LOG = 6_000  # characters of a compiler's or runtime's words that a model gets to see
+FORMS = {
+    Role.PLANNER: "'## Advice', then '## Source' with one python block",
+    Role.CODER: "'## Candidate' with one python block that holds the whole file",
+    Role.DEBUGGER: "'## Diagnosis', then '## Candidate' with one python block",
+}
+
+
+def plan_request(work: MakePlan, max_tokens: int) -> Request:
+    """Return what a planner asks."""
+    role = _fill("planner.md", attempt=str(work.attempt), begin=BEGIN, end=END)
+    return _request(Role.PLANNER, work, shown_source(work), role, PLAN_TEMPERATURE, max_tokens)
+
+
+def write_request(work: Write, max_tokens: int) -> Request:
+    """Return what a coder asks: the node's source is shown with the plan's anchors in it."""
+    role = _fill("coder.md", advice=_quoted(work.plan.advice), begin=BEGIN, end=END)
+    source = work.plan.scaffold or shown_source(work)
+    return _request(Role.CODER, work, source, role, CODE_TEMPERATURE, max_tokens)
+
+
+def repair_request(work: Repair, max_tokens: int) -> Request:
+    """Return what a debugger asks."""
+    role = _fill("debugger.md", advice=_quoted(work.plan.advice))
+    return _request(Role.DEBUGGER, work, shown_source(work), role, CODE_TEMPERATURE, max_tokens)
+
+
+def say_again(role: Role, problem: str) -> str:
+    """Return what is said about an answer that can't be used."""
+    return _fill("again.md", problem=problem.rstrip("."), form=FORMS[role])
+
+
+def _request(
+    role: Role,
+    work: MakePlan | Write | Repair,
+    source: str,
+    instruction: str,
+    temperature: float,
+    max_tokens: int,
+) -> Request:
+    backend = work.task.backend
+    sections = [
+        Section(kind="example", text=_example(backend)),
+        Section(kind="architecture", text=_architecture(work.task, work.reference)),
+        Section(kind="node", text=_observed("node.md", _node_title(work), work.node, source)),
+    ]
+    if work.window:
+        sections.append(Section(kind="window", text=prompts.read("window.md")))
+    for number, entry in enumerate(work.window, start=1):
+        title = f"Attempt {number}: node {entry.node}, {_relation(entry, work)}"
+        text = _observed("attempt.md", title, entry, entry.source)
+        sections.append(Section(kind="attempt", text=text))
+    sections.append(Section(kind="role", text=instruction))
+    return Request(
+        role=role,
+        task=work.task.name,
+        attempt=work.attempt,
+        system=_fill("system.md", backend=prompts.read(f"backend-{backend}.md")).rstrip(),
+        sections=tuple(sections),
+        temperature=temperature,
+        max_tokens=max_tokens,
+        work=work,
+    )
+
+
+def _example(backend: Backend) -> str:
+    before = prompts.read(f"examples/{backend}-before.py")
+    after = prompts.read(f"examples/{backend}-after.py")
+    return _fill("example.md", before=fenced(before), after=fenced(after))
+
+
+def _architecture(task: Task, reference: Reference) -> str:
+    times = [f"{_us(reference.eager_us)} eager"]
+    if reference.compile_us is not None:
+        times.append(f"{_us(reference.compile_us)} under torch.compile")
+    if reference.max_autotune_us is not None:
+        times.append(f"{_us(reference.max_autotune_us)} under torch.compile with max-autotune")
+    device = reference.device
+    facts = {"Device": device.name or device.kind, **device.facts}
+    return _fill(
+        "architecture.md",
+        task=task.name,
+        source=fenced(task.source),
+        inputs=reference.inputs or "as get_inputs makes them",
+        outputs=reference.outputs or "as forward returns them",
+        times=", ".join(times),
+        notes="".join(f"Note: {note}\n" for note in reference.notes),
+        hardware="\n".join(f"- {name}: {value}" for name, value in facts.items()),
+    )
+
+
+def _node_title(work: MakePlan | Write | Repair) -> str:
+    if work.node.node == work.root.node:
+        return "the module as it was given"
+    return f"node {work.node.node}"
+
+
+def _relation(entry: Observed, work: MakePlan | Write | Repair) -> str:
+    if entry.parent == work.node.node:
+        return "a child of the source above"
+    if isinstance(work, Repair):
+        return "another child of the same parent"
+    return "one of the fastest so far" if isinstance(work, MakePlan) else "a cousin"
+
+
+def _observed(template: str, title: str, node: Observed, source: str) -> str:
+    verdict = node.verdict
+    origin = f"The plan was: {node.advice}" if node.advice else "No plan came before it."
+    return _fill(
+        template,
+        title=title,
+        origin=origin,
+        source=fenced(source) if source.strip() else "(no code was written)",
+        observation=_observation(verdict),
+        result=_result(node),
+    )
+
+
+def _observation(verdict: Verdict) -> str:
+    if verdict.verdict is Word.NO_CANDIDATE:
+        return "There was nothing to compile."
+    if verdict.compiled:
+        return "It compiled."
+    log = _excerpt(verdict.log)
+    return f"It did not compile.\n\n{fenced(log, 'text')}" if log else "It did not compile."
+
+
+def _result(node: Observed) -> str:
+    verdict = node.verdict
+    if verdict.correct:
+        time = node.score_us if node.score_us is not None else verdict.median_us
+        words = ["Correct"] if time is None else [f"Correct: {_us(time)} a call"]
+        if verdict.speedup is not None:
+            words.append(f"{verdict.speedup:.3g} times as fast as PyTorch")
+        return ", ".join(words) + _profile(verdict)
+    said = f"{verdict.verdict.replace('_', ' ')}: {verdict.reason}".rstrip(": ")
+    log = _excerpt(verdict.log) if verdict.compiled else ""
+    return f"{said.capitalize()}\n\n{fenced(log, 'text')}" if log else said.capitalize()
+
+
+def _profile(verdict: Verdict) -> str:
+    rows = (verdict.profile or {}).items()
+    return "".join(f"\n- {name}: {value}" for name, value in rows)
+
+
+def _excerpt(log: str) -> str:
+    """Return the beginning of a log, where the first error is, and a little of its end."""
+    log = log.strip()
+    if len(log) <= MAX_LOG:
+        return log
+    head, tail = MAX_LOG * 5 // 6, MAX_LOG // 6
+    return f"{log[:head]}\n[… {len(log) - head - tail} characters left out …]\n{log[-tail:]}"
+
+
+def _quoted(advice: str) -> str:
+    lines = (advice or "Make the module faster in the way that you find best.").splitlines()
+    return "\n".join(f"> {line}".rstrip() for line in lines)
+
+
+def _us(microseconds: float) -> str:
+    return f"{microseconds:.4g} µs"
+
+
+def _fill(name: str, **values: str) -> str:
+    """Fill {{words}} in a prompt file, once: what a source or a log contains stays as it is."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match.group(1)], prompts.read(name))

@@ -1,0 +1,92 @@
+"""One request to a model: METHOD's prompt template, filled.
+
+Made by `prompting`, answered by a `Model`.  The system message and the sections up to the
+architecture are the same for every call of a task, so that a server may cache them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from actors.agents.anchors import without_anchors
+from protocol.messages import MakePlan, Repair, Write
+from protocol.values import Role, Value
+
+Kind = Literal["example", "architecture", "node", "window", "attempt", "role"]
+STABLE: tuple[Kind, ...] = ("example", "architecture")
+
+
+class Section(Value, frozen=True, kw_only=True):
+    """One part of the prompt, in METHOD's order."""
+
+    kind: Kind
+    text: str
+
+
+class Turn(Value, frozen=True, kw_only=True):
+    """A reply that could not be used, and what we said about it."""
+
+    reply: str
+    problem: str
+
+
+class Request(Value, frozen=True, kw_only=True):
+    """What a model is asked; `work` is the same in structured form, for models that are none."""
+
+    role: Role
+    task: str
+    attempt: int
+    system: str
+    sections: tuple[Section, ...]
+    turns: tuple[Turn, ...] = ()  # at most one: an answer out of bounds gets one more try
+    temperature: float | None = None  # a wish: many models refuse it
+    max_tokens: int = 16_000
+    work: MakePlan | Write | Repair
+
+    @property
+    def stable(self) -> str:
+        """The part of the user's message that is the same through the whole task."""
+        return "\n\n".join(s.text for s in self.sections if s.kind in STABLE)
+
+    @property
+    def varying(self) -> str:
+        """The part of the user's message that belongs to this call alone."""
+        return "\n\n".join(s.text for s in self.sections if s.kind not in STABLE)
+
+    def render(self) -> str:
+        """Return the whole request as one text: what is stored, and what says "the same"."""
+        parts = ["[system]", self.system, "[user]", self.stable, self.varying]
+        for turn in self.turns:
+            parts += ["[assistant]", turn.reply, "[user]", turn.problem]
+        return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+    def again(self, reply: str, problem: str) -> Request:
+        """Return the request that shows a reply and says what is wrong with it."""
+        turn = Turn(reply=reply.strip() or "(no words)", problem=problem)
+        return msgspec.structs.replace(self, turns=(*self.turns, turn))
+
+    def shrunk(self) -> Request | None:
+        """Return the request without its largest earlier attempt (of equals the oldest).
+
+        The architecture and the node always stay; None when nothing else is left.
+        """
+        attempts = [s for s in self.sections if s.kind == "attempt"]
+        if not attempts:
+            return None
+        largest = max(attempts, key=lambda section: len(section.text))
+        kept = tuple(section for section in self.sections if section is not largest)
+        return msgspec.structs.replace(self, sections=kept)
+
+
+def shown_source(work: MakePlan | Write | Repair) -> str:
+    """Return the source that the work is about.
+
+    A node without code of its own (its model gave none) stands for the plan that it had.
+    """
+    if work.node.source.strip():
+        return work.node.source
+    if not isinstance(work, MakePlan) and work.plan.scaffold:
+        return without_anchors(work.plan.scaffold)
+    return work.task.source
