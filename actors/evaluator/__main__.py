@@ -1,0 +1,98 @@
+"""`python -m actors.evaluator`: judges by hand, or sits at its post in a run.
+
+By hand: --task and --candidate; exit status 0 correct, 1 any other verdict, 2 usage, 4 could not
+judge.  At a post: --connect, --slot, --incarnation, --run-dir, written by the supervisor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from actors.evaluator import byhand, device, sandbox, scratch
+from protocol import settings
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(byhand.EXIT_USAGE, f"evaluator: {message}\n")
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="python -m actors.evaluator", description="Judges candidate kernels.")
+    parser.add_argument("--task", type=Path, metavar="FILE", help="the task, a KernelBench file")
+    parser.add_argument(
+        "--candidate",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file that defines ModelNew; may be given several times",
+    )
+    parser.add_argument("--json", action="store_true", help="one line of JSON for each candidate")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="default: cuda where there is one"
+    )
+    parser.add_argument(
+        "--min-sandbox", type=int, metavar="N", help="refuse to run below this sandbox level"
+    )
+    parser.add_argument("--connect", metavar="ADDR", help="be an actor: the coordinator's address")
+    parser.add_argument("--slot", default="evaluator-0", help="the supervised place")
+    parser.add_argument("--incarnation", default="", help="fresh for every process")
+    parser.add_argument("--run-dir", type=Path, default=Path(), help="the run directory")
+    return parser
+
+
+def main() -> int:
+    """Return the exit status."""
+    arguments = _parser().parse_args()
+    if arguments.connect:
+        return _at_post(arguments)
+    if arguments.task is None or not arguments.candidate:
+        _parser().error("--task FILE and --candidate FILE are needed (or --connect for an actor)")
+    refusal = sandbox.unavailable(arguments.min_sandbox or 0)
+    if refusal:
+        _parser().error(refusal)
+    return byhand.run(
+        arguments.task,
+        arguments.candidate,
+        arguments.device or device.here(),
+        json=arguments.json,
+        limits=settings.Limits(),
+    )
+
+
+def _at_post(arguments: argparse.Namespace) -> int:
+    # Only here: by hand nothing of the actor's world is needed.
+    from actors.actor import run_actor
+    from actors.evaluator.judge import Judge, Unjudgeable
+    from actors.evaluator.worker import EvaluatorWorker
+    from actors.post import post_from
+
+    post = post_from(arguments)
+    try:
+        chosen = settings.read(post.run_dir)
+    except ValueError as error:
+        _parser().error(str(error))
+    least = chosen.min_sandbox if arguments.min_sandbox is None else arguments.min_sandbox
+    refusal = sandbox.unavailable(least)
+    if refusal:
+        _parser().error(refusal)
+    folder = scratch.of_slot(post.run_dir, post.slot, post.incarnation)
+    hide = (post.run_dir.absolute(),)
+    judge = Judge(arguments.device or chosen.device, chosen.limits, folder, hide=hide)
+    try:
+        return run_actor(EvaluatorWorker(judge), post)
+    except Unjudgeable as error:
+        sys.stderr.write(f"evaluator: could not judge: {error}\n")
+        return byhand.EXIT_UNJUDGED
+    finally:
+        judge.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

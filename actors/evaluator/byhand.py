@@ -1,0 +1,106 @@
+"""Judging by hand: a task and candidates from files, verdicts on stdout."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from actors.evaluator import scratch
+from actors.evaluator.judge import Judge, Problem, Unjudgeable
+from actors.evaluator.verdicts import verdict_json
+from protocol.settings import Limits
+from protocol.values import Backend, DeviceKind, Reference, Task, Verdict, Word
+
+EXIT_CORRECT, EXIT_OTHER, EXIT_USAGE, EXIT_UNJUDGED = 0, 1, 2, 4
+
+
+class Usage(Exception):
+    """What was typed can't be used; the words are one line."""
+
+
+def read(path: Path, what: str) -> str:
+    """Return a file's text; raise `Usage` when it can't be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Usage(f"can't read the {what} {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Usage(f"the {what} {path} is not UTF-8 text: {error.reason}") from error
+
+
+def read_task(path: Path, device: DeviceKind) -> Task:
+    """Return the task in `path`; raise `Usage` when it is no Python."""
+    source = read(path, "task")
+    try:
+        compile(source, str(path), "exec")
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        at = f", line {line}" if line else ""
+        words = getattr(error, "msg", None) or error
+        raise Usage(f"the task {path} is no valid Python: {words}{at}") from error
+    backend: Backend = "cuda" if device == "cuda" else "cpp"
+    return Task(name=path.stem, source=source, device=device, backend=backend)
+
+
+def judge_files(
+    task_path: Path, candidates: list[Path], device: DeviceKind, *, json: bool, limits: Limits
+) -> int:
+    """Judge each candidate; print its verdict; return the exit status."""
+    _leave_on_signals()
+    task = read_task(task_path, device)
+    sources = [(path, read(path, "candidate")) for path in candidates]
+    judge = Judge(device, limits, scratch.by_hand())
+    status = EXIT_CORRECT
+    try:
+        measured = judge.measure(task)
+        if isinstance(measured, Problem):
+            raise Usage(f"the task {task_path} can't be judged: {measured.words}")
+        for path, source in sources:
+            verdict = judge.judge(task, source, measured)
+            if isinstance(verdict, Problem):
+                raise Usage(f"the task {task_path} can't be judged: {verdict.words}")
+            text = verdict_json(verdict) if json else _for_people(path, verdict, measured)
+            print(text, flush=True)  # noqa: T201  # what was asked for
+            if verdict.verdict is not Word.CORRECT:
+                status = EXIT_OTHER
+    finally:
+        judge.close()
+    return status
+
+
+def _for_people(path: Path, verdict: Verdict, reference: Reference) -> str:
+    head = f"{path.name}: {verdict.verdict}"
+    if verdict.median_us is not None and verdict.speedup is not None:
+        low, high = verdict.speedup_ci95 or (float("nan"), float("nan"))
+        return (
+            f"{head}, {verdict.median_us:.4g} µs against {verdict.reference_us:.4g} µs, "
+            f"{verdict.speedup:.3f}× (95 %: {low:.3f} to {high:.3f}) on {reference.device.name}"
+        )
+    at = f" ({verdict.stage})" if verdict.stage else ""
+    log = f"\n{verdict.log}" if verdict.log else ""
+    return f"{head}{at}: {verdict.reason}{log}"
+
+
+def _leave_on_signals() -> None:
+    def leave(number: int, _frame: FrameType | None) -> None:
+        # Unwinds through every `finally`: children end and the scratch folder goes.
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+
+
+def run(
+    task: Path, candidates: list[Path], device: DeviceKind, *, json: bool, limits: Limits
+) -> int:
+    """As `judge_files`, with one line on stderr for what can't be done."""
+    try:
+        return judge_files(task, candidates, device, json=json, limits=limits)
+    except Usage as error:
+        sys.stderr.write(f"evaluator: {error}\n")
+        return EXIT_USAGE
+    except Unjudgeable as error:
+        sys.stderr.write(f"evaluator: could not judge: {error}\n")
+        return EXIT_UNJUDGED

@@ -1,0 +1,182 @@
+"""The shape of a Python value made of tensors, without the tensors and without torch.
+
+The judge compares layouts and sizes the memory that results are written to; the children turn
+layouts into tensors and back (`tensors.py`).  A layout that comes from a candidate's process is
+data to compare with an expected one: nothing is ever allocated from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from protocol.values import Value
+
+ALIGNMENT = 64  # bytes; what torch's own CPU allocator gives
+FLOAT_TOLERANCE = 1e-4  # for a plain Python float among the outputs
+
+ITEM_BYTES = {
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
+
+
+class Leaf(Value, frozen=True, kw_only=True, tag="tensor"):
+    """One tensor."""
+
+    dtype: str  # as torch spells it: "float32"
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] | None = None  # None: contiguous
+    device: str = "cpu"
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * ITEM_BYTES[self.dtype]
+
+
+class Nest(Value, frozen=True, kw_only=True, tag="nest"):
+    """A list, tuple or dict of layouts."""
+
+    kind: Literal["list", "tuple", "dict"]
+    items: tuple[Layout, ...]
+    keys: tuple[str, ...] = ()  # of a dict, in its order
+
+
+class Plain(Value, frozen=True, kw_only=True, tag="plain"):
+    """A value that is written out: None, a number, a string, a dtype."""
+
+    kind: Literal["none", "bool", "int", "float", "str", "dtype"]
+    word: str = ""
+
+
+class Other(Value, frozen=True, kw_only=True, tag="other"):
+    """Something that can't cross between processes."""
+
+    type_name: str
+
+
+Layout: TypeAlias = Leaf | Nest | Plain | Other
+
+
+def leaves(layout: Layout) -> Iterator[Leaf]:
+    """Yield the tensors of `layout`, in the order in which their bytes lie."""
+    if isinstance(layout, Leaf):
+        yield layout
+    elif isinstance(layout, Nest):
+        for item in layout.items:
+            yield from leaves(item)
+
+
+def others(layout: Layout) -> Iterator[str]:
+    """Yield the type names of what can't cross."""
+    if isinstance(layout, Other):
+        yield layout.type_name
+    elif isinstance(layout, Nest):
+        for item in layout.items:
+            yield from others(item)
+
+
+def offsets(layout: Layout) -> list[int]:
+    """Return where each leaf's bytes begin; the last figure is the size of all."""
+    places = [0]
+    for leaf in leaves(layout):
+        end = places[-1] + leaf.nbytes
+        places.append(-(-end // ALIGNMENT) * ALIGNMENT)
+    return places
+
+
+def total_bytes(layout: Layout) -> int:
+    """Return the bytes that the tensors of `layout` take, padding included."""
+    return offsets(layout)[-1]
+
+
+def describe(layout: Layout) -> str:
+    """Return `layout` for people: "float32[64, 1024], int64[64]"."""
+    if isinstance(layout, Leaf):
+        return f"{layout.dtype}[{', '.join(map(str, layout.shape))}]"
+    if isinstance(layout, Plain):
+        return layout.word or layout.kind
+    if isinstance(layout, Other):
+        return layout.type_name
+    return ", ".join(_bracketed(item) for item in layout.items)
+
+
+def _bracketed(layout: Layout) -> str:
+    return f"({describe(layout)})" if isinstance(layout, Nest) else describe(layout)
+
+
+def difference(expected: Layout, got: Layout, where: str = "output") -> str | None:
+    """Say how `got` differs from `expected`; None when it does not.  Strides are free."""
+    if isinstance(expected, Leaf) and isinstance(got, Leaf):
+        return _leaf_difference(expected, got, where)
+    if isinstance(expected, Nest) and isinstance(got, Nest):
+        return _nest_difference(expected, got, where)
+    if isinstance(expected, Plain) and isinstance(got, Plain):
+        return None if _same_plain(expected, got) else _unequal(expected, got, where)
+    return f"{where} is {_kind(got)}, expected {_kind(expected)}"
+
+
+def _leaf_difference(expected: Leaf, got: Leaf, where: str) -> str | None:
+    for name in ("dtype", "shape", "device"):
+        left, right = getattr(expected, name), getattr(got, name)
+        if left != right:
+            return f"{where} has {name} {_listed(right)}, expected {_listed(left)}"
+    return None
+
+
+def _nest_difference(expected: Nest, got: Nest, where: str) -> str | None:
+    if (expected.kind, expected.keys) != (got.kind, got.keys) or len(expected.items) != len(
+        got.items
+    ):
+        return f"{where} is {_kind(got)}, expected {_kind(expected)}"
+    for number, (left, right) in enumerate(zip(expected.items, got.items, strict=True)):
+        found = difference(left, right, f"{where}[{number}]")
+        if found:
+            return found
+    return None
+
+
+def _same_plain(expected: Plain, got: Plain) -> bool:
+    if expected.kind != got.kind:
+        return False
+    if expected.kind != "float":
+        return expected.word == got.word
+    try:
+        left, right = float(expected.word), float(got.word)
+    except ValueError:
+        return False
+    if math.isnan(left) or math.isnan(right):
+        return math.isnan(left) and math.isnan(right)
+    return math.isclose(left, right, rel_tol=FLOAT_TOLERANCE)
+
+
+def _unequal(expected: Plain, got: Plain, where: str) -> str:
+    return f"{where} is {describe(got)[:60]}, expected {describe(expected)[:60]}"
+
+
+def _kind(layout: Layout) -> str:
+    if isinstance(layout, Nest):
+        return f"a {layout.kind} of {len(layout.items)}"
+    if isinstance(layout, Leaf):
+        return "a tensor"
+    return f"a {layout.type_name[:60]}" if isinstance(layout, Other) else f"a {layout.kind}"
+
+
+def _listed(value: object) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)

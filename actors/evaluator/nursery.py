@@ -1,0 +1,142 @@
+"""The judge's hold on its zygote: starts it, asks it for children, starts it again when it died."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from actors.evaluator import sandbox
+from actors.evaluator.channel import Channel, Closed, Garbled, Stuck
+from actors.evaluator.child import Child
+from actors.evaluator.orders import Confinement, Order, Part, Ready, Spawn
+from protocol.values import DeviceKind
+
+T = TypeVar("T", bound=Order)
+
+WARM_S = 120.0  # importing torch on a busy machine
+SEND_S = 10.0
+OWN_ROOM = str(Path(__file__).resolve().parents[2])
+
+
+class Unjudgeable(Exception):
+    """The world's fault, not a candidate's: nothing can be judged now."""
+
+
+class Nursery:
+    """One zygote, warm."""
+
+    def __init__(self, device: DeviceKind, scratch: Path, output_bytes: int) -> None:
+        self.device = device
+        self.scratch = scratch
+        self.unwanted: Callable[[], bool] = lambda: False
+        self.ready = Ready()
+        self._output_bytes = output_bytes
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel[Ready] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def alive(self) -> bool:
+        """Whether the zygote is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def spawn(
+        self, part: Part, confinement: Confinement, union: object, *, trusted: bool
+    ) -> Child[T]:
+        """Fork a child for `part`; only a trusted one may send descriptors."""
+        for _attempt in range(2):
+            if not self.alive():
+                self.start()
+            try:
+                return self._spawn(part, confinement, union, trusted=trusted)
+            except (Closed, Stuck):
+                self.stop()  # it died between two orders
+        raise Unjudgeable("the zygote dies as soon as it is started")
+
+    def _spawn(
+        self, part: Part, confinement: Confinement, union: object, *, trusted: bool
+    ) -> Child[T]:
+        if self._channel is None:
+            raise Closed("no zygote")
+        ours, theirs = socket.socketpair()
+        output, output_write = os.pipe()
+        status, status_write = os.pipe()
+        leash_read, leash = os.pipe()
+        given = (theirs.fileno(), output_write, status_write, leash_read)
+        order = Spawn(part=part, device=self.device, confinement=confinement)
+        try:
+            self._channel.send(order, given, SEND_S)
+        except (Closed, Stuck):
+            ours.close()
+            for descriptor in (output, status, leash):
+                os.close(descriptor)
+            raise
+        finally:
+            theirs.close()
+            for descriptor in given[1:]:
+                os.close(descriptor)
+        ours.setblocking(False)
+        channel: Channel[T] = Channel(ours, union, descriptors=trusted)
+        return Child(channel, (output, status, leash), self._output_bytes, lambda: self.unwanted())
+
+    def start(self) -> None:
+        """Start a zygote and wait until it is warm; raise `Unjudgeable` when it can't."""
+        self.stop()
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        ours, theirs = socket.socketpair()
+        environment = sandbox.environment(dict(os.environ), str(self.scratch))
+        environment["PYTHONPATH"] = OWN_ROOM
+        tools = str(Path(sys.executable).parent)  # ninja lies beside the interpreter
+        environment["PATH"] = f"{tools}:{environment.get('PATH', os.defpath)}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "actors.evaluator.zygote", str(self.scratch), self.device],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            cwd=self.scratch,
+            start_new_session=True,
+        )
+        theirs.close()
+        ours.setblocking(False)
+        self._channel = Channel(ours, Ready)
+        self.ready = self._await_ready(self._channel)
+
+    def _await_ready(self, channel: Channel[Ready]) -> Ready:
+        until = time.monotonic() + WARM_S
+        poller = select.poll()
+        poller.register(channel, select.POLLIN)
+        try:
+            while time.monotonic() < until:
+                found = channel.next()
+                if found is not None:
+                    return found[0]
+                poller.poll(1000)
+                channel.pump()
+        except (Closed, Garbled) as error:
+            self.stop()
+            raise Unjudgeable("the zygote ended while it imported torch") from error
+        self.stop()
+        raise Unjudgeable(f"importing torch took more than {WARM_S:g} s")
+
+    def stop(self) -> None:
+        """End the zygote; harmless when there is none."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None

@@ -1,0 +1,238 @@
+"""What the judge says to its children and what they answer: one union for each pair.
+
+Nothing here is trusted because of what it says: a runner's answers are data about a candidate.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from actors.evaluator.layout import Layout
+from protocol.values import Device, DeviceKind, Value
+
+Part = Literal["runner", "referee", "builder"]
+
+
+class Order(Value, frozen=True, kw_only=True, tag=True):
+    """Anything that crosses a channel inside the evaluator."""
+
+
+# --- judge <-> zygote -------------------------------------------------------------------------
+
+
+class Confinement(Value, frozen=True, kw_only=True):
+    """What one child may see and take."""
+
+    folder: str  # its own scratch: working directory, HOME, TMPDIR; the one place it can write
+    isolated: bool = True  # namespaces, as far as the machine gives them
+    hide: tuple[str, ...] = ()  # directories that it finds empty
+    environment: dict[str, str]  # the whole of it
+    data_bytes: int | None = None
+    file_bytes: int | None = None
+    processes: int | None = None
+
+
+class Spawn(Order, frozen=True, kw_only=True):
+    """Fork a child.  Descriptors: its channel, its output, its status pipe, its leash."""
+
+    part: Part
+    device: DeviceKind
+    confinement: Confinement
+
+
+class Ready(Order, frozen=True, kw_only=True):
+    """The zygote is warm; what of isolation the machine gives it."""
+
+    namespaces: bool = False  # pid, net, ipc and mount namespaces
+    user: bool = False  # only within a user namespace of our own
+    read_only: bool = False  # the root file system can be made read-only
+
+
+class Ended(Order, frozen=True, kw_only=True):
+    """How a child ended, said by its keeper once its whole tree is gone."""
+
+    how: Literal["exit", "signal", "killed", "lost", "crowd"]
+    number: int = 0  # exit status or signal number
+    peak_mib: int = 0
+
+
+# --- judge -> runner --------------------------------------------------------------------------
+
+
+class Import(Order, frozen=True, kw_only=True):
+    """Import `source` as a module and find `class_name` in it."""
+
+    source: str
+    class_name: str
+
+
+class Construct(Order, frozen=True, kw_only=True):
+    """Seed and construct the module.  Descriptor: the init inputs."""
+
+    seed: int
+    init: Layout
+
+
+class Load(Order, frozen=True, kw_only=True):
+    """Copy parameters and buffers in, by name.  Descriptor: their bytes."""
+
+    state: Layout
+
+
+class Compile(Order, frozen=True, kw_only=True):
+    """Wrap the module in torch.compile (the reference's baselines only)."""
+
+    mode: str
+
+
+class Feed(Order, frozen=True, kw_only=True):
+    """Put inputs in a slot; in place when the slot holds the same layout.  Descriptor: bytes."""
+
+    slot: int
+    inputs: Layout
+
+
+class CallOnce(Order, frozen=True, kw_only=True):
+    """Seed and call the module on a slot; keep the output under `keep`."""
+
+    slot: int
+    seed: int
+    keep: int
+
+
+class Bench(Order, frozen=True, kw_only=True):
+    """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep the last output."""
+
+    calls: int
+    slots: int
+
+
+class Show(Order, frozen=True, kw_only=True):
+    """Say what the output of the last benchmarked call looks like."""
+
+
+class Write(Order, frozen=True, kw_only=True):
+    """Write a kept output, or a slot's inputs, to the descriptor."""
+
+    what: Literal["output", "inputs", "last"]
+    number: int = 0
+    limit: int = 0  # bytes that the descriptor's memory has
+
+
+class Leave(Order, frozen=True, kw_only=True):
+    """End in the ordinary way, exit handlers included."""
+
+
+ToRunner = Import | Construct | Load | Compile | Feed | CallOnce | Bench | Show | Write | Leave
+
+# --- runner -> judge --------------------------------------------------------------------------
+
+
+class Done(Order, frozen=True, kw_only=True):
+    """It is done."""
+
+
+class Loaded(Order, frozen=True, kw_only=True):
+    """Names that the candidate has not, that only it has, and whose shapes differ."""
+
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    misshapen: tuple[str, ...] = ()
+
+
+class Called(Order, frozen=True, kw_only=True):
+    """The module returned something of this layout."""
+
+    output: Layout
+
+
+class Raised(Order, frozen=True, kw_only=True):
+    """The candidate raised."""
+
+    kind: str  # the exception's type
+    words: str
+    trace: str = ""
+    compiling: bool = False  # a compiler said no
+    memory: bool = False  # memory ran out
+
+
+FromRunner = Done | Loaded | Called | Raised
+
+# --- judge <-> referee ------------------------------------------------------------------------
+
+
+class Describe(Order, frozen=True, kw_only=True):
+    """Say what device this is."""
+
+
+class Described(Order, frozen=True, kw_only=True):
+    device: Device
+
+
+class Prepare(Order, frozen=True, kw_only=True):
+    """Import the task, make its init inputs, construct its module."""
+
+    source: str
+    seed: int
+
+
+class Prepared(Order, frozen=True, kw_only=True):
+    """The task works.  Descriptors: init inputs, state."""
+
+    init: Layout
+    state: Layout
+    inputs: Layout
+    outputs: Layout
+    steady: bool  # the same inputs give the same outputs, unseeded
+    precise: bool  # a float64 reference could be made
+    notes: tuple[str, ...] = ()
+
+
+class Draw(Order, frozen=True, kw_only=True):
+    """Draw fresh inputs."""
+
+    seed: int
+
+
+class Drawn(Order, frozen=True, kw_only=True):
+    """Fresh inputs, known as `draw`.  Descriptor: their bytes."""
+
+    draw: int
+    inputs: Layout
+
+
+class Expect(Order, frozen=True, kw_only=True):
+    """Compute the reference's outputs of a draw."""
+
+    draw: int
+    seed: int
+
+
+class Expected(Order, frozen=True, kw_only=True):
+    outputs: Layout
+
+
+class Compare(Order, frozen=True, kw_only=True):
+    """Compare the descriptor's bytes with a draw's expected outputs, or its inputs."""
+
+    draw: int
+    what: Literal["output", "inputs"]
+
+
+class Compared(Order, frozen=True, kw_only=True):
+    reason: str = ""  # "" when they agree
+    max_error: float | None = None  # in units of the tolerance
+
+
+class Forget(Order, frozen=True, kw_only=True):
+    draw: int
+
+
+class Unfit(Order, frozen=True, kw_only=True):
+    """The task can't be judged, and why."""
+
+    words: str
+
+
+ToReferee = Describe | Prepare | Draw | Expect | Compare | Forget | Leave
+FromReferee = Described | Prepared | Drawn | Expected | Compared | Done | Unfit

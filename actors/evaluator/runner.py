@@ -1,0 +1,208 @@
+"""The runner: imports one module file and calls it, as the judge orders.
+
+It runs in the child that is confined; from `Import` on nothing in this process can be trusted.
+The same code runs the task's own module for the clock, so that both sides pay the same.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib.util
+import os
+import random
+import socket
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from actors.evaluator import tensors
+from actors.evaluator.channel import Channel, Closed, close_all
+from actors.evaluator.faults import raised
+from actors.evaluator.orders import (
+    Bench,
+    Called,
+    CallOnce,
+    Compile,
+    Construct,
+    Done,
+    Feed,
+    FromRunner,
+    Import,
+    Leave,
+    Load,
+    Loaded,
+    Show,
+    ToRunner,
+    Write,
+)
+from protocol.values import DeviceKind
+
+NAMES_SHOWN = 50
+
+
+class NoClass(Exception):
+    """The file does not define what was asked for."""
+
+
+def import_file(source: str, name: str) -> ModuleType:
+    """Write `source` to NAME.py in the working directory and import it."""
+    path = Path.cwd() / f"{name}.py"
+    path.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} can't be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def seed_all(seed: int) -> None:
+    """Seed what a module or its inputs may draw from."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+
+
+class Runner:
+    """One module, its inputs by slot, and the outputs that it gave."""
+
+    def __init__(self, device: DeviceKind) -> None:
+        self.device = device
+        self._class: object = None
+        self._module: object = None
+        self._slots: dict[int, tuple[object, ...]] = {}
+        self._layouts: dict[int, object] = {}
+        self._kept: dict[int, object] = {}
+        self._last: object = None
+
+    def answer(self, order: ToRunner, carried: list[int]) -> FromRunner:
+        """Do what `order` says; whatever the module raises comes out."""
+        match order:
+            case Import():
+                self._import(order)
+            case Construct():
+                seed_all(order.seed)
+                init = tensors.read(order.init, carried[0], self.device)
+                self._module = self._class(*init)  # type: ignore[operator,misc]
+                if isinstance(self._module, torch.nn.Module):
+                    self._module = self._module.to(self.device)
+            case Load():
+                return self._load(order, carried[0])
+            case Compile():
+                self._module = torch.compile(self._module, mode=order.mode)  # type: ignore[call-overload]
+            case _:
+                return self._use(order, carried)
+        return Done()
+
+    def _use(self, order: ToRunner, carried: list[int]) -> FromRunner:
+        match order:
+            case Feed():
+                self._feed(order, carried[0])
+            case CallOnce():
+                return self._call(order)
+            case Bench():
+                self._bench(order.calls, order.slots)
+            case Show():
+                return Called(output=tensors.layout_of(self._last))
+            case Write():
+                self._write(order, carried[0])
+        return Done()
+
+    def _import(self, order: Import) -> None:
+        name = "candidate" if order.class_name == "ModelNew" else "task"
+        module = import_file(order.source, name)
+        found = getattr(module, order.class_name, None)
+        if not callable(found):
+            raise NoClass(f"the file defines no class {order.class_name}")
+        self._class = found
+
+    def _load(self, order: Load, region: int) -> Loaded:
+        wanted = tensors.read(order.state, region, self.device)
+        own = self._module.state_dict() if isinstance(self._module, torch.nn.Module) else {}
+        misshapen = []
+        with torch.no_grad():
+            for name, value in wanted.items():  # type: ignore[attr-defined]
+                if name not in own:
+                    continue
+                if own[name].shape == value.shape:
+                    own[name].copy_(value)
+                else:
+                    shapes = f"{list(own[name].shape)}, expected {list(value.shape)}"
+                    misshapen.append(f"{name} is {shapes}")
+        return Loaded(
+            missing=tuple(name for name in wanted if name not in own)[:NAMES_SHOWN],  # type: ignore[attr-defined]
+            extra=tuple(name for name in own if name not in wanted)[:NAMES_SHOWN],  # type: ignore[operator]
+            misshapen=tuple(misshapen)[:NAMES_SHOWN],
+        )
+
+    def _feed(self, order: Feed, region: int) -> None:
+        read = tensors.read(order.inputs, region, self.device)
+        fresh: tuple[object, ...] = tuple(read)  # type: ignore[arg-type]  # always a list
+        if self._layouts.get(order.slot) == order.inputs:
+            # New contents in the same storage: what was computed from the old is now wrong.
+            pairs = zip(
+                tensors.tensors_in(self._slots[order.slot]), tensors.tensors_in(fresh), strict=True
+            )
+            with torch.no_grad():
+                for old, new in pairs:
+                    old.copy_(new)
+        else:
+            self._slots[order.slot] = fresh
+            self._layouts[order.slot] = order.inputs
+
+    def _call(self, order: CallOnce) -> Called:
+        seed_all(order.seed)
+        with torch.no_grad():
+            output = self._module(*self._slots[order.slot])  # type: ignore[operator]
+        self._synchronize()
+        self._kept[order.keep] = output
+        return Called(output=tensors.layout_of(output))
+
+    def _bench(self, calls: int, slots: int) -> None:
+        module, inputs = self._module, [self._slots[slot] for slot in range(slots)]
+        output = None
+        with torch.no_grad():
+            for number in range(calls):
+                output = module(*inputs[number % slots])  # type: ignore[operator]
+        self._synchronize()
+        self._last = output
+
+    def _write(self, order: Write, region: int) -> None:
+        value: object
+        if order.what == "inputs":
+            value = list(self._slots[order.number])
+        else:
+            value = self._last if order.what == "last" else self._kept[order.number]
+        tensors.write(value, region, order.limit)
+
+    def _synchronize(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+def serve(descriptor: int, device: DeviceKind) -> None:
+    """Answer the judge until it says `Leave` or is gone."""
+    faulthandler.enable()  # the stack of a segfault is worth a lot to who must repair it
+    channel: Channel[ToRunner] = Channel(
+        socket.socket(fileno=descriptor), ToRunner, descriptors=True
+    )
+    runner = Runner(device)
+    while True:
+        try:
+            order, carried = channel.receive()
+        except Closed:
+            os._exit(0)
+        try:
+            answer = runner.answer(order, carried)
+        except BaseException as error:  # noqa: BLE001  # the candidate's, SystemExit too: data
+            answer = raised(error)
+        finally:
+            close_all(carried)
+        channel.send(answer)
+        if isinstance(order, Leave):
+            return
+
+
+__all__ = ["Runner", "import_file", "seed_all", "serve"]

@@ -1,0 +1,57 @@
+"""Scratch folders: one an evaluator, one a child inside it; none outlives who made it.
+
+By hand the evaluator's folder is named after its process, under a run after its slot and
+incarnation; what a killed one left is removed by the next one that starts.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+
+PREFIX = "stark-evaluator-"
+
+
+class Scratch:
+    """The scratch folder of one evaluator."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o700)
+
+    def fresh(self, name: str) -> Path:
+        """Return a new, empty folder for one child."""
+        folder = self.root / f"{name}-{secrets.token_hex(4)}"
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def remove(self, folder: Path) -> None:
+        """Remove a child's folder with all that it left there."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def of_slot(run_dir: Path, slot: str, incarnation: str) -> Path:
+    """Return the scratch folder of an actor; remove what dead incarnations of its slot left."""
+    parent = run_dir.absolute() / "scratch"
+    for old in parent.glob(f"{slot}-*"):
+        if old.name != f"{slot}-{incarnation}":
+            shutil.rmtree(old, ignore_errors=True)
+    return parent / f"{slot}-{incarnation}"
+
+
+def by_hand() -> Path:
+    """Return a scratch folder for this process; remove what killed ones left."""
+    parent = Path(tempfile.gettempdir())
+    for old in parent.glob(f"{PREFIX}*"):
+        pid = old.name.removeprefix(PREFIX)
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(old, ignore_errors=True)
+    return parent / f"{PREFIX}{os.getpid()}"

@@ -1,0 +1,231 @@
+"""The standard that candidates of one task are held to: a referee and a reference runner, warm.
+
+Both run the task's own code, which is trusted.  If one of them dies it is nobody's verdict: the
+world failed, and the judge tries again.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Literal
+
+from actors.evaluator import evidence, region
+from actors.evaluator.child import Child, Gone
+from actors.evaluator.layout import Layout, difference, total_bytes
+from actors.evaluator.nursery import Nursery, Unjudgeable
+from actors.evaluator.orders import (
+    Called,
+    Compare,
+    Compared,
+    Confinement,
+    Construct,
+    Draw,
+    Drawn,
+    Expect,
+    Expected,
+    Feed,
+    Forget,
+    FromReferee,
+    FromRunner,
+    Import,
+    Load,
+    Order,
+    Prepare,
+    Prepared,
+    Raised,
+    Show,
+    Unfit,
+    Write,
+)
+from actors.evaluator.verdicts import Fault, fault_of
+from protocol.settings import Limits
+from protocol.values import Stage, Task, Value
+
+
+class Problem(Value, frozen=True, kw_only=True):
+    """Why a task can't be judged: the user's to repair."""
+
+    words: str
+
+
+class Drawing(Value, frozen=True, kw_only=True):
+    """Fresh inputs: their number with the referee, what they look like, where their bytes are."""
+
+    number: int
+    inputs: Layout
+    parcel: int
+    seed: int
+
+
+class Standard:
+    """One task's referee and reference runner."""
+
+    def __init__(
+        self, nursery: Nursery, task: Task, limits: Limits, confinement: Confinement
+    ) -> None:
+        self.nursery = nursery
+        self.task = task
+        self.limits = limits
+        self.confinement = confinement
+        self.seed = secrets.randbits(62)  # of the construction: candidates get the same
+        self.facts: Prepared
+        self.referee: Child[FromReferee]
+        self.runner: Child[FromRunner]
+        self._parcels: list[int] = []
+        self._seeds: dict[int, int] = {}
+        self._started: list[Child[FromReferee] | Child[FromRunner]] = []
+
+    @property
+    def steady(self) -> bool:
+        return self.facts.steady
+
+    @property
+    def input_bytes(self) -> int:
+        return total_bytes(self.facts.inputs)
+
+    def open(self) -> Problem | None:
+        """Start both; say what is wrong with the task, if anything is."""
+        self.referee = self.nursery.spawn("referee", self.confinement, FromReferee, trusted=True)
+        self._started.append(self.referee)
+        order = Prepare(source=self.task.source, seed=self.seed)
+        seconds = self.limits.import_s + self.limits.check_s
+        answer = self.referee.ask(order, seconds)
+        if isinstance(answer, Gone):
+            return self._problem_of(answer)
+        said, self._parcels = answer
+        if isinstance(said, Unfit):
+            return Problem(words=self._clean(said.words))
+        if not isinstance(said, Prepared):
+            raise self.failed(answer)
+        self.facts = said
+        self.runner = self.nursery.spawn("runner", self.confinement, FromRunner, trusted=False)
+        self._started.append(self.runner)
+        self._tell(Import(source=self.task.source, class_name="Model"))
+        self._tell(*self.construct())
+        self._tell(*self.load())
+        return None
+
+    def _problem_of(self, gone: Gone) -> Problem:
+        said = evidence.one_line(self.referee.output.text()[-300:])
+        if gone.how == "lost":
+            raise self.failed(gone)
+        return Problem(words=self._clean(f"the task could not be prepared: {gone.said()}. {said}"))
+
+    def _clean(self, words: str) -> str:
+        return evidence.one_line(evidence.clean(words, [self.confinement.folder]))
+
+    def construct(self) -> tuple[Construct, list[int]]:
+        """Return the order that constructs a module as the reference was."""
+        return Construct(seed=self.seed, init=self.facts.init), self._parcels[:1]
+
+    def load(self) -> tuple[Load, list[int]]:
+        """Return the order that copies the reference's parameters and buffers in."""
+        return Load(state=self.facts.state), self._parcels[1:2]
+
+    def _tell(self, order: Order, carried: list[int] | None = None) -> None:
+        seconds = self.limits.import_s + self.limits.check_s
+        answer = self.runner.ask(order, seconds, carried or [])
+        if isinstance(answer, Gone) or isinstance(answer[0], Raised):
+            raise self.failed(answer)
+
+    # --- rounds ------------------------------------------------------------------------------
+
+    def draw(self) -> Drawing:
+        """Draw fresh inputs with a fresh secret seed; the caller closes the parcel."""
+        seed = secrets.randbits(62)
+        said, carried = self._referee(Draw(seed=seed))
+        if not isinstance(said, Drawn):
+            raise self.failed(said)
+        call_seed = secrets.randbits(62)
+        self._seeds[said.draw] = call_seed
+        return Drawing(number=said.draw, inputs=said.inputs, parcel=carried[0], seed=call_seed)
+
+    def expect(self, draw: int) -> Layout:
+        """Return what the outputs of a draw look like; the reference is computed now, or was."""
+        said, _carried = self._referee(Expect(draw=draw, seed=self._seeds[draw]))
+        if not isinstance(said, Expected):
+            raise self.failed(said)
+        return said.outputs
+
+    def forget(self, draw: int) -> None:
+        """Let a draw's memory go."""
+        self._seeds.pop(draw, None)
+        self._referee(Forget(draw=draw))
+
+    def judge_output(
+        self,
+        candidate: Child[FromRunner],
+        what: Literal["output", "last"],
+        draw: int,
+        stage: Stage,
+        called: Called | None = None,
+        number: int = 0,
+    ) -> Compared | Fault:
+        """Compare an output that the candidate holds with what is expected of `draw`."""
+        expected = self.expect(draw)
+        if called is None:
+            answer = candidate.ask(Show(), self.limits.check_s)
+            if isinstance(answer, Gone) or not isinstance(answer[0], Called):
+                return fault_of(answer, stage, candidate.output.text())
+            called = answer[0]
+        differs = difference(expected, called.output)
+        if differs:
+            return Compared(reason=differs)
+        return self._compare(candidate, Write(what=what, number=number), expected, draw, stage)
+
+    def judge_inputs(
+        self, candidate: Child[FromRunner], slot: int, drawing: Drawing
+    ) -> Compared | Fault:
+        """Compare a slot's inputs, after the call, with what the reference leaves of them."""
+        order = Write(what="inputs", number=slot)
+        return self._compare(candidate, order, drawing.inputs, drawing.number, "check")
+
+    def _compare(
+        self, candidate: Child[FromRunner], order: Write, layout: Layout, draw: int, stage: Stage
+    ) -> Compared | Fault:
+        size = total_bytes(layout)
+        memory = region.make(size, "result")
+        try:
+            written = Write(what=order.what, number=order.number, limit=size)
+            answer = candidate.ask(written, self.limits.check_s, [memory])
+            if isinstance(answer, Gone) or isinstance(answer[0], Raised):
+                return fault_of(answer, stage, candidate.output.text())
+            what: Literal["output", "inputs"] = "inputs" if order.what == "inputs" else "output"
+            said, _carried = self._referee(Compare(draw=draw, what=what), [memory])
+        finally:
+            os.close(memory)
+        if not isinstance(said, Compared):
+            raise self.failed(said)
+        return said
+
+    def feed(self, drawing: Drawing, slot: int) -> tuple[Feed, list[int]]:
+        """Return the order that puts drawn inputs into a slot."""
+        return Feed(slot=slot, inputs=drawing.inputs), [drawing.parcel]
+
+    def _referee(
+        self, order: Order, carried: list[int] | None = None
+    ) -> tuple[FromReferee, list[int]]:
+        answer = self.referee.ask(order, self.limits.check_s, carried or [])
+        if isinstance(answer, Gone):
+            raise self.failed(answer)
+        return answer
+
+    def failed(self, answer: object) -> Unjudgeable:
+        """Return the error for a trusted child that gave no good answer."""
+        said = answer[0] if isinstance(answer, tuple) else answer
+        words = said.said() if isinstance(said, Gone) else str(said)[:300]
+        text = " ".join(child.output.text()[-300:] for child in self._started)
+        return Unjudgeable(self._clean(f"the reference failed: {words} {text}"))
+
+    @property
+    def alive(self) -> bool:
+        return all(child.gone is None for child in self._started)
+
+    def close(self) -> None:
+        """End both."""
+        for child in self._started:
+            child.kill()
+        for parcel in self._parcels:
+            os.close(parcel)
+        self._started, self._parcels = [], []

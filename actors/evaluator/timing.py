@@ -1,0 +1,122 @@
+"""The figures behind a verdict's microseconds: which block comes next, and how sure we are.
+
+Pure: no clock, no process.  Reference and candidate are timed in blocks of calls, in groups
+A B B A, so that a machine that slowly warms up or gets busy hurts both sides alike.  One group
+gives one ratio; the reported speedup is the groups' median, with an interval that assumes no
+distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Literal
+
+from protocol.values import Value
+
+Side = Literal["reference", "candidate"]
+
+BLOCK_S = 0.02  # a block lasts at least this long
+MAX_CALLS = 50_000
+WIDTH = 0.01  # enough is known when the interval is narrower than this share of the ratio
+LEAST_GROUPS = 12  # before the interval may end it
+FEWEST_GROUPS = 3  # even when time is up
+# Two-sided 95 % points of Student's t, for fewer groups than a sign interval can use.
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+
+
+class Group(Value, frozen=True, kw_only=True):
+    """Microseconds a call, two blocks of each side."""
+
+    reference: tuple[float, float]
+    candidate: tuple[float, float]
+
+    @property
+    def log_ratio(self) -> float:
+        """The logarithm of reference over candidate: above 0 the candidate is faster."""
+        ours = math.log(self.reference[0]) + math.log(self.reference[1])
+        theirs = math.log(self.candidate[0]) + math.log(self.candidate[1])
+        return (ours - theirs) / 2
+
+
+class Timing(Value, frozen=True, kw_only=True):
+    """What was measured."""
+
+    median_us: float
+    reference_us: float
+    speedup: float
+    ci95: tuple[float, float] | None
+    groups: int
+
+
+def order() -> Iterator[tuple[Side, int]]:
+    """Yield the blocks of one group: the side, and which of its two blocks it is."""
+    yield ("reference", 0)
+    yield ("candidate", 0)
+    yield ("candidate", 1)
+    yield ("reference", 1)
+
+
+def calls_a_block(call_s: float) -> int:
+    """Return how many calls make a block, when one takes `call_s` seconds."""
+    if call_s <= 0:
+        return MAX_CALLS
+    return max(1, min(MAX_CALLS, math.ceil(BLOCK_S / call_s)))
+
+
+def summary(groups: Sequence[Group]) -> Timing:
+    """Return the figures of all groups so far (at least one)."""
+    logs = [group.log_ratio for group in groups]
+    inside = interval(logs)
+    return Timing(
+        median_us=median([us for group in groups for us in group.candidate]),
+        reference_us=median([us for group in groups for us in group.reference]),
+        speedup=math.exp(median(logs)),
+        ci95=None if inside is None else (math.exp(inside[0]), math.exp(inside[1])),
+        groups=len(groups),
+    )
+
+
+def enough(groups: Sequence[Group], elapsed_s: float, time_s: float) -> bool:
+    """Whether to stop: the interval is narrow, or the time is up."""
+    if elapsed_s >= time_s and len(groups) >= FEWEST_GROUPS:
+        return True
+    if len(groups) < LEAST_GROUPS:
+        return False
+    inside = interval([group.log_ratio for group in groups])
+    return inside is not None and inside[1] - inside[0] < WIDTH
+
+
+def interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return a 95 % interval of the median of what `values` are drawn from.
+
+    From six values on it is the sign interval: order statistics, whatever the distribution.
+    With fewer it takes them to be normal; with one nothing is known.
+    """
+    count = len(values)
+    if count < 2:
+        return None
+    if count in STUDENT:
+        middle = sum(values) / count
+        spread = math.sqrt(sum((value - middle) ** 2 for value in values) / (count - 1))
+        reach = STUDENT[count] * spread / math.sqrt(count)
+        return middle - reach, middle + reach
+    rank = _sign_rank(count)
+    ranked = sorted(values)
+    return ranked[rank - 1], ranked[count - rank]
+
+
+def _sign_rank(count: int) -> int:
+    """Return the largest k such that the k-th smallest and k-th largest value hold 95 %."""
+    tail, rank = 0.0, 0
+    while True:
+        tail += math.exp(
+            math.lgamma(count + 1)
+            - math.lgamma(rank + 1)
+            - math.lgamma(count - rank + 1)
+            - count * math.log(2)
+        )
+        if tail > 0.025:
+            return max(rank, 1)
+        rank += 1

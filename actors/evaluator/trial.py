@@ -1,0 +1,261 @@
+"""One candidate's way through the stages: build, import, check, time, and its end.
+
+Each step returns the candidate's fault, or None and goes on; the verdict is made once, at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from actors.evaluator import build, evidence, sandbox
+from actors.evaluator.child import Child, Gone
+from actors.evaluator.nursery import Nursery
+from actors.evaluator.orders import (
+    Called,
+    CallOnce,
+    Confinement,
+    FromRunner,
+    Import,
+    Loaded,
+    Order,
+    Raised,
+)
+from actors.evaluator.race import Race
+from actors.evaluator.standard import Drawing, Standard
+from actors.evaluator.timing import Timing
+from actors.evaluator.verdicts import Fault, fault_of, wrong
+from protocol.settings import Limits
+from protocol.values import Seconds, Stage, Verdict, Word
+
+LEAVE_S = 5.0
+MAX_SOURCE_BYTES = 1 << 20
+NAMES = 5
+
+
+class Trial:
+    """One candidate before the judge."""
+
+    def __init__(
+        self,
+        nursery: Nursery,
+        standard: Standard,
+        limits: Limits,
+        confinement: Confinement,
+        source: str,
+    ) -> None:
+        self.nursery = nursery
+        self.standard = standard
+        self.limits = limits
+        self.confinement = confinement
+        self.source = source
+        self.timing: Timing | None = None
+        self.max_error: float | None = None
+        self._missing: tuple[str, ...] = ()
+        self._spent: dict[str, float] = {"build": 0.0, "check": 0.0, "time": 0.0}
+        self._runner: Child[FromRunner] | None = None
+
+    def run(self, on_running: Callable[[], None], doing: Callable[[str], None]) -> Verdict:
+        """Go through the stages; whatever the candidate does, return a verdict."""
+        try:
+            fault = self._build(doing) or self._judge(on_running, doing)
+        finally:
+            if self._runner is not None:
+                self._runner.kill()
+        return self._verdict(fault)
+
+    def _judge(self, on_running: Callable[[], None], doing: Callable[[str], None]) -> Fault | None:
+        on_running()
+        doing("checking")
+        began = time.monotonic()
+        self._runner = self.nursery.spawn("runner", self.confinement, FromRunner, trusted=False)
+        fault = self._start(self._runner) or self._check(self._runner)
+        self._spent["check"] += time.monotonic() - began
+        if fault is not None:
+            return fault
+        doing("timing")
+        began = time.monotonic()
+        fault = self._time(self._runner) or self._end(self._runner)
+        self._spent["time"] += time.monotonic() - began
+        return fault
+
+    # --- stages ------------------------------------------------------------------------------
+
+    def _build(self, doing: Callable[[str], None]) -> Fault | None:
+        """Have what the candidate compiles built, where it may compile something."""
+        if len(self.source.encode()) > MAX_SOURCE_BYTES:
+            reason = f"the source is larger than {MAX_SOURCE_BYTES >> 10} KiB"
+            return Fault(word=Word.COMPILE_FAILED, stage="import", reason=reason)
+        if not build.compiles(self.source):
+            return None
+        doing("building")
+        began = time.monotonic()
+        try:
+            return build.build(self.nursery, self.confinement, self.source, self.limits.build_s)
+        finally:
+            self._spent["build"] = time.monotonic() - began
+
+    def _start(self, runner: Child[FromRunner]) -> Fault | None:
+        """Import, construct, load parameters."""
+        limits = self.limits
+        # A candidate may compile on construction, too.
+        late = limits.build_s if build.compiles(self.source) else 0.0
+        fault = self._tell(
+            runner,
+            Import(source=self.source, class_name="ModelNew"),
+            limits.import_s,
+            "import",
+        )
+        if fault is not None:
+            return fault
+        construct, carried = self.standard.construct()
+        fault = self._tell(runner, construct, limits.check_s + late, "check", carried)
+        if fault is not None:
+            return fault
+        load, carried = self.standard.load()
+        answer = runner.ask(load, limits.check_s, carried)
+        if isinstance(answer, Gone) or not isinstance(answer[0], Loaded):
+            return fault_of(answer, "check", runner.output.text())
+        if answer[0].misshapen:
+            return wrong(f"parameter {answer[0].misshapen[0]}", "check")
+        self._missing = answer[0].missing
+        return None
+
+    def _tell(
+        self,
+        runner: Child[FromRunner],
+        order: Order,
+        seconds: float,
+        stage: Stage,
+        carried: list[int] | None = None,
+    ) -> Fault | None:
+        answer = runner.ask(order, seconds, carried or [])
+        if isinstance(answer, Gone) or isinstance(answer[0], Raised):
+            return fault_of(answer, stage, runner.output.text())
+        return None
+
+    def _check(self, runner: Child[FromRunner]) -> Fault | None:
+        """Compare results on fresh inputs, each time in storage that held others before."""
+        earlier: tuple[Drawing, Called] | None = None
+        drawn: list[Drawing] = []
+        try:
+            for number in range(max(2, self.standard.task.checks)):
+                drawing = self.standard.draw()
+                drawn.append(drawing)
+                called = self._round(runner, drawing, number)
+                if isinstance(called, Fault):
+                    return called
+                fault = self._unchanged(runner, earlier, number)
+                if fault is not None:
+                    return fault
+                earlier = (drawing, called)
+        finally:
+            for drawing in drawn:
+                os.close(drawing.parcel)
+                if runner.gone is None or self.standard.alive:
+                    self.standard.forget(drawing.number)
+        return None
+
+    def _round(self, runner: Child[FromRunner], drawing: Drawing, number: int) -> Called | Fault:
+        feed, carried = self.standard.feed(drawing, 0)
+        fault = self._tell(runner, feed, self.limits.check_s, "check", carried)
+        if fault is not None:
+            return fault
+        answer = runner.ask(CallOnce(slot=0, seed=drawing.seed, keep=number), self.limits.check_s)
+        if isinstance(answer, Gone) or not isinstance(answer[0], Called):
+            return fault_of(answer, "check", runner.output.text())
+        called = answer[0]
+        found = self.standard.judge_output(
+            runner, "output", drawing.number, "check", called, number
+        )
+        if not isinstance(found, Fault) and not found.reason:
+            self._note_error(found.max_error)
+            found = self.standard.judge_inputs(runner, 0, drawing)
+        if isinstance(found, Fault):
+            return found
+        if found.reason:
+            return wrong(f"{found.reason}{self._unloaded()}", "check", found.max_error)
+        return called
+
+    def _unchanged(
+        self, runner: Child[FromRunner], earlier: tuple[Drawing, Called] | None, number: int
+    ) -> Fault | None:
+        """See that the call just made left the output of the one before alone."""
+        if earlier is None:
+            return None
+        drawing, called = earlier
+        found = self.standard.judge_output(
+            runner, "output", drawing.number, "check", called, number - 1
+        )
+        if isinstance(found, Fault) or not found.reason:
+            return found if isinstance(found, Fault) else None
+        reason = f"a later call changed an output that was returned before: {found.reason}"
+        return wrong(reason, "check", found.max_error)
+
+    def _unloaded(self) -> str:
+        """Say which parameters could not be copied: often the reason of wrong results."""
+        if not self._missing:
+            return ""
+        names = ", ".join(self._missing[:NAMES])
+        more = "" if len(self._missing) <= NAMES else f" and {len(self._missing) - NAMES} more"
+        return f" (ModelNew has no parameter or buffer named {names}{more})"
+
+    def _note_error(self, error: float | None) -> None:
+        if error is not None:
+            self.max_error = max(self.max_error or 0.0, error)
+
+    def _time(self, runner: Child[FromRunner]) -> Fault | None:
+        race = Race(self.standard, runner, time_s=self.limits.time_s, call_s=self.limits.check_s)
+        try:
+            result = race.run()
+        finally:
+            if self.standard.alive:
+                race.close()
+        if isinstance(result, Fault):
+            return result
+        self.timing = result
+        return None
+
+    def _end(self, runner: Child[FromRunner]) -> Fault | None:
+        """Let it leave: a fault that comes as late as that is still its own."""
+        gone = runner.dismiss(LEAVE_S)
+        if gone.how == "exit" and gone.number == 0:
+            return None
+        if gone.how == "timed_out":
+            reason = f"it did not end within {LEAVE_S:g} s of its last call"
+            return Fault(word=Word.TIMED_OUT, stage="time", reason=reason)
+        fault = fault_of(gone, "time", runner.output.text())
+        return Fault(
+            word=fault.word, stage="time", reason=f"at its end: {fault.reason}", log=fault.log
+        )
+
+    # --- the verdict -------------------------------------------------------------------------
+
+    def _verdict(self, fault: Fault | None) -> Verdict:
+        seconds = Seconds(**{name: round(spent, 3) for name, spent in self._spent.items()})
+        folders = [self.confinement.folder, str(Path(self.confinement.folder).parent)]
+        if fault is not None:
+            return Verdict(
+                verdict=fault.word,
+                reason=evidence.one_line(evidence.clean(fault.reason, folders)),
+                stage=fault.stage,
+                max_error=fault.max_error if fault.word is Word.WRONG else None,
+                log=evidence.clean(fault.log, folders),
+                seconds=seconds,
+                sandbox_level=sandbox.LEVEL,
+            )
+        output = self._runner.output.text() if self._runner is not None else ""
+        timed = self.timing
+        return Verdict(
+            verdict=Word.CORRECT,
+            median_us=timed.median_us if timed else None,
+            reference_us=timed.reference_us if timed else None,
+            speedup=timed.speedup if timed else None,
+            speedup_ci95=timed.ci95 if timed else None,
+            max_error=self.max_error,
+            log=evidence.clean(output, folders, limit=4096),
+            seconds=seconds,
+            sandbox_level=sandbox.LEVEL,
+        )

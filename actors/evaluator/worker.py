@@ -1,0 +1,77 @@
+"""The evaluator as an actor: takes `Measure` and `Evaluate`, gives `Measured` and `Evaluated`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actors.actor import Port
+from actors.evaluator.child import Unwanted
+from actors.evaluator.judge import Judge, Problem
+from actors.evaluator.nursery import Unjudgeable
+from protocol.messages import (
+    Evaluate,
+    Evaluated,
+    Lease,
+    Measure,
+    Measured,
+    Returned,
+    Work,
+)
+from protocol.values import Device, Role
+
+FAILURES = 3  # in a row, then the actor ends and the supervisor decides
+
+
+class EvaluatorWorker:
+    """One device's evaluator, one piece of work at a time."""
+
+    role = Role.EVALUATOR
+
+    def __init__(self, judge: Judge) -> None:
+        self.credit = 1
+        self.judge = judge
+        self.device: Device | None = judge.device
+        self._failures = 0
+
+    def work(self, request: Work, port: Port) -> Measured | Evaluated | Returned:
+        """Measure a task or judge a candidate; hand back what can't be done now."""
+        try:
+            result = self._work(request, port)
+        except Unwanted:
+            return Returned(lease=request.lease, reason="no longer wanted")
+        except Unjudgeable as error:
+            self._failures += 1
+            if self._failures >= FAILURES:
+                raise
+            return Returned(lease=request.lease, reason=str(error))
+        self._failures = 0
+        return result
+
+    def _work(self, request: Work, port: Port) -> Measured | Evaluated:
+        name = request.lease.work.rpartition("/")[0]
+        if isinstance(request, Measure):
+            port.doing(f"measuring {request.task.name}")
+            return self._measure(request, port)
+        if isinstance(request, Evaluate):
+            return self._evaluate(request, port, lambda words: port.doing(f"{words} {name}"))
+        raise TypeError(f"an evaluator was leased a {type(request).__name__}")
+
+    def _measure(self, request: Measure, port: Port) -> Measured:
+        found = self.judge.measure(request.task, port.revoked)
+        if isinstance(found, Problem):
+            return Measured(lease=request.lease, problem=found.words)
+        return Measured(lease=request.lease, reference=found)
+
+    def _evaluate(self, request: Evaluate, port: Port, doing: Callable[[str], None]) -> Evaluated:
+        lease: Lease = request.lease
+        verdict = self.judge.judge(
+            request.task, request.source, request.reference, port.running, doing, port.revoked
+        )
+        if isinstance(verdict, Problem):
+            # It was measured before, so this machine is the odd one.
+            raise Unjudgeable(verdict.words)
+        return Evaluated(lease=lease, verdict=verdict)
+
+    def close(self) -> None:
+        """End every child."""
+        self.judge.close()
