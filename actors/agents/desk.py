@@ -22,6 +22,7 @@ from protocol.messages import Blocked, Result, Returned, Unusable
 from protocol.values import Call
 
 T = TypeVar("T")
+MAX_REPLY = 512 * 1024  # characters; what is longer holds no candidate, and nobody wants to read it
 MAX_SHOWN = 20_000  # of a reply that could not be used: the whole of it is in the stored call
 
 
@@ -96,6 +97,8 @@ def _judge(call: Call, read: Callable[[Reply], T | Problem]) -> T | Problem:
         return Problem(reason="the model refused to answer", final=True)
     if not call.reply.strip():
         return Problem(reason="the model answered with no words")
+    if len(call.reply) > MAX_REPLY:
+        return Problem(reason=f"the reply is {len(call.reply):,} characters long", final=True)
     reply = parse(call.reply)
     cannot = reply.text("cannot")
     if cannot:

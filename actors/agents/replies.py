@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from actors.agents.anchors import lines_of
 from protocol.values import Value
 
 NAMES = ("advice", "source", "candidate", "diagnosis", "cannot")
@@ -77,7 +78,7 @@ def fenced(code: str, language: str = "python") -> str:
 
 def parse(text: str) -> Reply:
     """Return the sections of a reply; any text has at least the nameless one."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = lines_of(text.replace("\r\n", "\n").replace("\r", "\n"))
     spans = _block_spans(lines)
     in_block = {number for first, last in spans for number in range(first, last + 1)}
     heads = [(0, "")]
@@ -142,27 +143,24 @@ def _closing(lines: Sequence[str], opening: int) -> int:
     """Return the line on which the block that begins at `opening` ends."""
     mark = _mark(lines[opening])
     depth = 1
-    last_bare = None
+    bare: list[int] = []
     for number in range(opening + 1, len(lines)):
-        if not _FENCE.fullmatch(lines[number]):
-            continue
         inner = _mark(lines[number])
-        if inner[0] != mark[0] or len(inner) < len(mark):
+        if not inner or inner[0] != mark[0] or len(inner) < len(mark):
             continue
         if _language(lines[number]):
             depth += 1
             continue
-        last_bare = number
+        bare.append(number)
         depth -= 1
         if depth == 0:
             return number
-    if last_bare is not None:
-        return last_bare
-    # Never closed: it ends before the next known heading, or was cut off.
-    for number in range(opening + 1, len(lines)):
-        if lines[number].startswith("##") and _heading(lines[number]):
-            return number - 1
-    return len(lines) - 1
+    # Fences that do not pair up: it ends with the last bare one before the next known heading, or
+    # was never closed.
+    stop = opening + 1
+    while stop < len(lines) and not (lines[stop].startswith("##") and _heading(lines[stop])):
+        stop += 1
+    return max((number for number in bare if number < stop), default=stop - 1)
 
 
 def _mark(line: str) -> str:

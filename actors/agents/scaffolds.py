@@ -46,8 +46,10 @@ def check(scaffold: str, source: str) -> Scaffold | Misplaced:
     found = pairs(theirs)
     if isinstance(found, Misplaced):
         return found
-    theirs = _without_blank_end(theirs, ours, found)
     added = _align(theirs, ours, found)
+    if added is None:
+        theirs = _with_end_of(ours, theirs, found[-1].end + 1)
+        added = _align(theirs, ours, found)
     if added is None:
         return _first_change(theirs, ours, found)
     checked = _rebuild(theirs, ours, found, added)
@@ -65,14 +67,14 @@ def strip(scaffold: str, source: str) -> str:
     return without_anchors(scaffold)
 
 
-def _without_blank_end(theirs: list[str], ours: Sequence[str], found: Sequence[Pair]) -> list[str]:
-    """Give the blank lines at the end the length that the source has: models drop or add one."""
+def _with_end_of(ours: Sequence[str], theirs: Sequence[str], first: int) -> list[str]:
+    """Return `theirs` with as many blank lines at its end as `ours` has: models lose these."""
 
     def blank_end(lines: Sequence[str]) -> int:
         return next((n for n, line in enumerate(reversed(lines)) if line.strip()), len(lines))
 
-    spare = min(blank_end(theirs), len(theirs) - found[-1].end - 1)
-    return [*theirs[: len(theirs) - spare], *[""] * blank_end(ours)] if spare or ours else theirs
+    spare = min(blank_end(theirs), len(theirs) - first)
+    return [*theirs[: len(theirs) - spare], *[""] * blank_end(ours)]
 
 
 def _align(theirs: Sequence[str], ours: Sequence[str], found: Sequence[Pair]) -> list[int] | None:

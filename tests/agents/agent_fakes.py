@@ -1,0 +1,154 @@
+"""What the agents' tests share: a port that remembers, a model that recites, works to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from actors.agents.request import Request
+from protocol.messages import Lease, MakePlan, Repair, Write
+from protocol.values import Call, Device, Observed, Plan, Reference, Task, Verdict, Word
+
+TASK_SOURCE = '''import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """Adds and halves."""
+
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x):
+        y = x + 1.0
+        return y / 2.0
+
+
+def get_inputs():
+    return [torch.randn(8)]
+
+
+def get_init_inputs():
+    return []
+'''
+
+CANDIDATE = '''import torch
+import torch.nn as nn
+
+source = r"""
+extern "C" void half(const float* x, float* y, long n) {
+    for (long i = 0; i < n; ++i) {
+        y[i] = (x[i] + 1.0f) * 0.5f;
+    }
+}
+"""
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return (x + 1.0) * 0.5
+'''
+
+TASK = Task(name="half", source=TASK_SOURCE)
+ROOT = Observed(node=0, source=TASK_SOURCE, verdict=Verdict(verdict=Word.CORRECT), score_us=40.0)
+REFERENCE = Reference(
+    eager_us=40.0,
+    inputs="float32[8]",
+    outputs="float32[8]",
+    device=Device(name="a CPU, 2 cores", facts={"L2": "2 MiB"}),
+)
+
+
+class FakePort:
+    """A port that remembers what was said; `stop` makes the lease go away."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.calls: list[Call] = []
+        self.stop: Callable[[], bool] = lambda: False
+        self.on_answered: Callable[[Call], None] = lambda call: None
+
+    def doing(self, words: str) -> None:
+        self.words.append(words)
+
+    def running(self) -> None:
+        raise AssertionError("agents run no candidate")
+
+    def answered(self, call: Call) -> None:
+        self.on_answered(call)
+        self.calls.append(call)
+
+    def revoked(self) -> bool:
+        return self.stop()
+
+
+class Reciter:
+    """A model that gives the next of its replies, or raises it."""
+
+    name = "reciter"
+    at_once = 1
+
+    def __init__(self, *replies: str | Exception, stop: str = "end_turn") -> None:
+        self._replies: Sequence[str | Exception] = replies
+        self._stop = stop
+        self.requests: list[Request] = []
+
+    def reply(self, request: Request) -> Call:
+        given = self._replies[len(self.requests)]
+        self.requests.append(request)
+        if isinstance(given, Exception):
+            raise given
+        return Call(model=self.name, request=request.render(), reply=given, stop=self._stop)
+
+
+def lease(stage: str, attempt: int = 1) -> Lease:
+    return Lease(work=f"half/{attempt}/{stage}", epoch=1)
+
+
+def make_plan(attempt: int = 1, **fields: Any) -> MakePlan:
+    given = {"node": ROOT, **fields}
+    return MakePlan(
+        lease=lease("plan", attempt),
+        task=TASK,
+        attempt=attempt,
+        root=ROOT,
+        reference=REFERENCE,
+        **given,
+    )
+
+
+def write(plan: Plan, attempt: int = 1, **fields: Any) -> Write:
+    given = {"node": ROOT, **fields}
+    return Write(
+        lease=lease("write", attempt),
+        task=TASK,
+        attempt=attempt,
+        root=ROOT,
+        reference=REFERENCE,
+        plan=plan,
+        **given,
+    )
+
+
+def repair(plan: Plan, attempt: int = 2, **fields: Any) -> Repair:
+    failed = Observed(
+        node=1,
+        parent=0,
+        source=CANDIDATE,
+        verdict=Verdict(
+            verdict=Word.COMPILE_FAILED,
+            stage="build",
+            reason="no build",
+            log="error: no such thing",
+        ),
+    )
+    given = {"node": failed, **fields}
+    return Repair(
+        lease=lease("repair", attempt),
+        task=TASK,
+        attempt=attempt,
+        root=ROOT,
+        reference=REFERENCE,
+        plan=plan,
+        **given,
+    )

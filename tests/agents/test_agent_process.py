@@ -1,0 +1,161 @@
+"""An agent as a process of its own, against a coordinator that is a bare socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import zmq
+from agent_fakes import CANDIDATE, lease, make_plan, write
+
+from protocol import codec, settings, transport
+from protocol.messages import (
+    Answered,
+    Hello,
+    Message,
+    Planned,
+    Recorded,
+    Retire,
+    Stored,
+    Welcome,
+    Write,
+    Written,
+)
+from protocol.values import Call, Plan
+
+LINES = [
+    {"role": "planner", "advice": "Fuse the two lines."},
+    {"role": "coder", "code": CANDIDATE},
+]
+PATIENCE_MS = 20_000
+
+
+class Coordinator:
+    """A ROUTER that says what a test tells it to."""
+
+    def __init__(self, address: str) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = transport.listen(self._context, address)
+        self._codec = codec.to_coordinator()
+        self._peer = b""
+
+    def next(self, kind: type[Message]) -> Message:
+        """Return the next message of `kind`, passing over the others."""
+        while self._socket.poll(PATIENCE_MS):
+            self._peer, *frames = self._socket.recv_multipart()
+            message = self._codec.decode(frames)
+            if isinstance(message, kind):
+                return message
+        raise AssertionError(f"no {kind.__name__} came")
+
+    def say(self, message: Message) -> None:
+        self._socket.send_multipart([self._peer, *self._codec.encode(message)])
+
+    def __enter__(self) -> Coordinator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close(0)
+        self._context.term()
+
+
+@contextmanager
+def agent(run_dir: Path, role: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [
+        *(sys.executable, "-m", "actors.agents", "--role", role, "--slot", f"{role}-0"),
+        *("--connect", "ipc://c.sock", "--incarnation", secrets.token_hex(4)),
+        *("--run-dir", str(run_dir), "--config", str(run_dir / settings.FILE_NAME)),
+    ]
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        command,
+        cwd=run_dir,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def asked(coordinator: Coordinator, work: Write) -> Call:
+    """Give `work` to the agent that says hello; return the call that it hands over."""
+    coordinator.next(Hello)
+    coordinator.say(Welcome(epoch=1, beat_s=5.0, lease_s=15.0))
+    coordinator.say(work)
+    answered = coordinator.next(Answered)
+    assert isinstance(answered, Answered)
+    return answered.call
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    script = tmp_path / "script.jsonl"
+    script.write_text("\n".join(json.dumps(line) for line in LINES), encoding="utf-8")
+    settings.write(tmp_path, settings.Settings(model=f"script:{script}"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_plan_store_result_retire(run_dir: Path) -> None:
+    """The reply is handed over first and nothing follows before it is stored; then the plan; a
+    retired agent leaves with 0 and no reply stays in its spool."""
+    with Coordinator("ipc://c.sock") as coordinator, agent(run_dir, "planner") as process:
+        hello = coordinator.next(Hello)
+        assert isinstance(hello, Hello)
+        assert (hello.role, hello.slot, hello.credit) == ("planner", "planner-0", 1)
+        coordinator.say(Welcome(epoch=1, beat_s=5.0, lease_s=15.0))
+        coordinator.say(make_plan())
+        answered = coordinator.next(Answered)
+        assert isinstance(answered, Answered)
+        assert "Fuse the two lines." in answered.call.reply
+        assert list((run_dir / "spool").iterdir())
+        coordinator.say(Stored(lease=lease("plan")))
+        planned = coordinator.next(Planned)
+        assert isinstance(planned, Planned)
+        assert planned.plan.advice == "Fuse the two lines."
+        coordinator.say(Recorded(lease=lease("plan")))
+        coordinator.say(Retire())
+        assert process.wait(PATIENCE_MS / 1000) == 0
+    assert list((run_dir / "spool").iterdir()) == []
+
+
+def test_killed_before_it_is_stored_the_next_one_finds_the_reply(run_dir: Path) -> None:
+    """kill -9 between reply and record: another process hands over the same reply."""
+    work = write(Plan(advice="Write it.", scaffold=""))
+    with Coordinator("ipc://c.sock") as coordinator:
+        with agent(run_dir, "coder") as process:
+            first = asked(coordinator, work)
+            process.kill()
+            process.wait()
+        # Whatever a model would say now is something else.
+        (run_dir / "script.jsonl").write_text('{"role": "coder", "reply": "something else"}')
+        with agent(run_dir, "coder"):
+            second = asked(coordinator, work)
+            coordinator.say(Stored(lease=lease("write")))
+            written = coordinator.next(Written)
+    assert first == second
+    assert isinstance(written, Written)
+    assert written.candidate.source == CANDIDATE
+
+
+def test_an_unknown_model_ends_with_one_line(run_dir: Path) -> None:
+    """Exit status 2 and a sentence, no traceback."""
+    settings.write(run_dir, settings.Settings(model="gpt-9"))
+
+    with agent(run_dir, "planner") as process:
+        _, stderr = process.communicate(timeout=PATIENCE_MS / 1000)
+
+    assert process.returncode == 2
+    assert stderr.decode().startswith("Unknown model 'gpt-9': expected ")
+    assert stderr.decode().count("\n") == 1

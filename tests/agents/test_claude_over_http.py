@@ -1,0 +1,259 @@
+"""Claude, asked through the SDK, against a real server that answers like the Messages API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from agent_fakes import TASK_SOURCE, FakePort, make_plan
+from messages_server import MessagesServer, answer
+
+from actors.agents.desk import Desk
+from actors.agents.models import pricing
+from actors.agents.models.choice import DEFAULT_CLAUDE, choose
+from actors.agents.models.claude import Claude
+from actors.agents.models.model import Busy, Denied, TooLong
+from actors.agents.patience import Patience
+from actors.agents.planner import Planner
+from actors.agents.prompting import plan_request
+from actors.agents.replies import fenced
+from actors.agents.spool import Spool
+from protocol.messages import Blocked, Planned, Unusable
+
+REQUEST = plan_request(make_plan(), 4321)
+SCAFFOLD = TASK_SOURCE.replace(
+    "        y = x", "        # <<<IMPROVE BEGIN>>>\n        # fuse\n        y = x"
+).replace("        return y", "        # <<<IMPROVE END>>>\n        return y")
+GOOD_PLAN = f"## Advice\n\nFuse both lines.\n\n## Source\n\n{fenced(SCAFFOLD)}\n"
+
+
+def claude(server: MessagesServer, name: str = DEFAULT_CLAUDE) -> Claude:
+    model = choose(name, base_url=server.url, api_key="sk-test")
+    assert isinstance(model, Claude)
+    return model
+
+
+def planner(server: MessagesServer, folder: Path) -> Planner:
+    patience = Patience(sleep=lambda seconds: None, clock=iter(range(10**9)).__next__)
+    return Planner(Desk(claude(server), Spool(folder / "spool"), patience), 4321)
+
+
+def test_a_streamed_reply_becomes_a_call() -> None:
+    """Words, stop reason, tokens of each kind and dollars to the last digit."""
+    said = answer(
+        text="## Advice\n\nHalf and half.",
+        input_tokens=1000,
+        cache_write_tokens=2000,
+        cache_read_tokens=4000,
+        output_tokens=500,
+    )
+    with MessagesServer(said) as server:
+        call = claude(server).reply(REQUEST)
+
+    assert call.reply == "## Advice\n\nHalf and half."
+    assert (call.model, call.stop, call.temperature) == ("claude-sonnet-4-6", "end_turn", 0.8)
+    assert (call.input_tokens, call.cached_tokens, call.output_tokens) == (7000, 4000, 500)
+    assert call.usd == pytest.approx((1000 * 3 + 2000 * 3.75 + 4000 * 0.3 + 500 * 15) / 1e6)
+    assert call.request == REQUEST.render()
+
+
+def test_what_is_sent() -> None:
+    """Streamed, with the bearer key, the temperature on the wire, and a cache mark that ends the
+    part that is the same all task long."""
+    with MessagesServer(answer(text="x")) as server:
+        claude(server).reply(REQUEST)
+        (asked,) = server.requests
+
+    assert asked.path == "/v1/messages"
+    assert asked.headers["Authorization"] == "Bearer sk-test"
+    body = asked.body
+    assert (body["stream"], body["max_tokens"], body["temperature"]) == (True, 4321, 0.8)
+    assert body["system"] == REQUEST.system
+    (message,) = body["messages"]
+    stable, varying = message["content"]
+    assert stable["text"] == REQUEST.stable
+    assert stable["cache_control"] == {"type": "ephemeral"}
+    assert varying == {"type": "text", "text": REQUEST.varying}
+
+
+def test_a_compatible_server_gets_plain_text_only() -> None:
+    """A model that is no Claude is asked with system, messages, max_tokens, stream and text; its
+    calls have no known price."""
+    with MessagesServer(answer(text="x")) as server:
+        call = claude(server, "qwen3-coder").reply(REQUEST)
+        (asked,) = server.requests
+
+    assert set(asked.body) == {
+        "model", "system", "messages", "max_tokens", "stream", "temperature"
+    }  # fmt: skip
+    assert asked.body["messages"] == [
+        {"role": "user", "content": f"{REQUEST.stable}\n\n{REQUEST.varying}"}
+    ]
+    assert call.usd is None
+
+
+def test_the_second_try_carries_the_first() -> None:
+    """The model sees its own words and what was wrong with them, after the same prefix."""
+    with MessagesServer(answer(text="x")) as server:
+        claude(server).reply(REQUEST.again("my words", "no code"))
+        messages = server.requests[0].body["messages"]
+
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+    assert messages[0]["content"][0]["text"] == REQUEST.stable
+    assert [message["content"] for message in messages[1:]] == ["my words", "no code"]
+
+
+def test_a_refused_temperature_is_dropped_once_for_good() -> None:
+    """One 400 that names it; from then on calls go without, and say so."""
+    refusal = answer(
+        status=400,
+        error="invalid_request_error",
+        message="`temperature` is deprecated for this model",
+    )
+    with MessagesServer(refusal, answer(text="x")) as server:
+        model = claude(server)
+        calls = [model.reply(REQUEST), model.reply(REQUEST)]
+
+    sent = ["temperature" in asked.body for asked in server.requests]
+    assert sent == [True, False, False]
+    assert [call.temperature for call in calls] == [None, None]
+
+
+def test_models_known_to_refuse_a_temperature_are_not_asked() -> None:
+    """A newer Claude costs no failing call first."""
+    with MessagesServer(answer(text="x")) as server:
+        call = claude(server, "claude-opus-4-8").reply(REQUEST)
+
+    assert "temperature" not in server.requests[0].body
+    assert call.temperature is None
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "words"),
+    [
+        (answer(status=401, error="authentication_error"), Denied, "ANTHROPIC_API_KEY"),
+        (answer(status=403, error="permission_error"), Denied, "ANTHROPIC_API_KEY"),
+        (answer(status=400, message="Your credit balance is too low"), Denied, "no credit"),
+        (answer(status=402, error="billing_error"), Denied, "no credit"),
+        (answer(status=404, error="not_found_error"), Denied, "knows no claude-sonnet-4-6"),
+        (answer(status=422, message="odd field"), Denied, "refuses our request"),
+        (answer(status=400, message="prompt is too long: 9 > 8"), TooLong, "too long"),
+        (answer(status=413, error="request_too_large"), TooLong, "413"),
+        (answer(status=429, headers={"retry-after": "7"}), Busy, "429"),
+        (answer(status=500), Busy, "500"),
+        (answer(status=529, error="overloaded_error"), Busy, "529"),
+        (answer(text="some words", error_in_stream="overloaded_error"), Busy, "overloaded"),
+        (answer(text="some words", cut=True), Busy, "cut off"),
+        (answer(raw=b"<html>It works!</html>"), Busy, "--base-url"),
+        (answer(raw=b"event: message_start\ndata: {nonsense\n\n"), Busy, ""),
+        (answer(raw=b""), Busy, "--base-url"),
+    ],
+)
+def test_every_failure_has_its_meaning(said: object, kind: type[Exception], words: str) -> None:
+    """What passes by itself, what a person must mend, what is too long: each with one line, and
+    the SDK asks once only."""
+    with MessagesServer(said) as server:  # type: ignore[arg-type]
+        with pytest.raises(kind) as caught:
+            claude(server).reply(REQUEST)
+
+        assert len(server.requests) == 1
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_retry_after_is_read() -> None:
+    """The server's own wish reaches whoever waits."""
+    with (
+        MessagesServer(answer(status=429, headers={"retry-after": "7"})) as server,
+        pytest.raises(Busy) as caught,
+    ):
+        claude(server).reply(REQUEST)
+
+    assert caught.value.after_s == 7.0
+
+
+def test_nobody_there_is_busy() -> None:
+    """A server that is down, or not up yet, is waited for."""
+    with MessagesServer(answer()) as server:
+        model = claude(server)
+
+    with pytest.raises(Busy, match="no connection"):
+        model.reply(REQUEST)
+
+
+def test_without_a_key_nothing_is_asked() -> None:
+    """One line says what to set; no request leaves the machine."""
+    with pytest.raises(Denied, match="ANTHROPIC_API_KEY is not set"):
+        choose(DEFAULT_CLAUDE).reply(REQUEST)
+
+
+def test_rate_limit_then_answer(tmp_path: Path) -> None:
+    """The whole agent: two failures pass, the plan arrives, one call is stored."""
+    port = FakePort()
+    with MessagesServer(answer(status=429), answer(status=529), answer(text=GOOD_PLAN)) as server:
+        result = planner(server, tmp_path).work(make_plan(), port)
+
+    assert isinstance(result, Planned)
+    assert len(port.calls) == 1
+    assert sum(words.startswith("waiting for the model") for words in port.words) == 2
+
+
+def test_a_refusal_is_a_value(tmp_path: Path) -> None:
+    """The attempt ends with the reason, the call is stored and paid for."""
+    port = FakePort()
+    with MessagesServer(answer(text="", stop="refusal")) as server:
+        result = planner(server, tmp_path).work(make_plan(), port)
+
+    assert isinstance(result, Unusable)
+    assert result.reason == "the model refused to answer"
+    assert [call.stop for call in port.calls] == ["refusal"]
+
+
+def test_a_cut_reply_is_asked_again(tmp_path: Path) -> None:
+    """max_tokens in the middle of a plan costs one more call."""
+    port = FakePort()
+    cut = answer(text=GOOD_PLAN[:60], stop="max_tokens", output_tokens=4321)
+    with MessagesServer(cut, answer(text=GOOD_PLAN)) as server:
+        result = planner(server, tmp_path).work(make_plan(), port)
+        second = server.requests[1].body["messages"][2]["content"]
+
+    assert isinstance(result, Planned)
+    assert "cut off after 4321 tokens" in second
+    assert [call.stop for call in port.calls] == ["max_tokens", "end_turn"]
+
+
+def test_a_wrong_key_blocks(tmp_path: Path) -> None:
+    """The run pauses with one line for a person."""
+    with MessagesServer(answer(status=401, error="authentication_error")) as server:
+        result = planner(server, tmp_path).work(make_plan(), FakePort())
+
+    assert isinstance(result, Blocked)
+    assert "401" in result.reason
+
+
+def test_five_megabytes_of_prose_end_the_attempt(tmp_path: Path) -> None:
+    """They are stored, refused, and not sent back to be paid for again."""
+    port = FakePort()
+    with MessagesServer(answer(text="Let us think. " * 360_000)) as server:
+        result = planner(server, tmp_path).work(make_plan(), port)
+
+        assert len(server.requests) == 1
+    assert isinstance(result, Unusable)
+    assert "characters long" in result.reason
+    assert len(result.reply) <= 20_000
+
+
+def test_prices_know_dates_and_long_prompts() -> None:
+    """A dated name has the undated price; a long prompt has its own where the list says so."""
+    prices = pricing.listed()
+    assert pricing.price_of("claude-haiku-4-5-20251001", prices) == prices["claude-haiku-4-5"]
+    assert pricing.price_of("qwen3-coder", prices) is None
+    haiku = prices["claude-haiku-5-5"]
+    assert haiku.usd(pricing.Tokens(read=100_000)) == pytest.approx(0.01)
+    assert haiku.usd(pricing.Tokens(read=60_000, cache_read=60_000)) == pytest.approx(0.033)
+
+
+def test_a_typo_in_prices_is_named() -> None:
+    """A misspelt word is an error that names it, not a price of nothing."""
+    with pytest.raises(ValueError, match="ouput"):
+        pricing.parse("[m]\ninput = 1.0\nouput = 2.0\ncache_read = 0.1\ncache_write = 1.0\n")

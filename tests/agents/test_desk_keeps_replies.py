@@ -1,0 +1,308 @@
+"""The desk: what is paid for is never lost, bought twice, or used before it is stored."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from agent_fakes import (
+    CANDIDATE,
+    ROOT,
+    TASK_SOURCE,
+    FakePort,
+    Reciter,
+    lease,
+    make_plan,
+    repair,
+    write,
+)
+
+from actors.agents.coder import Coder
+from actors.agents.debugger import Debugger
+from actors.agents.desk import Desk
+from actors.agents.models.model import Busy, Denied, TooLong
+from actors.agents.patience import Patience
+from actors.agents.planner import Planner
+from actors.agents.prompting import plan_request
+from actors.agents.replies import fenced
+from actors.agents.spool import Spool
+from protocol.messages import Blocked, Planned, Repaired, Returned, Unusable, Written
+from protocol.values import Call, Plan
+
+SCAFFOLD = TASK_SOURCE.replace(
+    "        y = x", "        # <<<IMPROVE BEGIN>>>\n        # fuse\n        y = x"
+).replace("        return y", "        # <<<IMPROVE END>>>\n        return y")
+GOOD_PLAN = f"## Advice\n\nFuse both lines.\n\n## Source\n\n{fenced(SCAFFOLD)}\n"
+MOVED_PLAN = GOOD_PLAN.replace("import torch\n", "")
+PLAN = Plan(advice="Fuse both lines.", scaffold=SCAFFOLD, spans=((14, 14),))
+GOOD_CODE = f"## Candidate\n\n{fenced(CANDIDATE)}\n"
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def desk(model: Reciter, folder: Path, clock: Clock | None = None) -> Desk:
+    clock = clock or Clock()
+    patience = Patience(random.Random(7), clock.time, clock.sleep)
+    return Desk(model, Spool(folder / "spool"), patience)
+
+
+def spooled(folder: Path) -> list[Path]:
+    return list((folder / "spool").glob("*"))
+
+
+def test_a_plan_comes_out_checked(tmp_path: Path) -> None:
+    """A good reply becomes a plan with its advice, its scaffold and the lines that it marks."""
+    model, port = Reciter(GOOD_PLAN), FakePort()
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(), port)
+
+    assert result == Planned(lease=lease("plan"), plan=PLAN)
+    assert [call.reply for call in port.calls] == [GOOD_PLAN]
+    assert spooled(tmp_path) == []
+
+
+def test_a_candidate_and_a_repair_come_out_looked_over(tmp_path: Path) -> None:
+    """The coder's and the debugger's code arrives whole, with what changed outside the plan."""
+    model, port = Reciter(GOOD_CODE, GOOD_CODE), FakePort()
+    one = desk(model, tmp_path)
+
+    written = Coder(one, 1000).work(write(PLAN), port)
+    repaired = Debugger(one, 1000).work(repair(PLAN), port)
+
+    assert isinstance(written, Written)
+    assert isinstance(repaired, Repaired)
+    assert written.candidate.source == repaired.candidate.source == CANDIDATE
+    assert any("-class Model(nn.Module):" in hunk for hunk in written.candidate.outside)
+
+
+def test_an_answer_out_of_bounds_gets_one_more_try(tmp_path: Path) -> None:
+    """The model is shown its reply and what is wrong with it; both calls are stored."""
+    model, port = Reciter(MOVED_PLAN, GOOD_PLAN), FakePort()
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(), port)
+
+    assert isinstance(result, Planned)
+    assert [call.reply for call in port.calls] == [MOVED_PLAN, GOOD_PLAN]
+    assert "the source was changed" in model.requests[1].turns[0].problem
+    assert model.requests[1].stable == model.requests[0].stable
+
+
+def test_two_answers_out_of_bounds_are_unusable(tmp_path: Path) -> None:
+    """There is no third try: the attempt ends with the reason and the reply."""
+    model, port = Reciter(MOVED_PLAN, "no idea"), FakePort()
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(), port)
+
+    assert isinstance(result, Unusable)
+    assert "'## Advice'" in result.reason
+    assert result.reply == "no idea"
+    assert len(port.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "stop", "reason"),
+    [
+        (
+            "## Cannot\n\nThe module only sorts.\nNothing to fuse.",
+            "end_turn",
+            "only sorts. Nothing",
+        ),
+        ("I can't help with", "refusal", "refused"),
+    ],
+)
+def test_a_no_is_taken_for_an_answer(tmp_path: Path, reply: str, stop: str, reason: str) -> None:
+    """A refusal, or a model that says that it can't, is not asked again; its words are kept."""
+    model, port = Reciter(reply, stop=stop), FakePort()
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(), port)
+
+    assert isinstance(result, Unusable)
+    assert reason in result.reason
+    assert len(port.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "stop", "reason"),
+    [("", "end_turn", "no words"), (GOOD_CODE[:200], "max_tokens", "cut off")],
+)
+def test_empty_and_cut_replies_are_asked_again_once(
+    tmp_path: Path, reply: str, stop: str, reason: str
+) -> None:
+    """Nothing at all, or half a file, gets the one more try and then a clear reason."""
+    model, port = Reciter(reply, reply, stop=stop), FakePort()
+
+    result = Coder(desk(model, tmp_path), 1000).work(write(PLAN), port)
+
+    assert isinstance(result, Unusable)
+    assert reason in result.reason
+    assert len(port.calls) == 2
+    assert all(turn.reply for turn in model.requests[1].turns)
+
+
+def test_a_cut_reply_that_is_complete_is_used(tmp_path: Path) -> None:
+    """When only the small talk after the code was cut off, the code counts."""
+    model, port = Reciter(GOOD_CODE + "This works bec", stop="max_tokens"), FakePort()
+
+    assert isinstance(Coder(desk(model, tmp_path), 1000).work(write(PLAN), port), Written)
+
+
+def test_a_stored_reply_is_used_and_not_bought(tmp_path: Path) -> None:
+    """After a restart the coordinator's stored calls answer, first try and second."""
+    first = Reciter(MOVED_PLAN, GOOD_PLAN)
+    port = FakePort()
+    Planner(desk(first, tmp_path), 1000).work(make_plan(), port)
+
+    empty, silent = Reciter(), FakePort()
+    again = Planner(desk(empty, tmp_path), 1000).work(make_plan(answered=tuple(port.calls)), silent)
+
+    assert again == Planned(lease=lease("plan"), plan=PLAN)
+    assert silent.calls == []
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+def test_killed_between_reply_and_store_it_is_not_bought_again(tmp_path: Path) -> None:
+    """The reply is on disk before anyone hears of it; the next process finds it there."""
+    model, port = Reciter(GOOD_PLAN), FakePort()
+
+    def die(call: Call) -> None:
+        raise Killed
+
+    port.on_answered = die
+    with pytest.raises(Killed):
+        Planner(desk(model, tmp_path), 1000).work(make_plan(), port)
+    assert len(spooled(tmp_path)) == 1
+
+    empty, next_port = Reciter(), FakePort()
+    result = Planner(desk(empty, tmp_path), 1000).work(make_plan(), next_port)
+
+    assert isinstance(result, Planned)
+    assert [call.reply for call in next_port.calls] == [GOOD_PLAN]
+    assert spooled(tmp_path) == []
+
+
+def test_a_spooled_reply_answers_its_own_request_only(tmp_path: Path) -> None:
+    """Another attempt, or another window for the same attempt, does not get it."""
+    spool = Spool(tmp_path)
+    text = plan_request(make_plan(), 1000).render()
+    spool.keep("half/1/plan", Call(model="m", request=text, reply="r"))
+
+    assert spool.find("half/2/plan", text) is None
+    assert spool.find("half/1/plan", text + " ") is None
+    assert spool.find("half/1/plan", text) is not None
+
+
+def test_a_broken_spool_file_is_no_reply(tmp_path: Path) -> None:
+    """Half a file, or one of another version, is asked anew instead of crashing the agent."""
+    spool = Spool(tmp_path)
+    spool.keep("half/1/plan", Call(model="m", request="q", reply="r"))
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:10])
+
+    assert spool.find("half/1/plan", "q") is None
+
+
+def test_a_full_disk_does_not_lose_the_reply(tmp_path: Path) -> None:
+    """Where the spool can't be written the reply still goes to the coordinator."""
+    (tmp_path / "spool").write_text("a file where the folder should be")
+    model, port = Reciter(GOOD_PLAN), FakePort()
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(), port)
+
+    assert isinstance(result, Planned)
+    assert len(port.calls) == 1
+    assert any("no spool" in words for words in port.words)
+
+
+def test_a_reply_that_nobody_acknowledged_stays_in_the_spool(tmp_path: Path) -> None:
+    """When the lease goes away while the reply is handed over, the next holder finds it."""
+    model, port = Reciter(GOOD_PLAN), FakePort()
+    port.on_answered = lambda call: setattr(port, "stop", lambda: True)
+
+    Planner(desk(model, tmp_path), 1000).work(make_plan(), port)
+
+    assert len(spooled(tmp_path)) == 1
+
+
+def test_a_busy_model_is_waited_for(tmp_path: Path) -> None:
+    """The attempt does not fail: it waits longer each time, at most a minute, and says so."""
+    clock, port = Clock(), FakePort()
+    model = Reciter(*[Busy("429")] * 12, GOOD_PLAN)
+
+    result = Planner(desk(model, tmp_path, clock), 1000).work(make_plan(), port)
+
+    assert isinstance(result, Planned)
+    waits = [words for words in port.words if words.startswith("waiting")]
+    assert len(waits) == 12
+    assert waits[0].startswith("waiting for the model: 429, next try in 1 s")
+    assert waits[-1].endswith("60 s")
+    assert clock.now < 12 * 60
+
+
+def test_the_servers_own_wish_is_heard(tmp_path: Path) -> None:
+    """Retry-After makes the wait longer, up to the minute."""
+    clock = Clock()
+    model = Reciter(Busy("429", after_s=20.0), Busy("429", after_s=900.0), GOOD_PLAN)
+
+    Planner(desk(model, tmp_path, clock), 1000).work(make_plan(), FakePort())
+
+    assert clock.now == pytest.approx(80.0)
+
+
+def test_a_revoked_lease_ends_the_wait(tmp_path: Path) -> None:
+    """Nobody waits an hour for an answer that is not wanted any more."""
+    clock, port = Clock(), FakePort()
+    port.stop = lambda: clock.now > 5.0
+    model = Reciter(*[Busy("529")] * 50)
+
+    result = Planner(desk(model, tmp_path, clock), 1000).work(make_plan(), port)
+
+    assert isinstance(result, Returned)
+    assert clock.now < 6.0
+
+
+def test_a_wrong_key_blocks_with_its_reason(tmp_path: Path) -> None:
+    """A person must act: the run pauses with that line, the attempt is not charged."""
+    model = Reciter(Denied("the key was refused: set ANTHROPIC_API_KEY"))
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(), FakePort())
+
+    assert result == Blocked(
+        lease=lease("plan"), reason="the key was refused: set ANTHROPIC_API_KEY"
+    )
+
+
+def test_a_server_that_only_answers_garbage_blocks(tmp_path: Path) -> None:
+    """What does not pass by itself is not tried for ever."""
+    model = Reciter(*[Busy("no Messages stream", tries=5)] * 5)
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(), FakePort())
+
+    assert isinstance(result, Blocked)
+    assert "5 times in a row" in result.reason
+
+
+def test_a_request_that_does_not_fit_loses_its_window(tmp_path: Path) -> None:
+    """Earlier attempts are left out until it fits; without any left the attempt ends."""
+    model = Reciter(TooLong("400: too long"), GOOD_PLAN, TooLong("400: too long"))
+    planner = Planner(desk(model, tmp_path), 1000)
+
+    assert isinstance(planner.work(make_plan(window=(ROOT,)), FakePort()), Planned)
+    assert len(model.requests[1].render()) < len(model.requests[0].render())
+    result = planner.work(make_plan(attempt=2), FakePort())
+    assert isinstance(result, Unusable)
+    assert "does not fit" in result.reason

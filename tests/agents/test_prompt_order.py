@@ -1,0 +1,179 @@
+"""Requests: METHOD's order, the stable prefix, what each role gets to see."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from agent_fakes import CANDIDATE, REFERENCE, ROOT, TASK, TASK_SOURCE, make_plan, repair, write
+from msgspec.structs import replace
+
+import prompts
+from actors.agents.prompting import plan_request, repair_request, say_again, write_request
+from protocol.values import Observed, Plan, Role, Verdict, Word
+
+SCAFFOLD = TASK_SOURCE.replace(
+    "        y = x", "        # <<<IMPROVE BEGIN>>>\n        # fuse\n        y = x"
+).replace("        return y", "        # <<<IMPROVE END>>>\n        return y")
+PLAN = Plan(advice="Fuse both lines.", scaffold=SCAFFOLD)
+FAST = Observed(
+    node=4,
+    parent=0,
+    advice="Do it in place of a copy.",
+    source=CANDIDATE,
+    verdict=Verdict(verdict=Word.CORRECT, median_us=12.0, speedup=3.33),
+    score_us=12.0,
+)
+BROKEN = Observed(
+    node=5,
+    parent=0,
+    source=CANDIDATE,
+    verdict=Verdict(verdict=Word.COMPILE_FAILED, stage="build", log="error: " + "x" * 100_000),
+)
+
+
+def test_the_order_is_the_methods() -> None:
+    """System, example, architecture, node, window, role: a reader of the paper finds its order."""
+    request = plan_request(make_plan(window=(FAST, BROKEN)), 1000)
+
+    kinds = [section.kind for section in request.sections]
+    assert kinds == ["example", "architecture", "node", "window", "attempt", "attempt", "role"]
+    text = request.render()
+    places = [
+        text.index(words)
+        for words in (
+            "team of performance engineers",
+            "# An example",
+            "# The task: half",
+            "# Where we stand",
+            "# Earlier attempts",
+            "Attempt 1: node 4, a child",
+            "Attempt 2: node 5, a child",
+            "# Your part: planner",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_the_prefix_is_the_same_all_task_long() -> None:
+    """Another role, attempt, node, window or plan changes no byte before the node, so that a
+    server's cache is hit and paid for once."""
+    requests = [
+        plan_request(make_plan(), 1000),
+        plan_request(make_plan(attempt=9, node=FAST, window=(BROKEN,)), 1000),
+        write_request(write(PLAN, attempt=3), 1000),
+        repair_request(repair(PLAN), 1000),
+    ]
+
+    assert {(request.system, request.stable) for request in requests} == {
+        (requests[0].system, requests[0].stable)
+    }
+    assert all(request.render().count(requests[0].stable) == 1 for request in requests)
+    assert len({request.varying for request in requests}) == len(requests)
+
+
+def test_temperatures_are_the_methods() -> None:
+    """0.8 to plan, 0.1 to code and to debug."""
+    assert plan_request(make_plan(), 1).temperature == 0.8
+    assert write_request(write(PLAN), 1).temperature == 0.1
+    assert repair_request(repair(PLAN), 1).temperature == 0.1
+
+
+def test_each_role_sees_what_it_works_on() -> None:
+    """The planner sees the bare source, the coder the scaffold, the debugger code and error."""
+    assert TASK_SOURCE in plan_request(make_plan(), 1).varying
+    assert SCAFFOLD in write_request(write(PLAN), 1).varying
+    debug = repair_request(repair(PLAN), 1).varying
+    assert CANDIDATE in debug
+    assert "error: no such thing" in debug
+    assert "Fuse both lines." in debug
+
+
+def test_a_window_entry_has_source_observation_and_result() -> None:
+    """Every earlier attempt shows these three, and a huge log shows its beginning."""
+    text = plan_request(make_plan(window=(FAST, BROKEN)), 1).varying
+
+    assert "Correct: 12 µs a call, 3.33 times as fast as PyTorch" in text
+    assert "It did not compile." in text
+    assert "characters left out" in text
+    assert len(text) < 30_000
+
+
+def test_braces_in_sources_are_no_placeholders() -> None:
+    """A source with {{advice}} or a backslash in it arrives as it is."""
+    odd = TASK_SOURCE + "X = '{{advice}} \\g<1> $x'\n"
+    node = Observed(node=3, parent=0, source=odd, verdict=FAST.verdict)
+
+    assert odd in plan_request(make_plan(node=node), 1).varying
+
+
+def test_a_node_without_code_stands_for_its_plan() -> None:
+    """Where the coder gave nothing, the debugger is shown what the coder was to work on."""
+    nothing = Observed(
+        node=1, parent=0, verdict=Verdict(verdict=Word.NO_CANDIDATE, reason="the model refused")
+    )
+
+    text = repair_request(repair(PLAN, node=nothing), 1).varying
+
+    assert TASK_SOURCE.replace("        y = x", "        # fuse\n        y = x") in text
+    assert "the model refused" in text.lower()
+
+
+def test_a_request_shrinks_by_its_largest_attempt() -> None:
+    """The window goes, entry by entry; the task, the node and the role stay."""
+    request = plan_request(make_plan(window=(FAST, BROKEN)), 1)
+
+    once = request.shrunk()
+    assert once is not None
+    assert "node 4" in once.varying
+    assert "node 5" not in once.varying
+    twice = once.shrunk()
+    assert twice is not None
+    assert TASK_SOURCE in twice.varying
+    assert twice.shrunk() is None
+
+
+@pytest.mark.parametrize("backend", ["cpp", "cuda", "triton"])
+def test_every_backend_has_its_words(backend: str) -> None:
+    """Each backend has notes and an example pair that is Python and defines what it should."""
+    work = make_plan()
+    work = replace(work, task=replace(TASK, backend=backend))
+
+    request = plan_request(work, 1)
+
+    assert "Target of this task" in request.system
+    assert "class ModelNew" in request.stable
+    for name, wanted in (("before", "class Model("), ("after", "class ModelNew(")):
+        source = prompts.read(f"examples/{backend}-{name}.py")
+        compile(source, name, "exec")
+        assert wanted in source
+
+
+def test_no_placeholder_is_left() -> None:
+    """Every {{word}} in the prompt files has a filler."""
+    requests = [
+        plan_request(make_plan(window=(FAST,)), 1),
+        write_request(write(PLAN), 1),
+        repair_request(repair(PLAN), 1),
+    ]
+
+    for request in requests:
+        assert not re.search(r"\{\{\w+\}\}", request.render())
+    assert "{{" not in say_again(Role.PLANNER, "x")
+
+
+def test_the_hardware_and_the_reference_are_told() -> None:
+    """A model knows what it writes for and what it has to beat."""
+    stable = plan_request(make_plan(), 1).stable
+
+    for words in ("a CPU, 2 cores", "L2: 2 MiB", "40 µs eager", "float32[8]"):
+        assert words in stable
+    assert ROOT.score_us == REFERENCE.eager_us
+
+
+def test_prompt_files_name_no_paths() -> None:
+    """What a model reads says nothing of the machine that it was written on."""
+    folder = Path(prompts.__file__).parent
+    for file in sorted(folder.rglob("*.md")):
+        assert not re.search(r"/(home|root|work|tmp)/", file.read_text(encoding="utf-8")), file

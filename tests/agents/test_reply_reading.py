@@ -1,0 +1,110 @@
+"""Replies as models really write them."""
+
+from __future__ import annotations
+
+import pytest
+from agent_fakes import CANDIDATE
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.agents.candidates import fault_of, read_candidate
+from actors.agents.problem import Problem
+from actors.agents.replies import fenced, parse
+from protocol.values import Candidate, Plan
+
+FREE = Plan(advice="", scaffold="")
+SMALL = "class ModelNew:\n    pass\n"
+
+
+def candidate_of(text: str) -> str:
+    read = read_candidate(parse(text), FREE)
+    assert isinstance(read, Candidate), read
+    return read.source
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"## Candidate\n\n```python\n{SMALL}```\n",
+        f"Sure!\r\n\r\n## Candidate\r\n```python\r\n{SMALL}```\r\nHope it helps.".replace(
+            "\n", "\r\n"
+        ).replace("\r\r", "\r"),
+        f"### CANDIDATE:\n```py\n{SMALL}```",
+        f"**Candidate**\n```Python\n{SMALL}```",
+        f"## 2. Candidate\n~~~python\n{SMALL}~~~",
+        f"## Candidate\n````python\n{SMALL}````",
+        f"No heading at all\n```\n{SMALL}```",
+        f"## Candidate\n{SMALL}",
+        f"## Candidate\n```python\n{SMALL}",
+        f"## Candidate\nThe kernel:\n```cpp\nint x;\n```\nThe module:\n```python\n{SMALL}```",
+        f"## Candidate\n```python\nclass ModelNew\n```\nOops, again:\n```python\n{SMALL}```",
+        f"## Notes\n```python\nclass Model: ...\n```\n## Candidate\n```python\n{SMALL}```",
+        f"```python\nprint('never closed')\n## Candidate\n```python\n{SMALL}```",
+        "## Candidate\n  ```python\n  class ModelNew:\n      pass\n  ```\n",
+    ],
+)
+def test_the_code_is_found_however_it_is_wrapped(reply: str) -> None:
+    """Words around, other headings and fences, several blocks, CRLF, a cut end: the same code."""
+    assert candidate_of(reply) == SMALL
+
+
+@pytest.mark.parametrize(
+    "inner",
+    ["```cpp\nint x;\n```", "```\nint x;\n```", "```cpp\nint x;"],
+)
+def test_fences_inside_the_code_do_not_end_it(inner: str) -> None:
+    """A docstring with a fenced block of its own does not cut the candidate."""
+    code = f'class ModelNew:\n    """Like so:\n\n{inner}\n    """\n'
+
+    assert candidate_of(f"## Candidate\n\n```python\n{code}```\n") == code
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=300))
+def test_any_text_has_sections(text: str) -> None:
+    """No reply makes the parser fail, and a word outside headings and fences is in some section."""
+    reply = parse(text)
+
+    assert reply.sections[0].name == ""
+
+
+@given(st.text(st.sampled_from("`~a\n "), max_size=40))
+def test_what_is_fenced_comes_back(code: str) -> None:
+    """The fence around a code is always long enough for what is in it."""
+    source = f"'''{code}'''\nclass ModelNew: ...\n"
+
+    assert candidate_of(f"## Candidate\n\n{fenced(source)}\n") == source
+
+
+def test_anchors_that_a_coder_left_never_reach_the_evaluator() -> None:
+    """Marks are taken out; the code around them is as it was."""
+    marked = CANDIDATE.replace("    for (", "    /* <<<IMPROVE BEGIN>>> */\n    for (").replace(
+        "        return (x", "        # <<<IMPROVE END>>>\n        return (x"
+    )
+
+    assert candidate_of(f"## Candidate\n\n{fenced(marked)}\n") == CANDIDATE
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        ("class ModelNew(:\n", "no Python"),
+        ("class Model: ...\n", "no class ModelNew"),
+        ("x = 1\0\n", "no Python"),
+        (f"class ModelNew: ...\nx = '{'a' * 300_000}'\n", "longer than 256 KiB"),
+        ("(" * 100_000, "no Python"),
+    ],
+)
+def test_what_can_not_be_a_candidate_is_named(code: str, word: str) -> None:
+    """Each fault has a sentence that a model can act on."""
+    assert word in fault_of(code)
+    read = read_candidate(parse(f"## Candidate\n\n```python\n{code}\n```"), FREE)
+    assert isinstance(read, Problem)
+    assert word in read.reason
+
+
+def test_no_code_at_all_is_a_problem() -> None:
+    """Prose alone, even five megabytes of it, is a problem and not a candidate."""
+    read = read_candidate(parse("I would fuse these. " * 250_000), FREE)
+
+    assert isinstance(read, Problem)
+    assert "no code" in read.reason
