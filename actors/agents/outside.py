@@ -15,7 +15,7 @@ from protocol.values import Plan
 
 def outside(plan: Plan, answer: str) -> tuple[str, ...]:
     """Return the diff hunks of `answer`, against the plan's bare source, outside its anchors."""
-    lines = [line.rstrip() for line in lines_of(plan.scaffold.rstrip())]
+    lines = [line.rstrip() for line in lines_of(plan.scaffold)]
     found = pairs(lines)
     if isinstance(found, Misplaced):
         return ()  # a plan without anchors binds nobody
@@ -32,12 +32,19 @@ def outside(plan: Plan, answer: str) -> tuple[str, ...]:
         spans.append((len(source), len(source) + pair.end - start))
         source += lines[start : pair.end]
         taken = pair.end + 1
-    fixed.append(lines[taken:])
+    fixed.append(_without_blank_end(lines[taken:]))
     source += fixed[-1]
-    new = [line.rstrip() for line in lines_of(without_anchors(answer).rstrip())]
+    new = [line.rstrip() for line in lines_of(without_anchors(answer))]
+    if fixed[-1]:  # blank lines at the end are the span's where nothing fixed follows it
+        new = _without_blank_end(new)
     # A plain diff may blame a neighbour that looks like the span.  Where all that is fixed still
     # stands in its order, nothing outside has changed, whatever the diff would say.
     return () if _stand_in_order(new, fixed) else tuple(_hunks(source, new, spans))
+
+
+def _without_blank_end(lines: list[str]) -> list[str]:
+    last = next((n for n in range(len(lines), 0, -1) if lines[n - 1]), 0)
+    return lines[:last]
 
 
 def _stand_in_order(lines: Sequence[str], blocks: Sequence[Sequence[str]]) -> bool:

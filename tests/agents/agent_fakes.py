@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 from actors.agents.request import Request
 from protocol.messages import Lease, MakePlan, Repair, Write
 from protocol.values import Call, Device, Observed, Plan, Reference, Task, Verdict, Word
+
+# A busy machine is no fault: laws are about values, not about time.
+CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 TASK_SOURCE = '''import torch
 import torch.nn as nn
