@@ -150,6 +150,8 @@ class Actor:
             self._read_threads()
             self._keep_time(time.monotonic())
         self.log.info("down", status=self._exit)
+        self._socket.disable_monitor()
+        self._monitor.close()
         self._socket.close()
         self._context.term()
         return self._exit

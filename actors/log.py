@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -45,12 +44,7 @@ def open_log(run_dir: Path, slot: str) -> FilteringBoundLogger:
             structlog.processors.add_log_level,
             TRACEBACKS,
             structlog.processors.JSONRenderer(default=str),
-            _end_line,
         ],
         wrapper_class=structlog.make_filtering_bound_logger("info"),
     )
     return logger.bind(slot=slot)
-
-
-def _end_line(_logger: object, _method: str, line: Any) -> str:
-    return f"{line}\n"

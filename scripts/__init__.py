@@ -1,1 +1,1 @@
-"""Tools beside the command: report, doctor and friends."""
+"""Tools beside the command: reports, benchmarks, checks."""

@@ -1,7 +1,8 @@
 """The leaderboard: the best distinct kernels, overall and outside any node's subtree.
 
-Each node remembers the few best of its subtree and its few best children, so that "the r leaders
-outside node i's subtree" is a walk from i to the root, whatever the size of the tree.
+A selection asks for the r leaders outside node i's subtree.  Two facts make that cheap at any size:
+a node that is asked for the first time has no descendants yet, so the top of the board answers; and
+a node that is asked again needs only what has joined since.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import dataclass, field
 
+from sortedcontainers import SortedList
+
 from actors.coordinator.tree import Tree
 
 Entry = tuple[float, int]  # (score in microseconds, node number)
+NEWS = 64  # more new members than this, and reading the board from the top is cheaper
 
 
 @dataclass(slots=True)
-class Standing:
-    """What one node knows of its subtree."""
+class Asked:
+    """The answer for one node when it was last asked, and how many had joined by then."""
 
-    best: list[Entry] = field(default_factory=list)  # the r best of the subtree, itself included
-    children: list[tuple[Entry, int]] = field(default_factory=list)  # r + 1 children, by their best
+    joined: int = 0
+    leaders: list[Entry] = field(default_factory=list)
 
 
 class Leaderboard:
@@ -28,10 +32,10 @@ class Leaderboard:
     def __init__(self, tree: Tree, leaders: int) -> None:
         self._tree = tree
         self._leaders = leaders
-        self._standing: dict[int, Standing] = {}
+        self._board: SortedList[Entry] = SortedList()
+        self._joined: list[Entry] = []  # in the order in which they joined
         self._kernels: set[str] = set()
-        self._members: set[int] = set()
-        self._best: Entry | None = None
+        self._asked: dict[int, Asked] = {}
 
     def add(self, number: int, kernel: str) -> bool:
         """Add a correct node; False when its kernel is already on the board.
@@ -41,54 +45,34 @@ class Leaderboard:
         if kernel in self._kernels:
             return False
         self._kernels.add(kernel)
-        self._members.add(number)
         entry = (self._tree[number].score, number)
-        if self._best is None or entry < self._best:
-            self._best = entry
-        self._raise(entry)
+        self._board.add(entry)
+        self._joined.append(entry)
         return True
 
     @property
     def best(self) -> Entry | None:
         """The best entry of all; None while the board is empty."""
-        return self._best
+        return self._board[0] if self._board else None
 
     def outside(self, number: int) -> list[int]:
         """Return the r best nodes that are not in `number`'s subtree, best first."""
+        asked = self._asked.get(number)
+        if asked is not None and len(self._joined) - asked.joined <= NEWS:
+            for entry in self._joined[asked.joined :]:
+                if not self._tree.within(entry[1], number):
+                    insort(asked.leaders, entry)
+            del asked.leaders[self._leaders :]
+        else:
+            asked = self._asked[number] = Asked(leaders=self._from_the_top(number))
+        asked.joined = len(self._joined)
+        return [leader for _, leader in asked.leaders]
+
+    def _from_the_top(self, number: int) -> list[Entry]:
         found: list[Entry] = []
-        below = number
-        parent = self._tree[below].parent
-        while parent is not None:
-            if parent in self._members:
-                self._keep(found, (self._tree[parent].score, parent))
-            for _, child in self._standing[parent].children if parent in self._standing else ():
-                if child != below:
-                    for entry in self._standing[child].best:
-                        self._keep(found, entry)
-            below, parent = parent, self._tree[parent].parent
-        return [leader for _, leader in found]
-
-    def _raise(self, entry: Entry) -> None:
-        """Carry a new entry upwards until it no longer matters."""
-        below: int | None = None
-        number: int | None = entry[1]
-        while number is not None:
-            standing = self._standing.setdefault(number, Standing())
-            if below is not None:
-                self._rank_child(standing, below)
-            if not self._keep(standing.best, entry):
-                # Not among the best here, so not further up either; but a child that has just
-                # got its first entry had to be ranked, which happened above.
-                return
-            below, number = number, self._tree[number].parent
-
-    def _rank_child(self, standing: Standing, child: int) -> None:
-        standing.children = [entry for entry in standing.children if entry[1] != child]
-        insort(standing.children, (self._standing[child].best[0], child))
-        del standing.children[self._leaders + 1 :]
-
-    def _keep(self, best: list[Entry], entry: Entry) -> bool:
-        insort(best, entry)
-        kept = entry in best[: self._leaders]
-        del best[self._leaders :]
-        return kept
+        for entry in self._board:
+            if len(found) == self._leaders:
+                break
+            if not self._tree.within(entry[1], number):
+                found.append(entry)
+        return found

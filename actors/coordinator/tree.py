@@ -24,6 +24,8 @@ class Node:
     parent: int | None
     score: float
     place: int = 0  # index among its parent's children
+    depth: int = 0
+    jump: int = ROOT  # an ancestor further up, chosen so that any one is O(log depth) steps away
     children: list[int] = field(default_factory=list)  # evaluated ones, in the order they ended
     grandchildren: list[int] = field(default_factory=list)
     pending: int = 0  # children under way
@@ -78,7 +80,14 @@ class Tree:
         above = self.nodes[parent]
         above.pending -= 1
         was_eligible = self.eligible(above)
-        node = Node(number=number, parent=parent, score=score, place=len(above.children))
+        node = Node(
+            number=number,
+            parent=parent,
+            score=score,
+            place=len(above.children),
+            depth=above.depth + 1,
+            jump=self._jump_below(above),
+        )
         above.children.append(number)
         above.failed += node.has_bug
         if above.parent is not None:
@@ -87,6 +96,21 @@ class Tree:
             heapq.heappush(self._heap, (above.score, above.number))
         self._insert(node)
         return node
+
+    def within(self, number: int, top: int) -> bool:
+        """Whether a node lies in the subtree of `top` (itself included), in O(log depth) steps."""
+        node, height = self.nodes[number], self.nodes[top].depth
+        while node.depth > height:
+            far = self.nodes[node.jump]
+            node = far if far.depth >= height else self.nodes[node.parent or ROOT]
+        return node.number == top
+
+    def _jump_below(self, above: Node) -> int:
+        """Return the jump of a child: skew-binary (Myers 1983), as long as the last two joined."""
+        middle = self.nodes[above.jump]
+        far = self.nodes[middle.jump]
+        joined = above.depth - middle.depth == middle.depth - far.depth
+        return far.number if joined else above.number
 
     # --- choosing ----------------------------------------------------------------------------
 

@@ -6,13 +6,15 @@ and `Evaluate` with sources, verdicts and replies already bought, all read from 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from actors.coordinator.books import Books
 from actors.coordinator.search import Offer, Stage
 from actors.coordinator.store import Store
 from actors.coordinator.tree import ROOT
 from protocol import messages
 from protocol.messages import Lease
-from protocol.values import Observed, Plan, Role, Task
+from protocol.values import Plan, Reference, Role, Task
 
 ROLE_OF = {
     Stage.PLAN: Role.PLANNER,
@@ -21,6 +23,8 @@ ROLE_OF = {
     Stage.MEASURE: Role.EVALUATOR,
     Stage.EVALUATE: Role.EVALUATOR,
 }
+
+SHOWN = 256  # nodes kept at hand, so that a window costs no read
 
 
 def work_id(task: str, number: int, stage: Stage) -> str:
@@ -41,6 +45,9 @@ class Orders:
         self._store = store
         self._books = books
         self._tasks = tasks
+        # What is recorded never changes, and the same few nodes are shown again and again.
+        self._node = lru_cache(maxsize=SHOWN)(store.observed)
+        self._reference = lru_cache(maxsize=SHOWN)(self._measured)
 
     def message(self, lease: Lease, offer: Offer) -> messages.Work:
         """Return what the worker is to do; everything it needs is inside."""
@@ -48,9 +55,7 @@ class Orders:
         task = self._tasks[name]
         if stage is Stage.MEASURE:
             return messages.Measure(lease=lease, task=task)
-        reference = self._store.reference(name)
-        if reference is None:
-            raise RuntimeError(f"{lease.work} is leased before its reference was measured")
+        reference = self._reference(name)
         if stage is Stage.EVALUATE:
             candidate = self._store.candidate(name, number)
             if candidate is None:
@@ -58,9 +63,9 @@ class Orders:
             return messages.Evaluate(
                 lease=lease, task=task, source=candidate.source, reference=reference
             )
-        node, root = self._node(task, offer.attempt.parent), self._node(task, ROOT)
+        node, root = self._node(name, offer.attempt.parent), self._node(name, ROOT)
         shown = [n for n in offer.window if n not in (ROOT, offer.attempt.parent)]
-        window = tuple(self._node(task, n) for n in shown)
+        window = tuple(self._node(name, n) for n in shown)
         answered = self._books.calls(lease.work)
         if stage is Stage.PLAN:
             return messages.MakePlan(
@@ -89,5 +94,8 @@ class Orders:
             answered=answered,
         )
 
-    def _node(self, task: Task, number: int) -> Observed:
-        return self._store.observed(task.name, number)
+    def _measured(self, task: str) -> Reference:
+        reference = self._store.reference(task)
+        if reference is None:
+            raise RuntimeError(f"{task}: work is leased before its reference was measured")
+        return reference

@@ -1,0 +1,160 @@
+"""Dispatch: from a worker's result to the next worker's work in hand, everything durable.
+
+A real coordinator with its store on disk, real actor processes, and work that takes no time: every
+attempt is three tasks (plan, write, evaluate); one with a full window carries about 20 KB.
+`python -m scripts.benchmarks.dispatch`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+
+from actors.actor import Port, run_actor
+from actors.post import add_post_arguments, post_from
+from protocol import messages
+from protocol import settings as settings_file
+from protocol.settings import SearchSettings, Settings
+from protocol.values import (
+    WORKERS,
+    Candidate,
+    Device,
+    Plan,
+    Reference,
+    Role,
+    Verdict,
+    Word,
+)
+from scripts.benchmarks.machine import percentile
+
+SOURCE_BYTES = 3_000  # a full window shows seven of them: about 20 KB a task
+
+
+class InstantWorker:
+    """Answers at once, and notes when work came and when it went."""
+
+    def __init__(self, role: Role, credit: int, trace: Path) -> None:
+        self.role = role
+        self.credit = credit
+        self.device: Device | None = None
+        self._trace = trace
+        self._seen: list[str] = []
+
+    def work(self, request: messages.Work, port: Port) -> messages.Result:
+        came = time.monotonic()
+        result = answer(request)
+        self._seen.append(f"{request.lease.work} {came} {time.monotonic()}")
+        return result
+
+    def close(self) -> None:
+        self._trace.write_text("\n".join(self._seen), encoding="utf-8")
+
+
+def answer(request: messages.Work) -> messages.Result:
+    """Return a made-up result of the usual size."""
+    lease = request.lease
+    match request:
+        case messages.Measure():
+            return messages.Measured(lease=lease, reference=Reference(eager_us=100.0))
+        case messages.MakePlan():
+            plan = Plan(advice="advice", scaffold=request.node.source)
+            return messages.Planned(lease=lease, plan=plan)
+        case messages.Write() | messages.Repair():
+            body = f"# {lease.work}\n".ljust(SOURCE_BYTES, "#")
+            kind = messages.Written if isinstance(request, messages.Write) else messages.Repaired
+            return kind(lease=lease, candidate=Candidate(source=body))
+        case messages.Evaluate():
+            speedup = Random(lease.work).uniform(0.5, 3.0)
+            verdict = Verdict(verdict=Word.CORRECT, median_us=100.0 / speedup, speedup=speedup)
+            return messages.Evaluated(lease=lease, verdict=verdict)
+
+
+def measure(*, budget: int, in_flight: int, credit: int) -> tuple[list[float], float]:
+    """Run one whole search; return (dispatch times in ms, tasks a second)."""
+    with tempfile.TemporaryDirectory() as name:
+        run_dir = Path(name)
+        (run_dir / "tasks").mkdir()
+        (run_dir / "tasks" / "t.py").write_text("# reference\n".ljust(SOURCE_BYTES, "#"))
+        search = SearchSettings(budget=budget, in_flight=in_flight, root_children=10**9)
+        settings_file.write(run_dir, Settings(tasks=("t",), search=search))
+        workers = [_start_worker(run_dir, role, credit) for role in WORKERS]
+        coordinator = subprocess.Popen(
+            [sys.executable, "-m", "actors.coordinator"], cwd=run_dir, stdin=subprocess.DEVNULL
+        )
+        status = coordinator.wait()
+        for worker in workers:
+            worker.wait()
+        if status:
+            raise RuntimeError(f"the coordinator ended with status {status}")
+        return _times(run_dir), _rate(run_dir)
+
+
+def _start_worker(run_dir: Path, role: Role, credit: int) -> subprocess.Popen[bytes]:
+    argv = ["--connect", "ipc://coordinator.sock", "--slot", f"{role}-0", "--run-dir", "."]
+    argv += ["--incarnation", secrets.token_hex(8), "--role", role, "--credit", str(credit)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "scripts.benchmarks.dispatch", *argv],
+        cwd=run_dir,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def _times(run_dir: Path) -> list[float]:
+    """Return milliseconds from each stage's end to the next stage's start of the same attempt."""
+    seen: dict[str, tuple[float, float]] = {}  # work -> (came, went)
+    for role in WORKERS:
+        for line in (run_dir / f"trace-{role}").read_text(encoding="utf-8").splitlines():
+            work, came, gone = line.split()
+            seen[work] = (float(came), float(gone))
+    following = {"plan": "write", "write": "evaluate", "repair": "evaluate"}
+    times = []
+    for work, (_, went) in seen.items():
+        attempt, _, stage = work.rpartition("/")
+        later = seen.get(f"{attempt}/{following.get(stage, '')}")
+        if later is not None:
+            times.append((later[0] - went) * 1000)
+    return times
+
+
+def _rate(run_dir: Path) -> float:
+    """Return leases done a second, between the first and the last."""
+    with sqlite3.connect(run_dir / "run.db") as db:
+        count, first, last = db.execute(
+            "SELECT COUNT(*), MIN(granted), MAX(ended) FROM lease WHERE outcome = 'done'"
+        ).fetchone()
+    return float(count / (last - first))
+
+
+def report() -> None:
+    """Print one row for one expansion at a time, one for a full fleet."""
+    print(f"{'expansions under way':>20} {'tasks':>7} {'p50 ms':>8} {'p99 ms':>8} {'tasks/s':>9}")
+    for budget, in_flight, credit in ((700, 1, 1), (3000, 64, 32)):
+        times, rate = measure(budget=budget, in_flight=in_flight, credit=credit)
+        row = f"{percentile(times, 50):>8.2f} {percentile(times, 99):>8.2f} {rate:>9.0f}"
+        print(f"{in_flight:>20} {budget * 3:>7} {row}")
+
+
+def main() -> int:
+    """Report, or be one of the workers that the report starts."""
+    if len(sys.argv) == 1:
+        report()
+        return 0
+    parser = argparse.ArgumentParser()
+    add_post_arguments(parser)
+    parser.add_argument("--role", type=Role, required=True)
+    parser.add_argument("--credit", type=int, default=1)
+    arguments = parser.parse_args()
+    post = post_from(arguments)
+    trace = post.run_dir / f"trace-{arguments.role}"
+    return run_actor(InstantWorker(arguments.role, arguments.credit, trace), post)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
