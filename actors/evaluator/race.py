@@ -109,6 +109,7 @@ class Race:
     def _warm(self, side: Side) -> int | Fault:
         """Call until warm; return the calls that make a block."""
         began = time.monotonic()
+        warm_s = min(WARM_S, self._time_s / 10)
         calls, best = 1, 0.0
         for round_ in range(1000):
             seconds = self._block(side, calls)
@@ -117,7 +118,7 @@ class Race:
             each = seconds / calls
             best = min(best, each) if round_ > 1 else each
             calls = timing.calls_a_block(best)
-            if round_ + 1 >= WARM_CALLS and time.monotonic() - began >= WARM_S:
+            if round_ + 1 >= WARM_CALLS and time.monotonic() - began >= warm_s:
                 break
         return calls
 

@@ -60,9 +60,9 @@ def order() -> Iterator[tuple[Side, int]]:
 
 def calls_a_block(call_s: float) -> int:
     """Return how many calls make a block, when one takes `call_s` seconds."""
-    if call_s <= 0:
+    if call_s * MAX_CALLS <= BLOCK_S:
         return MAX_CALLS
-    return max(1, min(MAX_CALLS, math.ceil(BLOCK_S / call_s)))
+    return math.ceil(BLOCK_S / call_s)
 
 
 def summary(groups: Sequence[Group]) -> Timing:

@@ -220,11 +220,12 @@ class Trial:
 
     def _end(self, runner: Child[FromRunner]) -> Fault | None:
         """Let it leave: a fault that comes as late as that is still its own."""
-        gone = runner.dismiss(LEAVE_S)
+        patience = min(LEAVE_S, self.limits.check_s)
+        gone = runner.dismiss(patience)
         if gone.how == "exit" and gone.number == 0:
             return None
         if gone.how == "timed_out":
-            reason = f"it did not end within {LEAVE_S:g} s of its last call"
+            reason = f"it did not end within {patience:g} s of its last call"
             return Fault(word=Word.TIMED_OUT, stage="time", reason=reason)
         fault = fault_of(gone, "time", runner.output.text())
         return Fault(

@@ -1,0 +1,56 @@
+"""One judge for all tests of the room: its surviving everything is what they are about."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+import pytest
+from evaluator_samples import LIMITS, TASK, candidate, descendants, settles
+
+from actors.evaluator.judge import Judge
+from protocol.values import Task, Verdict
+
+
+@pytest.fixture(scope="session")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    made = Judge("cpu", LIMITS, tmp_path_factory.mktemp("scratch") / "judge")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def task() -> Task:
+    return Task(name="small", source=TASK, checks=3)
+
+
+@pytest.fixture
+def judged(judge: Judge, task: Task) -> Iterator[Callable[[str], Verdict]]:
+    """Judge a candidate; afterwards nothing of it is left and an honest one is still correct."""
+
+    def run(source: str) -> Verdict:
+        verdict = judge.judge(task, source)
+        assert isinstance(verdict, Verdict)
+        return verdict
+
+    if judge.zygote_pid is None:
+        run(candidate())  # the standard is up: what follows belongs to the candidate
+    before = descendants(os.getpid())
+    zygote = judge.zygote_pid
+    yield run
+    assert settles(os.getpid(), before)
+    assert len(list(judge.scratch.root.iterdir())) == 1  # the task's own folder
+    assert run(candidate()).correct
+    assert judge.zygote_pid == zygote
+
+
+@pytest.fixture(scope="session")
+def torch() -> ModuleType:
+    """torch in the test's own process, for what runs in children otherwise."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns where numpy is not installed
+        import torch
+
+    return torch

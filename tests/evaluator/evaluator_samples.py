@@ -1,0 +1,89 @@
+"""A small task, candidates made from it, and what the tests ask the machine."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+from protocol.settings import Limits
+
+TASK = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+        self.bias = nn.Parameter(torch.randn(64))
+
+    def forward(self, x, y):
+        return torch.relu(x * self.scale + y) + self.bias
+
+def get_inputs():
+    return [torch.randn(32, 64), torch.randn(32, 64)]
+
+def get_init_inputs():
+    return [2.0]
+"""
+
+CANDIDATE = """
+import torch
+import torch.nn as nn
+{before}
+class ModelNew(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+        self.bias = nn.Parameter(torch.randn(64))
+        {init}
+
+    def forward(self, x, y):
+        {forward}
+        return torch.relu(x * self.scale + y) + self.bias
+"""
+
+LIMITS = Limits(build_s=60.0, import_s=2.5, check_s=2.5, time_s=0.05, memory_gib=2.0, output_kib=64)
+
+
+def candidate(before: str = "", init: str = "pass", forward: str = "pass") -> str:
+    """Return an honest candidate with something put into it."""
+    indented = [textwrap.indent(part, " " * 8).strip() for part in (init, forward)]
+    return CANDIDATE.format(before=before, init=indented[0], forward=indented[1])
+
+
+def descendants(root: int) -> set[int]:
+    """Return the living processes below `root`."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue
+            if state != "Z":
+                children.setdefault(int(parent), []).append(int(entry.name))
+    found: set[int] = set()
+    todo = [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found.update(below)
+        todo.extend(below)
+    return found
+
+
+def command(*arguments: object) -> list[str]:
+    """Return the command line of the evaluator by hand."""
+    return [sys.executable, "-m", "actors.evaluator", *map(str, arguments)]
+
+
+def settles(root: int, known: set[int], seconds: float = 3.0) -> bool:
+    """Whether soon nothing but processes that were `known` is left below `root`."""
+    until = time.monotonic() + seconds
+    while descendants(root) - known:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,0 +1,77 @@
+"""What counts as equal: the tolerance follows the reference, special values must match."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def compare(torch: ModuleType):  # type: ignore[no-untyped-def]
+    from actors.evaluator.correctness import compare
+
+    return compare
+
+
+def test_eagers_own_error_is_allowed_and_a_little_more(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
+    """Against float64, what eager loses is never wrong; a hundred times as much is."""
+    torch.manual_seed(1)
+    a, b = torch.randn(64, 512), torch.randn(512, 64)
+    exact = a.double() @ b.double()
+    eager = a @ b
+    assert not compare(eager, eager, exact, "output").reason
+    off = exact + (eager.double() - exact) * 4
+    assert not compare(off.float(), eager, exact, "output").reason
+    assert compare((exact * 1.001).float(), eager, exact, "output").reason
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_the_tolerance_follows_the_scale(torch: ModuleType, compare, scale: float) -> None:  # type: ignore[no-untyped-def]
+    """The same relative error has the same verdict at every magnitude."""
+    torch.manual_seed(2)
+    eager = torch.randn(256) * scale
+    assert not compare(eager * (1 + 1e-5), eager, None, "output").reason
+    assert compare(eager * (1 + 1e-2), eager, None, "output").reason
+    assert compare(torch.zeros(256), eager, None, "output").reason
+
+
+def test_one_wrong_element_among_many_is_found_and_named(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
+    """The reason has the first index, both numbers and the count."""
+    eager = torch.ones(100, 100)
+    got = eager.clone()
+    got[17, 3] = 1.5
+    found = compare(got, eager, None, "output")
+    assert found.reason.startswith("output[17, 3]: expected 1, got 1.5; 1 of 10000 elements")
+    assert found.max_error > 1
+
+
+def test_special_values_must_be_where_the_reference_has_them(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
+    """NaN for NaN and inf for inf of the same sign; nothing else."""
+    inf, nan = math.inf, math.nan
+    eager = torch.tensor([1.0, inf, -inf, nan])
+    assert not compare(eager.clone(), eager, eager.double(), "output").reason
+    for wrong in (
+        [nan, inf, -inf, nan],
+        [1, -inf, -inf, nan],
+        [1, inf, -inf, 0],
+        [1, 1e30, -inf, nan],
+    ):
+        assert compare(torch.tensor(wrong), eager, eager.double(), "output").reason
+
+
+def test_where_a_half_overflows_both_answers_are_right(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
+    """Eager's inf in half precision is no reason to refuse it, nor to demand it of the truth."""
+    eager = torch.tensor([1.0, math.inf], dtype=torch.float16)
+    exact = torch.tensor([1.0, 65600.0], dtype=torch.float64)
+    assert not compare(eager.clone(), eager, exact, "output").reason
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "uint8"])
+def test_integers_are_exact(torch: ModuleType, compare, dtype: str) -> None:  # type: ignore[no-untyped-def]
+    """An index that is off by one is wrong, however large it is."""
+    eager = torch.tensor([1, 0, 1]).to(getattr(torch, dtype))
+    got = torch.tensor([1, 1, 1]).to(getattr(torch, dtype))
+    assert not compare(eager.clone(), eager, None, "output").reason
+    assert "1 of 3" in compare(got, eager, None, "output").reason

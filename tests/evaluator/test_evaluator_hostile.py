@@ -1,0 +1,174 @@
+"""Whatever a candidate does, it gets a verdict, nothing of it stays, and the next one is judged.
+
+The fixture `judged` checks after every test that no process and no folder is left, that the zygote
+is the same one, and that an honest candidate is correct at once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+from evaluator_samples import candidate
+
+from protocol.values import Verdict, Word
+
+Judged = Callable[[str], Verdict]
+SEGFAULT = "import ctypes; ctypes.string_at(0)"
+HOLD_GIL = "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')"
+
+
+@pytest.mark.parametrize(
+    ("source", "word", "words"),
+    [
+        (SEGFAULT, Word.CRASHED, "SIGSEGV"),
+        (candidate(init=SEGFAULT), Word.CRASHED, "SIGSEGV"),
+        (candidate(forward=SEGFAULT), Word.CRASHED, "SIGSEGV"),
+        (candidate(forward="import os; os.abort()"), Word.CRASHED, "SIGABRT"),
+        (candidate(forward="import os; os._exit(0)"), Word.CRASHED, "status 0"),
+        ("import os; os._exit(3)", Word.CRASHED, "status 3"),
+        (candidate(forward="import sys; sys.exit(1)"), Word.CRASHED, "SystemExit"),
+        (candidate(forward="import os; os.kill(os.getpid(), 9)"), Word.CRASHED, "SIGKILL"),
+    ],
+)
+def test_a_process_that_dies_is_a_crash(
+    judged: Judged, source: str, word: Word, words: str
+) -> None:
+    """Signals and exits of the candidate's process are `crashed`, with how it went."""
+    verdict = judged(source)
+    assert verdict.verdict is word
+    assert words in verdict.reason
+
+
+def test_a_segfault_leaves_its_stack(judged: Judged) -> None:
+    """The log of a segfault has the Python stack: it is what a repair starts from."""
+    assert "candidate.py" in judged(candidate(forward=SEGFAULT)).log
+
+
+@pytest.mark.parametrize(
+    ("source", "stage"),
+    [
+        ("while True: pass", "import"),
+        (candidate(forward="while True: pass"), "check"),
+        (candidate(forward=HOLD_GIL), "check"),
+        (candidate(before="import atexit\n@atexit.register\ndef hang():\n  while 1: pass"), "time"),
+        (
+            candidate(
+                before="import threading, time\n"
+                "threading.Thread(target=lambda: [time.sleep(1) for _ in range(10**6)]).start()"
+            ),
+            "time",
+        ),
+    ],
+)
+def test_what_never_ends_is_ended(judged: Judged, source: str, stage: str) -> None:
+    """Endless work is `timed_out` at its stage, also when it holds the GIL or hides in an exit."""
+    verdict = judged(source)
+    assert (verdict.verdict, verdict.stage) == (Word.TIMED_OUT, stage)
+
+
+def test_a_fault_in_a_timed_call_is_found(judged: Judged) -> None:
+    """A candidate that behaves until it is timed is still caught."""
+    late = "self.calls += 1\nif self.calls > 6: return x"
+    verdict = judged(candidate(init="self.calls = 0", forward=late))
+    assert (verdict.verdict, verdict.stage) == (Word.WRONG, "time")
+
+
+def test_a_fork_bomb_is_bounded(judged: Judged) -> None:
+    """Endless forking ends with a verdict and without a process left."""
+    bomb = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"
+    assert judged(bomb).verdict in (Word.TIMED_OUT, Word.CRASHED)
+
+
+def test_a_daemon_that_escaped_dies_with_its_candidate(judged: Judged) -> None:
+    """A grandchild in a session of its own does not outlive the verdict."""
+    escape = (
+        "import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0:\n"
+        "    time.sleep(1000)\n  os._exit(0)"
+    )
+    assert judged(candidate(before=escape)).correct
+
+
+def test_output_without_end_is_bounded(judged: Judged) -> None:
+    """A gigabyte on stdout costs no memory of ours: a part is kept, clean, and it is judged."""
+    flood = "for _ in range(1024): os.write(1, b'\\x1b[31mx\\x07' + b'y' * (1 << 20))"
+    verdict = judged(candidate(before=f"import os\n{flood}"))
+    assert verdict.correct, verdict
+    assert len(verdict.log) < 1 << 17
+    assert "\x1b" not in verdict.log
+    assert "\x07" not in verdict.log
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "import os; os.closerange(0, 256)",
+        "import os; [os.write(n, b'\\xff' * 64) for n in range(3, 20) if is_socket(n)]",
+        "import os; os.kill(os.getppid(), 9); os.kill(-1, 9); import time; time.sleep(0.5)",
+    ],
+)
+def test_attacks_on_our_channel_and_processes_hurt_the_candidate_only(
+    judged: Judged, forward: str
+) -> None:
+    """Closing descriptors, writing to our socket, killing its parents: never a good verdict."""
+    before = (
+        "import os, stat\ndef is_socket(n):\n  try: return stat.S_ISSOCK(os.fstat(n).st_mode)\n"
+        "  except OSError: return False"
+    )
+    verdict = judged(candidate(before=before, forward=forward))
+    assert verdict.verdict in (Word.CRASHED, Word.TIMED_OUT)
+
+
+def test_no_secret_reaches_a_candidate(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment is an allow-list: a key in ours is not in a candidate's."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    probe = "import os\nassert not any('secret' in v for v in os.environ.values()), 'leaked'"
+    assert judged(candidate(before=probe)).correct
+
+
+def test_namespaces_hide_the_machine(judged: Judged) -> None:
+    """With namespaces, neither our processes, nor the network, nor our files can be reached."""
+    if os.getuid():
+        return  # where they are refused, level 1 promises none of this
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        probe = f"""
+import os, socket
+assert len([p for p in os.listdir('/proc') if p.isdigit()]) < 10, 'sees processes'
+try:
+    socket.create_connection(('127.0.0.1', {port}), 1)
+except OSError:
+    pass
+else:
+    raise AssertionError('reaches the network')
+try:
+    open({os.path.realpath(__file__)!r}, 'a')
+except OSError:
+    pass
+else:
+    raise AssertionError('can write here')
+"""
+        verdict = judged(candidate(before=probe))
+    assert verdict.correct, verdict
+
+
+def test_files_of_one_candidate_do_not_reach_the_next(judged: Judged) -> None:
+    """Scratch, temporary files and shared memory are gone with the candidate."""
+    where = (
+        "import os, pathlib, tempfile\nplaces = [tempfile.gettempdir(), os.getcwd(), '/dev/shm']"
+    )
+    leave = f"{where}\nfor p in places: (pathlib.Path(p) / 'left-behind').write_text('x')"
+    find = f"{where}\nassert not any((pathlib.Path(p) / 'left-behind').exists() for p in places)"
+    assert judged(candidate(before=leave)).correct
+    assert judged(candidate(before=find)).correct
+
+
+def test_the_next_candidate_is_judged_at_once(judged: Judged) -> None:
+    """After a crash no process of ours has to be started again: the next verdict is quick."""
+    judged(candidate(forward=SEGFAULT))
+    began = time.monotonic()
+    assert judged(candidate()).correct
+    assert time.monotonic() - began < 30

@@ -1,0 +1,98 @@
+"""Laws of the figures: order of blocks, intervals that hold the truth, when to stop."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.evaluator import timing
+from actors.evaluator.timing import Group
+
+LOGS = st.lists(st.floats(-3, 3), min_size=2, max_size=60)
+
+
+def group(reference: float, candidate: float) -> Group:
+    return Group(reference=(reference, reference), candidate=(candidate, candidate))
+
+
+def test_blocks_come_in_the_order_a_b_b_a() -> None:
+    """Each side has the same mean position in a group, so that a linear drift cancels."""
+    sides = [side for side, _number in timing.order()]
+    assert sides == ["reference", "candidate", "candidate", "reference"]
+
+
+@given(
+    st.floats(1, 1e6),
+    st.floats(0.1, 10),
+    st.floats(0.0, 0.01),
+)
+def test_a_steady_drift_does_not_move_the_ratio(us: float, ratio: float, drift: float) -> None:
+    """A machine that slows down evenly within a group leaves the ratio where it was."""
+    speed = [math.exp(drift * place) for place in range(4)]
+    slowed = Group(
+        reference=(us * speed[0], us * speed[3]),
+        candidate=(us / ratio * speed[1], us / ratio * speed[2]),
+    )
+    assert math.isclose(slowed.log_ratio, math.log(ratio), abs_tol=1e-9)
+
+
+@given(LOGS)
+def test_the_interval_holds_the_median(values: list[float]) -> None:
+    """The reported speedup lies within its own interval."""
+    found = timing.interval(values)
+    assert found is not None
+    ranked = sorted(values)
+    middle = (ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2
+    if len(values) > max(timing.STUDENT):
+        assert found[0] <= middle <= found[1]
+    assert found[0] <= found[1]
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 10**6), st.sampled_from([3, 5, 6, 9, 20, 50]))
+def test_the_interval_holds_the_truth_as_often_as_it_says(seed: int, count: int) -> None:
+    """In 95 of 100 repetitions, less what chance allows, the true ratio is inside."""
+    rng = random.Random(seed)
+    inside = 0
+    repetitions = 400
+    for _repetition in range(repetitions):
+        low, high = timing.interval([rng.gauss(0.3, 0.05) for _ in range(count)]) or (0, 0)
+        inside += low <= 0.3 <= high
+    # Four standard deviations of a binomial below 95 %.
+    assert inside / repetitions > 0.95 - 4 * math.sqrt(0.95 * 0.05 / repetitions)
+
+
+def test_one_group_has_no_interval() -> None:
+    """Nothing is claimed from a single group."""
+    assert timing.summary([group(2.0, 1.0)]).ci95 is None
+
+
+@given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=40))
+def test_the_summary_is_the_median_of_ratios(ratios: list[float]) -> None:
+    """One wild group does not move the reported speedup beyond the others."""
+    groups = [group(ratio * 100, 100) for ratio in ratios]
+    calm = timing.summary(groups)
+    assert min(ratios) * 0.999 <= calm.speedup <= max(ratios) * 1.001
+    assert math.isclose(calm.median_us, 100)
+
+
+def test_it_stops_when_enough_is_known_or_time_is_up() -> None:
+    """Narrow intervals end it early, but never before a dozen groups; time ends it after three."""
+    steady = [group(200, 100)] * 40
+    wild = [group(200 + 100 * (number % 3), 100) for number in range(40)]
+    assert not timing.enough(steady[:11], 1.0, 20.0)
+    assert timing.enough(steady[:12], 1.0, 20.0)
+    assert not timing.enough(wild, 1.0, 20.0)
+    assert timing.enough(wild, 20.0, 20.0)
+    assert not timing.enough(steady[:2], 99.0, 20.0)
+
+
+@given(st.floats(0, 100))
+def test_a_block_is_long_enough_to_be_timed(call_s: float) -> None:
+    """A block lasts 20 ms, or is one call, or is as many calls as are allowed."""
+    calls = timing.calls_a_block(call_s)
+    assert 1 <= calls <= timing.MAX_CALLS
+    assert calls in (1, timing.MAX_CALLS) or calls * call_s >= timing.BLOCK_S
