@@ -1,0 +1,38 @@
+# `make run` and `make test` set up everything that they need in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run test check lint format bench doctor clean
+
+run: $(READY)          ## the main job on an example, without a GPU or a key
+	$(BIN)/python supervisor.py --task examples/gelu_bias_residual.py --budget 12
+
+test: $(READY)         ## all tests but those that need a GPU or a key
+	$(BIN)/python -m pytest
+
+check: lint test       ## format, lint, types, tests
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)        ## the figures of the README, on this machine
+	$(BIN)/python -m scripts.benchmarks
+
+doctor: $(READY)
+	$(BIN)/python scripts/doctor.py
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[dev]" --constraint constraints.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
