@@ -135,7 +135,8 @@ def _lock(path: Path) -> int:
 
 
 def _make_folders(path: Path, made: list[Path]) -> None:
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    whole = path.absolute()  # the supervisor moves into the run directory later
+    missing = [folder for folder in (whole, *whole.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir()
         made.append(folder)

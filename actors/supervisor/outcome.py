@@ -15,7 +15,7 @@ from actors.supervisor.files import write_whole
 from actors.supervisor.ledger import Ledger
 from actors.supervisor.snapshot import Node, Snapshot, TaskState
 from protocol.settings import Settings
-from protocol.values import Value
+from protocol.values import Seconds, Value, Word
 
 RESULT_FILE = "result.json"
 
@@ -171,7 +171,17 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
         cached_tokens=task.spend.cached_tokens,
         output_tokens=task.spend.output_tokens,
         seconds=round(snapshot.seconds, 3),
-        sandbox_level=min((node.verdict.sandbox_level for node in attempts), default=None),
+        sandbox_level=min(
+            (node.verdict.sandbox_level for node in attempts if _was_judged(node)), default=None
+        ),
+    )
+
+
+def _was_judged(node: Node) -> bool:
+    """Whether an evaluator made the verdict, so that its sandbox level means something."""
+    verdict = node.verdict
+    return verdict.verdict is not Word.NO_CANDIDATE and (
+        bool(verdict.device) or verdict.seconds != Seconds()
     )
 
 

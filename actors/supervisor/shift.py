@@ -28,6 +28,7 @@ from protocol.settings import Settings
 from protocol.values import Value
 
 LOOK_S = 0.25
+SHOW_S = 1.0  # at least so often, when nothing changes: drawing takes time from what is measured
 DRAIN_S = 30.0
 GRACE_S = 5.0  # to leave by itself when told
 KILL_S = 10.0  # to be gone when killed; a process can be stuck in a driver
@@ -76,6 +77,7 @@ class Shift:
         self._ending: Ending | None = None
         self._began = time.monotonic()
         self._next_look = 0.0
+        self._next_show = 0.0
         self._drain_until: float | None = None
         self._drain_why = ""
         self._best: dict[str, int] = {}  # task -> the node that its best file holds
@@ -93,6 +95,7 @@ class Shift:
         finally:
             # Also on a bug of ours: nothing may be left that nobody watches.
             self._close(self._ending or Ending(kind=Kind.FAULT, at_once=True))
+        self._next_show = 0.0
         self._look(time.monotonic())
         return self._ending or Ending(kind=Kind.FAULT)
 
@@ -197,8 +200,10 @@ class Shift:
         if snapshot is not None:
             self.snapshot = snapshot
             self._write_best(snapshot)
-        members = crew.members(self._fleet.places, self.snapshot, time.time(), now)
-        self._screen.show(self.snapshot, members, now - self._began)
+        if snapshot is not None or now >= self._next_show:
+            self._next_show = now + SHOW_S
+            members = crew.members(self._fleet.places, self.snapshot, time.time(), now)
+            self._screen.show(self.snapshot, members, now - self._began)
 
     def _write_best(self, snapshot: Snapshot) -> None:
         for task in snapshot.tasks:

@@ -1,0 +1,261 @@
+"""Scenes that need a process of their own: they adopt orphans, sweep children, own signals.
+
+`python supervisor_scenes.py NAME FOLDER` plays one and prints what it saw as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from actors.log import open_log
+from actors.supervisor import children, leftovers, proc, shift
+from actors.supervisor.fleet import Fleet
+from actors.supervisor.ledger import Ledger
+from actors.supervisor.link import Link
+from actors.supervisor.restarts import Intensity
+from actors.supervisor.screen import PlainScreen
+from actors.supervisor.spec import ChildSpec
+from actors.supervisor.watch import Watch
+from protocol.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+SLEEP = "import time; time.sleep(600)"
+# A grandchild in a session of its own that ignores whatever can be ignored, then its pid on disk.
+ESCAPE = """
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if os.fork() == 0:
+        open(sys.argv[1] + '.new', 'w').write(str(os.getpid()))
+        os.rename(sys.argv[1] + '.new', sys.argv[1])
+    time.sleep(600)
+time.sleep(600)
+"""
+LIFELINE = "import sys; sys.stdin.read(); open(sys.argv[1], 'w').write('let go')"
+# Answers a supervisor: says Welcome, writes down losses, ends on Drain.
+COORDINATOR = """
+import sys, zmq
+from protocol import codec, messages, transport
+
+socket = transport.listen(zmq.Context(), 'ipc://coordinator.sock')
+words = codec.to_coordinator()
+while True:
+    sender, *frames = socket.recv_multipart()
+    match words.decode(frames):
+        case messages.Hello():
+            welcome = messages.Welcome(epoch=1, beat_s=0.2, lease_s=1.0)
+            socket.send_multipart([sender, *words.encode(welcome)])
+        case messages.Lost(slot=slot, how=how):
+            with open('losses', 'a') as file:
+                file.write(f'{slot}: {how}\\n')
+        case messages.Drain():
+            sys.exit(0)
+"""
+
+
+def spec(name: str, *argv: str, limit: int = 50, role: str = "evaluator") -> ChildSpec:
+    """Return a place where a small Python program runs."""
+    return ChildSpec(
+        name=name,
+        role=role,
+        argv=(sys.executable, "-c", *argv),
+        environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "STARK_RUN": "scene"},
+        restart="transient" if role == "coordinator" else "permanent",
+        intensity=Intensity(limit=limit, window_s=60.0),
+    )
+
+
+def until(true: Callable[[], object], limit_s: float = 20.0) -> bool:
+    """Wait until something is true; False when it does not become so."""
+    give_up = time.monotonic() + limit_s
+    while not true():
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def alive(pid: int) -> bool:
+    return proc.parent_of(pid) is not None and not proc.is_zombie(pid)
+
+
+def tree_dies(folder: Path) -> dict[str, object]:
+    """Kill a child whose grandchild escaped with setsid and ignores signals."""
+    children.adopt_orphans()
+    note = folder / "pid"
+    child = children.start(spec("evaluator-0", ESCAPE, str(note)), folder)
+    started = until(note.exists)
+    escaped = int(note.read_text())
+    children.kill(child)
+    status, how = children.bury(child)
+    swept = children.sweep(())
+    return {
+        "started": started,
+        "status": status,
+        "how": how,
+        "swept": swept,
+        "alive": alive(escaped),
+        "children": len(proc.children_of(os.getpid())),
+    }
+
+
+def lifeline(folder: Path) -> dict[str, object]:
+    """Leave without a word, as a killed supervisor does: the child's standard input ends."""
+    note = folder / "note"
+    children.start(spec("coder-0", LIFELINE, str(note)), folder)
+    if os.fork() == 0:
+        os._exit(0)  # a fork must not keep the lifeline for ever either
+    os.wait()
+    return {"note": str(note)}
+
+
+def leftover_processes(folder: Path) -> dict[str, object]:
+    """Find by the mark in the environment what somebody else started, and end all of it."""
+    note = folder / "pid"
+    child = children.start(spec("evaluator-0", ESCAPE, str(note)), folder)
+    until(note.exists)
+    threading.Thread(target=child.process.wait, daemon=True).start()
+    found = leftovers.kill("scene")
+    return {"found": found, "left": len(leftovers.find("scene")), "other": len(leftovers.find("x"))}
+
+
+def _shift(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dict[str, object]:
+    os.chdir(folder)
+    (folder / "logs").mkdir(exist_ok=True)
+    children.adopt_orphans()
+    watch = Watch()
+    fleet = Fleet(specs, folder, random.Random(1), on_start=watch.child)
+    link = Link("ipc://coordinator.sock")
+    for descriptor in link.descriptors:
+        watch.descriptor(descriptor)
+    said = Path("said").open("w")  # noqa: SIM115  # as long as the process
+    work = shift.Shift(
+        run_dir=folder,
+        settings=Settings(max_minutes=minutes),
+        fleet=fleet,
+        watch=watch,
+        link=link,
+        ledger=Ledger(folder),
+        screen=PlainScreen(said),
+        log=open_log(folder, "supervisor"),
+    )
+    ending = work.serve()
+    link.close()
+    return {
+        "kind": str(ending.kind),
+        "why": ending.why,
+        "starts": {name: place.starts for name, place in fleet.places.items()},
+        "left": len(proc.children_of(os.getpid())),
+        "said": Path("said").read_text(),
+    }
+
+
+def too_often(folder: Path) -> dict[str, object]:
+    """A child that can't live ends the run, with its last words."""
+    return _shift(
+        folder,
+        spec("coordinator", SLEEP, role="coordinator"),
+        spec("coder-0", "raise SystemExit('no such prompt')", limit=2),
+    )
+
+
+def coordinator_ends(folder: Path) -> dict[str, object]:
+    """The coordinator's exit status 0 ends everything, also a child that will not listen."""
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+    shift.GRACE_S = 0.5
+    return _shift(
+        folder,
+        spec("coordinator", "import time; time.sleep(0.5)", role="coordinator"),
+        spec("evaluator-0", deaf),
+    )
+
+
+def coordinator_returns(folder: Path) -> dict[str, object]:
+    """A loss while the coordinator is dead reaches the next one; a drain then ends the run."""
+
+    def disturb() -> None:
+        if not until(lambda: (folder / "coordinator.sock").exists()):
+            os._exit(1)
+        coordinator = _pid_of("coordinator")
+        os.kill(coordinator, signal.SIGSTOP)  # it reads nothing from here on
+        os.kill(_pid_of("evaluator-0"), signal.SIGKILL)
+        time.sleep(0.3)
+        os.kill(coordinator, signal.SIGKILL)
+        until(lambda: (folder / "losses").exists())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=disturb, daemon=True).start()
+    fenced = _fenced(spec("evaluator-0", SLEEP))
+    seen = _shift(folder, spec("coordinator", COORDINATOR, role="coordinator"), fenced)
+    return seen | {"losses": (folder / "losses").read_text()}
+
+
+def two_interrupts(folder: Path) -> dict[str, object]:
+    """A coordinator that does not drain: the second signal ends all at once."""
+
+    def disturb() -> None:
+        until(lambda: len(proc.children_of(os.getpid())) == 2)
+        os.kill(os.getpid(), signal.SIGTERM)
+        until(lambda: "SIGTERM" in (folder / "said").read_text())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=disturb, daemon=True).start()
+    return _shift(
+        folder, spec("coordinator", SLEEP, role="coordinator"), spec("evaluator-0", SLEEP)
+    )
+
+
+def time_is_up(folder: Path) -> dict[str, object]:
+    """--max-minutes drains; a coordinator that hangs is ended when the drain's time is over."""
+    shift.DRAIN_S = 0.5
+    return _shift(
+        folder,
+        spec("coordinator", SLEEP, role="coordinator"),
+        spec("evaluator-0", SLEEP),
+        minutes=0.01,
+    )
+
+
+def _fenced(plain: ChildSpec) -> ChildSpec:
+    from msgspec.structs import replace
+
+    return replace(plain, fenced=True)
+
+
+def _pid_of(slot: str) -> int:
+    """Return the pid of a child, which holds its output file open."""
+    for pid in proc.children_of(os.getpid()):
+        try:
+            if Path(f"/proc/{pid}/fd/1").readlink().name == f"{slot}.out":
+                return pid
+        except OSError:
+            continue
+    raise LookupError(slot)  # never 0, which means our whole group
+
+
+SCENES = (
+    tree_dies,
+    lifeline,
+    leftover_processes,
+    too_often,
+    coordinator_ends,
+    coordinator_returns,
+    two_interrupts,
+    time_is_up,
+)
+
+if __name__ == "__main__":
+    scene = {scene.__name__: scene for scene in SCENES}[sys.argv[1]]
+    where = Path(sys.argv[2])
+    (where / "logs").mkdir(exist_ok=True)
+    sys.stdout.write(json.dumps(scene(where)))

@@ -1,0 +1,77 @@
+"""The run folder: whole or not at all, one supervisor at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from supervisor_sample import TASK_SOURCE
+
+from actors.supervisor import folder
+from actors.supervisor.flags import UsageError
+from actors.supervisor.preflight import TaskFile
+from protocol.settings import Settings
+
+TASK = TaskFile(name="t", path=Path("t.py"), source=TASK_SOURCE)
+
+
+def test_a_new_folder_can_be_resumed_with_the_same_settings_and_mark(tmp_path: Path) -> None:
+    """What one supervisor made, the next one takes up."""
+    settings = Settings(tasks=("t",), seed=3)
+    with folder.make(tmp_path / "a" / "run", (TASK,)) as made:
+        made.write(settings, (TASK,))
+    resumed, read = folder.resume(tmp_path / "a" / "run")
+    with resumed:
+        assert (settings, made.run_id, made.path) == (read, resumed.run_id, resumed.path)
+        assert (resumed.path / "tasks" / "t.py").read_text() == TASK_SOURCE
+
+
+def test_two_supervisors_on_one_run_are_refused(tmp_path: Path) -> None:
+    """The lock is held for the supervisor's life and free afterwards."""
+    with folder.make(tmp_path / "run", (TASK,)) as made:
+        made.write(Settings(tasks=("t",)), (TASK,))
+        with pytest.raises(UsageError, match="another supervisor serves"):
+            folder.resume(tmp_path / "run")
+    folder.resume(tmp_path / "run")[0].close()
+
+
+def test_removing_leaves_what_was_there_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused run takes its folders away, but not the empty one that a user made."""
+    monkeypatch.chdir(tmp_path)
+    made = folder.make(Path("deep/er/run"), (TASK,))
+    made.write(Settings(tasks=("t",)), (TASK,))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # as the supervisor does
+    made.remove()
+    assert not (tmp_path / "deep").exists()
+    (tmp_path / "mine").mkdir()
+    made = folder.make(tmp_path / "mine", (TASK,))
+    made.write(Settings(tasks=("t",)), (TASK,))
+    made.remove()
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_runs_of_the_same_second_get_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default name is never taken twice."""
+    monkeypatch.chdir(tmp_path)
+    runs = [folder.make(None, (TASK,)) for _ in range(3)]
+    assert len({run.path for run in runs}) == 3
+    for run in runs:
+        run.close()
+
+
+def test_cleaning_takes_scratch_socket_and_empty_output_only(tmp_path: Path) -> None:
+    """After a run nothing is left that only live processes need."""
+    with folder.make(tmp_path / "run", (TASK,)) as made:
+        made.write(Settings(tasks=("t",)), (TASK,))
+        (made.path / "scratch" / "evaluator-0").mkdir(parents=True)
+        (made.path / "coordinator.sock").touch()
+        (made.path / "logs" / "coder-0.out").touch()
+        (made.path / "logs" / "coder-1.out").write_text("a traceback")
+        made.clean()
+        left = {path.name for path in made.path.rglob("*")}
+    assert left == {"lock", "stark.toml", "tasks", "t.py", "logs", "coder-1.out"}

@@ -1,0 +1,208 @@
+"""What is read from run.db and what it becomes: result.json, best.py, exit status, report."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from supervisor_sample import NODES, WINNER, Sample, correct, failed
+
+from actors.supervisor import outcome, report
+from actors.supervisor.ledger import Ledger, settle
+from actors.supervisor.outcome import Exit
+from actors.supervisor.snapshot import Snapshot
+from protocol.values import Word
+
+KEYS = [
+    *("task", "status", "device", "hardware", "model", "strategy", "policy", "seed", "budget"),
+    *("attempts", "compiled", "correct", "best", "reference", "usd"),
+    *("input_tokens", "cached_tokens", "output_tokens", "seconds", "sandbox_level"),
+]
+
+
+def look(sample: Sample) -> Snapshot:
+    ledger = Ledger(sample.path)
+    snapshot = ledger.poll()
+    ledger.close()
+    assert snapshot is not None
+    return snapshot
+
+
+def test_a_ledger_tells_news_only_and_sees_each_node_once(tmp_path: Path) -> None:
+    """Between two writes there is nothing to draw; after one, everything is there."""
+    assert Ledger(tmp_path / "nothing").poll() is None
+    sample = Sample(tmp_path, status="running")
+    ledger = Ledger(tmp_path)
+    first = ledger.poll()
+    assert first is not None
+    assert ledger.poll() is None
+    sample.add_node("gelu", 7, 3, correct(300.0))
+    second = ledger.poll()
+    assert second is not None
+    assert (6, 7) == (first.recorded, second.recorded)
+    assert [0, 1, 2, 3, 4, 5, 6, 7] == [node.number for node in second.tasks[0].nodes]
+    assert ledger.log("gelu", 1) == "x" * 1000
+
+
+def test_a_ledger_never_writes(tmp_path: Path) -> None:
+    """Whoever only looks at a run can't change it."""
+    sample = Sample(tmp_path)
+    sample.db.close()
+    settle(tmp_path)
+    before = (tmp_path / "run.db").read_bytes()
+    ledger = Ledger(tmp_path)
+    ledger.poll()
+    with pytest.raises(Exception, match="readonly"):
+        ledger._open().execute("DELETE FROM node")  # type: ignore[union-attr]
+    ledger.close()
+    assert (tmp_path / "run.db").read_bytes() == before
+
+
+def test_the_best_is_the_fastest_correct_node_but_the_root(tmp_path: Path) -> None:
+    """A faster node that is wrong, and the reference itself, never win."""
+    sample = Sample(tmp_path, nodes=((1, 0, failed(Word.WRONG, "x", "check")),))
+    assert look(sample).tasks[0].best is None
+    sample.add_node("gelu", 2, 0, correct(1200.0))
+    best = look(sample).tasks[0].best
+    assert best is not None
+    assert best.number == 2
+
+
+def test_result_json_has_the_fixed_keys_and_null_for_what_was_not_measured(tmp_path: Path) -> None:
+    """Other tools read these words; a figure that nobody measured is null, never 0."""
+    sample = Sample(tmp_path)
+    sample.add_call("gelu/1/plan", 0.25)
+    sample.add_call("gelu/2/plan", 0.5)
+    sample.add_call("other/1/plan", 9.0)
+    found = outcome.results(look(sample), sample.settings)
+    outcome.write_result(tmp_path, found)
+    (task,) = json.loads((tmp_path / "result.json").read_text())["tasks"]
+    assert list(task) == KEYS
+    assert (6, 4, 3) == (task["attempts"], task["compiled"], task["correct"])
+    assert task["best"] == {
+        "node": 3,
+        "median_us": 400.0,
+        "speedup_eager": 2.5,
+        "speedup_eager_ci95": [2.475, 2.525],
+        "speedup_compile": 2.0,
+        "speedup_max_autotune": None,
+    }
+    assert task["reference"] == {"eager_us": 1000.0, "compile_us": 800.0, "max_autotune_us": None}
+    assert (0.75, 200, 20, 40) == (
+        task["usd"],
+        task["input_tokens"],
+        task["cached_tokens"],
+        task["output_tokens"],
+    )
+    assert ("Test CPU, 2 cores", 12.5, 1) == (
+        task["hardware"],
+        task["seconds"],
+        task["sandbox_level"],
+    )
+
+
+def test_an_unknown_price_is_null(tmp_path: Path) -> None:
+    """One call without a known price makes the sum unknown, not smaller."""
+    sample = Sample(tmp_path)
+    sample.add_call("gelu/1/plan", 0.25)
+    sample.add_call("gelu/2/plan", None)
+    (task,) = outcome.results(look(sample), sample.settings).tasks
+    assert task.usd is None
+
+
+def test_the_exit_status_follows_what_was_found(tmp_path: Path) -> None:
+    """0 only for a candidate at least as fast as the reference, for every task."""
+    cases = {
+        "faster": (((1, 0, correct(500.0)),), Exit.FASTER),
+        "same": (((1, 0, correct(1000.0)),), Exit.FASTER),
+        "slower": (((1, 0, correct(1001.0)),), Exit.NONE),
+        "none": (((1, 0, failed(Word.CRASHED, "x", "check")),), Exit.NONE),
+    }
+    for name, (nodes, expected) in cases.items():
+        sample = Sample(tmp_path / name, budget=1, nodes=nodes)
+        assert outcome.exit_status(outcome.results(look(sample), sample.settings)) == expected
+    sample = Sample(tmp_path / "short", budget=2, nodes=cases["faster"][0], status="stopped")
+    assert outcome.exit_status(outcome.results(look(sample), sample.settings)) == Exit.STOPPED
+    sample = Sample(tmp_path / "two", names=("a", "b"), budget=1, nodes=cases["faster"][0])
+    assert outcome.exit_status(outcome.results(look(sample), sample.settings)) == Exit.FASTER
+    sample.add_task("c", 1, cases["slower"][0])
+    assert outcome.exit_status(outcome.results(look(sample), sample.settings)) == Exit.NONE
+
+
+def test_best_py_is_the_winners_source_under_a_comment(tmp_path: Path) -> None:
+    """The drop-in is the node's own source, named after its task where there are several."""
+    sample = Sample(tmp_path / "one")
+    ledger = Ledger(sample.path)
+    snapshot = ledger.poll()
+    assert snapshot is not None
+    path = outcome.write_best(sample.path, ledger, sample.settings, snapshot.tasks[0])
+    assert path == sample.path / "best.py"
+    text = path.read_text()
+    assert text.endswith(WINNER)
+    comment = text.removesuffix(WINNER).strip().splitlines()
+    assert all(line.startswith("# ") for line in comment)
+    assert "2.50× eager PyTorch (95 %: 2.48–2.52)" in text
+    compile(text, "best.py", "exec")
+    several = Sample(tmp_path / "two", names=("a", "b"))
+    assert outcome.best_file(several.path, "b", 2).name == "best-b.py"
+    ledger.close()
+
+
+class _Tags(HTMLParser):
+    """Notes what a browser would open, and whether every tag is closed again."""
+
+    VOID = ("meta", "br")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_report_is_whole_offline_and_escaped(tmp_path: Path) -> None:
+    """Tree, curve, source, diff, failures and spend in one file; a candidate's text stays text."""
+    sample = Sample(tmp_path, names=("gelu", "softmax"))
+    html = report.write(tmp_path).read_text()
+    page = _Tags()
+    page.feed(html)
+    assert page.open == []
+    assert {"svg", "table", "ul", "pre", "ins", "del", "details"} <= page.seen
+    assert "script" not in page.seen
+    assert "b" in page.seen  # ours; the compiler's "<b>" is text
+    assert "error: expected ';' before <b>" in page.text
+    assert "<script>alert(1)</script>" in page.text
+    assert "+class ModelNew:" in page.text
+    assert not re.search(r"(src|href)=", html)
+    for node in NODES:
+        assert f"{node[0]} · " in page.text
+    sample.db.close()
+
+
+def test_the_report_can_be_made_of_a_run_that_has_just_begun(tmp_path: Path) -> None:
+    """No node yet is no reason to fail; no run at all is one line and status 2."""
+    Sample(tmp_path / "run", nodes=(), status="running").db.close()
+    script = str(Path(report.__file__).parents[2] / "scripts" / "report.py")
+    good = subprocess.run([sys.executable, script, str(tmp_path / "run")], check=False)
+    assert good.returncode == 0
+    assert "No attempt has ended yet" in (tmp_path / "run" / "report.html").read_text()
+    bad = subprocess.run(
+        [sys.executable, script, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (2, 1) == (bad.returncode, len(bad.stderr.splitlines()))

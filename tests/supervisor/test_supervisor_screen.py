@@ -1,0 +1,146 @@
+"""What people see while a run goes on."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from supervisor_sample import Sample, correct, failed
+
+from actors.supervisor.crew import Member
+from actors.supervisor.ledger import Ledger
+from actors.supervisor.screen import PlainScreen
+from actors.supervisor.snapshot import Node, Snapshot, TaskState
+from actors.supervisor.view import LiveScreen, nodes_to_show
+from protocol.settings import Settings
+from protocol.values import Verdict, Word
+
+
+def poll(ledger: Ledger) -> Snapshot:
+    snapshot = ledger.poll()
+    assert snapshot is not None
+    return snapshot
+
+
+def test_plain_lines_tell_each_attempt_once(tmp_path: Path) -> None:
+    """A log of a run has one line an attempt, in words that can be searched."""
+    sample = Sample(tmp_path, budget=30, status="running")
+    ledger, stream = Ledger(tmp_path), io.StringIO()
+    screen = PlainScreen(stream)
+    snapshot = poll(ledger)
+    screen.show(snapshot, (), 0.0)
+    screen.show(snapshot, (), 1.0)
+    sample.add_node("gelu", 10, 3, correct(200.0))
+    screen.show(poll(ledger), (), 2.0)
+    lines = stream.getvalue().splitlines()
+    assert lines == [
+        "gelu: reference 1.00 ms on Test CPU, 2 cores",
+        "[ 1/30] gelu: compile_failed  from 0: error: expected ';' before <b>",
+        "[ 2/30] gelu: correct 1.25× (1.24–1.26) 800 µs  from 0: advice <2>",
+        "[ 3/30] gelu: correct 2.50× (2.48–2.52) 400 µs  ← best  from 2: advice <3>",
+        "[ 4/30] gelu: wrong  from 2: y[0, 1] is 2.0, expected 1.0",
+        "[ 5/30] gelu: correct 2.00× (1.98–2.02) 500 µs  from 3: advice <5>",
+        "[ 6/30] gelu: no_candidate  from 0: the model refused",
+        "[10/30] gelu: correct 5.00× (4.95–5.05) 200 µs  ← best  from 3: advice <10>",
+    ]
+    ledger.close()
+
+
+def test_a_resumed_run_does_not_tell_old_attempts_again(tmp_path: Path) -> None:
+    """Of what was recorded before, only the count is said."""
+    sample = Sample(tmp_path, budget=30, status="running")
+    ledger, stream = Ledger(tmp_path), io.StringIO()
+    screen = PlainScreen(stream, resumed=True)
+    screen.show(poll(ledger), (), 0.0)
+    sample.add_node("gelu", 7, 3, failed(Word.TIMED_OUT, "endless", "check"))
+    screen.show(poll(ledger), (), 1.0)
+    assert stream.getvalue().splitlines() == [
+        "resumed: 6 of 30 attempts are recorded already",
+        "[ 7/30] gelu: timed_out  from 3: endless",
+    ]
+    ledger.close()
+
+
+def test_a_reader_that_goes_away_does_not_end_the_run() -> None:
+    """`| head` closes the pipe; the run goes on."""
+
+    class Gone(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    screen = PlainScreen(Gone())
+    screen.say("one")
+    screen.say("two")
+
+
+def test_the_live_view_shows_tree_crew_and_spend(tmp_path: Path) -> None:
+    """All that a person asks of a run is on one screen, and markup in a candidate is text."""
+    sample = Sample(tmp_path, budget=30, status="running")
+    sample.add_call("gelu/1/plan", 0.5)
+    ledger = Ledger(tmp_path)
+    console = Console(
+        file=io.StringIO(), force_terminal=True, width=140, height=50, color_system=None
+    )
+    screen = LiveScreen(console, sample.settings, "runs/x")
+    crew = (
+        Member(slot="coder-0", state="up", pid=7, restarts=2, doing="asking [bold]", seconds=63.0),
+    )
+    screen.show(poll(ledger), crew, 75.0)
+    screen.say("evaluator-0 died [signal 9]")
+    screen.close()
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for words in (
+        "running 1:15  runs/x",
+        "recipes (as asked)",
+        "best is node 3: 2.50× (2.48–2.52) 400 µs (reference 1.00 ms), 6/30 attempts",
+        "3 correct, 1 compile_failed, 1 no_candidate, 1 wrong",
+        "5 correct 2.00×",
+        "asking [bold]",
+        "1:03",
+        "0.50 USD",
+        "died [signal 9]",
+    ):
+        assert words in text
+    ledger.close()
+
+
+def node(number: int, parent: int, verdict: Verdict) -> Node:
+    return Node(
+        task="t",
+        number=number,
+        parent=parent,
+        advice="",
+        verdict=verdict,
+        score_us=verdict.median_us,
+        at=float(number),
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 2000)), max_size=60), st.data())
+def test_a_cut_tree_keeps_the_best_and_no_node_without_its_parent(
+    drawn: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """However small the terminal, what is shown is a tree, within the rows, with the winner."""
+    nodes = tuple(
+        node(number, pick % number, correct(float(us)))
+        for number, (pick, us) in enumerate(drawn, start=1)
+    )
+    task = TaskState(name="t", budget=99, status="", nodes=nodes)
+    rows = data.draw(st.integers(1, 80))
+    shown = nodes_to_show(task, rows)
+    numbers = {one.number for one in shown}
+    assert len(shown) <= rows
+    assert all(one.parent == 0 or one.parent in numbers for one in shown)
+    if len(nodes) <= rows:
+        assert len(shown) == len(nodes)
+
+
+def test_the_model_line_names_roles_that_differ() -> None:
+    """A user sees which model answers for whom."""
+    from actors.supervisor import phrases
+
+    settings = Settings(model="a", model_reason="as asked", coder_model="b")
+    assert phrases.model(settings) == "a (as asked), coder: b"

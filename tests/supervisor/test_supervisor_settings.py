@@ -1,0 +1,112 @@
+"""Which settings a run gets, and what each child sees of the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actors.supervisor import choices, environment, flags, hardware, spec
+from actors.supervisor.choices import CLAUDE
+from protocol.settings import Settings
+
+
+def settle(
+    arguments: str, environ: dict[str, str] | None = None, gpus: tuple[str, ...] = ()
+) -> Settings:
+    wish = flags.parse(["--task", "t.py", *arguments.split()])
+    return choices.of_new_run(wish, ("t",), environ or {}, gpus)
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
+    """The nearest word counts: flag, then variable, then stark.toml, then the default."""
+    (tmp_path / "stark.toml").write_text("seed = 1\nplanners = 2\ncoders = 3\n[search]\nbudget=4\n")
+    environ = {"STARK_SEED": "10", "STARK_PLANNERS": "20"}
+    found = settle("--seed 100", environ)
+    assert (100, 20, 3, 4) == (found.seed, found.planners, found.coders, found.search.budget)
+    assert found.search.epsilon == Settings().search.epsilon
+
+
+def test_the_model_is_claude_with_a_key_and_the_rule_book_without() -> None:
+    """The default model follows the key, and the reason is said."""
+    with_key = settle("", {"ANTHROPIC_API_KEY": "k"})
+    without = settle("")
+    assert (CLAUDE, "ANTHROPIC_API_KEY is set") == (with_key.model, with_key.model_reason)
+    assert without.model == "recipes"
+    assert "rule book" in without.model_reason
+    assert settle("--model recipes", {"ANTHROPIC_API_KEY": "k"}).model == "recipes"
+
+
+def test_a_gpu_machine_gets_one_evaluator_a_card_and_as_many_in_flight() -> None:
+    """Device, evaluators and expansions under way follow the hardware unless said."""
+    two = settle("", gpus=("0", "1"))
+    assert ("cuda", "cuda", 2, 2) == (
+        two.device,
+        two.backend,
+        two.evaluators,
+        two.search.in_flight,
+    )
+    cpu = settle("--device cpu --evaluators 3", gpus=("0", "1"))
+    assert ("cpu", "cpp", 3, 3) == (cpu.device, cpu.backend, cpu.evaluators, cpu.search.in_flight)
+
+
+def test_the_settings_survive_their_file(tmp_path: Path) -> None:
+    """What was settled is what a resumed run reads, names with quotes included."""
+    from protocol import settings as settings_file
+
+    found = settle('--max-cost 1.5 --base-url http://x/"y" --model m --budget 9')
+    settings_file.write(tmp_path, found)
+    assert settings_file.read(tmp_path) == found
+
+
+def test_only_agents_get_the_key_and_evaluators_get_one_card(tmp_path: Path) -> None:
+    """The key reaches agents alone; nothing outside the allow-list reaches anybody."""
+    environ = {
+        "ANTHROPIC_API_KEY": "secret",
+        "AWS_SECRET_ACCESS_KEY": "other",
+        "HTTPS_PROXY": "http://proxy",
+        "PATH": "/bin",
+        "LC_ALL": "C.UTF-8",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+    }
+    settings = settle("--evaluators 3 --coders 2", environ, ("0", "1"))
+    children = spec.children(settings, tmp_path, "id", environ, ("0", "1"))
+    assert [child.name for child in children] == [
+        "coordinator",
+        "planner-0",
+        "coder-0",
+        "coder-1",
+        "debugger-0",
+        "evaluator-0",
+        "evaluator-1",
+        "evaluator-2",
+    ]
+    for child in children:
+        seen = child.environment
+        is_agent = child.role in ("planner", "coder", "debugger")
+        assert ("ANTHROPIC_API_KEY" in seen) == is_agent
+        assert ("HTTPS_PROXY" in seen) == is_agent
+        assert "AWS_SECRET_ACCESS_KEY" not in seen
+        assert ("/bin", "C.UTF-8", "id") == (seen["PATH"], seen["LC_ALL"], seen["STARK_RUN"])
+    cards = [child.environment["CUDA_VISIBLE_DEVICES"] for child in children[-3:]]
+    assert cards == ["0", "1", "0"]
+
+
+def test_no_card_is_seen_where_none_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA_VISIBLE_DEVICES hides cards from us as it does from CUDA."""
+    monkeypatch.setattr(hardware, "torch_is_cpu_only", lambda: False)
+    monkeypatch.setattr(hardware, "_cards", lambda: 4)
+    assert hardware.gpus({}) == ("0", "1", "2", "3")
+    assert hardware.gpus({"CUDA_VISIBLE_DEVICES": "2,3"}) == ("2", "3")
+    assert hardware.gpus({"CUDA_VISIBLE_DEVICES": ""}) == ()
+    assert hardware.gpus({"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == ("1",)
+
+
+def test_every_child_is_marked_for_the_next_supervisor() -> None:
+    """The mark is not overwritten when an actor renames itself in `ps`."""
+    assert environment.of_child({}, "id")["SPT_NOENV"] == "1"

@@ -1,0 +1,142 @@
+"""Every mistake of a user's: one line on stderr, status 2, nothing written."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from supervisor_sample import TASK_SOURCE, Sample
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def command(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in `folder`, without a key."""
+    environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return subprocess.run(
+        [sys.executable, str(ROOT / "supervisor.py"), *arguments],
+        cwd=folder,
+        env=environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a good task and several bad ones."""
+    (tmp_path / "t.py").write_text(TASK_SOURCE)
+    (tmp_path / "syntax.py").write_text("import torch\ndef f(:\n")
+    (tmp_path / "empty.py").write_text("")
+    (tmp_path / "nested.py").write_text(TASK_SOURCE.replace("class Model(", "class Net(") + "\n")
+    (tmp_path / "bytes.py").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "null.py").write_bytes(b"x = 1\x00\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again" / "t.py").write_text(TASK_SOURCE)
+    (tmp_path / "bad.jsonl").write_text('{"role": "coder", "code": "x"}\nnonsense\n')
+    return tmp_path
+
+
+CASES: tuple[tuple[str, str], ...] = (
+    ("", "--task FILE"),
+    ("--task absent.py", "absent.py does not exist"),
+    ("--task syntax.py", "syntax.py:2: "),
+    ("--task empty.py", "no Model and no get_inputs and no get_init_inputs"),
+    ("--task nested.py", "nested.py has no Model"),
+    ("--task bytes.py", "bytes.py is no UTF-8 text"),
+    ("--task null.py", "null.py"),
+    ("--task full", "Is a directory"),
+    ("--task t.py --task again/t.py", "both called t"),
+    ("--task t.py --budget 0", "--budget: expected a whole number, 1 or more"),
+    ("--task t.py --budge 3", "unrecognized arguments: --budge 3"),
+    ("--task t.py --max-cost nan", "--max-cost: expected a number above 0"),
+    ("--task t.py --model gpt-4", "unknown model 'gpt-4'"),
+    ("--task t.py --model claude-sonnet-4-6", "set ANTHROPIC_API_KEY"),
+    ("--task t.py --coder-model nonsense", "unknown model 'nonsense'"),
+    ("--task t.py --model script:absent", "script:absent: can't read it"),
+    ("--task t.py --model script:bad.jsonl", "bad.jsonl:2: no JSON object"),
+    ("--task t.py --model replay:x", "not built yet"),
+    ("--task t.py --base-url http://127.0.0.1:1", "--base-url needs --model"),
+    ("--task t.py --strategy clever", "expected stark or"),
+    ("--task t.py --strategy team", "not built yet"),
+    ("--task t.py --policy mcts", "not built yet"),
+    ("--task t.py --until-idle", "not built yet"),
+    ("--join ticket", "not there yet"),
+    ("--task t.py --listen tcp://0.0.0.0:5555", "need keys"),
+    ("--task t.py --listen tcp://127.0.0.1", "expected tcp://127.0.0.1:PORT"),
+    ("--task t.py --listen tcp://127.0.0.1:{taken}", "choose another port"),
+    ("--task t.py --run-dir full", "full is not empty"),
+    ("--task t.py --run-dir t.py", "is a file"),
+    ("--task t.py --run-dir /proc/nowhere/run", "can't make the run folder"),
+    ("--resume absent", "no such folder"),
+    ("--resume full", "no run folder"),
+    ("--resume full --task t.py", "leave out --task"),
+)
+
+
+@pytest.mark.parametrize(("arguments", "said"), CASES, ids=[case[0] or "none" for case in CASES])
+def test_a_mistake_is_one_line_and_leaves_nothing(folder: Path, arguments: str, said: str) -> None:
+    """One line that names the flag or file, status 2, and the folder is as it was."""
+    before = sorted(folder.rglob("*"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = command(folder, *arguments.format(taken=port).split())
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_the_environment_and_stark_toml_are_checked_like_flags(folder: Path) -> None:
+    """A wrong word is refused wherever it stands, and the line says where."""
+    done = command(folder, "--task", "t.py", STARK_BUDGET="many")
+    assert (2, True) == (done.returncode, done.stderr.startswith("STARK_BUDGET: expected"))
+    (folder / "stark.toml").write_text("budgett = 3\n")
+    done = command(folder, "--task", "t.py")
+    assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert "stark.toml in this folder" in done.stderr
+    assert "budgett" in done.stderr
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--budget 5", "--budget 5 is less than the run's 6"),
+        ("--seed 8", "--seed 8 contradicts the run, which has 7"),
+        ("--model script:x", "--model script:x contradicts the run"),
+    ],
+)
+def test_a_resumed_run_stays_the_same_search(tmp_path: Path, arguments: str, said: str) -> None:
+    """What the tree depends on can't change under a run; its database is not touched."""
+    sample = Sample(tmp_path / "run", status="stopped")
+    sample.db.close()
+    before = (tmp_path / "run" / "run.db").read_bytes()
+    done = command(tmp_path, "--resume", "run", *arguments.split())
+    assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert said in done.stderr
+    assert (tmp_path / "run" / "run.db").read_bytes() == before
+
+
+def test_a_finished_run_tells_its_outcome_again(tmp_path: Path) -> None:
+    """Resuming what is finished starts nothing, says how it ended, and exits accordingly."""
+    sample = Sample(tmp_path / "run")
+    sample.db.close()
+    done = command(tmp_path, "--resume", "run", "--json")
+    assert done.returncode == 0
+    assert '"node": 3' in done.stdout
+    assert done.stdout == (tmp_path / "run" / "result.json").read_text()
+    assert "best is node 3: 2.50×" in done.stderr
+    assert (tmp_path / "run" / "best.py").exists()
+    assert not (tmp_path / "run" / "logs" / "coordinator.jsonl").exists()
