@@ -1,0 +1,21 @@
+"""`make bench`: every benchmark in turn, with the machine's name."""
+
+from __future__ import annotations
+
+from scripts.benchmarks import dispatch, selection, whole_run
+from scripts.benchmarks.machine import machine
+
+
+def main() -> None:
+    """Run all of them; a few minutes."""
+    print(machine())
+    print("\nselection, windows and leaderboard, one step of the search")
+    selection.main()
+    print("\ndispatch, durable: a result said -> the next work in hand")
+    dispatch.report()
+    print()
+    whole_run.main()
+
+
+if __name__ == "__main__":
+    main()

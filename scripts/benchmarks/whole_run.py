@@ -1,0 +1,118 @@
+"""A whole run: how much of its wall time is ours, and how soon a killed evaluator judges again.
+
+`python -m scripts.benchmarks.whole_run`: the rule book on one example, then the same with its
+evaluator killed by SIGKILL in the middle.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from protocol.values import Verdict
+
+TOP = Path(__file__).parent.parent.parent
+TASK = TOP / "examples" / "softmax_scaled.py"
+BUDGET = 6
+
+
+def start(run_dir: Path) -> subprocess.Popen[bytes]:
+    """Start the command as a user would, quietly."""
+    argv = ["--task", str(TASK), "--model", "recipes", "--device", "cpu"]
+    argv += ["--budget", str(BUDGET), "--run-dir", str(run_dir)]
+    return subprocess.Popen(
+        [sys.executable, str(TOP / "supervisor.py"), *argv], stdout=subprocess.DEVNULL
+    )
+
+
+def rows(run_dir: Path, query: str) -> list[tuple[object, ...]]:
+    """Return a query's rows; none while the run has no tables yet."""
+    try:
+        with closing(sqlite3.connect(f"file:{run_dir / 'run.db'}?mode=ro", uri=True)) as db:
+            return db.execute(query).fetchall()
+    except sqlite3.OperationalError:
+        return []
+
+
+def number(run_dir: Path, query: str) -> float:
+    """Return a query's only figure, 0 while there is none."""
+    found = rows(run_dir, query)
+    value = found[0][0] if found else None
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def shares(run_dir: Path, wall_s: float) -> dict[str, float]:
+    """Return seconds by who spent them; what nobody names is ours."""
+    verdicts = [
+        msgspec.msgpack.decode(bytes(row[0]), type=Verdict)  # type: ignore[arg-type]
+        for row in rows(run_dir, "SELECT verdict FROM node WHERE number > 0")
+    ]
+    spent = {
+        "model": number(run_dir, "SELECT SUM(seconds) FROM call"),
+        "builds": sum(verdict.seconds.build for verdict in verdicts),
+        "checks": sum(verdict.seconds.check for verdict in verdicts),
+        "timing": sum(verdict.seconds.time for verdict in verdicts),
+        "reference": number(
+            run_dir, "SELECT SUM(ended - granted) FROM lease WHERE work LIKE '%/measure'"
+        ),
+    }
+    return {**spent, "ours": wall_s - sum(spent.values())}
+
+
+def show_shares() -> None:
+    """Run once undisturbed and print who spent the time."""
+    with tempfile.TemporaryDirectory() as name:
+        run_dir = Path(name) / "run"
+        began = time.monotonic()
+        start(run_dir).wait()
+        wall_s = time.monotonic() - began
+        print(f"one run of {BUDGET} attempts on {TASK.name}: {wall_s:.1f} s")
+        for who, seconds in shares(run_dir, wall_s).items():
+            print(f"  {who:<10} {seconds:7.1f} s  {seconds / wall_s:6.1%}")
+
+
+def show_recovery() -> None:
+    """Kill the evaluator while it judges; print how soon it works and judges again."""
+    evaluating = "SELECT pid FROM worker WHERE role = 'evaluator' AND state = 'up'"
+    open_lease = "SELECT MAX(epoch) FROM lease WHERE work LIKE '%/evaluate' AND ended IS NULL"
+    nodes = "SELECT COUNT(*) FROM node"
+    with tempfile.TemporaryDirectory() as name:
+        run_dir = Path(name) / "run"
+        run = start(run_dir)
+        while number(run_dir, nodes) < 3 or not number(run_dir, open_lease):
+            time.sleep(0.005)
+        epoch, count = number(run_dir, open_lease), number(run_dir, nodes)
+        os.kill(int(number(run_dir, evaluating)), signal.SIGKILL)
+        killed = time.monotonic()
+        while number(run_dir, open_lease) <= epoch:
+            time.sleep(0.005)
+        leased_s = time.monotonic() - killed
+        while number(run_dir, nodes) <= count:
+            time.sleep(0.005)
+        judged_s = time.monotonic() - killed
+        run.wait()
+        usual = "SELECT AVG(ended - granted) FROM lease WHERE outcome = 'done'"
+        usual_s = number(run_dir, f"{usual} AND work LIKE '%/evaluate'")  # noqa: S608  # constants
+        print("evaluator killed by SIGKILL while it judged:")
+        print(f"  its work leased again        {leased_s:7.2f} s")
+        print(f"  its next verdict             {judged_s:7.2f} s")
+        print(f"  a verdict that nobody kills  {usual_s:7.2f} s")
+
+
+def main() -> None:
+    """Print both."""
+    show_shares()
+    show_recovery()
+
+
+if __name__ == "__main__":
+    main()
