@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
 from actors.evaluator import byhand, device, sandbox, scratch
 from protocol import settings
 
@@ -40,6 +42,9 @@ def _parser() -> Parser:
     parser.add_argument(
         "--min-sandbox", type=int, metavar="N", help="refuse to run below this sandbox level"
     )
+    parser.add_argument(
+        "--time-s", type=float, metavar="S", help="seconds of timing at most (default 20)"
+    )
     parser.add_argument("--connect", metavar="ADDR", help="be an actor: the coordinator's address")
     parser.add_argument("--slot", default="evaluator-0", help="the supervised place")
     parser.add_argument("--incarnation", default="", help="fresh for every process")
@@ -57,12 +62,15 @@ def main() -> int:
     refusal = sandbox.unavailable(arguments.min_sandbox or 0)
     if refusal:
         _parser().error(refusal)
+    limits = settings.Limits()
+    if arguments.time_s is not None:
+        limits = msgspec.structs.replace(limits, time_s=arguments.time_s)
     return byhand.run(
         arguments.task,
         arguments.candidate,
         arguments.device or device.here(),
         json=arguments.json,
-        limits=settings.Limits(),
+        limits=limits,
     )
 
 

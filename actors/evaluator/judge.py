@@ -21,7 +21,7 @@ from actors.evaluator import baselines, sandbox
 from actors.evaluator import device as devices
 from actors.evaluator.child import Child, Gone, Unwanted
 from actors.evaluator.layout import describe
-from actors.evaluator.nursery import OWN_ROOM, Nursery, Unjudgeable
+from actors.evaluator.nursery import Nursery, Unjudgeable
 from actors.evaluator.orders import Confinement, Describe, Described, FromReferee, Unfit
 from actors.evaluator.scratch import Scratch
 from actors.evaluator.standard import Problem, Standard
@@ -194,10 +194,7 @@ class Judge:
             extra["TORCH_CUDA_ARCH_LIST"] = devices.arch_list(self.device)
         if not self._nursery.alive():
             self._nursery.start()
-        tools = str(Path(sys.executable).parent)
         environment = sandbox.environment(dict(os.environ), str(folder), **extra)
-        environment["PYTHONPATH"] = OWN_ROOM
-        environment["PATH"] = f"{tools}:{environment.get('PATH', os.defpath)}"
         return Confinement(
             folder=str(folder),
             hide=self._hide,
@@ -233,7 +230,7 @@ class Judge:
 
 def hidden(wanted: list[Path]) -> tuple[str, ...]:
     """Return which of `wanted` can look empty to a candidate: those that hold nothing it needs."""
-    needed = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable), Path(OWN_ROOM)]
+    needed = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable), Path(sandbox.OWN_ROOM)]
     needed += [Path(entry) for entry in sys.path if entry]
     needed += [Path(entry) for entry in os.environ.get("PATH", "").split(":") if entry]
     found = [path.resolve() for path in wanted if path.is_dir()]

@@ -12,17 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from actors.evaluator import sandbox
+from actors.evaluator import evidence, sandbox
 from actors.evaluator.channel import Channel, Closed, Garbled, Stuck
-from actors.evaluator.child import Child
-from actors.evaluator.orders import Confinement, Order, Part, Ready, Spawn
+from actors.evaluator.child import Child, Gone
+from actors.evaluator.orders import Confinement, Order, Part, Ping, Ready, Spawn
 from protocol.values import DeviceKind
 
 T = TypeVar("T", bound=Order)
 
 WARM_S = 120.0  # importing torch on a busy machine
 SEND_S = 10.0
-OWN_ROOM = str(Path(__file__).resolve().parents[2])
+SPAWN_S = 30.0
 
 
 class Unjudgeable(Exception):
@@ -38,6 +38,7 @@ class Nursery:
         self.unwanted: Callable[[], bool] = lambda: False
         self.ready = Ready()
         self._output_bytes = output_bytes
+        self._words = -1  # what it writes to stderr
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel[Ready] | None = None
 
@@ -57,9 +58,14 @@ class Nursery:
             if not self.alive():
                 self.start()
             try:
-                return self._spawn(part, confinement, union, trusted=trusted)
+                child: Child[T] = self._spawn(part, confinement, union, trusted=trusted)
             except (Closed, Stuck):
                 self.stop()  # it died between two orders
+                continue
+            # From its answer on, whatever happens to the child is the child's own doing.
+            if not isinstance(child.ask(Ping(), SPAWN_S), Gone):
+                return child
+            self.stop()
         raise Unjudgeable("the zygote dies as soon as it is started")
 
     def _spawn(
@@ -94,14 +100,12 @@ class Nursery:
         self.scratch.mkdir(parents=True, exist_ok=True)
         ours, theirs = socket.socketpair()
         environment = sandbox.environment(dict(os.environ), str(self.scratch))
-        environment["PYTHONPATH"] = OWN_ROOM
-        tools = str(Path(sys.executable).parent)  # ninja lies beside the interpreter
-        environment["PATH"] = f"{tools}:{environment.get('PATH', os.defpath)}"
+        self._words = os.memfd_create("zygote")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "actors.evaluator.zygote", str(self.scratch), self.device],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self._words,
             env=environment,
             cwd=self.scratch,
             start_new_session=True,
@@ -123,10 +127,16 @@ class Nursery:
                 poller.poll(1000)
                 channel.pump()
         except (Closed, Garbled) as error:
+            said = evidence.one_line(self._said()[-300:])
             self.stop()
-            raise Unjudgeable("the zygote ended while it imported torch") from error
+            raise Unjudgeable(f"the zygote ended while it imported torch: {said}") from error
         self.stop()
         raise Unjudgeable(f"importing torch took more than {WARM_S:g} s")
+
+    def _said(self) -> str:
+        """Return what the zygote wrote to stderr."""
+        size = os.fstat(self._words).st_size
+        return os.pread(self._words, size, 0).decode("utf-8", "replace")
 
     def stop(self) -> None:
         """End the zygote; harmless when there is none."""
@@ -140,3 +150,4 @@ class Nursery:
                 self._process.kill()
                 self._process.wait()
             self._process = None
+            os.close(self._words)

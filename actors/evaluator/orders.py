@@ -119,11 +119,17 @@ class Write(Order, frozen=True, kw_only=True):
     limit: int = 0  # bytes that the descriptor's memory has
 
 
+class Ping(Order, frozen=True, kw_only=True):
+    """Say that you are there: asked of every child before anything else."""
+
+
 class Leave(Order, frozen=True, kw_only=True):
     """End in the ordinary way, exit handlers included."""
 
 
-ToRunner = Import | Construct | Load | Compile | Feed | CallOnce | Bench | Show | Write | Leave
+ToRunner = (
+    Ping | Import | Construct | Load | Compile | Feed | CallOnce | Bench | Show | Write | Leave
+)
 
 # --- runner -> judge --------------------------------------------------------------------------
 
@@ -234,5 +240,5 @@ class Unfit(Order, frozen=True, kw_only=True):
     words: str
 
 
-ToReferee = Describe | Prepare | Draw | Expect | Compare | Forget | Leave
+ToReferee = Ping | Describe | Prepare | Draw | Expect | Compare | Forget | Leave
 FromReferee = Described | Prepared | Drawn | Expected | Compared | Done | Unfit

@@ -151,6 +151,7 @@ class Runner:
         else:
             self._slots[order.slot] = fresh
             self._layouts[order.slot] = order.inputs
+        self._synchronize()  # the copies must not run into what is timed next
 
     def _call(self, order: CallOnce) -> Called:
         seed_all(order.seed)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from pathlib import Path
 
 from actors.evaluator import linux
@@ -25,6 +26,7 @@ from actors.evaluator.orders import Confinement, Ready
 from protocol.values import DeviceKind
 
 LEVEL = 1
+OWN_ROOM = str(Path(__file__).resolve().parents[2])
 SPACES = linux.NEW_NS | linux.NEW_PID | linux.NEW_NET | linux.NEW_IPC
 OPEN_FILES = 1024
 USER_PROCESSES = 4096
@@ -70,7 +72,11 @@ def environment(origin: dict[str, str], folder: str, **extra: str) -> dict[str, 
         for name, value in origin.items()
         if name in PASSED or name.startswith(PASSED_PREFIXES)
     }
+    tools = str(Path(sys.executable).parent)  # ninja lies beside the interpreter
     kept.update(
+        PATH=f"{tools}:{kept.get('PATH', os.defpath)}",
+        # Ours first, so that the room is found from any working directory.
+        PYTHONPATH=":".join(filter(None, [OWN_ROOM, kept.get("PYTHONPATH", "")])),
         HOME=folder,
         TMPDIR=folder,
         USER="candidate",

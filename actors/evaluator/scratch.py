@@ -6,6 +6,7 @@ incarnation; what a killed one left is removed by the next one that starts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -13,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 PREFIX = "stark-evaluator-"
+IN_RUN = "scratch"
 
 
 class Scratch:
@@ -35,12 +37,20 @@ class Scratch:
 
     def close(self) -> None:
         """Remove everything."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        remove_all(self.root)
+
+
+def remove_all(root: Path) -> None:
+    """Remove an evaluator's folder, and the run's scratch folder when that was the last in it."""
+    shutil.rmtree(root, ignore_errors=True)
+    if root.parent.name == IN_RUN:
+        with contextlib.suppress(OSError):  # others are still in it
+            root.parent.rmdir()
 
 
 def of_slot(run_dir: Path, slot: str, incarnation: str) -> Path:
     """Return the scratch folder of an actor; remove what dead incarnations of its slot left."""
-    parent = run_dir.absolute() / "scratch"
+    parent = run_dir.absolute() / IN_RUN
     for old in parent.glob(f"{slot}-*"):
         if old.name != f"{slot}-{incarnation}":
             shutil.rmtree(old, ignore_errors=True)

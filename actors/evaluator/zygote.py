@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -24,6 +23,7 @@ from actors.evaluator import linux, sandbox
 from actors.evaluator.channel import Channel, Closed, close_all
 from actors.evaluator.keeper import Ends, keep
 from actors.evaluator.orders import Ready, Spawn
+from actors.evaluator.scratch import remove_all
 
 TICK_MS = 500
 
@@ -62,7 +62,7 @@ def serve(channel: Channel[Spawn], ready: Ready, scratch: Path) -> None:
             found = channel.next()
     for pid in keepers:
         os.waitpid(pid, 0)
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove_all(scratch)
 
 
 def _spawn(order: Spawn, carried: list[int], channel: Channel[Spawn], ready: Ready) -> int:

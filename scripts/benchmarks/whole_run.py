@@ -53,8 +53,9 @@ def number(run_dir: Path, query: str) -> float:
 def shares(run_dir: Path, wall_s: float) -> dict[str, float]:
     """Return seconds by who spent them; what nobody names is ours."""
     verdicts = [
-        msgspec.msgpack.decode(bytes(row[0]), type=Verdict)  # type: ignore[arg-type]
-        for row in rows(run_dir, "SELECT verdict FROM node WHERE number > 0")
+        msgspec.msgpack.decode(blob, type=Verdict)
+        for (blob,) in rows(run_dir, "SELECT verdict FROM node WHERE number > 0")
+        if isinstance(blob, bytes)
     ]
     spent = {
         "model": number(run_dir, "SELECT SUM(seconds) FROM call"),
@@ -101,7 +102,7 @@ def show_recovery() -> None:
         judged_s = time.monotonic() - killed
         run.wait()
         usual = "SELECT AVG(ended - granted) FROM lease WHERE outcome = 'done'"
-        usual_s = number(run_dir, f"{usual} AND work LIKE '%/evaluate'")  # noqa: S608  # constants
+        usual_s = number(run_dir, f"{usual} AND work LIKE '%/evaluate'")  # noqa: S608
         print("evaluator killed by SIGKILL while it judged:")
         print(f"  its work leased again        {leased_s:7.2f} s")
         print(f"  its next verdict             {judged_s:7.2f} s")

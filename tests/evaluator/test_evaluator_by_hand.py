@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> Path:
 
 def test_two_candidates_give_two_lines_and_the_worse_status(files: Path) -> None:
     """With --json each candidate is one line of JSON on stdout, alone; 1 unless all are correct."""
-    arguments = ["--task", files / "t.py", "--device", "cpu", "--json"]
+    arguments = ["--task", files / "t.py", "--device", "cpu", "--json", "--time-s", "0.1"]
     done = run(
         *arguments,
         "--candidate",
