@@ -102,7 +102,7 @@ def show_recovery() -> None:
         judged_s = time.monotonic() - killed
         run.wait()
         usual = "SELECT AVG(ended - granted) FROM lease WHERE outcome = 'done'"
-        usual_s = number(run_dir, f"{usual} AND work LIKE '%/evaluate'")  # noqa: S608
+        usual_s = number(run_dir, f"{usual} AND work LIKE '%/evaluate'")
         print("evaluator killed by SIGKILL while it judged:")
         print(f"  its work leased again        {leased_s:7.2f} s")
         print(f"  its next verdict             {judged_s:7.2f} s")
