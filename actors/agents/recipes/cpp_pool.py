@@ -1,0 +1,120 @@
+"""The C++ writer for pooling, with what comes before and after it in the same loop.
+
+For each row of the result: the input rows under the window are computed (the prologue) and
+combined into one row, vector by vector; the window then runs along that row; the epilogue follows.
+"""
+
+from __future__ import annotations
+
+from actors.agents.recipes.cpp import Writer
+from actors.agents.recipes.flow import COMBINE, NEUTRAL, Kernel, offset
+from actors.agents.recipes.fusion import Region
+from actors.agents.recipes.graph import Graph
+from actors.agents.recipes.knobs import Knobs
+from actors.agents.recipes.layout import prologue
+
+
+class Pools(Writer):
+    def __init__(self, graph: Graph, region: Region, knobs: Knobs, name: str) -> None:
+        super().__init__(graph, region, knobs, name)
+        assert region.pool is not None
+        node = graph[region.pool]
+        assert node.window is not None
+        self.pool, self.window = region.pool, node.window
+        self.source = node.args[0]
+        self.kind = node.op.removeprefix("pool_")
+        self.height, self.width = graph[self.source].sizes[-2:]
+        self.taps = {tap.node: tap for tap in self.layout.taps}
+        self.before = prologue(graph, region)
+
+    def write(self) -> Kernel:
+        window, neutral = self.window, NEUTRAL[self.kind]
+        down, along = self.last - 1, self.last
+        self.parallel(self.layout.units)
+        self.lines.add(f"for (long u = 0; u < {self.layout.units}; ++u) {{")
+        dims = self.indices(self.layout.outer, "u", "u")
+        self.move(dims)
+        planes = {d: v for d, v in dims.items() if d != down}
+        span = max((self.layout.sizes[along] - 1) * window.stride[1] + window.size[1],
+                   self.width + 2 * window.pad[1])  # fmt: skip
+        self.lines.add(f"alignas(64) float under[{span}], pooled[{self.layout.sizes[along]}];")
+        self.lines.add(f"for (long j = 0; j < {span}; ++j) under[j] = {neutral};")
+        top = f"u{down} * {window.stride[0]} - {window.pad[0]}" if down in dims else "0"
+        self.lines.add(f"const long top = {top};")
+        self.lines.add(
+            f"for (long h = top < 0 ? 0 : top; h < top + {window.size[0]} && h < {self.height}; ++h)"
+            " {"
+        )
+        self.input_row(planes)
+        self.lines.add("}")
+        self.lines.add(f"for (long j = 0; j < {self.layout.sizes[along]}; ++j) {{")
+        self.lines.add(f"float best = under[j * {window.stride[1]}];")
+        tap = f"under[j * {window.stride[1]} + k]"
+        step = f"best + {tap}"
+        if self.kind == "max":
+            step = f"({tap} > best) | ({tap} != {tap}) ? {tap} : best"
+        self.lines.add(f"for (long k = 1; k < {window.size[1]}; ++k) best = {step};")
+        self.lines.add("pooled[j] = best;", "}")
+        self.epilogue()
+        self.lines.add("}")
+        return self.finished()
+
+    def input_row(self, planes: dict[int, str]) -> None:
+        """Computes row `h` of the input and combines it into `under`."""
+        dims = {**planes, self.last - 1: "h"}
+        names: dict[int, str] = {}
+        for tap in self.taps.values():
+            self.lines.add(f"const float *c{tap.node} = {self.pointer(tap)} + {offset(tap, dims)};")
+        fixed = [t for t in self.taps.values() if not t.strides[self.last]]
+        for tap in fixed:
+            self.lines.add(f"const V n{tap.node} = K(*c{tap.node});")
+            names[tap.node] = f"n{tap.node}"
+        rest: list[int] = []
+        for index in sorted(self.before):
+            args = [a for a in self.graph[index].args if self.graph[a].op != "const"]
+            if all(a in names for a in args):
+                self.assign(index, names)
+            else:
+                rest.append(index)
+        self.lines.add("const auto step = [&](const long j, const int live, int) "
+                       "__attribute__((always_inline)) {")  # fmt: skip
+        inside = dict(names)
+        for tap in self.taps.values():
+            stride = tap.strides[self.last]
+            if stride == 0:
+                continue
+            at = f"load(c{tap.node} + j, live)"
+            if stride != 1:
+                at = f"gather(c{tap.node} + j * {stride}, {stride}, live)"
+            self.lines.add(f"const V n{tap.node} = {at};")
+            inside[tap.node] = f"n{tap.node}"
+        for index in rest:
+            self.assign(index, inside)
+        place = f"under + {self.window.pad[1]} + j"
+        joined = COMBINE[self.kind].format(f"load({place}, live)", inside[self.source])
+        self.lines.add(f"store({place}, {joined}, live);", "};")
+        self.vectors("0", str(self.width), self.knobs.unroll)
+
+    def assign(self, index: int, names: dict[int, str]) -> None:
+        kind = "VI" if self.graph[index].mask else "V"
+        self.lines.add(f"const {kind} n{index} = {self.flow.formula(index, names)};")
+        names[index] = f"n{index}"
+
+    def epilogue(self) -> None:
+        """What follows the pool, along one row of the result."""
+        outputs = list(self.region.outputs)
+        names: dict[int, str] = {}
+        pointers = {load.node: f"a{load.node}" for load in self.layout.loads}
+        names[self.pool] = "pool"
+        self.outside(outputs, names, pointers, {self.last})
+        self.lines.add("const auto finish = [&](const long j, const int live) "
+                       "__attribute__((always_inline)) {")  # fmt: skip
+        self.lines.add("const V pool = load(pooled + j, live);")
+        self.compute(outputs, names, pointers, "j")
+        for index in outputs:
+            self.writes(index, "j", f"o{index}", names)
+        self.lines.add("};")
+        width = self.layout.width
+        self.lines.add("long at = 0;")
+        self.lines.add(f"for (; at + W <= {width}; at += W) finish(at, W);")
+        self.lines.add(f"if (at < {width}) finish(at, (int)({width} - at));")

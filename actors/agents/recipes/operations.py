@@ -1,0 +1,308 @@
+"""What torch's elementwise functions mean in terms of the graph's operations.
+
+Each function is named and takes its arguments as torch's does (`input`, `approximate`, ...), so
+that Python itself binds a call's arguments.  `FUNCTIONS` is looked up by the bare name, whether it
+was called as torch.f, torch.nn.functional.f or a tensor's method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from actors.agents.recipes.frames import Tensor, join, whole
+from actors.agents.recipes.graph import MASKS, Graph, Unknown
+
+Operand = Tensor | float | int | bool
+Function = Callable[..., object]
+
+FLOAT_ONLY = frozenset(
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "maximum",
+        "minimum",
+        "gt",
+        "lt",
+        "ge",
+        "le",
+        "eq",
+        "ne",
+        "neg",
+        "abs",
+    ]
+)
+
+
+def lift(graph: Graph, operand: object) -> Tensor:
+    """A number as a constant tensor; tensors as they are."""
+    if isinstance(operand, Tensor):
+        return operand
+    if isinstance(operand, bool | int | float):
+        return Tensor(node=graph.const(operand), groups=())
+    raise Unknown(f"an operand of type {type(operand).__name__}")
+
+
+def apply(graph: Graph, op: str, *operands: object) -> Tensor:
+    """One elementwise operation on tensors and numbers, broadcasting as torch does."""
+    tensors = [lift(graph, operand) for operand in operands]
+    nodes, groups = join(graph, tensors)
+    if op == "where":
+        if not graph[nodes[0]].mask:
+            raise Unknown("a condition that is not a comparison")
+        nodes[1:] = [as_float(graph, node) for node in nodes[1:]]
+    elif op in MASKS and op in ("and", "or", "not"):
+        if not all(graph[node].mask for node in nodes):
+            raise Unknown("logic on numbers")
+    elif op != "to_float":
+        nodes = [as_float(graph, node) for node in nodes]
+    return Tensor(node=graph.apply(op, *nodes), groups=groups)
+
+
+def as_float(graph: Graph, node: int) -> int:
+    return graph.apply("to_float", node) if graph[node].mask else node
+
+
+def unary(op: str) -> Function:
+    def function(graph: Graph, input: object, inplace: bool = False) -> Tensor:
+        return apply(graph, op, input)
+
+    return function
+
+
+def binary(op: str) -> Function:
+    def function(graph: Graph, input: object, other: object) -> Tensor:
+        return apply(graph, op, input, other)
+
+    return function
+
+
+def add(graph: Graph, input: object, other: object, alpha: float = 1) -> Tensor:
+    return apply(graph, "add", input, apply(graph, "mul", other, alpha))
+
+
+def sub(graph: Graph, input: object, other: object, alpha: float = 1) -> Tensor:
+    return apply(graph, "sub", input, apply(graph, "mul", other, alpha))
+
+
+def div(graph: Graph, input: object, other: object, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode is not None:
+        raise Unknown("a division that rounds")
+    return apply(graph, "div", input, other)
+
+
+def pow(graph: Graph, input: object, exponent: object) -> Tensor:
+    if isinstance(exponent, Tensor):
+        raise Unknown("a power whose exponent is a tensor")
+    if not isinstance(exponent, int | float):
+        raise Unknown("a power that is not a number")
+    root = {0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}.get(float(exponent))
+    if root:
+        return apply(graph, root, input)
+    if exponent not in (1, 2, 3, 4):
+        raise Unknown(f"a power of {exponent}")
+    squared = apply(graph, "mul", input, input)
+    if exponent == 1:
+        return lift(graph, input)
+    if exponent == 2:
+        return squared
+    return apply(graph, "mul", squared, input if exponent == 3 else squared)
+
+
+def gelu(graph: Graph, input: object, approximate: str = "none") -> Tensor:
+    if approximate not in ("none", "tanh"):
+        raise Unknown(f"gelu with approximate={approximate!r}")
+    return apply(graph, "gelu" if approximate == "none" else "gelu_tanh", input)
+
+
+def clamp(graph: Graph, input: object, min: object = None, max: object = None) -> Tensor:
+    out = lift(graph, input)
+    if min is not None:
+        out = apply(graph, "maximum", out, min)
+    if max is not None:
+        out = apply(graph, "minimum", out, max)
+    return out
+
+
+def hardtanh(
+    graph: Graph, input: object, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    return clamp(graph, input, min_val, max_val)
+
+
+def relu6(graph: Graph, input: object, inplace: bool = False) -> Tensor:
+    return clamp(graph, input, 0.0, 6.0)
+
+
+def positive(graph: Graph, input: object, then: object, otherwise: object) -> Tensor:
+    """Where the input is above 0, the one, else the other."""
+    return apply(graph, "where", apply(graph, "gt", input, 0.0), then, otherwise)
+
+
+def leaky_relu(
+    graph: Graph, input: object, negative_slope: float = 0.01, inplace: bool = False
+) -> Tensor:
+    return positive(graph, input, input, apply(graph, "mul", input, negative_slope))
+
+
+def elu(graph: Graph, input: object, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    low = apply(graph, "mul", apply(graph, "expm1", clamp(graph, input, max=0.0)), alpha)
+    return positive(graph, input, input, low)
+
+
+def celu(graph: Graph, input: object, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    scaled = clamp(graph, apply(graph, "div", input, alpha), max=0.0)
+    low = apply(graph, "mul", apply(graph, "expm1", scaled), alpha)
+    return positive(graph, input, input, low)
+
+
+def selu(graph: Graph, input: object, inplace: bool = False) -> Tensor:
+    return apply(
+        graph, "mul", elu(graph, input, 1.6732632423543772848170429916717), 1.0507009873554804934193
+    )
+
+
+def softplus(graph: Graph, input: object, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    if threshold != 20:
+        raise Unknown("softplus with a threshold of its own")
+    scaled = apply(graph, "softplus", apply(graph, "mul", input, beta))
+    return apply(graph, "div", scaled, beta)
+
+
+def logsigmoid(graph: Graph, input: object) -> Tensor:
+    small = apply(graph, "exp", apply(graph, "neg", apply(graph, "abs", input)))
+    low = apply(graph, "minimum", input, 0.0)
+    return apply(graph, "sub", low, apply(graph, "log1p", small))
+
+
+def hardsigmoid(graph: Graph, input: object, inplace: bool = False) -> Tensor:
+    return apply(graph, "div", relu6(graph, apply(graph, "add", input, 3.0)), 6.0)
+
+
+def hardswish(graph: Graph, input: object, inplace: bool = False) -> Tensor:
+    gate = relu6(graph, apply(graph, "add", input, 3.0))
+    return apply(graph, "div", apply(graph, "mul", input, gate), 6.0)
+
+
+def softsign(graph: Graph, input: object) -> Tensor:
+    return apply(graph, "div", input, apply(graph, "add", apply(graph, "abs", input), 1.0))
+
+
+def tanhshrink(graph: Graph, input: object) -> Tensor:
+    return apply(graph, "sub", input, apply(graph, "tanh", input))
+
+
+def threshold(
+    graph: Graph, input: object, threshold: float, value: float, inplace: bool = False
+) -> Tensor:
+    return apply(graph, "where", apply(graph, "gt", input, threshold), input, value)
+
+
+def hardshrink(graph: Graph, input: object, lambd: float = 0.5) -> Tensor:
+    inside = apply(graph, "le", apply(graph, "abs", input), lambd)
+    return apply(graph, "where", inside, 0.0, input)
+
+
+def softshrink(graph: Graph, input: object, lambd: float = 0.5) -> Tensor:
+    high = apply(graph, "maximum", apply(graph, "sub", input, lambd), 0.0)
+    return apply(graph, "add", high, apply(graph, "minimum", apply(graph, "add", input, lambd), 0))
+
+
+def where(graph: Graph, condition: object, input: object, other: object) -> Tensor:
+    return apply(graph, "where", condition, input, other)
+
+
+def where_method(graph: Graph, input: object, condition: object, other: object) -> Tensor:
+    return apply(graph, "where", condition, input, other)
+
+
+def masked_fill(graph: Graph, input: object, mask: object, value: float) -> Tensor:
+    return apply(graph, "where", mask, value, input)
+
+
+def lerp(graph: Graph, input: object, end: object, weight: object) -> Tensor:
+    step = apply(graph, "mul", weight, apply(graph, "sub", end, input))
+    return apply(graph, "add", input, step)
+
+
+def addcmul(
+    graph: Graph, input: object, tensor1: object, tensor2: object, *, value: float = 1
+) -> Tensor:
+    product = apply(graph, "mul", apply(graph, "mul", tensor1, tensor2), value)
+    return apply(graph, "add", input, product)
+
+
+def same(graph: Graph, input: object) -> Tensor:
+    """Functions that give back what they got, for a float32 tensor."""
+    tensor = lift(graph, input)
+    node = as_float(graph, tensor.node)
+    return Tensor(node=node, groups=tensor.groups)
+
+
+def zeros_like(graph: Graph, input: object) -> Tensor:
+    return Tensor(node=graph.const(0.0), groups=())
+
+
+def ones_like(graph: Graph, input: object) -> Tensor:
+    return Tensor(node=graph.const(1.0), groups=())
+
+
+PLAIN_UNARY = (
+    "neg abs exp expm1 log log1p sqrt rsqrt reciprocal tanh sigmoid erf relu silu mish"
+    " sin cos floor ceil round trunc sign"
+)
+UNARY_ALIASES = {"negative": "neg", "absolute": "abs", "logical_not": "not", "bitwise_not": "not"}
+BINARY_ALIASES = {
+    "mul": "mul", "multiply": "mul", "true_divide": "div", "maximum": "maximum",
+    "minimum": "minimum", "gt": "gt", "greater": "gt", "lt": "lt", "less": "lt", "ge": "ge",
+    "greater_equal": "ge", "le": "le", "less_equal": "le", "eq": "eq", "ne": "ne",
+    "logical_and": "and", "logical_or": "or",
+}  # fmt: skip
+
+FUNCTIONS: dict[str, Function] = {
+    **{name: unary(name) for name in PLAIN_UNARY.split()},
+    **{name: unary(op) for name, op in UNARY_ALIASES.items()},
+    **{name: binary(op) for name, op in BINARY_ALIASES.items()},
+    "add": add,
+    "sub": sub,
+    "subtract": sub,
+    "div": div,
+    "divide": div,
+    "pow": pow,
+    "square": lambda graph, input: pow(graph, input, 2),
+    "gelu": gelu,
+    "clamp": clamp,
+    "clip": clamp,
+    "clamp_min": lambda graph, input, min: clamp(graph, input, min),
+    "clamp_max": lambda graph, input, max: clamp(graph, input, None, max),
+    "hardtanh": hardtanh,
+    "relu6": relu6,
+    "leaky_relu": leaky_relu,
+    "elu": elu,
+    "celu": celu,
+    "selu": selu,
+    "softplus": softplus,
+    "logsigmoid": logsigmoid,
+    "hardsigmoid": hardsigmoid,
+    "hardswish": hardswish,
+    "softsign": softsign,
+    "tanhshrink": tanhshrink,
+    "threshold": threshold,
+    "hardshrink": hardshrink,
+    "softshrink": softshrink,
+    "where": where,
+    "masked_fill": masked_fill,
+    "lerp": lerp,
+    "addcmul": addcmul,
+    "expit": unary("sigmoid"),
+    "detach": same,
+    "float": same,
+    "contiguous": same,
+    "clone": same,
+    "alias": same,
+}
+METHODS: dict[str, Function] = {"where": where_method}  # where a method's order differs
+
+__all__ = ["FUNCTIONS", "METHODS", "apply", "as_float", "lift", "math", "whole"]

@@ -1,0 +1,105 @@
+"""The debugger's rules: a step towards the simplest candidate that can still be fast.
+
+Each answer is simpler than the one that failed and was not tried among the siblings shown; when
+nothing simpler is left, ModelNew is the task's own forward in plain PyTorch.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+import msgspec
+
+from actors.agents.recipes.candidate import Renamed, kept_module
+from actors.agents.recipes.choices import body
+from actors.agents.recipes.compose import compose
+from actors.agents.recipes.knobs import Knobs, difference, start
+from actors.agents.recipes.objects import Unreadable
+from actors.agents.recipes.planning import base_knobs
+from actors.agents.recipes.source import Source
+from protocol.messages import Repair
+from protocol.values import Word
+
+SAFE: dict[str, object] = {
+    "maths": "tight", "passes": "recompute", "store": "cached", "memory": "fresh", "bias": "torch",
+    "unroll": 1, "schedule": "static",
+}  # fmt: skip
+TOOLS = ("ninja is required", "No such file or directory: 'c++'", "command not found", "CUDA_HOME")
+
+
+def repair(work: Repair) -> str:
+    """The debugger's reply."""
+    verdict = work.node.verdict
+    said = f"The verdict was {verdict.verdict}{f' ({verdict.reason})' if verdict.reason else ''}."
+    seen = {body(entry.source) for entry in (work.node, *work.window)}
+    broken = [tool for tool in TOOLS if tool in verdict.log or tool in verdict.reason]
+    if not broken:
+        for knobs, why in ladder(base_knobs(work), work.task.backend, verdict.verdict):
+            try:
+                made = compose(work.task.source, work.reference.inputs, work.task.backend, knobs)
+            except Unreadable:
+                continue
+            if body(made.source) not in seen:
+                return reply(f"{said} {why}", made.source)
+    why = f"The tools are missing ({broken[0]})" if broken else "No simpler kernel is left"
+    try:
+        return reply(f"{said} {why}: ModelNew is the reference again.", plain(work.task.source))
+    except Unreadable as problem:
+        return f"## Cannot\n\nThe rule book can't repair this: {problem}.\n"
+
+
+def ladder(failed: Knobs, backend: str, word: Word) -> list[tuple[Knobs, str]]:
+    """Ever simpler knobs, and why each may help."""
+    steps: list[tuple[Knobs, str]] = []
+
+    def step(knobs: Knobs, why: str) -> None:
+        names = ", ".join(f"{k} = {v}" for k, v in difference(failed, knobs).items())
+        steps.append((knobs, f"{why}: {names}." if names else f"{why}."))
+
+    if word is Word.WRONG and failed.maths != "tight":
+        step(replaced(failed, {"maths": "tight"}), "Quick maths is the first suspect")
+    if word in (Word.CRASHED, Word.WRONG) and failed.memory != "fresh":
+        step(replaced(failed, {"memory": "fresh"}), "Memory that is written over is a suspect")
+    step(replaced(failed, SAFE), "Back to the simple scheme with the same loops")
+    first = start(backend)
+    step(first, "Back to the plain fusion that every search starts from")
+    step(replaced(first, {"threads": 1}), "Plain fusion on one thread")
+    step(replaced(first, {"fusion": "layers"}), "Fewer operations in one kernel")
+    step(replaced(first, {"fusion": "single"}), "Reductions on their own")
+    step(replaced(first, {"fusion": "single", "vector": 4}), "The smallest kernels, short vectors")
+    return steps
+
+
+def replaced(knobs: Knobs, change: dict[str, object]) -> Knobs:
+    return msgspec.convert({**msgspec.to_builtins(knobs), **change}, type=Knobs)
+
+
+def reply(diagnosis: str, source: str) -> str:
+    return f"## Diagnosis\n\n{diagnosis}\n\n## Candidate\n\n```python\n{source.rstrip()}\n```\n"
+
+
+def plain(text: str) -> str:
+    """ModelNew as the task's own Model: always right, never faster."""
+    source = Source(text)
+    from actors.agents.recipes.reading import Program
+    from actors.agents.recipes.graph import Graph
+
+    program = Program(
+        source=source, graph=Graph(), inputs=(), output=0, made_for="", kept=(), evaluated=()
+    )
+    model = copy.deepcopy(source.model)
+    model.name = "ModelNew"
+    Renamed().visit(model)
+    return "\n".join(
+        [
+            '"""ModelNew in plain PyTorch: the rule book `recipes` (no language model) fell back."""',
+            "import torch",
+            "from torch import nn",
+            kept_module(program),
+            "",
+            "",
+            ast.unparse(model),
+            "",
+        ]
+    )

@@ -1,0 +1,146 @@
+"""Shapes of what stays in PyTorch: matrix products, convolutions, permutations.
+
+A rule gives the result's shape from the operands'; without a rule the shape is not known and what
+follows stays in PyTorch too.  Only functions from float32 to float32 have rules here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actors.agents.recipes.graph import Shape, Unknown, broadcast
+
+Rule = Callable[..., Shape]
+
+
+def matmul(input: Shape, other: Shape) -> Shape:
+    if not input or not other or input[-1] != other[-2 if len(other) > 1 else -1]:
+        raise Unknown("a matrix product of shapes that do not fit")
+    if len(input) == 1 or len(other) == 1:
+        return input[:-1] + other[:-2] + (other[-1:] if len(other) > 1 else ())
+    return (*broadcast(input[:-2], other[:-2]), input[-2], other[-1])
+
+
+def linear(input: Shape, weight: Shape, bias: object = None) -> Shape:
+    return (*input[:-1], weight[0])
+
+
+def addmm(input: Shape, mat1: Shape, mat2: Shape, beta: float = 1, alpha: float = 1) -> Shape:
+    return matmul(mat1, mat2)
+
+
+def numbers(value: object, rank: int) -> tuple[int, ...]:
+    if isinstance(value, int):
+        return (value,) * rank
+    if isinstance(value, tuple | list) and len(value) in (1, rank):
+        values = tuple(int(n) for n in value)
+        return values if len(values) == rank else values * rank
+    raise Unknown("a convolution's argument that is not a number")
+
+
+def convolution(
+    input: Shape,
+    weight: Shape,
+    bias: object = None,
+    stride: object = 1,
+    padding: object = 0,
+    dilation: object = 1,
+    groups: int = 1,
+) -> Shape:
+    rank = len(weight) - 2
+    if len(input) != rank + 2:
+        raise Unknown("a convolution without a batch")
+    step, gap = numbers(stride, rank), numbers(dilation, rank)
+    if padding == "same":
+        return (input[0], weight[0], *input[2:])
+    edge = numbers(0 if padding == "valid" else padding, rank)
+    sizes = tuple(
+        (input[2 + d] + 2 * edge[d] - gap[d] * (weight[2 + d] - 1) - 1) // step[d] + 1
+        for d in range(rank)
+    )
+    return (input[0], weight[0], *sizes)
+
+
+def transposed_convolution(
+    input: Shape,
+    weight: Shape,
+    bias: object = None,
+    stride: object = 1,
+    padding: object = 0,
+    output_padding: object = 0,
+    groups: int = 1,
+    dilation: object = 1,
+) -> Shape:
+    rank = len(weight) - 2
+    if len(input) != rank + 2:
+        raise Unknown("a convolution without a batch")
+    step, edge = numbers(stride, rank), numbers(padding, rank)
+    more, gap = numbers(output_padding, rank), numbers(dilation, rank)
+    sizes = tuple(
+        (input[2 + d] - 1) * step[d] - 2 * edge[d] + gap[d] * (weight[2 + d] - 1) + more[d] + 1
+        for d in range(rank)
+    )
+    return (input[0], weight[1] * groups, *sizes)
+
+
+def transpose(input: Shape, dim0: int, dim1: int) -> Shape:
+    sizes = list(input)
+    sizes[dim0], sizes[dim1] = sizes[dim1], sizes[dim0]
+    return tuple(sizes)
+
+
+def permute(input: Shape, *dims: object) -> Shape:
+    order = dims[0] if len(dims) == 1 and isinstance(dims[0], tuple | list) else dims
+    assert isinstance(order, tuple | list)
+    if not all(isinstance(d, int) for d in order):
+        raise Unknown("a permutation that is not known")
+    return tuple(input[int(d)] for d in order)
+
+
+def cat(tensors: tuple[Shape, ...], dim: int = 0) -> Shape:
+    sizes = list(tensors[0])
+    sizes[dim] = sum(shape[dim] for shape in tensors)
+    return tuple(sizes)
+
+
+def same(input: Shape, *args: object, **kwargs: object) -> Shape:
+    return input
+
+
+def expand(input: Shape, *sizes: object) -> Shape:
+    wanted = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes
+    assert isinstance(wanted, tuple | list)
+    if not all(isinstance(n, int) and n >= -1 for n in wanted) or len(wanted) < len(input):
+        raise Unknown("an expansion to a shape that is not known")
+    lacks = len(wanted) - len(input)
+    return tuple(int(n) if n != -1 else input[d - lacks] for d, n in enumerate(wanted))
+
+
+RULES: dict[str, Rule] = {
+    "matmul": matmul,
+    "mm": matmul,
+    "bmm": matmul,
+    "mv": matmul,
+    "linear": linear,
+    "addmm": addmm,
+    **{f"conv{rank}d": convolution for rank in (1, 2, 3)},
+    **{f"conv_transpose{rank}d": transposed_convolution for rank in (1, 2, 3)},
+    "transpose": transpose,
+    "permute": permute,
+    "t": lambda input: tuple(reversed(input)),
+    "cat": cat,
+    "concat": cat,
+    "expand": expand,
+    "dropout": same,
+    "batch_norm": same,
+    "cumsum": same,
+    "pow": lambda input, exponent: input,
+    "roll": same,
+    "flip": same,
+}
+
+# Functions whose result always lies in new memory.
+PRODUCTS = frozenset(
+    ["matmul", "mm", "bmm", "mv", "linear", "addmm"]
+    + [f"conv{kind}{rank}d" for kind in ("", "_transpose") for rank in (1, 2, 3)]
+)
