@@ -43,7 +43,7 @@ class Scratch:
 def remove_all(root: Path) -> None:
     """Remove an evaluator's folder, and the run's scratch folder when that was the last in it."""
     shutil.rmtree(root, ignore_errors=True)
-    if root.parent.name == IN_RUN:
+    if root.parent.name == IN_RUN and not root.name.startswith(PREFIX):  # never a user's folder
         with contextlib.suppress(OSError):  # others are still in it
             root.parent.rmdir()
 

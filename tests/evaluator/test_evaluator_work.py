@@ -1,0 +1,150 @@
+"""The evaluator at its post: what it answers to leases, and what it does without namespaces."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from evaluator_samples import candidate, descendants, settles
+
+from actors.evaluator import sandbox, scratch
+from actors.evaluator.judge import Judge
+from actors.evaluator.nursery import Nursery
+from actors.evaluator.orders import Confinement, FromRunner, Import
+from actors.evaluator.worker import EvaluatorWorker
+from protocol.messages import Evaluate, Evaluated, Lease, Measure, Measured, Returned
+from protocol.values import Call, Reference, Task, Word
+
+LEASE = Lease(work="small/1/evaluate", epoch=1)
+
+
+class FakePort:
+    """Remembers what was said, in order; revoked from a given moment on."""
+
+    def __init__(self, revoked_after_s: float = 1e9) -> None:
+        self.said: list[str] = []
+        self._until = time.monotonic() + revoked_after_s
+
+    def doing(self, words: str) -> None:
+        self.said.append(words.split()[0])
+
+    def running(self) -> None:
+        self.said.append("running")
+
+    def answered(self, call: Call) -> None:
+        raise AssertionError("an evaluator asks no model")
+
+    def revoked(self) -> bool:
+        return time.monotonic() > self._until
+
+
+def evaluate(task: Task, source: str) -> Evaluate:
+    return Evaluate(lease=LEASE, task=task, source=source, reference=Reference(eager_us=1.0))
+
+
+def test_a_task_is_measured_and_a_candidate_judged(judge: Judge, task: Task) -> None:
+    """Each lease ends in the fact that belongs to it."""
+    worker = EvaluatorWorker(judge)
+    measured = worker.work(Measure(lease=LEASE, task=task), FakePort())
+    assert isinstance(measured, Measured)
+    assert measured.reference is not None
+    assert measured.reference.device == worker.device
+    evaluated = worker.work(evaluate(task, candidate()), FakePort())
+    assert isinstance(evaluated, Evaluated)
+    assert evaluated.verdict.verdict is Word.CORRECT
+
+
+def test_a_bad_task_is_said_to_the_coordinator(judge: Judge, task: Task) -> None:
+    """What is wrong with a task is a problem in words, not a failure of the evaluator."""
+    worker = EvaluatorWorker(judge)
+    bad = Task(name="bad", source="raise ValueError('no task')")
+    measured = worker.work(Measure(lease=LEASE, task=bad), FakePort())
+    assert isinstance(measured, Measured)
+    assert measured.reference is None
+    assert "no task" in measured.problem
+
+
+def test_running_is_said_after_the_build_and_before_the_check(judge: Judge, task: Task) -> None:
+    """A candidate is charged for a lost evaluator only from its first own step on."""
+    worker, port = EvaluatorWorker(judge), FakePort()
+    worker.work(evaluate(task, f"# cpp_extension\n{candidate()}"), port)
+    assert port.said == ["building", "running", "checking", "timing"]
+    port = FakePort()
+    worker.work(evaluate(task, "# cpp_extension\nraise ValueError"), port)
+    assert port.said == ["building"]
+
+
+def test_a_revoked_lease_is_dropped_soon(judge: Judge, task: Task) -> None:
+    """When nobody wants the result, the candidate is killed and the work handed back."""
+    worker = EvaluatorWorker(judge)
+    worker.work(evaluate(task, candidate()), FakePort())
+    before = descendants(os.getpid())
+    began = time.monotonic()
+    returned = worker.work(evaluate(task, candidate(forward="while True: pass")), FakePort(0.3))
+    assert isinstance(returned, Returned)
+    assert time.monotonic() - began < 2.5  # the limit that would have ended it
+    assert settles(os.getpid(), before)
+    again = worker.work(evaluate(task, candidate()), FakePort())
+    assert isinstance(again, Evaluated)
+    assert again.verdict.correct
+
+
+def test_a_killed_zygote_is_replaced(judge: Judge, task: Task) -> None:
+    """The world's fault is no candidate's: the judge starts a zygote again and goes on."""
+    worker = EvaluatorWorker(judge)
+    worker.work(evaluate(task, candidate()), FakePort())
+    old = judge.zygote_pid
+    assert old is not None
+    os.kill(old, 9)
+    evaluated = worker.work(evaluate(task, candidate()), FakePort())
+    assert isinstance(evaluated, Evaluated)
+    assert evaluated.verdict.correct
+    assert judge.zygote_pid != old
+
+
+def test_killed_trusted_children_are_replaced(judge: Judge, task: Task) -> None:
+    """If referee and reference runner are killed, the next candidate is still judged."""
+    worker = EvaluatorWorker(judge)
+    worker.work(evaluate(task, candidate()), FakePort())
+    assert judge.zygote_pid is not None
+    for pid in descendants(judge.zygote_pid):
+        os.kill(pid, 9)
+    evaluated = worker.work(evaluate(task, candidate()), FakePort())
+    assert isinstance(evaluated, Evaluated)
+    assert evaluated.verdict.correct
+
+
+def test_without_namespaces_a_tree_still_dies_whole(tmp_path: Path) -> None:
+    """Where the machine gives no namespaces, a daemon that escaped is killed all the same."""
+    nursery = Nursery("cpu", tmp_path / "scratch", 1024)
+    nursery.start()
+    folder = tmp_path / "scratch" / "child"
+    folder.mkdir()
+    before = descendants(os.getpid())
+    confinement = Confinement(
+        folder=str(folder),
+        isolated=False,
+        environment=sandbox.environment(dict(os.environ), str(folder)),
+    )
+    child = nursery.spawn("runner", confinement, FromRunner, trusted=False)
+    escape = (
+        "import os, time\nif os.fork() == 0:\n  os.setsid()\n"
+        "  if os.fork() == 0: time.sleep(1000)\n  os._exit(0)\ndef ModelNew(): pass\n"
+    )
+    child.ask(Import(source=escape, class_name="ModelNew"), 10)
+    assert len(descendants(os.getpid()) - before) >= 4
+    child.kill()
+    assert settles(os.getpid(), before)
+    nursery.stop()
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_leftovers_of_dead_incarnations_are_removed(tmp_path: Path) -> None:
+    """A slot's new incarnation clears what a killed one left, and nobody else's."""
+    for name in ("evaluator-0-old", "evaluator-1-other"):
+        (tmp_path / "scratch" / name / "candidate-x").mkdir(parents=True)
+    mine = scratch.of_slot(tmp_path, "evaluator-0", "new")
+    scratch.Scratch(mine)
+    left = sorted(path.name for path in (tmp_path / "scratch").iterdir())
+    assert left == ["evaluator-0-new", "evaluator-1-other"]
