@@ -8,10 +8,12 @@ import math
 from collections.abc import Callable
 
 from actors.agents.recipes import losses, moves, operations, rowwise
-from actors.agents.recipes.frames import Tensor, plain, seen, stored, whole
+from actors.agents.recipes.frames import Tensor, seen
 from actors.agents.recipes.graph import Graph, Shape, Unknown
+from actors.agents.recipes.leaving import Leaving
 from actors.agents.recipes.modules import LAYERS
 from actors.agents.recipes.objects import (
+    MISFITS,
     Function,
     Hidden,
     Meta,
@@ -21,27 +23,26 @@ from actors.agents.recipes.objects import (
     Symbol,
     Unreadable,
 )
-from actors.agents.recipes.shapes import PRODUCTS, RULES
 
 FUNCTIONS = {**operations.FUNCTIONS, **rowwise.FUNCTIONS, **moves.FUNCTIONS, **losses.FUNCTIONS}
 PREFIXES = ("torch.", "torch.nn.functional.", "torch.special.", "torch.linalg.")
-FACTORIES = frozenset("rand randn zeros ones empty full randint tensor eye".split())
+FACTORIES = frozenset(
+    ["rand", "randn", "zeros", "ones", "empty", "full", "randint", "tensor", "eye"]
+)
 CONTAINERS = ("Sequential", "ModuleList")
-NUMERIC = {
+NUMERIC: dict[str, Callable[..., object]] = {
     "len": len, "int": int, "float": float, "bool": bool, "abs": abs, "min": min, "max": max,
     "round": round, "tuple": tuple, "list": list, "range": range, "enumerate": enumerate,
     "zip": zip, "sum": sum, "str": str, "reversed": reversed, "sorted": sorted,
 }  # fmt: skip
-MISFITS = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError)
 
 
-class Calling:
+class Calling(Leaving):
     """The part of the reader that knows what calls mean."""
 
     def __init__(self, graph: Graph, fold_bias: bool) -> None:
-        self.graph = graph
+        super().__init__(graph)
         self.fold_bias = fold_bias
-        self.kept: list[str] = []  # what stays in PyTorch, for people
         self.evaluated: list[str] = []  # modules that are taken to be in evaluation mode
 
     def inline(self, function: Function, args: list[object], kwargs: dict[str, object]) -> object:
@@ -162,24 +163,27 @@ class Calling:
         layer = module.layer
         if layer is None:
             return self.torch(module.text, args, kwargs)
+        if layer.inplace:
+            self.refuse_inputs(args)
         settings: dict[str, object] = {**layer.kwargs, **kwargs}
         for name, shape in layer.parameters.items():
             settings[name] = self.tensor(Parameter(text=f"{module.text}.{name}", shape=shape))
-        if layer.function in ("batch_norm", "dropout") and module.evaluating:
-            self.evaluated.append(module.text)
-        if layer.function == "batch_norm":
-            settings["training"] = not module.evaluating
-        if layer.function == "dropout" and (module.evaluating or layer.kwargs["p"] == 0):
-            return args[0]
-        if layer.function == "linear" and self.fold_bias and "bias" in settings:
-            bias = settings.pop("bias")
-            product = self.torch("torch.nn.functional.linear", [*args, settings["weight"]], {})
-            return operations.apply(self.graph, "add", self.reshaped(product, "linear", [
-                *args, settings["weight"]], {}), bias)  # fmt: skip
-        if layer.inplace:
-            self.refuse_inputs(args)
+        match layer.function:
+            case "batch_norm" | "dropout":
+                if module.evaluating:
+                    self.evaluated.append(module.text)
+                settings["training"] = not module.evaluating
+            case "linear" if self.fold_bias and "bias" in settings:
+                return self.product_and_bias(args, settings)
         found = FUNCTIONS.get(layer.function)
         return self.function(found, layer.function, module.text, args, settings, text_kwargs=kwargs)
+
+    def product_and_bias(self, args: list[object], settings: dict[str, object]) -> object:
+        """A linear layer as PyTorch's product and our addition."""
+        operands = [*args, settings["weight"]]
+        product = self.torch("torch.nn.functional.linear", operands, {})
+        product = self.reshaped(product, "linear", operands, {})
+        return operations.apply(self.graph, "add", product, settings["bias"])
 
     def refuse_inputs(self, args: list[object]) -> None:
         for arg in args:
@@ -210,94 +214,10 @@ class Calling:
             try:
                 inspect.signature(found).bind(self.graph, *args, **kwargs)
                 return found(self.graph, *args, **kwargs)
-            except (Unknown, AssertionError, *MISFITS):
+            except (Unknown, *MISFITS):
                 pass
         value = self.torch(text, args, kwargs if text_kwargs is None else text_kwargs)
         return self.reshaped(value, bare, args, kwargs)
-
-    def reshaped(
-        self, value: Tensor, bare: str, args: list[object], kwargs: dict[str, object]
-    ) -> Tensor:
-        """The torch expression's value with its shape, where a rule gives it."""
-        rule = RULES.get(bare)
-        if rule is None:
-            return value
-        try:
-            shape = rule(*map(self.shape_of, args), **{
-                k: self.shape_of(v) for k, v in kwargs.items() if k != "training"
-            })  # fmt: skip
-        except (Unknown, AssertionError, *MISFITS):
-            return value
-        node = self.graph[value.node]
-        fresh = bare in PRODUCTS
-        return whole(self.graph, self.graph.torch(node.text, node.args, shape, fresh=fresh))
-
-    def shape_of(self, value: object) -> object:
-        if isinstance(value, Tensor):
-            return seen(self.graph, value)
-        if isinstance(value, tuple | list):
-            return tuple(self.shape_of(item) for item in value)
-        return value
-
-    def torch(self, text: str, args: list[object], kwargs: dict[str, object]) -> Tensor:
-        """An expression that PyTorch evaluates: `text(args)`, or a method for ".text"."""
-        nodes: list[int] = []
-        words = [self.rendered(arg, nodes) for arg in args]
-        words += [f"{name}={self.rendered(value, nodes)}" for name, value in kwargs.items()]
-        if text.startswith("."):
-            whole_text = f"{words[0]}{text}({', '.join(words[1:])})"
-        else:
-            whole_text = f"{text}({', '.join(words)})"
-        self.kept.append(text.removeprefix("torch.nn.functional."))
-        return self.kept_node(whole_text, nodes)
-
-    def kept_node(self, text: str, nodes: list[int]) -> Tensor:
-        # two equal texts may be two draws of a dropout: each is a node of its own
-        unique = text + " " * (len(self.kept) % 997)
-        return Tensor(node=self.graph.torch(unique, tuple(nodes), None), groups=())
-
-    def rendered(self, value: object, nodes: list[int]) -> str:
-        """Python text for an argument, with a placeholder for each tensor."""
-        match value:
-            case Tensor():
-                if self.graph[value.node].op == "const":
-                    return repr(self.graph[value.node].value)
-                node = value.node
-                if self.graph[node].shape is not None and not plain(self.graph, value):
-                    node = stored(self.graph, value)
-                if self.graph[node].mask:
-                    raise Unreadable("a comparison's result is used by what stays in PyTorch")
-                nodes.append(node)
-                return f"{{{len(nodes) - 1}}}"
-            case bool() | int() | str() | None:
-                return repr(value)
-            case float():
-                return repr(value) if math.isfinite(value) else f"float('{value}')"
-            case slice():
-                parts = (value.start, value.stop, value.step)
-                return f"slice({', '.join(self.rendered(part, nodes) for part in parts)})"
-            case tuple() | list():
-                inner = ", ".join(self.rendered(item, nodes) for item in value)
-                if isinstance(value, list):
-                    return f"[{inner}]"
-                return f"({inner},)" if len(value) == 1 else f"({inner})"
-            case Symbol(name=text) | Hidden(text=text) | Module(text=text) if text:
-                return text
-            case Parameter():
-                return self.rendered(self.tensor(value), nodes)
-            case _ if value is ...:
-                return "..."
-        raise Unreadable("an argument that can't be written down again")
-
-    def tensor(self, value: object) -> Tensor:
-        """A tensor for a parameter or tensor; its shape may be unknown."""
-        if isinstance(value, Parameter):
-            if value.shape is None:
-                return Tensor(node=self.graph.torch(value.text, (), None), groups=())
-            return whole(self.graph, self.graph.leaf(value.text, value.shape))
-        if isinstance(value, Tensor):
-            return value
-        raise Unknown(f"a {type(value).__name__} where a tensor is wanted")
 
 
 def attempt(function: Callable[..., object], *args: object, **kwargs: object) -> object:
@@ -335,6 +255,7 @@ def meta(name: str, args: list[object], kwargs: dict[str, object]) -> Meta | Non
     sizes = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
     if not sizes and name != "tensor":
         sizes = ()
-    assert isinstance(sizes, tuple | list)
+    if not isinstance(sizes, tuple | list):
+        return None
     shape: Shape = tuple(n for n in sizes if isinstance(n, int))
     return Meta(shape=shape, dtype=kind) if len(shape) == len(sizes) else None

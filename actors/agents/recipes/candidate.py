@@ -17,7 +17,7 @@ from actors.agents.recipes.graph import contiguous
 from actors.agents.recipes.knobs import Knobs, header
 from actors.agents.recipes.layout import lay_out
 from actors.agents.recipes.reading import Program
-from actors.agents.recipes.source import method
+from actors.agents.recipes.source import Source, method
 
 CPP_BUILD = """\
 FLAGS = [
@@ -46,7 +46,7 @@ library = ctypes.CDLL(
         name="recipe_" + hashlib.sha256(SOURCE.encode()).hexdigest()[:16],
         cpp_sources="",
         cuda_sources=SOURCE,
-        extra_cuda_cflags=["-O3", "-std=c++17"],
+        extra_cuda_cflags=["-O3", "-std=c++17", "-diag-suppress", "177"],
         no_implicit_headers=True,
         is_python_module=False,
     )
@@ -75,6 +75,12 @@ def ready(tensor, shape):
 '''
 
 CHECKED = '''
+
+def aligned(tensor):
+    """The tensor as contiguous memory that begins where a vector load may."""
+    tensor = tensor.contiguous()
+    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
+
 
 def checked(status):
     """Raises when a launch failed."""
@@ -117,7 +123,7 @@ class Assembly:
             "import torch",
             "from torch import nn",
             "from torch.utils.cpp_extension import load_inline",
-            kept_module(self.program),
+            kept_module(self.program.source),
             "",
             'SOURCE = r"""',
             prelude,
@@ -159,7 +165,8 @@ class Assembly:
         body.name = "ModelNew"
         Renamed().visit(body)
         init, forward = method(body, "__init__"), method(body, "forward")
-        assert forward is not None
+        if forward is None:
+            raise ValueError("Model has no forward")
         arguments = ast.unparse(forward.args)
         given = [arg.arg for arg in forward.args.posonlyargs + forward.args.args][1:]
         forward.name = "plain_forward"
@@ -255,9 +262,9 @@ class Assembly:
     def viewed(self, index: int) -> str:
         node = self.graph[index]
         base = self.name(node.args[0])
-        if node.strides == contiguous(node.sizes) and node.offset == 0:
-            if math.prod(self.graph[node.args[0]].sizes) == math.prod(node.sizes):
-                return f"{base}.reshape({node.shape})"
+        plain = node.strides == contiguous(node.sizes) and node.offset == 0
+        if plain and math.prod(self.graph[node.args[0]].sizes) == math.prod(node.sizes):
+            return f"{base}.reshape({node.shape})"
         return f"{base}.contiguous().as_strided({node.shape}, {node.strides}, {node.offset})"
 
     def launch(self, region: Region, place: int) -> None:
@@ -295,11 +302,16 @@ class Assembly:
         node = self.graph[index]
         if node.op == "leaf":
             self.ready[index] = f"c{index}"
-            self.body.append(f"c{index} = {node.text}.contiguous()")
+            whole = f"{node.text}.contiguous()"
+            if self.backend == "cuda":  # vector loads want 16 bytes
+                whole = f"aligned({node.text})"
+            self.body.append(f"c{index} = {whole}")
         else:
             name = self.name(index)
             self.ready[index] = name
             self.body.append(f"{name} = ready({name}, {node.shape})")
+            if self.backend == "cuda":
+                self.body.append(f"{name} = aligned({name})")
 
     def reusable(self, region: Region, place: int) -> dict[int, int]:
         """Outputs that may lie where an input lay: output -> input.
@@ -332,7 +344,8 @@ class Assembly:
     def returned(self, output: object) -> str:
         if isinstance(output, int):
             return self.name(output)
-        assert isinstance(output, tuple | list)
+        if not isinstance(output, tuple | list):
+            raise TypeError("an output is a node or a nesting of nodes")
         inner = ", ".join(self.returned(item) for item in output)
         if isinstance(output, list):
             return f"[{inner}]"
@@ -348,11 +361,11 @@ class Renamed(ast.NodeTransformer):
         return node
 
 
-def kept_module(program: Program) -> str:
+def kept_module(source: Source) -> str:
     """What the task's file holds besides Model and its get_… functions."""
     lines: list[str] = []
     have = {"import torch", "from torch import nn"}
-    for node in program.source.tree.body:
+    for node in source.tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Model":
             continue
         if isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):

@@ -1,8 +1,8 @@
-"""The coder's rules: the plan's change, applied to the node's knobs, written out as a whole file."""
+"""The coder's rules: the plan's change, applied to the node's knobs, as a whole file."""
 
 from __future__ import annotations
 
-from actors.agents.recipes.compose import compose
+from actors.agents.recipes.compose import Made, compose
 from actors.agents.recipes.knobs import changed, read_change
 from actors.agents.recipes.objects import Unreadable
 from actors.agents.recipes.planning import base_knobs, choose
@@ -27,5 +27,5 @@ def code(work: Write) -> str:
     return f"## Candidate\n\n```python\n{source.rstrip()}\n```\n"
 
 
-def compose_base(work: Write) -> object:
+def compose_base(work: Write) -> Made:
     return compose(work.task.source, work.reference.inputs, work.task.backend, base_knobs(work))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from actors.agents.recipes.candidate import Assembly
+from actors.agents.recipes.cuda import TEAMS
 from actors.agents.recipes.flow import Flow, Kernel
 from actors.agents.recipes.fusion import Region, Schedule, fuse
 from actors.agents.recipes.graph import Unknown
@@ -14,7 +15,7 @@ from actors.agents.recipes.maths import prelude
 from actors.agents.recipes.objects import Unreadable
 from actors.agents.recipes.program import read
 from actors.agents.recipes.reading import Program
-from actors.agents.recipes.writing import write_cpp
+from actors.agents.recipes.writing import write
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ def compose(task: str, inputs: str, backend: str, knobs: Knobs) -> Made:
         for number, region in enumerate(schedule.regions):
             layouts.append(lay_out(program.graph, region))
             flows.append(Flow(program.graph, region, layouts[-1], knobs))
-            kernels[region] = write_cpp(program.graph, region, knobs, f"k{number}")
+            kernels[region] = write(program.graph, region, backend, knobs, f"k{number}")
     except Unknown as problem:
         raise Unreadable(f"the forward needs {problem}, which no rule of mine covers") from problem
     if not kernels:
@@ -46,10 +47,13 @@ def compose(task: str, inputs: str, backend: str, knobs: Knobs) -> Made:
             f"the forward does nothing that I have a rule for: all of it ({kept}) stays in PyTorch"
         )
     body = "\n\n".join(kernel.text for kernel in kernels.values())
-    lanes = None if backend == "cuda" else knobs.vector
+    if backend == "cuda":
+        before = f"{prelude(body + TEAMS, None)}\n{TEAMS}"
+    else:
+        before = prelude(body, knobs.vector, quick=knobs.maths == "quick")
     assembly = Assembly(program, schedule, kernels, knobs, backend)
     return Made(
-        source=assembly.text(prelude(body, lanes, quick=knobs.maths == "quick")),
+        source=assembly.text(before),
         program=program,
         schedule=schedule,
         layouts=tuple(layouts),

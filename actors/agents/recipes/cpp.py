@@ -14,26 +14,11 @@ from actors.agents.recipes.fusion import Region
 from actors.agents.recipes.graph import Graph
 from actors.agents.recipes.knobs import Knobs
 from actors.agents.recipes.layout import Access, Layout, lay_out
+from actors.agents.recipes.lines import Lines
 
 SMALL = 16384  # numbers below which threads cost more than they give
 CHUNK = 8192  # numbers that are summed before the sum is put aside: keeps rounding small
 STACK = 49152  # floats that a thread may keep on its stack
-
-
-class Lines:
-    """Text that grows, with indentation."""
-
-    def __init__(self, depth: int = 0) -> None:
-        self.text: list[str] = []
-        self.depth = depth
-
-    def add(self, *lines: str) -> None:
-        for line in lines:
-            if line.startswith("}"):
-                self.depth -= 1
-            self.text.append(line if line.startswith("#") else "  " * self.depth + line)
-            if line.endswith("{"):
-                self.depth += 1
 
 
 class Writer:

@@ -17,9 +17,9 @@ from actors.agents.recipes.layout import prologue
 class Pools(Writer):
     def __init__(self, graph: Graph, region: Region, knobs: Knobs, name: str) -> None:
         super().__init__(graph, region, knobs, name)
-        assert region.pool is not None
-        node = graph[region.pool]
-        assert node.window is not None
+        node = graph[region.pool] if region.pool is not None else None
+        if region.pool is None or node is None or node.window is None:
+            raise ValueError("a pool's writer was given no pool")
         self.pool, self.window = region.pool, node.window
         self.source = node.args[0]
         self.kind = node.op.removeprefix("pool_")
@@ -42,8 +42,8 @@ class Pools(Writer):
         top = f"u{down} * {window.stride[0]} - {window.pad[0]}" if down in dims else "0"
         self.lines.add(f"const long top = {top};")
         self.lines.add(
-            f"for (long h = top < 0 ? 0 : top; h < top + {window.size[0]} && h < {self.height}; ++h)"
-            " {"
+            f"for (long h = top < 0 ? 0 : top; h < top + {window.size[0]}"
+            f" && h < {self.height}; ++h) {{"
         )
         self.input_row(planes)
         self.lines.add("}")

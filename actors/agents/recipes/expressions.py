@@ -62,7 +62,9 @@ class Expressions(Calling):
         self.source = source
         self.constants: Names = {}
 
-    def value(self, node: ast.expr, names: Names) -> object:
+    def value(  # noqa: C901 - one case for each kind of expression
+        self, node: ast.expr, names: Names
+    ) -> object:
         """What an expression stands for."""
         match node:
             case ast.Constant():
@@ -206,7 +208,7 @@ class Expressions(Calling):
         text = f"({self.rendered(left, nodes)} {SIGNS[kind]} {self.rendered(right, nodes)})"
         self.kept.append(SIGNS[kind])
         value = self.kept_node(text, nodes)
-        rule = {ast.MatMult: "matmul"}.get(kind, "")
+        rule = "matmul" if kind is ast.MatMult else ""
         return self.reshaped(value, rule, [left, right], {})
 
     def signed(self, op: ast.unaryop, value: object) -> object:
@@ -229,7 +231,7 @@ class Expressions(Calling):
                 raise Unreadable("a comparison with `is` that I can't follow")
             return (left is None) == isinstance(op, ast.Is)
         if isinstance(op, ast.In | ast.NotIn) and isinstance(right, tuple | list | str):
-            inside = plainly(left, wanted=object) in right  # type: ignore[operator]
+            inside = plainly(left) in right
             return inside == isinstance(op, ast.In)
         if type(op) not in COMPARISONS:
             raise Unreadable("a comparison that I can't follow")
@@ -237,7 +239,7 @@ class Expressions(Calling):
         if isinstance(left, TENSORS) or isinstance(right, TENSORS):
             pair = [self.tensor(v) if isinstance(v, Parameter) else v for v in (left, right)]
             return apply(self.graph, name, *pair)
-        return attempt(function, plainly(left, object), plainly(right, object))
+        return attempt(function, plainly(left), plainly(right))
 
     def index(self, node: ast.expr, names: Names) -> object:
         if isinstance(node, ast.Tuple):
@@ -273,7 +275,7 @@ def symbol(name: str) -> object:
     return numbers[last] if head in ("math", "torch") and last in numbers else Symbol(name=name)
 
 
-def plainly(value: object, wanted: type = object) -> object:
+def plainly(value: object) -> object:
     """A value that Python itself can decide on."""
     if isinstance(value, Tensor | Parameter):
         raise Unreadable("a branch that depends on a tensor's numbers")

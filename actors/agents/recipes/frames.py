@@ -11,7 +11,15 @@ import math
 
 import msgspec
 
-from actors.agents.recipes.graph import ELEMENTWISE, REDUCTIONS, Graph, Shape, Unknown, broadcast
+from actors.agents.recipes.graph import (
+    ELEMENTWISE,
+    REDUCTIONS,
+    Graph,
+    Shape,
+    Unknown,
+    broadcast,
+    contiguous,
+)
 
 Segment = tuple[int, Shape]  # a dimension of the node (-1: a new one) and the sizes it becomes
 
@@ -121,6 +129,24 @@ def reframe(graph: Graph, index: int, segments: list[Segment]) -> int:
             strides.extend(step * math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
         return graph.view(node.args[0], shape, tuple(strides), node.offset)
     return graph.view(index, shape)
+
+
+def cut(graph: Graph, index: int, dim: int, start: int, length: int) -> int:
+    """A piece of the node along a dimension, cut out of what it is computed from."""
+    node = graph[index]
+    if node.op == "const" or node.sizes[dim] == 1:
+        return index
+    if node.op in ELEMENTWISE:
+        lacks = [len(node.sizes) - len(graph[arg].sizes) for arg in node.args]
+        operands = [
+            cut(graph, arg, dim - lack, start, length) if dim >= lack else arg
+            for arg, lack in zip(node.args, lacks, strict=True)
+        ]
+        return graph.apply(node.op, *operands)
+    strides = node.strides if node.op == "view" else contiguous(node.sizes)
+    offset = node.offset if node.op == "view" else 0
+    sizes = (*node.sizes[:dim], length, *node.sizes[dim + 1 :])
+    return graph.view(index, sizes, strides, offset + start * strides[dim])
 
 
 def operand(graph: Graph, arg: int, shape: Shape, segments: list[Segment]) -> list[Segment]:

@@ -154,14 +154,14 @@ class Fusion:
         ] + [(i, i) for i in self.live if self.graph[i].op in ("torch", "view")]
         todo.sort(key=lambda item: item[0])
         while todo:
-            for place, (_, step) in enumerate(todo):
+            for _, step in todo:
                 needs = inputs(self.graph, step) if isinstance(step, Region) else set(
                     self.graph[step].args)  # fmt: skip
                 if needs <= done:
                     break
             else:
                 raise Unknown("an order in which the parts can run")
-            todo.pop(place)
+            todo = [item for item in todo if item[1] is not step]
             steps.append(step)
             done |= set(step.outputs) if isinstance(step, Region) else {step}
         return Schedule(steps=tuple(steps))
@@ -254,8 +254,9 @@ def pooled(graph: Graph, left: Region, right: Region, nodes: frozenset[int]) -> 
         if not within(right.domain, left.domain):
             return None
         return Region(nodes=nodes, domain=left.domain, pool=left.pool)
-    assert right.pool is not None  # a prologue on the pool's input
-    source = graph[right.pool].args[0]
+    if right.pool is None:
+        return None
+    source = graph[right.pool].args[0]  # a prologue on the pool's input
     if source not in left.nodes or left.domain != graph[source].sizes:
         return None
     return Region(nodes=nodes, domain=right.domain, pool=right.pool)

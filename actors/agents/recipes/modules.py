@@ -53,7 +53,8 @@ def convolution(rank: int, transposed: bool) -> Maker:
         if settings.pop("padding_mode", "zeros") != "zeros":
             raise TypeError("a padding mode")
         groups = settings.get("groups", 1)
-        assert isinstance(groups, int)
+        if not isinstance(groups, int):
+            raise TypeError("groups that are not a number")
         if transposed:
             shape = (in_channels, out_channels // groups, *numbers(kernel_size, rank))
         else:

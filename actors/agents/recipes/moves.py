@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import math
 
-from actors.agents.recipes.frames import Tensor, plain, reframe, seen, stored, view, whole
-from actors.agents.recipes.graph import Graph, Unknown, Window, contiguous
+from actors.agents.recipes.frames import (
+    Segment,
+    Tensor,
+    cut,
+    plain,
+    reframe,
+    seen,
+    stored,
+    view,
+    whole,
+)
+from actors.agents.recipes.graph import Graph, Unknown, Window
 from actors.agents.recipes.operations import Function, apply, as_float, lift
 from actors.agents.recipes.rowwise import amax, mean
+from actors.agents.recipes.shapes import integers
 
 
 def reshape(graph: Graph, input: object, *shape: object) -> Tensor:
     tensor = lift(graph, input)
-    wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-    assert isinstance(wanted, tuple | list)
-    if not all(isinstance(n, int) for n in wanted):
-        raise Unknown("a reshape to a shape that is not known")
-    sizes = [int(n) for n in wanted]
+    sizes = list(integers(shape))
     count = math.prod(seen(graph, tensor))
     if -1 in sizes:
         known = -math.prod(sizes)
@@ -50,7 +57,7 @@ def unsqueeze(graph: Graph, input: object, dim: int) -> Tensor:
             groups = (*tensor.groups[:at], (d,), *tensor.groups[at:])
             return Tensor(node=tensor.node, groups=groups)
     index = stored(graph, tensor)
-    segments = [(d, (n,)) for d, n in enumerate(shape)]
+    segments: list[Segment] = [(d, (n,)) for d, n in enumerate(shape)]
     segments.insert(at, (-1, (1,)))
     return whole(graph, reframe(graph, index, segments))
 
@@ -87,7 +94,8 @@ def sliced(graph: Graph, tensor: Tensor, index: object) -> Tensor:
             out = squeeze(graph, narrow(graph, out, dim, part % size, 1), dim)
             continue
         else:
-            assert isinstance(part, slice)
+            if not isinstance(part, slice):
+                raise Unknown("an index that is not known")
             start, stop, step = part.indices(seen(graph, out)[dim])
             if step != 1:
                 raise Unknown("a slice with a step")
@@ -104,15 +112,8 @@ def narrow(graph: Graph, input: object, dim: int, start: int, length: int) -> Te
         return tensor
     if length < 1 or start + length > shape[dim]:
         raise Unknown("a slice outside of the tensor")
-    if plain(graph, tensor):
-        index = as_float(graph, tensor.node)
-    else:
-        index = stored(graph, tensor)
-    node = graph[index]
-    strides = node.strides if node.op == "view" else contiguous(shape)
-    offset = node.offset if node.op == "view" else 0
-    sizes = (*shape[:dim], length, *shape[dim + 1 :])
-    return whole(graph, graph.view(index, sizes, strides, offset + start * strides[dim]))
+    index = tensor.node if plain(graph, tensor) else stored(graph, tensor)
+    return whole(graph, cut(graph, as_float(graph, index), dim, start, length))
 
 
 def chunk(graph: Graph, input: object, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:

@@ -9,6 +9,9 @@ import msgspec
 
 from actors.agents.recipes.graph import Shape
 
+# What Python raises for arguments that do not fit a function; then the function is not known.
+MISFITS = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError)
+
 
 class Unreadable(Exception):
     """The whole forward can't be followed; the message says why, in words for a person."""

@@ -7,10 +7,9 @@ was called as torch.f, torch.nn.functional.f or a tensor's method.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-from actors.agents.recipes.frames import Tensor, join, whole
+from actors.agents.recipes.frames import Tensor, join
 from actors.agents.recipes.graph import MASKS, Graph, Unknown
 
 Operand = Tensor | float | int | bool
@@ -304,5 +303,3 @@ FUNCTIONS: dict[str, Function] = {
     "alias": same,
 }
 METHODS: dict[str, Function] = {"where": where_method}  # where a method's order differs
-
-__all__ = ["FUNCTIONS", "METHODS", "apply", "as_float", "lift", "math", "whole"]

@@ -29,7 +29,7 @@ def read(text: str, inputs: str = "", *, fold_bias: bool = False) -> Program:
             raise Unreadable("get_init_inputs() returns something that I can't work out")
         args = []
     model = Module(text="self", kind="Model", body=source.model)
-    start = reader.made(model, args, {})
+    start = reader.made(model, source.model, args, {})
     if model.evaluating:
         set_evaluating(model)
     reach(model, "self")
@@ -46,7 +46,7 @@ def read(text: str, inputs: str = "", *, fold_bias: bool = False) -> Program:
     graph._known.clear()
     reader.kept.clear()
     reader.evaluated.clear()
-    tensors = [leaf(graph, name, shape) for name, shape in known]
+    tensors: list[object] = [leaf(graph, name, shape) for name, shape in known]
     try:
         output = outputs(reader, reader.inline(Function(body=forward, owner=model), tensors, {}))
     except Unknown as problem:

@@ -72,12 +72,14 @@ class Reader(Expressions):
         self, body: ast.ClassDef, args: list[object], kwargs: dict[str, object]
     ) -> Module:
         module = Module(text="", kind=body.name, body=body)
-        self.made(module, args, kwargs)
+        self.made(module, body, args, kwargs)
         return module
 
-    def made(self, module: Module, args: list[object], kwargs: dict[str, object]) -> Names:
-        assert module.body is not None
-        init = method(module.body, "__init__")
+    def made(
+        self, module: Module, body: ast.ClassDef, args: list[object], kwargs: dict[str, object]
+    ) -> Names:
+        """Follows the constructor; its arguments by name."""
+        init = method(body, "__init__")
         if init is None:
             return {}
         names = self.bound(Function(body=init, owner=module), args, kwargs)
@@ -126,7 +128,9 @@ class Reader(Expressions):
                 return result
         return None
 
-    def statement(self, node: ast.stmt, names: Names) -> Returned | None:
+    def statement(  # noqa: C901 - one case for each kind of statement
+        self, node: ast.stmt, names: Names
+    ) -> Returned | None:
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, names),)
@@ -266,5 +270,6 @@ def reach(module: Module, text: str) -> None:
 def flat(output: object) -> tuple[int, ...]:
     if isinstance(output, int):
         return (output,)
-    assert isinstance(output, tuple | list)
+    if not isinstance(output, tuple | list):
+        raise TypeError("an output is a node or a nesting of nodes")
     return tuple(node for item in output for node in flat(item))

@@ -82,21 +82,15 @@ def reply(diagnosis: str, source: str) -> str:
 def plain(text: str) -> str:
     """ModelNew as the task's own Model: always right, never faster."""
     source = Source(text)
-    from actors.agents.recipes.reading import Program
-    from actors.agents.recipes.graph import Graph
-
-    program = Program(
-        source=source, graph=Graph(), inputs=(), output=0, made_for="", kept=(), evaluated=()
-    )
     model = copy.deepcopy(source.model)
     model.name = "ModelNew"
     Renamed().visit(model)
     return "\n".join(
         [
-            '"""ModelNew in plain PyTorch: the rule book `recipes` (no language model) fell back."""',
+            '"""ModelNew in plain PyTorch, where the rule book `recipes` (no LLM) fell back to."""',
             "import torch",
             "from torch import nn",
-            kept_module(program),
+            kept_module(source),
             "",
             "",
             ast.unparse(model),

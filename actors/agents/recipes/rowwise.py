@@ -10,6 +10,7 @@ import math
 from actors.agents.recipes.frames import Tensor, plain, seen, split, stored, view, whole
 from actors.agents.recipes.graph import Graph, Unknown
 from actors.agents.recipes.operations import Function, apply, as_float, clamp, lift
+from actors.agents.recipes.shapes import integers
 
 Dims = int | tuple[int, ...] | list[int] | None
 
@@ -167,7 +168,7 @@ def affine(graph: Graph, out: Tensor, weight: object, bias: object) -> Tensor:
 
 def trailing(graph: Graph, input: object, shape: object) -> tuple[Tensor, tuple[int, ...]]:
     tensor = lift(graph, input)
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)  # type: ignore[call-overload]
+    sizes = integers((shape,))
     if sizes != seen(graph, tensor)[len(tensor.groups) - len(sizes) :]:
         raise Unknown("a normalised shape that is not the input's")
     rank = len(tensor.groups)

@@ -13,6 +13,17 @@ from actors.agents.recipes.graph import Shape, Unknown, broadcast
 Rule = Callable[..., Shape]
 
 
+def integers(values: tuple[object, ...]) -> tuple[int, ...]:
+    """The numbers of `f(1, 2)` or `f((1, 2))`."""
+    inner = values[0] if len(values) == 1 and isinstance(values[0], tuple | list) else values
+    if not isinstance(inner, tuple | list):
+        raise Unknown("a shape that is not known")
+    known = tuple(n for n in inner if isinstance(n, int))
+    if len(known) != len(inner):
+        raise Unknown("a shape that is not known")
+    return known
+
+
 def matmul(input: Shape, other: Shape) -> Shape:
     if not input or not other or input[-1] != other[-2 if len(other) > 1 else -1]:
         raise Unknown("a matrix product of shapes that do not fit")
@@ -90,11 +101,7 @@ def transpose(input: Shape, dim0: int, dim1: int) -> Shape:
 
 
 def permute(input: Shape, *dims: object) -> Shape:
-    order = dims[0] if len(dims) == 1 and isinstance(dims[0], tuple | list) else dims
-    assert isinstance(order, tuple | list)
-    if not all(isinstance(d, int) for d in order):
-        raise Unknown("a permutation that is not known")
-    return tuple(input[int(d)] for d in order)
+    return tuple(input[d] for d in integers(dims))
 
 
 def cat(tensors: tuple[Shape, ...], dim: int = 0) -> Shape:
@@ -108,12 +115,11 @@ def same(input: Shape, *args: object, **kwargs: object) -> Shape:
 
 
 def expand(input: Shape, *sizes: object) -> Shape:
-    wanted = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else sizes
-    assert isinstance(wanted, tuple | list)
-    if not all(isinstance(n, int) and n >= -1 for n in wanted) or len(wanted) < len(input):
+    wanted = integers(sizes)
+    if len(wanted) < len(input) or min(wanted) < -1:
         raise Unknown("an expansion to a shape that is not known")
     lacks = len(wanted) - len(input)
-    return tuple(int(n) if n != -1 else input[d - lacks] for d, n in enumerate(wanted))
+    return tuple(n if n != -1 else input[d - lacks] for d, n in enumerate(wanted))
 
 
 RULES: dict[str, Rule] = {

@@ -1,0 +1,123 @@
+"""The CUDA writer for reductions down columns: neighbouring threads have neighbouring columns.
+
+With `threads` 0 a thread walks down its column alone; with 32 a block has 32 columns and its
+warps share the rows, which helps where columns are few and long.
+"""
+
+from __future__ import annotations
+
+from actors.agents.recipes.cuda import CudaWriter
+from actors.agents.recipes.flow import NEUTRAL, Kernel
+from actors.agents.recipes.layout import Access
+
+REGISTERS = 32  # floats of a column that a thread keeps between passes
+
+
+class CudaColumns(CudaWriter):
+    def write(self) -> Kernel:
+        across = 32 if self.knobs.threads == 32 else self.knobs.block
+        down = self.knobs.block // across
+        columns = self.layout.units * self.layout.width
+        turns = -(-self.layout.length // down)
+        kept = self.flow.crossing(REGISTERS // turns)
+        self.lines.add(f"const int x = threadIdx.x % {across}, y = threadIdx.x / {across};")
+        self.lines.add(
+            f"const {self.count} column = ({self.count})blockIdx.x * {across} + x;",
+            f"const bool live = column < {columns};",
+            f"const {self.count} u = live ? column / {self.layout.width} : 0,"
+            f" j = live ? column % {self.layout.width} : 0;",
+        )
+        if down > 1:
+            self.lines.add(f"__shared__ float box[{down}][{across}];")
+        dims = self.indices(self.layout.outer, "u", "u")
+        self.pointers(self.layout.loads, dims | {self.last: "j"} if not self.periodic() else dims)
+        self.results(dims | {self.last: "j"})
+        for index in kept:
+            self.lines.add(f"float b{index}[{turns}];")
+        names: dict[int, str] = {}
+        reduced = {d for d, flag in enumerate(self.layout.reduced) if flag}
+        for stage in self.flow.passes():
+            self.fixed(self.flow.wanted(stage), names, reduced)
+            made = self.flow.reductions(stage)
+            for index in made:
+                self.lines.add(f"float s{index} = {NEUTRAL[self.graph[index].op]};")
+            unroll = "" if kept else f" {max(self.knobs.unroll, 1)}"
+            self.lines.add(f"#pragma unroll{unroll}", f"for (int i = 0; i < {turns}; ++i) {{")
+            self.lines.add(f"const {self.count} row = i * {down} + y;")
+            self.lines.add(f"if (live && row < {self.layout.length}) {{")
+            self.row(stage, dict(names), kept)
+            self.lines.add("}", "}")
+            for index in made:
+                self.joined(index, down)
+                names[index] = f"r{index}"
+        settled = self.flow.settled()
+        if settled:
+            self.fixed(settled, names, reduced)
+            self.lines.add("if (live && y == 0) {")
+            for index in settled:
+                self.lines.add(f"*o{index} = {self.flow.word(index, names)};")
+            self.lines.add("}")
+        self.function("columns", str(-(-columns // across)), self.knobs.block)
+        return self.finished()
+
+    def periodic(self) -> bool:
+        return any(load.period for load in self.layout.loads)
+
+    def joined(self, index: int, down: int) -> None:
+        """The column's result, from all threads that share it."""
+        op = self.graph[index].op
+        if down == 1:
+            self.lines.add(f"const float r{index} = s{index};")
+            return
+        self.lines.add("__syncthreads();", f"box[y][x] = s{index};", "__syncthreads();")
+        self.lines.add(f"float r{index} = box[0][x];")
+        self.lines.add(
+            f"for (int k = 1; k < {down}; ++k) r{index} = JOIN_{op}(r{index}, box[k][x]);"
+        )
+
+    def at(self, load: Access) -> str:
+        """Where a column's number of this tensor is, the reduced dimensions aside."""
+        step = load.strides[self.last]
+        if not self.periodic() or not step:
+            return f"a{load.node}"
+        where = f"j % {load.period}" if load.period else "j"
+        return f"a{load.node} + ({where}) * {step}"
+
+    def fixed(self, wanted: list[int], names: dict[int, str], reduced: set[int]) -> None:
+        """What stays the same down a column."""
+        chain = self.flow.chain(wanted, names)
+        for index in [i for i in chain if not self.flow.varies[i] & reduced]:
+            if index in self.flow.loads:
+                self.lines.add(f"const float n{index} = *({self.at(self.flow.loads[index])});")
+                names[index] = f"n{index}"
+            else:
+                self.assign([index], names)
+        for divisor in self.flow.divisors(chain, names):
+            if ~divisor not in names:
+                names[~divisor] = f"i{divisor}"
+                self.lines.add(f"const float i{divisor} = 1.0f / {names[divisor]};")
+
+    def row(self, stage: int, names: dict[int, str], kept: dict[int, int]) -> None:
+        dims = self.indices(
+            tuple(d for d, flag in enumerate(self.layout.reduced) if flag), "row", "v"
+        )
+        new = [i for i, s in kept.items() if s == stage]
+        have = dict(names) | {i: f"b{i}[i]" for i, s in kept.items() if s < stage}
+        chain = self.flow.chain([*self.flow.wanted(stage), *new], have)
+        for index in chain:
+            if index not in self.flow.loads:
+                self.assign([index], have)
+                continue
+            load = self.flow.loads[index]
+            parts = [f"{v} * {load.strides[d]}" for d, v in dims.items() if load.strides[d]]
+            self.lines.add(f"const float n{index} = *({' + '.join([self.at(load), *parts])});")
+            have[index] = f"n{index}"
+        for index in new:
+            self.lines.add(f"b{index}[i] = {have[index]};")
+        for index in self.flow.reductions(stage):
+            word = self.flow.word(self.graph[index].args[0], have)
+            self.lines.add(f"s{index} = JOIN_{self.graph[index].op}(s{index}, {word});")
+        for index in self.flow.written(stage):
+            store = next(a for a in self.layout.stores if a.node == index)
+            parts = [f"{v} * {store.strides[d]}" for d, v in dims.items()]
+            self.lines.add(f"o{index}[{' + '.join(parts)}] = {self.flow.word(index, have)};")

@@ -1,0 +1,104 @@
+"""What stays in PyTorch: expressions written down again, with placeholders for their tensors."""
+
+from __future__ import annotations
+
+import math
+
+from actors.agents.recipes.frames import Tensor, plain, seen, stored, whole
+from actors.agents.recipes.graph import Graph, Unknown
+from actors.agents.recipes.objects import MISFITS, Hidden, Module, Parameter, Symbol, Unreadable
+from actors.agents.recipes.shapes import PRODUCTS, RULES
+
+
+class Leaving:
+    """The part of the reader that leaves things to PyTorch."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.kept: list[str] = []  # what stays in PyTorch, for people
+
+    def reshaped(
+        self, value: Tensor, bare: str, args: list[object], kwargs: dict[str, object]
+    ) -> Tensor:
+        """The torch expression's value with its shape, where a rule gives it."""
+        rule = RULES.get(bare)
+        if rule is None:
+            return value
+        try:
+            shape = rule(*map(self.shape_of, args), **{
+                k: self.shape_of(v) for k, v in kwargs.items() if k != "training"
+            })  # fmt: skip
+        except (Unknown, *MISFITS):
+            return value
+        node = self.graph[value.node]
+        fresh = bare in PRODUCTS
+        return whole(self.graph, self.graph.torch(node.text, node.args, shape, fresh=fresh))
+
+    def shape_of(self, value: object) -> object:
+        if isinstance(value, Tensor):
+            return seen(self.graph, value)
+        if isinstance(value, tuple | list):
+            return tuple(self.shape_of(item) for item in value)
+        return value
+
+    def torch(self, text: str, args: list[object], kwargs: dict[str, object]) -> Tensor:
+        """An expression that PyTorch evaluates: `text(args)`, or a method for ".text"."""
+        nodes: list[int] = []
+        words = [self.rendered(arg, nodes) for arg in args]
+        words += [f"{name}={self.rendered(value, nodes)}" for name, value in kwargs.items()]
+        if text.startswith("."):
+            whole_text = f"{words[0]}{text}({', '.join(words[1:])})"
+        else:
+            whole_text = f"{text}({', '.join(words)})"
+        self.kept.append(text.removeprefix("torch.nn.functional."))
+        return self.kept_node(whole_text, nodes)
+
+    def kept_node(self, text: str, nodes: list[int]) -> Tensor:
+        # two equal texts may be two draws of a dropout: each is a node of its own
+        unique = text + " " * (len(self.kept) % 997)
+        return Tensor(node=self.graph.torch(unique, tuple(nodes), None), groups=())
+
+    def rendered(  # noqa: C901 - one case for each kind of value
+        self, value: object, nodes: list[int]
+    ) -> str:
+        """Python text for an argument, with a placeholder for each tensor."""
+        match value:
+            case Tensor():
+                if self.graph[value.node].op == "const":
+                    return repr(self.graph[value.node].value)
+                node = value.node
+                if self.graph[node].shape is not None and not plain(self.graph, value):
+                    node = stored(self.graph, value)
+                if self.graph[node].mask:
+                    raise Unreadable("a comparison's result is used by what stays in PyTorch")
+                nodes.append(node)
+                return f"{{{len(nodes) - 1}}}"
+            case bool() | int() | str() | None:
+                return repr(value).replace("{", "{{").replace("}", "}}")
+            case float():
+                return repr(value) if math.isfinite(value) else f"float('{value}')"
+            case slice():
+                parts = (value.start, value.stop, value.step)
+                return f"slice({', '.join(self.rendered(part, nodes) for part in parts)})"
+            case tuple() | list():
+                inner = ", ".join(self.rendered(item, nodes) for item in value)
+                if isinstance(value, list):
+                    return f"[{inner}]"
+                return f"({inner},)" if len(value) == 1 else f"({inner})"
+            case Symbol(name=text) | Hidden(text=text) | Module(text=text) if text:
+                return text
+            case Parameter():
+                return self.rendered(self.tensor(value), nodes)
+            case _ if value is ...:
+                return "..."
+        raise Unreadable("an argument that can't be written down again")
+
+    def tensor(self, value: object) -> Tensor:
+        """A tensor for a parameter or tensor; its shape may be unknown."""
+        if isinstance(value, Parameter):
+            if value.shape is None:
+                return Tensor(node=self.graph.torch(value.text, (), None), groups=())
+            return whole(self.graph, self.graph.leaf(value.text, value.shape))
+        if isinstance(value, Tensor):
+            return value
+        raise Unknown(f"a {type(value).__name__} where a tensor is wanted")
