@@ -92,7 +92,6 @@ FN V exp_(V x) {
   x = x > 89.0f ? K(89.0f) : x;
   const V t = x * 1.44269504088896341f + 12582912.0f;
   const V n = t - 12582912.0f;
-  const VI i = (VI)t - 0x4b400000;
   const V r = (x - n * 0.693145751953125f) - n * 1.42860682030941723e-6f;
   V p = 0.00139506006f + V{};
   p = p * r + 0.00836895371f;
@@ -100,9 +99,13 @@ FN V exp_(V x) {
   p = p * r + 0.166665183f;
   p = p * r + 0.50000001f;
   p = p * (r * r) + r;
-  const VI h = i >> 1;
-  const V low = (V)((h + 127) << 23), high = (V)((i - h + 127) << 23);
-  return (p * low + low) * high;
+  p = p + 1.0f;
+#if defined(__AVX512F__) && W == 16 && !defined(__clang__)
+  return __builtin_ia32_scalefps512_mask(p, n, p, -1, 4);  // p times two to the n
+#else
+  const VI i = (VI)t - 0x4b400000, h = i >> 1;  // in two steps: one would leave floats' range
+  return p * (V)((h + 127) << 23) * (V)((i - h + 127) << 23);
+#endif
 }""",
     "expm1_": """\
 FN V expm1_(V x) {
