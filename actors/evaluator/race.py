@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from actors.evaluator import timing
+from actors.evaluator import pressure, timing
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.orders import Bench, Feed, FromRunner, Raised
 from actors.evaluator.standard import Standard
@@ -81,16 +81,21 @@ class Race:
 
     def _group(self, calls: dict[Side, int]) -> Group | Fault:
         taken: dict[Side, list[float]] = {"reference": [], "candidate": []}
+        whole = waited = 0.0
         for side, _number in timing.order():
             time.sleep(SETTLE_S)
+            before = pressure.waited_s()
             seconds = self._block(side, calls[side])
             if isinstance(seconds, Fault):
                 return seconds
+            waited += pressure.waited_s() - before
+            whole += seconds
             net = max(seconds - self._overhead_s, 1e-9)
             taken[side].append(net / calls[side] * 1e6)
         return Group(
             reference=(taken["reference"][0], taken["reference"][1]),
             candidate=(taken["candidate"][0], taken["candidate"][1]),
+            waiting=waited / whole,
         )
 
     def _block(self, side: Side, calls: int) -> float | Fault:

@@ -20,6 +20,7 @@ Side = Literal["reference", "candidate"]
 BLOCK_S = 0.02  # a block lasts at least this long
 MAX_CALLS = 50_000
 WIDTH = 0.01  # enough is known when the interval is narrower than this share of the ratio
+CALM = 0.1  # a group in which tasks waited longer than this share is disturbed
 LEAST_GROUPS = 12  # before the interval may end it
 FEWEST_GROUPS = 3  # even when time is up
 # Two-sided 95 % points of Student's t, for fewer groups than a sign interval can use.
@@ -31,6 +32,7 @@ class Group(Value, frozen=True, kw_only=True):
 
     reference: tuple[float, float]
     candidate: tuple[float, float]
+    waiting: float = 0.0  # the share of its time in which some task waited for a processor
 
     @property
     def log_ratio(self) -> float:
@@ -47,7 +49,9 @@ class Timing(Value, frozen=True, kw_only=True):
     reference_us: float
     speedup: float
     ci95: tuple[float, float] | None
-    groups: int
+    groups: int  # that the figures are made of
+    disturbed: int = 0  # that were left out
+    busy: int = 0  # that were disturbed and had to be used all the same
 
 
 def order() -> Iterator[tuple[Side, int]]:
@@ -65,8 +69,19 @@ def calls_a_block(call_s: float) -> int:
     return math.ceil(BLOCK_S / call_s)
 
 
-def summary(groups: Sequence[Group]) -> Timing:
-    """Return the figures of all groups so far (at least one)."""
+def calm(groups: Sequence[Group]) -> Sequence[Group]:
+    """Return the groups that nobody disturbed; all of them, when these are too few to do.
+
+    On a shared machine a disturbed group is off by any factor: threads of one side wait for each
+    other while a stranger has their core.
+    """
+    quiet = [group for group in groups if group.waiting <= CALM]
+    return quiet if len(quiet) >= LEAST_GROUPS else groups
+
+
+def summary(measured: Sequence[Group]) -> Timing:
+    """Return the figures of the groups so far (at least one)."""
+    groups = calm(measured)
     logs = [group.log_ratio for group in groups]
     inside = interval(logs)
     return Timing(
@@ -75,13 +90,16 @@ def summary(groups: Sequence[Group]) -> Timing:
         speedup=math.exp(median(logs)),
         ci95=None if inside is None else (math.exp(inside[0]), math.exp(inside[1])),
         groups=len(groups),
+        disturbed=len(measured) - len(groups),
+        busy=sum(group.waiting > CALM for group in groups),
     )
 
 
-def enough(groups: Sequence[Group], elapsed_s: float, time_s: float) -> bool:
+def enough(measured: Sequence[Group], elapsed_s: float, time_s: float) -> bool:
     """Whether to stop: the interval is narrow, or the time is up."""
-    if elapsed_s >= time_s and len(groups) >= FEWEST_GROUPS:
+    if elapsed_s >= time_s and len(measured) >= FEWEST_GROUPS:
         return True
+    groups = calm(measured)
     if len(groups) < LEAST_GROUPS:
         return False
     inside = interval([group.log_ratio for group in groups])

@@ -256,7 +256,16 @@ class Trial:
             speedup=timed.speedup if timed else None,
             speedup_ci95=timed.ci95 if timed else None,
             max_error=self.max_error,
+            profile=_profile(timed),
             log=evidence.clean(output, folders, limit=4096),
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,
         )
+
+
+def _profile(timed: Timing | None) -> dict[str, str] | None:
+    if timed is None:
+        return None
+    left_out = f", {timed.disturbed} disturbed ones left out" if timed.disturbed else ""
+    busy = f", {timed.busy} disturbed ones used: the machine was busy" if timed.busy else ""
+    return {"timing": f"{timed.groups} groups A B B A{left_out}{busy}"}

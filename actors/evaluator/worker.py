@@ -8,16 +8,16 @@ from actors.actor import Port
 from actors.evaluator.child import Unwanted
 from actors.evaluator.judge import Judge, Problem
 from actors.evaluator.nursery import Unjudgeable
+from actors.evaluator.rounds import combined
 from protocol.messages import (
     Evaluate,
     Evaluated,
-    Lease,
     Measure,
     Measured,
     Returned,
     Work,
 )
-from protocol.values import Device, Role
+from protocol.values import Device, Role, Verdict
 
 FAILURES = 3  # in a row, then the actor ends and the supervisor decides
 
@@ -63,14 +63,18 @@ class EvaluatorWorker:
         return Measured(lease=request.lease, reference=found)
 
     def _evaluate(self, request: Evaluate, port: Port, doing: Callable[[str], None]) -> Evaluated:
-        lease: Lease = request.lease
-        verdict = self.judge.judge(
-            request.task, request.source, request.reference, port.running, doing, port.revoked
-        )
-        if isinstance(verdict, Problem):
-            # It was measured before, so this machine is the odd one.
-            raise Unjudgeable(verdict.words)
-        return Evaluated(lease=lease, verdict=verdict)
+        verdicts: list[Verdict] = []
+        for _ in range(request.rounds):
+            verdict = self.judge.judge(
+                request.task, request.source, request.reference, port.running, doing, port.revoked
+            )
+            if isinstance(verdict, Problem):
+                # It was measured before, so this machine is the odd one.
+                raise Unjudgeable(verdict.words)
+            verdicts.append(verdict)
+            if not verdict.correct:
+                break
+        return Evaluated(lease=request.lease, verdict=combined(verdicts))
 
     def close(self) -> None:
         """End every child."""

@@ -96,3 +96,14 @@ def test_a_block_is_long_enough_to_be_timed(call_s: float) -> None:
     calls = timing.calls_a_block(call_s)
     assert 1 <= calls <= timing.MAX_CALLS
     assert calls in (1, timing.MAX_CALLS) or calls * call_s >= timing.BLOCK_S
+
+
+def test_disturbed_groups_do_not_move_the_figures() -> None:
+    """Groups in which a stranger had our cores are left out, where enough others are there."""
+    calm = [group(200, 100)] * timing.LEAST_GROUPS
+    loud = [Group(reference=(900, 900), candidate=(100, 100), waiting=0.5)] * 50
+    mixed = timing.summary([*loud, *calm])
+    assert math.isclose(mixed.speedup, 2.0)
+    assert mixed.disturbed == 50
+    few = timing.summary([*loud, *calm[:3]])
+    assert (few.disturbed, few.busy) == (0, 50)
