@@ -224,6 +224,7 @@ class Evaluate(Message, frozen=True, kw_only=True):
     task: Task
     source: str
     reference: Reference
+    rounds: int = 1  # judge it so often, in fresh processes, and report what covers all of them
 
 
 class Stored(Message, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from actors.coordinator.policy import policy_named
 from actors.coordinator.scoring import believable, kernel_of, positive, score_us
 from actors.coordinator.search import (
     AttemptEnded,
+    Confirmed,
     Finish,
     Instruction,
     Measured,
@@ -177,6 +178,9 @@ class Coordinator:
         task, number, stage = parse_work(work)
         reason = f"{LOSSES} evaluators were lost while it ran"
         del self._offers[work]
+        if stage is Stage.CONFIRM:
+            self._confirm(task, number, None)
+            return
         if stage is Stage.MEASURE:
             self._refuse(task, f"the reference can't be measured: {reason}")
             return
@@ -276,7 +280,7 @@ class Coordinator:
             self._event("late result", result.lease.work, sender)
             return
         self.books.end_lease(result.lease.epoch, "done", time.time())
-        task, number, _ = parse_work(result.lease.work)
+        task, number, stage = parse_work(result.lease.work)
         del self._offers[result.lease.work]
         match result:
             case messages.Planned():
@@ -288,6 +292,8 @@ class Coordinator:
             case messages.Unusable():
                 verdict = Verdict(verdict=Word.NO_CANDIDATE, reason=result.reason, log=result.reply)
                 self._record(task, number, verdict)
+            case messages.Evaluated() if stage is Stage.CONFIRM:
+                self._confirm(task, number, believable(result.verdict))
             case messages.Evaluated():
                 self._record(task, number, believable(result.verdict))
             case messages.Measured():
@@ -311,6 +317,15 @@ class Coordinator:
         candidate = self.store.candidate(task, number)
         kernel = kernel_of(candidate.source if candidate else "")
         self._perform(task, self.searches[task].handle(AttemptEnded(number, score, kernel)))
+
+    def _confirm(self, task: str, number: int, verdict: Verdict | None) -> None:
+        """Let the second look at a node count; None: it could not be had, the first one stands."""
+        reference = self.store.reference(task)
+        score = self.searches[task].score(number)
+        if verdict is not None and reference is not None:
+            score = score_us(verdict, reference)
+        self.store.confirm_node(task, number, verdict, None if score == FAILED else score)
+        self._perform(task, self.searches[task].handle(Confirmed(number, score)))
 
     # --- doing what the searches ask ---------------------------------------------------------
 
@@ -365,12 +380,17 @@ class Coordinator:
             return []
         if reference is None:
             return search.begin()
-        nodes = [
-            (row.number, row.parent, FAILED if row.score_us is None else row.score_us,
-             kernel_of(row.source))
-            for row in self.store.nodes(task.name)
-        ]  # fmt: skip
-        return search.restore(reference.eager_us, nodes, self.store.attempts_under_way(task.name))
+        rows = self.store.nodes(task.name)
+        scores = [FAILED if row.score_us is None else row.score_us for row in rows]
+        return search.restore(
+            reference.eager_us,
+            [
+                (row.number, row.parent, score, kernel_of(row.source))
+                for row, score in zip(rows, scores, strict=True)
+            ],
+            self.store.attempts_under_way(task.name),
+            {row.number: score for row, score in zip(rows, scores, strict=True) if row.confirmed},
+        )
 
     def _event(self, what: str, subject: str, detail: str = "") -> None:
         self.books.add_event(time.time(), what, subject, detail)

@@ -8,6 +8,7 @@ a node that is asked again needs only what has joined since.
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
@@ -49,6 +50,10 @@ class Leaderboard:
         self._board.add(entry)
         self._joined.append(entry)
         return True
+
+    def ranked(self) -> Iterator[Entry]:
+        """Yield all entries, best first."""
+        return iter(self._board)
 
     @property
     def best(self) -> Entry | None:

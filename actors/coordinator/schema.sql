@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS node (
     plan BLOB,
     outside TEXT NOT NULL,         -- JSON list of diff hunks outside the anchors
     at REAL NOT NULL,
+    confirmed INTEGER NOT NULL DEFAULT 0, -- 1: verdict and score are of the longer, second look
     UNIQUE (task, number)
 ) STRICT;
 

@@ -18,6 +18,7 @@ from actors.coordinator.window import code_window, debug_window, plan_window
 from protocol.settings import SearchSettings
 
 ROOT_KERNEL = "root"
+CONFIRMED = 3  # at the most so many of the best are judged again, to end with a true figure
 
 
 class Stage(StrEnum):
@@ -28,6 +29,7 @@ class Stage(StrEnum):
     WRITE = "write"
     REPAIR = "repair"
     EVALUATE = "evaluate"
+    CONFIRM = "confirm"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,15 @@ class AttemptEnded:
     kernel: str  # identifies the source
 
 
-Event = Measured | Refused | StageEnded | AttemptEnded
+@dataclass(frozen=True)
+class Confirmed:
+    """One of the best was judged again, at length; FAILED when it did not stand."""
+
+    number: int
+    score: float
+
+
+Event = Measured | Refused | StageEnded | AttemptEnded | Confirmed
 
 # --- instructions: what to do ------------------------------------------------------------------
 
@@ -117,6 +127,7 @@ class Search:
         self.board: Leaderboard | None = None
         self.under_way: dict[int, Attempt] = {}
         self.begun = 0  # attempts begun, those ended included
+        self.confirmed: dict[int, float] = {}
         self._seed = seed
         self._policy = policy
 
@@ -124,6 +135,10 @@ class Search:
     def ended(self) -> int:
         """Attempts that have their verdict."""
         return self.begun - len(self.under_way)
+
+    def score(self, number: int) -> float:
+        """Return a node's score in the tree."""
+        return self._tree[number].score
 
     def begin(self) -> list[Instruction]:
         """Return the first instruction of a task that has no reference yet."""
@@ -144,6 +159,9 @@ class Search:
             case AttemptEnded():
                 self._end(event)
                 return self._grow()
+            case Confirmed():
+                self.confirmed[event.number] = event.score
+                return self._conclude()
 
     # --- restoring ---------------------------------------------------------------------------
 
@@ -152,6 +170,7 @@ class Search:
         eager_us: float,
         nodes: list[tuple[int, int, float, str]],
         attempts: list[Attempt],
+        confirmed: dict[int, float] | None = None,
     ) -> list[Instruction]:
         """Take up a stored search; return the offers for what was under way, and new ones.
 
@@ -160,8 +179,10 @@ class Search:
             nodes: (number, parent, score, kernel) of every node but the root, in the order in
                 which they were recorded.
             attempts: those that have no node yet, by number.
+            confirmed: the scores of those that were judged again.
         """
         self._plant(eager_us)
+        self.confirmed = dict(confirmed or {})
         for number, parent, score, kernel in nodes:
             self._tree.begin(parent)
             self._add(number, parent, score, kernel)
@@ -190,9 +211,29 @@ class Search:
             self.under_way[number] = attempt
             instructions += [Save(attempt), self._offer(attempt)]
         if not self.under_way and self.begun >= self.budget:
-            self.finished = True
-            instructions.append(Finish())
+            instructions += self._conclude()
         return instructions
+
+    def _conclude(self) -> list[Instruction]:
+        """Have the best judged again until the best of all is one that was; then finish.
+
+        The best of many noisy measurements is too good to be true.
+        """
+        fresh = next(
+            (
+                (score, number)
+                for score, number in self._board.ranked()
+                if number != ROOT and number not in self.confirmed
+            ),
+            None,
+        )
+        standing = min(self.confirmed.values(), default=FAILED)
+        if fresh is None or standing <= fresh[0] or len(self.confirmed) >= CONFIRMED:
+            self.finished = True
+            return [Finish()]
+        parent = self._tree[fresh[1]].parent or ROOT
+        again = Attempt(number=fresh[1], parent=parent, repair=False, stage=Stage.CONFIRM)
+        return [Offer(Stage.CONFIRM, again)]
 
     def _advance(self, attempt: Attempt) -> list[Instruction]:
         following = Stage.WRITE if attempt.stage is Stage.PLAN else Stage.EVALUATE

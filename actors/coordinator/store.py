@@ -25,6 +25,7 @@ class NodeRow(Value, frozen=True, kw_only=True):
     parent: int
     score_us: float | None
     source: str
+    confirmed: bool = False
 
 
 class Store:
@@ -174,16 +175,31 @@ class Store:
             "UPDATE attempt SET state = 'done' WHERE task = ? AND number = ?", (task, number)
         )
 
+    def confirm_node(
+        self, task: str, number: int, verdict: Verdict | None, score_us: float | None
+    ) -> None:
+        """Let the second look count; None leaves the first one's verdict as it is."""
+        if verdict is not None:
+            self._db.write(
+                "UPDATE node SET word = ?, verdict = ?, score_us = ? WHERE task = ? AND number = ?",
+                (verdict.verdict, _encode(verdict), score_us, task, number),
+            )
+        self._db.write(
+            "UPDATE node SET confirmed = 1 WHERE task = ? AND number = ?", (task, number)
+        )
+
     def nodes(self, task: str) -> list[NodeRow]:
         """Return every node but the root, in the order in which they were recorded."""
         rows = self._db.rows(
-            "SELECT number, parent, score_us, source FROM node WHERE task = ? AND number > 0"
-            " ORDER BY id",
+            "SELECT number, parent, score_us, source, confirmed FROM node"
+            " WHERE task = ? AND number > 0 ORDER BY id",
             (task,),
         )
         return [
-            NodeRow(number=number, parent=parent, score_us=score, source=source)
-            for number, parent, score, source in rows
+            NodeRow(
+                number=number, parent=parent, score_us=score, source=source, confirmed=bool(again)
+            )
+            for number, parent, score, source, again in rows
         ]
 
     def attempts_under_way(self, task: str) -> list[Attempt]:

@@ -22,8 +22,10 @@ ROLE_OF = {
     Stage.REPAIR: Role.DEBUGGER,
     Stage.MEASURE: Role.EVALUATOR,
     Stage.EVALUATE: Role.EVALUATOR,
+    Stage.CONFIRM: Role.EVALUATOR,
 }
 
+CONFIRM_ROUNDS = 3  # fresh processes each: what differs from start to start is seen
 SHOWN = 256  # nodes kept at hand, so that a window costs no read
 
 
@@ -56,12 +58,16 @@ class Orders:
         if stage is Stage.MEASURE:
             return messages.Measure(lease=lease, task=task)
         reference = self._reference(name)
-        if stage is Stage.EVALUATE:
+        if stage in (Stage.EVALUATE, Stage.CONFIRM):
             candidate = self._store.candidate(name, number)
             if candidate is None:
                 raise RuntimeError(f"{lease.work} is leased without a candidate")
             return messages.Evaluate(
-                lease=lease, task=task, source=candidate.source, reference=reference
+                lease=lease,
+                task=task,
+                source=candidate.source,
+                reference=reference,
+                rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
             )
         node, root = self._node(name, offer.attempt.parent), self._node(name, ROOT)
         shown = [n for n in offer.window if n not in (ROOT, offer.attempt.parent)]

@@ -132,15 +132,15 @@ class Ledger:
         )
 
     def _read_new_nodes(self, connection: sqlite3.Connection) -> None:
-        """Nodes never change once they are recorded, so each is read once."""
+        """Read what is new; of the old nodes only those that got a second look have changed."""
         rows = connection.execute(
-            "SELECT id, task, number, parent, advice, verdict, score_us, at FROM node"
-            " WHERE id > ? ORDER BY id",
+            "SELECT id, task, number, parent, advice, verdict, score_us, at, confirmed FROM node"
+            " WHERE id > ? OR confirmed = 1 ORDER BY id",
             (self._last_node,),
         )
-        for row_id, task, number, parent, advice, blob, score_us, at in rows:
+        for row_id, task, number, parent, advice, blob, score_us, at, confirmed in rows:
             verdict = msgspec.msgpack.decode(blob, type=Verdict)
-            self._last_node = row_id
+            self._last_node = max(self._last_node, row_id)
             self._nodes[task, number] = Node(
                 task=task,
                 number=number,
@@ -149,6 +149,7 @@ class Ledger:
                 verdict=msgspec.structs.replace(verdict, log="", profile=None),
                 score_us=score_us,
                 at=at,
+                confirmed=bool(confirmed),
             )
 
 

@@ -18,6 +18,7 @@ class Node(Value, frozen=True, kw_only=True):
     verdict: Verdict
     score_us: float | None
     at: float
+    confirmed: bool = False  # it was judged again, at length, when the budget had ended
 
 
 class Spend(Value, frozen=True, kw_only=True):
@@ -57,13 +58,17 @@ class TaskState(Value, frozen=True, kw_only=True):
 
     @property
     def best(self) -> Node | None:
-        """The fastest correct node that is not the reference itself."""
+        """The fastest correct node but the reference itself; a confirmed one goes first.
+
+        The best of many noisy figures is too good to be true, so at the end those that were
+        judged a second time are compared among themselves.
+        """
         ranked = [
-            (node.score_us, node.number, node)
+            (not node.confirmed, node.score_us, node.number, node)
             for node in self.attempts
             if node.verdict.correct and node.score_us is not None
         ]
-        return min(ranked)[2] if ranked else None
+        return min(ranked)[3] if ranked else None
 
 
 class WorkerState(Value, frozen=True, kw_only=True):
@@ -92,5 +97,5 @@ class Snapshot(Value, frozen=True, kw_only=True):
         return sum(len(task.attempts) for task in self.tasks)
 
     def is_finished(self, task: TaskState) -> bool:
-        """Whether nothing more will come for `task`: its budget is used, or it was refused."""
-        return bool(self.status == "finished" or task.problem or len(task.attempts) >= task.budget)
+        """Whether nothing more will come for `task`: its best is confirmed, or it was refused."""
+        return "finished" in (self.status, task.status) or bool(task.problem)

@@ -8,6 +8,7 @@ from random import Random
 from actors.coordinator.policy import EpsilonGreedy
 from actors.coordinator.search import (
     AttemptEnded,
+    Confirmed,
     Instruction,
     Measured,
     Offer,
@@ -38,6 +39,7 @@ class Runner:
         self.saved: dict[int, object] = {}
         self.nodes: list[tuple[int, int, float, str]] = []
         self.offers: dict[int, Offer] = {}
+        self.confirmed: dict[int, float] = {}
         self.shown: dict[tuple[int, Stage], tuple[int, ...]] = {}
 
     def perform(self, instructions: list[Instruction]) -> None:
@@ -54,6 +56,11 @@ class Runner:
         offer = self.offers.pop(number)
         if offer.stage is Stage.MEASURE:
             self.perform(self.search.handle(Measured(100.0)))
+        elif offer.stage is Stage.CONFIRM:
+            # The second look is less kind than the first, by a tenth.
+            score = self.search.score(number) * 1.1
+            self.confirmed[number] = score
+            self.perform(self.search.handle(Confirmed(number, score)))
         elif offer.stage is Stage.EVALUATE:
             score, kernel = outcome(number)
             self.nodes.append((number, offer.attempt.parent, score, kernel))
@@ -70,4 +77,5 @@ class Runner:
         )
         self.offers.clear()
         attempts = [self.saved[number] for number in sorted(self.saved)]
-        self.perform(self.search.restore(100.0, self.nodes, attempts))  # type: ignore[arg-type]
+        stored = [(n, p, self.confirmed.get(n, s), k) for n, p, s, k in self.nodes]
+        self.perform(self.search.restore(100.0, stored, attempts, self.confirmed))  # type: ignore[arg-type]

@@ -8,7 +8,15 @@ from fakes import Runner, make_search
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.coordinator.search import Finish, Measured, Offer, Refused, Stage
+from actors.coordinator.search import (
+    AttemptEnded,
+    Finish,
+    Measured,
+    Offer,
+    Refused,
+    Stage,
+    StageEnded,
+)
 
 
 def whole_run(crash_at: frozenset[int] = frozenset(), *, seed: int = 0, budget: int = 12) -> Runner:
@@ -33,6 +41,7 @@ def test_crashes_anywhere_leave_the_same_tree(crash_at: frozenset[int], seed: in
 
     assert calm.nodes == stormy.nodes
     assert calm.shown == stormy.shown
+    assert calm.confirmed == stormy.confirmed
 
 
 def test_the_budget_is_met_exactly_and_the_task_finishes() -> None:
@@ -67,7 +76,7 @@ def test_a_failed_node_is_repaired_and_a_correct_one_improved() -> None:
     runner = whole_run(budget=30)
     failed = {number for number, _, score, _ in runner.nodes if score == float("inf")}
     for number, parent, *_ in runner.nodes:
-        stages = {stage for n, stage in runner.shown if n == number}
+        stages = {stage for n, stage in runner.shown if n == number} - {Stage.CONFIRM}
         agents = {Stage.REPAIR} if parent in failed else {Stage.PLAN, Stage.WRITE}
         assert agents | {Stage.EVALUATE} == stages
 
@@ -107,3 +116,26 @@ def test_measuring_begins_as_many_attempts_as_may_be_under_way() -> None:
     offers = [i for i in search.handle(Measured(100.0)) if isinstance(i, Offer)]
 
     assert [(1, 0), (2, 0), (3, 0)] == [(o.attempt.number, o.attempt.parent) for o in offers]
+
+
+def test_the_best_at_the_end_was_judged_again() -> None:
+    """The winner's figure is a second look's, and no unconfirmed node claims to beat it."""
+    runner = whole_run(budget=20)
+    winner, score = min(runner.confirmed.items(), key=lambda item: item[1])
+    others = [s for n, _, s, _ in runner.nodes if n not in runner.confirmed]
+
+    assert runner.search.finished
+    assert len(runner.confirmed) <= 3
+    assert len(runner.confirmed) == 3 or all(score <= other for other in others)
+    assert winner in runner.confirmed
+
+
+def test_nothing_correct_is_nothing_to_confirm() -> None:
+    """A run without a correct candidate ends without a second look."""
+    search = make_search(budget=1)
+    search.begin()
+    search.handle(Measured(100.0))
+    search.handle(StageEnded(1))
+    search.handle(StageEnded(1))
+
+    assert search.handle(AttemptEnded(1, float("inf"), "k")) == [Finish()]

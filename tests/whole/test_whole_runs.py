@@ -62,6 +62,7 @@ def test_the_winner_runs_alone_and_agrees_with_the_task(calm: Command, tmp_path:
     best = tmp_path / "best.py"
     best.write_text((calm.run_dir / "best.py").read_text())
     program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "import torch, chain, best\n"
         "torch.manual_seed(1); model = chain.Model(*chain.get_init_inputs())\n"
         "torch.manual_seed(1); new = best.ModelNew(*chain.get_init_inputs())\n"
@@ -69,7 +70,7 @@ def test_the_winner_runs_alone_and_agrees_with_the_task(calm: Command, tmp_path:
         "torch.testing.assert_close(new(*x), model(*x))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{program}"],
+        [sys.executable, "-P", "-c", program],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
