@@ -23,6 +23,7 @@ from actors.agents.recipes.objects import (
     Symbol,
     Unreadable,
 )
+from actors.agents.recipes.source import method
 
 FUNCTIONS = {**operations.FUNCTIONS, **rowwise.FUNCTIONS, **moves.FUNCTIONS, **losses.FUNCTIONS}
 PREFIXES = ("torch.", "torch.nn.functional.", "torch.special.", "torch.linalg.")
@@ -43,6 +44,7 @@ class Calling(Leaving):
     def __init__(self, graph: Graph, fold_bias: bool) -> None:
         super().__init__(graph)
         self.fold_bias = fold_bias
+        self.constructing = True  # until the forward is read
         self.evaluated: list[str] = []  # modules that are taken to be in evaluation mode
 
     def inline(self, function: Function, args: list[object], kwargs: dict[str, object]) -> object:
@@ -66,9 +68,13 @@ class Calling(Leaving):
                 return self.applied(callee, args, kwargs)
             case Symbol():
                 return self.named(callee.name, args, kwargs)
+            case Method(
+                owner=Meta() as made, name="float" | "softmax" | "abs" | "exp" | "contiguous"
+            ):
+                return made
             case Method(owner=Tensor() | Parameter()):
                 owner = self.tensor(callee.owner)
-                return self.method(owner, callee.name, args, kwargs)
+                return self.on_tensor(owner, callee.name, args, kwargs)
             case Method(owner=Module() as module):
                 return self.on_module(module, callee.name)
             case Hidden(text=text) if text:
@@ -78,17 +84,27 @@ class Calling(Leaving):
 
     def named(self, name: str, args: list[object], kwargs: dict[str, object]) -> object:
         bare = name.rpartition(".")[2]
+        if name == "hasattr" and isinstance(args[0], Module):
+            module, attribute = args[0], str(args[1])
+            known = module.attributes.keys() | (module.layer.parameters if module.layer else {})
+            return attribute in known or (
+                module.body is not None and method(module.body, attribute) is not None
+            )
         if name in NUMERIC:
             return self.numeric(name, args, kwargs)
         if name.startswith("math."):
             function = getattr(math, bare, None)
+            if any(isinstance(arg, Tensor) for arg in args):
+                return self.torch(name, args, kwargs)
             if function is None or not all(isinstance(a, int | float) for a in args):
                 raise Unknown(name)
             return attempt(function, *args)
         if name.startswith("torch.nn.") and bare[:1].isupper():
             return self.layer(bare, args, kwargs)
         if name.startswith("torch.") and bare in FACTORIES | {"zeros_like", "ones_like"}:
-            made = meta(bare, args, kwargs)
+            if not self.constructing and bare == "tensor" and isinstance(args[0], int | float):
+                return operations.lift(self.graph, args[0])
+            made = meta(bare, args, kwargs) if self.constructing else None
             if made is not None:
                 return made
         if name in (prefix + bare for prefix in PREFIXES):
@@ -119,12 +135,13 @@ class Calling(Leaving):
         except (*MISFITS, Unknown):
             return Module(text="", kind=kind)
 
-    def method(
+    def on_tensor(
         self, owner: Tensor, name: str, args: list[object], kwargs: dict[str, object]
     ) -> object:
         if name.endswith("_") and not name.endswith("__"):
             raise Unreadable(f"the forward changes a tensor in place (.{name})")
-        if name in ("size", "dim", "numel", "ndimension"):
+        known = self.graph[owner.node].shape is not None
+        if known and name in ("size", "dim", "numel", "ndimension"):
             shape = seen(self.graph, owner)
             if name == "size":
                 return shape[args[0]] if args and isinstance(args[0], int) else shape

@@ -17,7 +17,7 @@ from actors.agents.recipes.graph import contiguous
 from actors.agents.recipes.knobs import Knobs, header
 from actors.agents.recipes.layout import lay_out
 from actors.agents.recipes.reading import Program
-from actors.agents.recipes.source import Source, method
+from actors.agents.recipes.source import Source, constructor, method
 
 CPP_BUILD = """\
 FLAGS = [
@@ -118,6 +118,7 @@ class Assembly:
             self.summary() + '"""',
             "import ctypes",
             "import hashlib",
+            "import math",
             "import platform",
             "",
             "import torch",
@@ -172,8 +173,7 @@ class Assembly:
         forward.name = "plain_forward"
         guard = []
         if init is not None and self.program.made_for:
-            names = [a.arg for a in init.args.posonlyargs + init.args.args + init.args.kwonlyargs]
-            told = f"({''.join(name + ', ' for name in names[1:])})"
+            told = f"({''.join(f'{name}, ' for name in constructor(self.program.source.model))})"
             init.body += ast.parse(f"self.as_written = {told} == {self.program.made_for}").body
             guard.append("self.as_written")
         guard += [f"not {text}.training" for text in self.program.evaluated]
@@ -193,7 +193,11 @@ class Assembly:
         return "\n".join(lines)
 
     def guards(self) -> list[str]:
-        checks = []
+        checks = [
+            f"{name} == {value!r}"
+            for name, value in self.program.inputs
+            if isinstance(value, float)
+        ]
         live = self.graph.ancestors(self.program.results)
         for index in sorted(live):
             node = self.graph[index]

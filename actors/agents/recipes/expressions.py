@@ -107,7 +107,7 @@ class Expressions(Calling):
             return Function(body=self.source.functions[name])
         if name in self.source.classes:
             return self.source.classes[name]
-        if name in NUMERIC or name in ("print", "isinstance", "super"):
+        if name in NUMERIC or name in ("print", "isinstance", "super", "hasattr"):
             return Symbol(name=name)
         raise Unknown(f"the name {name}")
 
@@ -151,21 +151,28 @@ class Expressions(Calling):
                 return self.member(owner, name)
             case Tensor() | Parameter():
                 tensor = self.tensor(owner)
-                if name == "shape":
-                    return seen(self.graph, tensor)
-                if name == "ndim":
-                    return len(seen(self.graph, tensor))
-                if name == "data":
-                    return tensor
-                if name in ("T", "mT", "device", "dtype", "is_cuda", "requires_grad"):
-                    nodes: list[int] = []
-                    return self.kept_node(f"{self.rendered(tensor, nodes)}.{name}", nodes)
-                return Method(owner=tensor, name=name)
+                return self.of_tensor(tensor, name)
+            case Meta():
+                return owner.shape if name == "shape" else Method(owner=owner, name=name)
             case tuple() if name == "values" and len(owner) == 2:
                 return owner[0]
             case Hidden(text=text) if text:
                 return Hidden(text=f"{text}.{name}")
         raise Unknown(f"the attribute {name}")
+
+    def of_tensor(self, tensor: Tensor, name: str) -> object:
+        if self.graph[tensor.node].shape is not None:
+            if name == "shape":
+                return seen(self.graph, tensor)
+            if name == "ndim":
+                return len(seen(self.graph, tensor))
+        if name == "data":
+            return tensor
+        if name in ("shape", "ndim", "T", "mT", "device", "dtype", "is_cuda", "requires_grad"):
+            nodes: list[int] = []
+            value = self.kept_node(f"{self.rendered(tensor, nodes)}.{name}", nodes)
+            return self.reshaped(value, "t", [tensor], {}) if name == "T" else value
+        return Method(owner=tensor, name=name)
 
     def member(self, module: Module, name: str) -> object:
         if name in module.attributes:
@@ -174,6 +181,9 @@ class Expressions(Calling):
             body = method(module.body, name)
             if body is not None:
                 return Function(body=body, owner=module)
+            for node in module.body.body:
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+                    return self.value(node.value, {})
         if module.layer is not None and name in module.layer.parameters:
             return Parameter(text=f"{module.text}.{name}", shape=module.layer.parameters[name])
         if name in ("eval", "train", "apply", "to", "register_buffer", "register_parameter"):

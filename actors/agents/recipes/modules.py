@@ -193,8 +193,8 @@ LAYERS: dict[str, Maker] = {
     **{f"InstanceNorm{rank}d": instance_norm for rank in (1, 2, 3)},
     **{f"Conv{rank}d": convolution(rank, False) for rank in (1, 2, 3)},
     **{f"ConvTranspose{rank}d": convolution(rank, True) for rank in (1, 2, 3)},
-    **{f"MaxPool{rank}d": activation(f"max_pool{rank}d", **MAX) for rank in (1, 2)},
-    **{f"AvgPool{rank}d": activation(f"avg_pool{rank}d", **AVG) for rank in (1, 2)},
+    **{f"MaxPool{rank}d": activation(f"max_pool{rank}d", **MAX) for rank in (1, 2, 3)},
+    **{f"AvgPool{rank}d": activation(f"avg_pool{rank}d", **AVG) for rank in (1, 2, 3)},
     **{
         f"Adaptive{kind}Pool{rank}d": activation(
             f"adaptive_{kind.lower()}_pool{rank}d", output_size=1

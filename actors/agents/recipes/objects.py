@@ -28,7 +28,6 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 
     shape: Shape
     dtype: str = "float32"
-    made: bool = True  # False: a plain value, not a tensor
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ from actors.agents.recipes.frames import Tensor, plain, stored, whole
 from actors.agents.recipes.graph import Graph, Unknown
 from actors.agents.recipes.objects import Function, Hidden, Meta, Module, Parameter, Unreadable
 from actors.agents.recipes.reading import Program, Reader, reach, set_evaluating
-from actors.agents.recipes.source import Source, method
+from actors.agents.recipes.source import Source, constructor, method
 
-Shapes = list[tuple[int, ...] | None]
+Input = tuple[int, ...] | float | None  # a shape, a number, or something else
+Shapes = list[Input]
 
 
 def read(text: str, inputs: str = "", *, fold_bias: bool = False) -> Program:
@@ -46,6 +47,7 @@ def read(text: str, inputs: str = "", *, fold_bias: bool = False) -> Program:
     graph._known.clear()
     reader.kept.clear()
     reader.evaluated.clear()
+    reader.constructing = False
     tensors: list[object] = [leaf(graph, name, shape) for name, shape in known]
     try:
         output = outputs(reader, reader.inline(Function(body=forward, owner=model), tensors, {}))
@@ -58,7 +60,7 @@ def read(text: str, inputs: str = "", *, fold_bias: bool = False) -> Program:
         graph=graph,
         inputs=known,
         output=output,
-        made_for=arguments(start),
+        made_for=arguments(source, start),
         kept=tuple(dict.fromkeys(reader.kept)),
         evaluated=tuple(dict.fromkeys(reader.evaluated)),
     )
@@ -87,12 +89,18 @@ def input_shapes(reader: Reader, inputs: str) -> Shapes:
     made = asked(reader, "get_inputs")
     if isinstance(made, tuple | list) and (not shapes or len(made) != len(shapes)):
         shapes = [m.shape if isinstance(m, Meta) and m.dtype == "float32" else None for m in made]
+    if isinstance(made, tuple | list) and len(made) == len(shapes):
+        for place, value in enumerate(made):
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                shapes[place] = float(value)
     if not shapes:
         raise Unreadable("the shapes of the inputs are not known")
     return shapes
 
 
-def leaf(graph: Graph, name: str, shape: tuple[int, ...] | None) -> Tensor:
+def leaf(graph: Graph, name: str, shape: Input) -> Tensor:
+    if isinstance(shape, float):
+        return Tensor(node=graph.const(shape), groups=())
     if shape is None or 0 in shape:
         return Tensor(node=graph.torch(name, (), None), groups=())
     return whole(graph, graph.leaf(name, shape))
@@ -117,9 +125,9 @@ def outputs(reader: Reader, value: object) -> object:
     raise Unknown("a result that is not a tensor or a tuple of tensors")
 
 
-def arguments(start: Names) -> str:
+def arguments(source: Source, start: Names) -> str:
     """The constructor's arguments, by which a ModelNew made for others is told apart."""
-    kept = [value for name, value in start.items() if name != "self"]
+    kept = [start.get(name, Hidden()) for name in constructor(source.model)]
     if any(isinstance(value, Hidden | Meta | Module) for value in kept):
         return ""
-    return repr(tuple(kept)) if kept else "()"
+    return repr(tuple(kept))

@@ -32,7 +32,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     source: Source
     graph: Graph
-    inputs: tuple[tuple[str, tuple[int, ...] | None], ...]  # name, shape; None: not float32
+    inputs: tuple[tuple[str, tuple[int, ...] | float | None], ...]
+    # each one's name, and its shape, or its value where it is a number, or None
     output: object  # a node's index, or a tuple or list of outputs
     made_for: str  # the constructor's arguments as Python text, "" where they are not plain
     kept: tuple[str, ...]  # what stays in PyTorch
@@ -176,6 +177,9 @@ class Reader(Expressions):
         match target:
             case ast.Name():
                 names[target.id] = value
+            case ast.Tuple() if isinstance(value, Tensor):
+                for place, part in enumerate(target.elts):
+                    self.assign(part, self.item(value, place), names)
             case ast.Tuple() | ast.List():
                 if not isinstance(value, tuple | list) or len(value) != len(target.elts):
                     raise Unreadable(f"line {target.lineno} unpacks what I don't know")

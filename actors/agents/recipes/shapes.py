@@ -94,6 +94,38 @@ def transposed_convolution(
     return (input[0], weight[1] * groups, *sizes)
 
 
+def pool(rank: int) -> Rule:
+    def rule(
+        input: Shape,
+        kernel_size: object,
+        stride: object = None,
+        padding: object = 0,
+        dilation: object = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Shape:
+        if return_indices or ceil_mode:
+            raise Unknown("a pool with indices or ceil_mode")
+        size = numbers(kernel_size, rank)
+        step = size if stride is None else numbers(stride, rank)
+        edge, gap = numbers(padding, rank), numbers(dilation, rank)
+        lead = input[: len(input) - rank]
+        return lead + tuple(
+            (n + 2 * edge[d] - gap[d] * (size[d] - 1) - 1) // step[d] + 1
+            for d, n in enumerate(input[len(lead) :])
+        )
+
+    return rule
+
+
+def adaptive_pool(input: Shape, output_size: object) -> Shape:
+    sizes = output_size if isinstance(output_size, tuple | list) else (output_size,)
+    if not all(isinstance(n, int) for n in sizes):
+        raise Unknown("an adaptive pool to a size that is not known")
+    return input[: len(input) - len(sizes)] + integers(tuple(sizes))
+
+
 def transpose(input: Shape, dim0: int, dim1: int) -> Shape:
     sizes = list(input)
     sizes[dim0], sizes[dim1] = sizes[dim1], sizes[dim0]
@@ -131,6 +163,8 @@ RULES: dict[str, Rule] = {
     "addmm": addmm,
     **{f"conv{rank}d": convolution for rank in (1, 2, 3)},
     **{f"conv_transpose{rank}d": transposed_convolution for rank in (1, 2, 3)},
+    **{f"{kind}_pool{rank}d": pool(rank) for kind in ("max", "avg") for rank in (1, 2, 3)},
+    **{f"adaptive_{kind}_pool2d": adaptive_pool for kind in ("max", "avg")},
     "transpose": transpose,
     "permute": permute,
     "t": lambda input: tuple(reversed(input)),

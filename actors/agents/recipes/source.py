@@ -48,3 +48,12 @@ def method(body: ast.ClassDef, name: str) -> ast.FunctionDef | None:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return node
     return None
+
+
+def constructor(body: ast.ClassDef) -> list[str]:
+    """The names of what the class's constructor takes, in order."""
+    init = method(body, "__init__")
+    if init is None:
+        return []
+    spec = init.args
+    return [arg.arg for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)][1:]
