@@ -1,0 +1,78 @@
+"""Whose fault a failed light build is: the candidate's, or that of headers which hold too little.
+
+The light headers may lack what torch's have.  So an error counts as the candidate's own only if it
+lies in the candidate's own file and everything it names that torch's headers declare was declared
+in the light build too.  In doubt torch builds again and its word counts.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from actors.evaluator.fastbuild.process import Deadline, run
+from actors.evaluator.fastbuild.source import words
+from actors.evaluator.fastbuild.toolkit import Toolkit
+from protocol.values import Value
+
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:()][^:()\n]*)(?::(?P<line>\d+)(?::\d+)?: |\((?P<edg>\d+)\): )"
+    r"(?:fatal |catastrophic )?error(?: #[\w-]+)?:? (?P<words>.*(?:\n {2,}\S.*)*)$",
+    re.MULTILINE,
+)
+_QUOTED = re.compile(r"‘([^’\n]+)’|\"([^\"\n]+)\"|'([^'\n]+)'")  # noqa: RUF001
+_MARKER = re.compile(r'^# \d+ "([^"]*)"')
+_DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
+_MISSING_FILE = re.compile(r"No such file or directory|cannot open source file|could not open")
+_INCOMPLETE = re.compile(r"incomplete (class )?type|forward declaration|used before its definition")
+_OPERATOR = re.compile(r"no match for .operator|no operator \"")
+_TORCH_TYPE = re.compile(r"\b(at|c10|torch|caffe2)::")
+LINES_BEFORE = 3
+ONLY_DEVICE = ("ptxas",)  # what fails there was understood by the front end
+
+
+class Failure(Value, frozen=True, kw_only=True):
+    """One compiler's failure."""
+
+    phase: str
+    output: str
+    source: str  # the candidate's file
+    text: str  # what stands in it
+    argv: tuple[str, ...]  # compiles it with the light headers, without -c and -o
+
+
+def candidates_own(failure: Failure, toolkit: Toolkit, deadline: Deadline) -> bool:
+    """Whether torch's own build would say the same."""
+    if failure.phase in ONLY_DEVICE:
+        return True
+    found = _ERROR.search(failure.output)
+    if found is None or Path(found["file"]).name != Path(failure.source).name:
+        return False
+    said = found["words"]
+    if _MISSING_FILE.search(said):
+        return True  # the tree adds files to torch's and hides none
+    if _INCOMPLETE.search(said):
+        return False
+    if _OPERATOR.search(said) and _TORCH_TYPE.search(said):
+        return False
+    number = int(found["line"] or found["edg"])
+    lines = failure.text.splitlines()[max(0, number - 1 - LINES_BEFORE) : number]
+    quoted = " ".join("".join(groups) for groups in _QUOTED.findall(said))
+    named = (words(quoted) | words("\n".join(lines))) & toolkit.torch_words
+    return not named - _declared(failure, deadline)
+
+
+def _declared(failure: Failure, deadline: Deadline) -> frozenset[str]:
+    """Return what the headers of the light build declare or define."""
+    folder = Path(failure.source).parent
+    text = run([*failure.argv, "-E"], folder, deadline).output
+    macros = run([*failure.argv, "-E", "-dM"], folder, deadline).output
+    own = False
+    kept = []
+    for line in text.splitlines():
+        marker = _MARKER.match(line)
+        if marker:
+            own = marker[1] == failure.source
+        elif not own:
+            kept.append(line)
+    return words("\n".join(kept)) | frozenset(_DEFINED.findall(macros))

@@ -1,0 +1,80 @@
+"""Precompiled headers: one a compiler, set of flags and header text, made once by trusted code.
+
+Readers need no lock: a header appears under its final name when it is whole.  A maker that was
+killed leaves a file under a name that nobody reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from actors.evaluator.fastbuild.process import Deadline, run
+
+HEADER = "prefix.h"
+EXTENSION_NAME = "-DTORCH_EXTENSION_NAME="
+
+
+class Broken(Exception):
+    """A header of ours does not compile."""
+
+
+def identity(compiler: str) -> str:
+    """Return what tells one compiler from another and from its next version."""
+    found = shutil.which(compiler)
+    if found is None:
+        raise Broken(f"{compiler} is not on PATH")
+    path = Path(found).resolve()
+    stat = path.stat()
+    return f"{path}:{stat.st_size}:{stat.st_mtime_ns}"
+
+
+def lasting(flags: list[str]) -> list[str]:
+    """Return `flags` without the one that differs from extension to extension."""
+    return [flag for flag in flags if not flag.startswith(EXTENSION_NAME)]
+
+
+def digest(*parts: object) -> str:
+    """Return a name for all of `parts`."""
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
+
+
+class Precompiled:
+    """The precompiled headers in one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def _place(self, compiler: str, flags: list[str], text: str) -> Path:
+        return self.root / digest(identity(compiler), lasting(flags), text) / HEADER
+
+    def find(self, compiler: str, flags: list[str], text: str) -> Path | None:
+        """Return the header to name with -include, or None when there is none for these flags."""
+        header = self._place(compiler, flags, text)
+        return header if header.with_name(f"{HEADER}.gch").exists() else None
+
+    def make(self, compiler: str, flags: list[str], text: str, deadline: Deadline) -> Path:
+        """Make the header for these flags if there is none; raise `Broken` if it can't be."""
+        header = self._place(compiler, flags, text)
+        finished = header.with_name(f"{HEADER}.gch")
+        if finished.exists():
+            return header
+        header.parent.mkdir(parents=True, exist_ok=True)
+        for name, content in ((HEADER, text), ("flags.json", msgspec.json.encode(flags).decode())):
+            half = header.with_name(f".{name}.{os.getpid()}")
+            half.write_text(content, encoding="utf-8")
+            half.replace(header.with_name(name))
+        half = header.with_name(f".gch.{os.getpid()}")
+        argv = [compiler, *lasting(flags), "-x", "c++-header", str(header), "-o", str(half)]
+        try:
+            ran = run(argv, header.parent, deadline)
+            if ran.status:
+                raise Broken(ran.output[-4000:])
+            half.replace(finished)
+        finally:
+            half.unlink(missing_ok=True)
+        return header

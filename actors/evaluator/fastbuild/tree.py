@@ -1,0 +1,279 @@
+"""The light headers: a second include tree, made from the installed torch, put before torch's own.
+
+Nine tenths of a build is parsing torch's headers: 840 tensor methods and 2,000 functions, of which
+a candidate names ten.  The tree keeps the Tensor class as it is, takes the method bodies out of it,
+and lets the umbrella headers (torch/extension.h and its kin) lead to a small common part and to
+what one candidate names (`selection`).  Headers that are not replaced are torch's.
+
+It asks for torchgen's regular layout; whoever finds less than expected raises `Unlike`, and builds
+go torch's way.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from actors.evaluator.fastbuild.index import Index
+
+NATIVE = Path(__file__).parent / "native"
+UMBRELLAS = (
+    "torch/types.h",
+    "torch/torch.h",
+    "torch/all.h",
+    "torch/script.h",
+    "ATen/ATen.h",
+    "ATen/Functions.h",
+)
+LEAST_METHODS = 700
+LEAST_FUNCTIONS = 900
+LEAST_FACTORIES = 40
+
+# TensorOperators.h and the inline parts of Tensor that stay use these.
+ALWAYS_METHODS = """
+    _conj add add_ bitwise_and bitwise_and_ bitwise_not bitwise_or bitwise_or_ bitwise_xor
+    bitwise_xor_ conj_physical contiguous copy_ div div_ eq fill_ ge gt item le lt mul mul_ ne neg
+    remainder remainder_ select sub sub_ to
+""".split()
+ALWAYS_FUNCTIONS = "empty empty_like full ones zeros zeros_like".split()
+PARTS = ("_ops.h", "_native.h", "_dispatch.h", "_meta.h")
+
+_METHOD = re.compile(r"^inline [^\n]*?\bTensor::(\w+)\([^\n]*\{\n(?:[^\n]*\n)*?\}\n", re.MULTILINE)
+_STRUCT = re.compile(r"^struct TORCH_API (\w+) \{", re.MULTILINE)
+_FACTORY = re.compile(r"^inline at::Tensor (\w+)\((?:[^\n]*\n)+?\}\n", re.MULTILINE)
+_HEAVY_INCLUDE = re.compile(
+    r"^#include <ATen/(?:Context|DeviceGuard|TensorUtils|TracerMode|core/Generator)\.h>\n",
+    re.MULTILINE,
+)
+_OPERATOR = re.compile(r"at::_ops::(\w+)::")
+_TENSOR_INCLUDE = "#include <ATen/core/Tensor.h>\n"
+
+
+class Unlike(Exception):
+    """This torch's headers are not laid out as the generator expects."""
+
+
+def operators_in(definitions: list[str]) -> set[str]:
+    """Return the structs of at::_ops that `definitions` call."""
+    return {name for text in definitions for name in _OPERATOR.findall(text)}
+
+
+def extra_includes(text: str) -> list[str]:
+    """Return the headers that `text` needs besides the common part, by the types it names."""
+    wanted = []
+    if "TensorListRef" in text:
+        wanted.append("ATen/core/IListRef.h")
+    if "Generator" in text:
+        wanted.append("ATen/core/Generator.h")
+    if "c10::List<" in text:
+        wanted.append("ATen/core/List.h")
+    if "TensorDataContainer" in text:
+        wanted += [
+            "c10/util/Logging.h",
+            "ATen/ScalarOps.h",
+            "torch/csrc/api/include/torch/detail/TensorDataContainer.h",
+        ]
+    return wanted
+
+
+def generate(include: Path, folder: Path) -> Index:
+    """Make the tree of the torch whose headers lie in `include`; return what was found."""
+    light = folder / "light"
+    methods = _tensor_class(include, light)
+    operators = _operators(include)
+    functions = _functions(include, light)
+    factories = _factories(include)
+    index = Index(
+        methods=methods,
+        operators=operators,
+        functions=functions,
+        factories=factories,
+        always_methods=[
+            name for name in methods if name in ALWAYS_METHODS or name.startswith("__dispatch_")
+        ],
+        always_functions=[name for name in ALWAYS_FUNCTIONS if name in functions],
+    )
+    _check(index)
+    _guards(include, light)
+    _common(include, light, index)
+    _umbrellas(light)
+    _device(include, folder)
+    index.write(folder)
+    return index
+
+
+def _check(index: Index) -> None:
+    for what, found, least in (
+        ("tensor methods", sum(map(len, index.methods.values())), LEAST_METHODS),
+        ("operators", len(index.operators), LEAST_FUNCTIONS),
+        ("functions", len(index.functions), LEAST_FUNCTIONS),
+        ("factories", len(index.factories), LEAST_FACTORIES),
+    ):
+        if found < least:
+            raise Unlike(f"{found} {what} were found in torch's headers, expected {least} or more")
+    lost = operators_in([body for bodies in index.methods.values() for body in bodies])
+    if lost - index.operators.keys():
+        raise Unlike(f"no header declares {sorted(lost - index.operators.keys())[:5]}")
+
+
+def write(path: Path, text: str) -> None:
+    """Write `text` to `path`, with the folders above."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def between(text: str, start: str, end: str, where: str) -> tuple[int, int]:
+    """Return where the part of `text` from `start` up to `end` begins and ends."""
+    first = text.find(start)
+    last = text.find(end, first)
+    if first < 0 or last < 0:
+        raise Unlike(f"{where} has no part between {start.strip()!r} and {end.strip()!r}")
+    return first, last
+
+
+def _tensor_class(include: Path, light: Path) -> dict[str, list[str]]:
+    name = "ATen/core/TensorBody.h"
+    text = (include / name).read_text(encoding="utf-8")
+    first, last = between(text, "\nnamespace at {\n\n// aten::", "\nnamespace c10 {\n", name)
+    methods: dict[str, list[str]] = {}
+    for found in _METHOD.finditer(text, first, last):
+        methods.setdefault(found.group(1), []).append(found.group())
+    heavy = "#include <ATen/MethodOperators.h>"
+    if heavy not in text:
+        raise Unlike(f"{name} does not include ATen/MethodOperators.h")
+    needed = ("ATen/core/ATen_fwd.h", "string_view", "tuple", "vector")
+    rest = (text[:first] + "\n" + text[last:]).replace(
+        heavy, "\n".join(f"#include <{header}>" for header in needed)
+    )
+    write(light / name, rest)
+    return methods
+
+
+def _operators(include: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted((include / "ATen/ops").glob("*_ops.h")):
+        for name in _STRUCT.findall(path.read_text(encoding="utf-8")):
+            found[name] = path.name
+    return found
+
+
+def _functions(include: Path, light: Path) -> list[str]:
+    """Write at::X for each X without what its header includes for others' sake."""
+    names = []
+    for path in sorted((include / "ATen/ops").glob("*.h")):
+        if path.name.endswith(PARTS):
+            continue
+        names.append(path.stem)
+        text = path.read_text(encoding="utf-8")
+        if "generated by torchgen" not in text:
+            continue  # by hand, like from_blob: stays as it is
+        rest = _HEAVY_INCLUDE.sub("", text)
+        wanted = "".join(f"#include <{header}>\n" for header in extra_includes(rest))
+        write(
+            light / "ATen/ops" / path.name,
+            rest.replace(_TENSOR_INCLUDE, _TENSOR_INCLUDE + wanted, 1),
+        )
+    return names
+
+
+def _factories(include: Path) -> dict[str, list[str]]:
+    name = "torch/csrc/autograd/generated/variable_factories.h"
+    text = (include / name).read_text(encoding="utf-8")
+    first, last = between(text, "\nnamespace torch {", "\n} // namespace torch", name)
+    found: dict[str, list[str]] = {}
+    for match in _FACTORY.finditer(text, first, last + 1):
+        found.setdefault(match.group(1), []).append(match.group())
+    return found
+
+
+def _guards(include: Path, light: Path) -> None:
+    """Write DeviceGuard.h without its overload for lists, which needs every boxed type."""
+    name = "ATen/DeviceGuard.h"
+    text = (include / name).read_text(encoding="utf-8")
+    overload = re.search(r"inline [^\n]*device_of\(ITensorListRef \w+\) \{\n.*?\n\}\n", text, re.S)
+    if overload is None:
+        raise Unlike(f"{name} has no device_of for lists")
+    rest = text.replace(overload.group(), "").replace("#include <ATen/core/IListRef.h>\n", "")
+    write(light / name, rest)
+
+
+def _common(include: Path, light: Path, index: Index) -> None:
+    name = "torch/csrc/api/include/torch/types.h"
+    text = (include / name).read_text(encoding="utf-8")
+    first, last = between(text, "\nnamespace torch {", "\n} // namespace torch", name)
+    types = text[first:last] + "\n} // namespace torch\n"
+    bodies = [body for method in index.always_methods for body in index.methods[method]]
+    files = sorted({index.operators[struct] for struct in operators_in(bodies)})
+    makers = [body for name in index.always_functions for body in index.factories.get(name, [])]
+    operators = [
+        *(f"#include <ATen/ops/{file}>\n" for file in files),
+        "namespace at {\n",
+        *bodies,
+        "} // namespace at\n",
+        *(f"#include <ATen/ops/{function}.h>\n" for function in index.always_functions),
+        "#include <ATen/TensorOperators.h>\n#include <ATen/Dispatch.h>\n",
+        "namespace torch {\n",
+        *makers,
+        "} // namespace torch\n",
+        # Marks in preprocessed text where the part ends that is the same for all candidates.
+        "#include <stark/common_end.h>\n",
+    ]
+    template = (NATIVE / "light.h").read_text(encoding="utf-8")
+    filled = re.sub(r"^//@ types:[^\n]*\n", lambda _: types, template, flags=re.MULTILINE)
+    filled = re.sub(
+        r"^//@ operators:[^\n]*\n", lambda _: "".join(operators), filled, flags=re.MULTILINE
+    )
+    write(light / "stark/common.h", filled)
+    write(light / "stark/common_end.h", "#pragma once\nnamespace stark { enum { common_end }; }\n")
+
+
+def _umbrellas(light: Path) -> None:
+    lead = "#pragma once\n#include <stark/common.h>\n#include <stark/candidate.h>\n"
+    for name in UMBRELLAS:
+        write(light / name, lead)
+    binding = (
+        "#if defined(STARK_TABLE)\n#include <stark/table.h>\n"
+        "#elif defined(STARK_PYBIND)\n#include <stark/pybind.h>\n#endif\n"
+    )
+    write(light / "torch/extension.h", lead + binding)
+    pybind = ("python_headers.h", "utils/pybind.h", "Exceptions.h")
+    write(
+        light / "stark/pybind.h",
+        "#pragma once\n" + "".join(f"#include <torch/csrc/{header}>\n" for header in pybind),
+    )
+    for name in ("table.h", "record.h"):
+        write(light / "stark" / name, (NATIVE / name).read_text(encoding="utf-8"))
+
+
+def _device(include: Path, folder: Path) -> None:
+    """Write what only device code meets: complex numbers and the context, each without its libraries.
+
+    They lie apart: a candidate that names complex numbers, thrust or cuBLAS gets the real ones.
+    """
+    write(folder / "complex/thrust/complex.h", (NATIVE / "complex.h").read_text(encoding="utf-8"))
+    name = "ATen/cuda/CUDAContextLight.h"
+    if not (include / name).exists():
+        return
+    text = (include / name).read_text(encoding="utf-8")
+    first, last = between(text, "\nnamespace at::cuda {", "\n} // namespace at::cuda", name)
+    body = text[first:last] + "\n} // namespace at::cuda\n"
+    body = re.sub(r"^TORCH_CUDA_CPP_API cu\w+Handle_t [^\n]*\n", "", body, flags=re.MULTILINE)
+    body = re.sub(r"^TORCH_CUDA_CPP_API WorkspaceMapWithMutex&[^\n]*\n", "", body, flags=re.M)
+    body = re.sub(r"^struct WorkspaceMapWithMutex \{.*?\n\};\n", "", body, flags=re.M | re.S)
+    context = folder / "context/ATen/cuda"
+    lead = (
+        "#pragma once\n#include <cstdint>\n#include <map>\n#include <shared_mutex>\n"
+        "#include <cuda_runtime_api.h>\n#include <c10/core/Allocator.h>\n"
+        "#include <c10/cuda/CUDAFunctions.h>\n"
+    )
+    write(context / "CUDAContextLight.h", lead + body)
+    write(
+        context / "Exceptions.h",
+        "#pragma once\n#include <c10/macros/Export.h>\n#include <c10/util/Exception.h>\n"
+        "#include <c10/cuda/CUDAException.h>\n#define AT_CUDA_CHECK(EXPR) C10_CUDA_CHECK(EXPR)\n",
+    )
+    write(
+        context / "CUDAContext.h",
+        "#pragma once\n#include <ATen/cuda/CUDAContextLight.h>\n#include <c10/cuda/CUDAStream.h>\n"
+        "#include <c10/util/Logging.h>\n#include <ATen/cuda/Exceptions.h>\n",
+    )

@@ -1,0 +1,134 @@
+"""The workshop: makes toolkits, and precompiled headers for families of flags.  Trusted code only.
+
+It compiles nothing but texts of ours and torch's, with plain flags.  What it makes appears under
+its final name when it is whole, so that it may be killed or run twice at any time.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from actors.evaluator.fastbuild import device, host, index, toolkit, tree
+from actors.evaluator.fastbuild.commands import Compilation, with_folders_first
+from actors.evaluator.fastbuild.family import Family
+from actors.evaluator.fastbuild.index import Index
+from actors.evaluator.fastbuild.order import Order
+from actors.evaluator.fastbuild.process import Deadline, run
+from actors.evaluator.fastbuild.selection import header
+from actors.evaluator.fastbuild.source import Source, words
+from actors.evaluator.fastbuild.toolkit import Toolkit, Unprepared
+
+PREPARE_S = 600.0
+_DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
+PROBE = """#include <torch/extension.h>
+torch::Tensor probe(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  y.copy_(x + x * 2);
+  return torch::zeros({x.size(0)}, x.options()) + y[0];
+}
+"""
+
+
+def prepare(store: Path, families: Iterable[Family] = (), limit_s: float = PREPARE_S) -> Toolkit:
+    """Make what is missing in `store` for the torch in use and `families`; trusted code only.
+
+    Raises `Unprepared` where this torch or this compiler can't be served.
+    """
+    deadline = Deadline(limit_s)
+    store = store.absolute()
+    store.mkdir(parents=True, exist_ok=True)
+    folder = store / toolkit.key()
+    if not (folder / index.FILE_NAME).exists():
+        half = Path(tempfile.mkdtemp(prefix=".half-", dir=store))
+        try:
+            _generate(half, deadline)
+            half.chmod(0o755)
+            try:
+                half.rename(folder)
+            except OSError:
+                if not folder.exists():  # else somebody else was faster
+                    raise
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
+    made = Toolkit(folder)
+    for family in families:
+        if family.plain():
+            _precompile(made, family, deadline)
+    return made
+
+
+def _generate(half: Path, deadline: Deadline) -> None:
+    try:
+        found = tree.generate(toolkit.headers_of_torch(), half)
+    except tree.Unlike as error:
+        raise Unprepared(str(error)) from None
+    (half / index.FILE_NAME).unlink()  # until all is there, it is no toolkit
+    with tempfile.TemporaryDirectory() as scratch:
+        order, compilation = _probe(Path(scratch), Family())
+        compiler, flags = compilation.compiler, list(compilation.flags)
+        full = run([compiler, *flags, "-E", "-P", order.sources[0].path], half, deadline)
+        macros = run([compiler, *flags, "-E", "-dM", order.sources[0].path], half, deadline)
+        if full.status or macros.status:
+            raise Unprepared(f"torch's own headers do not preprocess: {full.output[-1000:]}")
+        defined = _DEFINED.findall(macros.output)
+        (half / toolkit.MACROS).write_text("\n".join(sorted(set(defined))), encoding="utf-8")
+        everything = words(full.output) | frozenset(defined)
+        (half / toolkit.WORDS).write_text("\n".join(sorted(everything)), encoding="utf-8")
+        _compile_binding(half, found, compilation, deadline)
+        light = _light_flags(half, found, order.sources[0], compilation, Path(scratch))
+        ran = run([compiler, *light, "-E", "-dM", order.sources[0].path], half, deadline)
+        tried = run([compiler, *light, "-fsyntax-only", order.sources[0].path], half, deadline)
+        if ran.status or tried.status:
+            raise Unprepared(f"the light headers do not compile: {tried.output[-2000:]}")
+        light_macros = sorted(set(_DEFINED.findall(ran.output)))
+        (half / toolkit.LIGHT_MACROS).write_text("\n".join(light_macros), encoding="utf-8")
+    found.write(half)
+
+
+def _light_flags(
+    half: Path, found: Index, source: Source, compilation: Compilation, scratch: Path
+) -> list[str]:
+    tree.write(scratch / "candidate/stark/candidate.h", header(source, found))
+    folders = [scratch / "candidate", half / "light"]
+    return [*with_folders_first(compilation.flags, folders), "-DSTARK_PYBIND"]
+
+
+def _compile_binding(
+    half: Path, found: Index, compilation: Compilation, deadline: Deadline
+) -> None:
+    path = tree.NATIVE / "binding.cpp"
+    with tempfile.TemporaryDirectory() as scratch:
+        flags = _light_flags(half, found, Source.read(str(path)), compilation, Path(scratch))
+        quiet = ["-O2", "-g0", "-w", "-fvisibility=hidden"]
+        argv = [compilation.compiler, *flags, *quiet, "-c", str(path), "-o", toolkit.BINDING]
+        ran = run(argv, half, deadline)
+    if ran.status:
+        raise Unprepared(f"the binding does not compile: {ran.output[-2000:]}")
+
+
+def _probe(folder: Path, family: Family) -> tuple[Order, Compilation]:
+    """Return torch's order and C++ command for a small candidate of `family` in `folder`."""
+    main = folder / "main.cpp"
+    main.write_text(PROBE, encoding="utf-8")
+    sources = [str(main)]
+    if family.with_cuda:
+        cuda = folder / "cuda.cu"
+        cuda.write_text(device.PROBE, encoding="utf-8")
+        sources.append(str(cuda))
+    order = Order.of_family("stark_probe", sources, family, folder)
+    commands = order.commands(Deadline(PREPARE_S))
+    return order, commands.compilations[0]
+
+
+def _precompile(made: Toolkit, family: Family, deadline: Deadline) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        order, compilation = _probe(scratch, family)
+        for binding in host.BINDINGS:
+            host.precompile(made, compilation, binding, deadline)
+        if family.with_cuda:
+            device.precompile(made, order, scratch, deadline)
