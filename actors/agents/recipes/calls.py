@@ -85,17 +85,11 @@ class Calling(Leaving):
     def named(self, name: str, args: list[object], kwargs: dict[str, object]) -> object:
         bare = name.rpartition(".")[2]
         if name == "hasattr" and isinstance(args[0], Module):
-            module, attribute = args[0], str(args[1])
-            known = module.attributes.keys() | (module.layer.parameters if module.layer else {})
-            return attribute in known or (
-                module.body is not None and method(module.body, attribute) is not None
-            )
+            return has(args[0], str(args[1]))
         if name in NUMERIC:
             return self.numeric(name, args, kwargs)
-        if name.startswith("math."):
+        if name.startswith("math.") and not any(isinstance(arg, Tensor) for arg in args):
             function = getattr(math, bare, None)
-            if any(isinstance(arg, Tensor) for arg in args):
-                return self.torch(name, args, kwargs)
             if function is None or not all(isinstance(a, int | float) for a in args):
                 raise Unknown(name)
             return attempt(function, *args)
@@ -235,6 +229,12 @@ class Calling(Leaving):
                 pass
         value = self.torch(text, args, kwargs if text_kwargs is None else text_kwargs)
         return self.reshaped(value, bare, args, kwargs)
+
+
+def has(module: Module, name: str) -> bool:
+    """Whether the module has such an attribute, as far as its source tells."""
+    known = module.attributes.keys() | (module.layer.parameters if module.layer else {})
+    return name in known or (module.body is not None and method(module.body, name) is not None)
 
 
 def attempt(function: Callable[..., object], *args: object, **kwargs: object) -> object:

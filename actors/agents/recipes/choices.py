@@ -151,8 +151,8 @@ def lesson(choice: Choice, base: Knobs, score: float | None, window: tuple[Obser
         if not apart:
             continue
         if not entry.verdict.correct or entry.score_us is None:
-            total -= 4.0 / apart
+            total -= 8.0 / apart
         elif score is not None:
             gain = (score - entry.score_us) / score
-            total += max(-1.0, min(1.0, 4.0 * gain)) * 5.0 / apart
+            total += max(-1.0, min(1.0, 4.0 * gain)) * 12.0 / apart
     return total

@@ -105,6 +105,7 @@ class Writer:
             kind = "VI" if self.graph[index].mask else "V"
             if index in self.flow.loads:
                 text = self.fetch(index, at, pointers)
+                text = f"{text} != 0.0f" if self.graph[index].mask else text
             else:
                 text = self.flow.formula(index, names)
             names[index] = f"n{index}"
@@ -129,6 +130,8 @@ class Writer:
         aligned = all(s % lanes == 0 for s in access.strides[: self.last])
         past = self.knobs.store == "stream" and aligned and access.strides[self.last] == 1
         word = self.flow.word(index, names)
+        if self.graph[index].mask:  # between kernels a mask is kept as 1 and 0
+            word = f"{word} ? K(1.0f) : K(0.0f)"
         function = "stream" if past else "store"
         self.lines.add(f"{function}({where} + {at}, {word}, live);")
 
@@ -197,7 +200,8 @@ class Rows(Writer):
         settled = self.flow.settled()
         self.outside(settled, names, pointers, reduced)
         for index in settled:
-            self.lines.add(f"*o{index} = {self.flow.word(index, names)}[0];")
+            word = f"{self.flow.word(index, names)}[0]"
+            self.lines.add(f"*o{index} = {f'{word} ? 1 : 0' if self.graph[index].mask else word};")
         self.lines.add("}")
         return self.finished()
 

@@ -56,12 +56,14 @@ class Columns(Writer):
         if not settled:
             return
         for index in settled:
-            self.lines.add(f"V n{index}[{self.vectors_each}];")
+            kind = "VI" if self.graph[index].mask else "V"
+            self.lines.add(f"{kind} n{index}[{self.vectors_each}];")
         self.columns()
         inside = dict(names)
         for index in self.flow.chain(settled, inside):
             if index in self.flow.loads:
                 text, name = self.fetch(index, "j", pointers), f"m{index}"
+                text = f"{text} != 0.0f" if self.graph[index].mask else text
             else:
                 text, name = self.flow.formula(index, inside), f"m{index}"
             inside[index] = name

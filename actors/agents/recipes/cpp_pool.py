@@ -67,7 +67,9 @@ class Pools(Writer):
             self.lines.add(f"const float *c{tap.node} = {self.pointer(tap)} + {offset(tap, dims)};")
         fixed = [t for t in self.taps.values() if not t.strides[self.last]]
         for tap in fixed:
-            self.lines.add(f"const V n{tap.node} = K(*c{tap.node});")
+            mask = self.graph[tap.node].mask
+            text = f"K(*c{tap.node})" + (" != 0.0f" if mask else "")
+            self.lines.add(f"const {'VI' if mask else 'V'} n{tap.node} = {text};")
             names[tap.node] = f"n{tap.node}"
         rest: list[int] = []
         for index in sorted(self.before):
@@ -86,7 +88,9 @@ class Pools(Writer):
             at = f"load(c{tap.node} + j, live)"
             if stride != 1:
                 at = f"gather(c{tap.node} + j * {stride}, {stride}, live)"
-            self.lines.add(f"const V n{tap.node} = {at};")
+            mask = self.graph[tap.node].mask
+            at += " != 0.0f" if mask else ""
+            self.lines.add(f"const {'VI' if mask else 'V'} n{tap.node} = {at};")
             inside[tap.node] = f"n{tap.node}"
         for index in rest:
             self.assign(index, inside)

@@ -157,6 +157,10 @@ class CudaWriter:
             for c in range(lanes):
                 self.lines.add(f"{into}[{c}] = {where}[({at} + {c}) * {step}];")
 
+    def loaded(self, index: int, name: str) -> str:
+        """A loaded number's name; between kernels a mask is kept as 1 and 0."""
+        return f"({name} != 0.0f)" if self.graph[index].mask else name
+
     def assign(self, indices: list[int], names: dict[int, str]) -> None:
         """Lines that compute nodes whose operands have names."""
         for index in indices:
@@ -170,7 +174,7 @@ class CudaWriter:
         for index in [i for i in chain if not self.flow.varies[i] & dims]:
             if index in self.flow.loads:
                 self.lines.add(f"const float n{index} = *a{index};")
-                names[index] = f"n{index}"
+                names[index] = self.loaded(index, f"n{index}")
             else:
                 self.assign([index], names)
         for divisor in self.flow.divisors(chain, names):
@@ -210,7 +214,7 @@ class CudaMaps(CudaWriter):
         for index in outputs:
             self.lines.add(f"float v{index}[{lanes}];")
         self.lines.add("#pragma unroll", f"for (int c = 0; c < {lanes}; ++c) {{")
-        names = {load.node: f"l{load.node}[i][c]" for load in loads}
+        names = {n.node: self.loaded(n.node, f"l{n.node}[i][c]") for n in loads}
         self.assign([i for i in chain if i not in self.flow.loads], names)
         for index in outputs:
             self.lines.add(f"v{index}[c] = {names[index]};")

@@ -89,7 +89,7 @@ class CudaColumns(CudaWriter):
         for index in [i for i in chain if not self.flow.varies[i] & reduced]:
             if index in self.flow.loads:
                 self.lines.add(f"const float n{index} = *({self.at(self.flow.loads[index])});")
-                names[index] = f"n{index}"
+                names[index] = self.loaded(index, f"n{index}")
             else:
                 self.assign([index], names)
         for divisor in self.flow.divisors(chain, names):
@@ -111,7 +111,7 @@ class CudaColumns(CudaWriter):
             load = self.flow.loads[index]
             parts = [f"{v} * {load.strides[d]}" for d, v in dims.items() if load.strides[d]]
             self.lines.add(f"const float n{index} = *({' + '.join([self.at(load), *parts])});")
-            have[index] = f"n{index}"
+            have[index] = self.loaded(index, f"n{index}")
         for index in new:
             self.lines.add(f"b{index}[i] = {have[index]};")
         for index in self.flow.reductions(stage):

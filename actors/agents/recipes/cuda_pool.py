@@ -36,7 +36,7 @@ class CudaPools(CudaWriter):
             base = f"p{self.bases.index(tap.base)}"
             where = offset(tap, planes | {down: "h", along: "w"})
             self.lines.add(f"const float n{tap.node} = {base}[{where}];")
-            names[tap.node] = f"n{tap.node}"
+            names[tap.node] = self.loaded(tap.node, f"n{tap.node}")
         self.assign(sorted(prologue(self.graph, self.region)), names)
         self.lines.add(f"best = JOIN_{op}(best, {names[source]});", "}", "}")
         after: dict[int, str] = {pool: "best"}
@@ -46,7 +46,7 @@ class CudaPools(CudaWriter):
                 load = self.flow.loads[index]
                 base = f"p{self.bases.index(load.base)}"
                 self.lines.add(f"const float m{index} = {base}[{offset(load, dims)}];")
-                after[index] = f"m{index}"
+                after[index] = self.loaded(index, f"m{index}")
             else:
                 self.assign([index], after)
         for place, index in enumerate(outputs):

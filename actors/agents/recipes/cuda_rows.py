@@ -84,7 +84,7 @@ class CudaRows(CudaWriter):
         for index in written:
             self.lines.add(f"float v{index}[{lanes}];")
         self.lines.add("#pragma unroll", f"for (int c = 0; c < {lanes}; ++c) {{")
-        inside = have | {load.node: f"l{load.node}[c]" for load in loads}
+        inside = have | {n.node: self.loaded(n.node, f"l{n.node}[c]") for n in loads}
         self.assign([i for i in chain if i not in self.flow.loads], inside)
         for index in new:
             self.lines.add(f"b{index}[{turn}][c] = {inside[index]};")

@@ -111,7 +111,7 @@ class Flow:
                     continue
                 first[index] = stage
                 todo.extend(self.graph[index].args)
-        dear = {i: s for i, s in kept.items() if self.graph[i].op != "to_float"}
+        dear = {i: s for i, s in kept.items() if not self.graph[i].mask}
         return dict(sorted(dear.items())[:limit])
 
     def inner(self, index: int) -> bool:

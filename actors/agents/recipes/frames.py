@@ -51,7 +51,15 @@ def stored(graph: Graph, tensor: Tensor) -> int:
     """A node with the visible shape: the tensor itself, or a view of it once it is in memory."""
     if plain(graph, tensor):
         return tensor.node
-    return graph.view(tensor.node, seen(graph, tensor))
+    node, shape = graph[tensor.node], seen(graph, tensor)
+    if node.op != "view":
+        return graph.view(tensor.node, shape)
+    if all(len(group) == 1 for group in tensor.groups):  # only dimensions of size 1 are hidden
+        strides = tuple(node.strides[d] for (d,) in tensor.groups)
+        return graph.view(node.args[0], shape, strides, node.offset)
+    if node.strides == contiguous(node.sizes):
+        return graph.view(tensor.node, shape)
+    return graph.torch(f"{{0}}.reshape({shape})", (tensor.node,), shape)
 
 
 def view(graph: Graph, tensor: Tensor, shape: Shape) -> Tensor:

@@ -179,8 +179,6 @@ class Fusion:
         writable = shapes(self.graph, region)
         if any(self.graph[node].shape not in writable for node in outputs):
             raise Unknown("a value of a shape that its kernel does not write")
-        if any(self.graph[node].mask for node in outputs):
-            raise Unknown("a comparison's result that has to be stored")
         return msgspec.structs.replace(region, outputs=outputs)
 
 

@@ -1,0 +1,55 @@
+"""CUDA candidates: they compile here where nvcc is, and agree with PyTorch where a card is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from recipe_bench import Bench, candidate
+from test_recipes_numbers import FAMILIES
+
+CHANGES: list[dict[str, object]] = [
+    {},
+    {"vector": 4, "unroll": 2, "passes": "buffer", "threads": 32, "bias": "kernel"},
+    {"vector": 2, "unroll": 4, "block": 512, "maths": "quick", "memory": "reuse"},
+]
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_family_compiles(change: dict[str, object], tmp_path: Path) -> None:
+    """One compilation for each set of knobs: the families' kernels side by side."""
+    parts = []
+    for number, source in enumerate(FAMILIES.values()):
+        made = candidate(source, change, "cuda")
+        text = re.findall(r'^SOURCE = r"""\n(.*?)^"""$', made, re.DOTALL | re.MULTILINE)[0]
+        text = re.sub(r"\bk(\d)", rf"f{number}k\1", text)
+        if parts:  # the same names stand in each: a namespace of its own keeps them apart
+            text = re.sub(r"#define (FN|NOT|TEAM|JOIN_\w+)", r"#undef \1\n#define \1", text)
+        parts.append(f"namespace family{number} {{\n{text}\n}}")
+    (tmp_path / "all.cu").write_text(
+        "\n".join(parts).replace("#undef JOIN_sum(a", "#undef JOIN_sum")
+    )
+    done = subprocess.run(
+        ["nvcc", "-arch=sm_80", "-std=c++17", "-cubin", "-o", str(tmp_path / "all.cubin"),
+         str(tmp_path / "all.cu")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_agrees_on_the_card(
+    bench: Bench, name: str, change: dict[str, object]
+) -> None:
+    """The same laws as on the CPU."""
+    torch = bench.torch
+    task, reference, made = bench.models(FAMILIES[name], candidate(FAMILIES[name], change, "cuda"))
+    inputs = [value.cuda() for value in task.get_inputs()]
+    torch.backends.cuda.matmul.allow_tf32 = False
+    assert bench.error(reference.cuda(), made.cuda(), inputs) < 8

@@ -1,0 +1,165 @@
+"""The rule book's replies: format, honesty, and a search that goes somewhere."""
+
+from __future__ import annotations
+
+import pytest
+from recipe_bench import (
+    EXAMPLES,
+    candidate,
+    code,
+    observed,
+    plan_work,
+    repair_work,
+    section,
+    task,
+    write_work,
+)
+
+from actors.agents.recipes import answer
+from actors.agents.recipes.choices import body
+from actors.agents.recipes.knobs import difference, read_change, read_knobs, start
+from actors.agents.scaffolds import Scaffold, check
+from protocol.messages import MakePlan
+from protocol.values import Observed, Word
+
+SOFTMAX = task("pass", "return torch.softmax(x * 0.5, dim=-1)", "torch.randn(64, 256)")
+GATE = task("self.l = nn.Linear(24, 64)", "return F.silu(self.l(x)) + 1.0", "torch.randn(256, 24)")
+NOTHING = task("self.c = nn.Conv2d(3, 4, 3)", "return self.c(x)", "torch.randn(1, 3, 8, 8)")
+LOOP = task("pass", "while x.sum() > 0:\n    x = x - 1\nreturn x", "torch.randn(4)")
+SOURCES = [SOFTMAX, GATE, *(path.read_text() for path in EXAMPLES[:3])]
+
+
+def step(source: str, node: Observed | None = None, **more: object) -> tuple[str, str, str]:
+    """A plan's advice and scaffold, and the candidate that the coder makes of it."""
+    reply = answer(plan_work(source, node, **more))
+    advice, anchored = section(reply, "Advice"), code(section(reply, "Source"))
+    written = answer(write_work(source, advice, node, **more))
+    return advice, anchored, code(section(written, "Candidate"))
+
+
+@pytest.mark.parametrize("backend", ["cpp", "cuda"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_scaffold_is_the_shown_source_and_anchors(source: str, backend: str) -> None:
+    """Without anchors and advice the shown source is there byte for byte, down a line of nodes."""
+    node, shown = None, source
+    for depth in range(1, 7):
+        advice, anchored, made = step(source, node, backend=backend, seed=depth)
+        assert isinstance(check(anchored, shown), Scaffold)
+        assert read_change(advice)
+        assert "IMPROVE" not in made
+        node, shown = observed(made, depth), made
+
+
+def test_a_plan_changes_one_knob_and_the_coder_that_one() -> None:
+    """Grounded instruction: what the advice names is what the candidate has, and nothing else."""
+    _, _, made = step(SOFTMAX)
+    assert start("cpp") == read_knobs(made)
+    for seed in range(5):
+        advice, _, next_made = step(SOFTMAX, observed(made), seed=seed)
+        old, new = read_knobs(made), read_knobs(next_made)
+        assert old is not None
+        assert new is not None
+        assert read_change(advice) == difference(old, new)
+        assert 1 == len(difference(old, new))
+        made = next_made
+
+
+def test_no_plan_repeats_what_the_window_shows() -> None:
+    """Children of one node are all different kernels, until the rule book says that it is done."""
+    _, _, first = step(SOFTMAX)
+    node = observed(first)
+    window: tuple[Observed, ...] = ()
+    seen = {body(first)}
+    for number in range(2, 40):
+        reply = answer(plan_work(SOFTMAX, node, window=window))
+        if section(reply, "Cannot"):
+            break
+        written = answer(write_work(SOFTMAX, section(reply, "Advice"), node, window=window))
+        made = code(section(written, "Candidate"))
+        assert body(made) not in seen
+        seen.add(body(made))
+        window = (*window, observed(made, number))
+    else:
+        pytest.fail("the rule book never runs out of changes")
+    assert len(seen) > 8
+
+
+def test_a_faster_leader_s_setting_is_taken_over() -> None:
+    """The window teaches: what makes a leader fast is tried on a slower node next."""
+    slow = candidate(GATE, {})
+    leader = observed(candidate(GATE, {"schedule": "dynamic"}), 9, score_us=10.0)
+    advice, _, _ = step(GATE, observed(slow), window=(leader,))
+    # the leader's own kernel is known, so the setting comes with nothing new: never offered again
+    assert {"schedule": "dynamic"} != read_change(advice)
+    slower = candidate(GATE, {"vector": 4})
+    advice, _, _ = step(GATE, observed(slower), window=(leader,))
+    assert read_change(advice) in ({"schedule": "dynamic"}, {"vector": 8})
+
+
+def test_answers_are_a_pure_function_of_the_work() -> None:
+    """A reply that is bought twice is the same reply; the seed alone breaks ties."""
+    made = candidate(SOFTMAX, {})
+    for seed in (0, 7):
+        work = plan_work(SOFTMAX, observed(made), seed=seed)
+        assert answer(work) == answer(work)
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [(NOTHING, "self.c"), (LOOP, "line 12"), ("class Nope: pass", "Model"), ("def (", "line 1")],
+)
+def test_what_it_can_t_do_is_said_in_a_sentence(source: str, word: str) -> None:
+    """`## Cannot` names what stands in the way, and there is no code to mistake for a plan."""
+    reply = answer(plan_work(source))
+    assert word in section(reply, "Cannot")
+    assert "```" not in reply
+
+
+@pytest.mark.parametrize("word", [Word.WRONG, Word.CRASHED, Word.COMPILE_FAILED, Word.TIMED_OUT])
+def test_repairs_get_simpler_and_end_in_plain_pytorch(word: Word) -> None:
+    """Each repair differs from all that failed; when kernels are used up the reference is back."""
+    failed = candidate(GATE, {"vector": 16, "maths": "quick", "memory": "reuse", "unroll": 4})
+    siblings: tuple[Observed, ...] = ()
+    seen = {body(failed)}
+    node = observed(failed, verdict=word, reason="it went wrong")
+    for number in range(2, 20):
+        reply = answer(repair_work(GATE, node, window=siblings))
+        assert str(word) in section(reply, "Diagnosis")
+        made = code(section(reply, "Candidate"))
+        assert body(made) not in seen
+        seen.add(body(made))
+        siblings = (*siblings, observed(made, number, verdict=word))
+        if "extern" not in made:
+            break
+    assert "class ModelNew(nn.Module)" in made
+    assert "extern" not in made
+    assert number > 3
+
+
+def test_without_a_compiler_the_repair_is_plain_at_once() -> None:
+    """No attempt is spent on kernels that nothing here can build."""
+    node = observed(
+        candidate(SOFTMAX, {}), verdict=Word.COMPILE_FAILED, log="c++: command not found"
+    )
+    reply = answer(repair_work(SOFTMAX, node))
+    assert "extern" not in code(section(reply, "Candidate"))
+
+
+def test_a_coder_follows_a_plan_in_words_with_a_change_of_its_own() -> None:
+    """A language model's plan has no recipe line; then the rule book chooses for itself."""
+    written = answer(write_work(SOFTMAX, "Use shared memory and be quick about it."))
+    assert start("cpp") == read_knobs(code(section(written, "Candidate")))
+
+
+def test_a_foreign_backend_is_refused_in_words() -> None:
+    """It writes C++ and CUDA; Triton is another book."""
+    work = plan_work(SOFTMAX, backend="triton")
+    assert isinstance(work, MakePlan)
+    assert "triton" in section(answer(work), "Cannot")
+
+
+def test_a_candidate_says_that_a_rule_book_wrote_it() -> None:
+    """Nobody shall take a rule for a language model's idea."""
+    made = candidate(SOFTMAX, {})
+    assert "rule book" in made
+    assert "not a language model" in made
