@@ -34,7 +34,7 @@ class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     build_s: float = 180.0
     import_s: float = 60.0
     check_s: float = 120.0
-    time_s: float = 20.0
+    time_s: float = 10.0  # or until the ratio's 95 % interval is under 1 %
     memory_gib: float = 8.0
     output_kib: int = 64
 

@@ -46,6 +46,7 @@ class Ready(Order, frozen=True, kw_only=True):
     namespaces: bool = False  # pid, net, ipc and mount namespaces
     user: bool = False  # only within a user namespace of our own
     read_only: bool = False  # the root file system can be made read-only
+    writable: tuple[str, ...] = ()  # but for these, which the device's driver needs
 
 
 class Ended(Order, frozen=True, kw_only=True):

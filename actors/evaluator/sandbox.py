@@ -31,6 +31,9 @@ SPACES = linux.NEW_NS | linux.NEW_PID | linux.NEW_NET | linux.NEW_IPC
 OPEN_FILES = 1024
 USER_PROCESSES = 4096
 SHARED_MEMORY = "size=25%,mode=1777"
+# CUDA's driver refuses to start (error 304) where it can't write to some of these.
+DRIVER_NEEDS = ((), ("/proc",), ("/proc", "/dev"), ("/proc", "/dev", "/sys"))
+MACHINE_WIDE = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 
 # What a child may know of the environment; everything else is dropped.
 PASSED = frozenset(
@@ -117,10 +120,20 @@ def furnish(confinement: Confinement, ready: Ready) -> bool:
     os.close(scratch)
     if ready.read_only:
         linux.set_read_only("/", read_only=True, recursive=True)
-        linux.set_read_only(confinement.folder, read_only=False, recursive=False)
+        for path in (*ready.writable, confinement.folder):
+            linux.set_read_only(path, read_only=False, recursive=False)
+        if "/proc" in ready.writable:
+            _guard_proc()
     if Path("/dev/shm").is_dir():  # noqa: S108
         linux.mount("tmpfs", "/dev/shm", "tmpfs", careful, SHARED_MEMORY)  # noqa: S108
     return capped
+
+
+def _guard_proc() -> None:
+    """Keep what in /proc belongs to the whole machine read-only: the candidate may be root."""
+    for path in filter(os.path.exists, MACHINE_WIDE):
+        linux.mount(path, path, "none", linux.MS_BIND | linux.MS_REC)
+        linux.set_read_only(path, read_only=True, recursive=True)
 
 
 def _cap_processes(limit: int | None) -> bool:
@@ -160,17 +173,20 @@ def confine(confinement: Confinement) -> None:
 
 
 def probe(device: DeviceKind) -> Ready:
-    """Try what isolation the machine gives, in throwaway children."""
+    """Try what isolation the machine gives, the strictest first, in throwaway children."""
     # A user namespace that nobody made with privileges breaks CUDA (error 304).
     for user in (False, True) if device == "cpu" else (False,):
-        for read_only in (True, False):
-            ready = Ready(namespaces=True, user=user, read_only=read_only)
-            if _works(ready):
+        for writable in DRIVER_NEEDS if device == "cuda" else ((),):
+            ready = Ready(namespaces=True, user=user, read_only=True, writable=writable)
+            if _works(ready, device):
                 return ready
+        ready = Ready(namespaces=True, user=user)
+        if _works(ready, device):
+            return ready
     return Ready()
 
 
-def _works(ready: Ready) -> bool:
+def _works(ready: Ready, device: DeviceKind) -> bool:
     pid = os.fork()
     if not pid:
         try:
@@ -178,7 +194,7 @@ def _works(ready: Ready) -> bool:
             inner = os.fork()
             if not inner:
                 furnish(Confinement(folder=str(Path.cwd()), environment={}), ready)
-                os._exit(0)
+                os._exit(0 if device == "cpu" else linux.cuda_error())
             os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) & 127)
         except OSError:
             os._exit(1)

@@ -5,6 +5,7 @@ The API key reaches agents and no other process.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def of_child(
         or (key and (name in AGENT_ONLY or name.startswith(AGENT_PREFIX)))
     }
     seen[RUN_VARIABLE] = run_id
-    seen["PYTHONPATH"] = str(ROOT)  # works from a checkout that was never installed
+    # Ours first: a checkout need not be installed; the user's other packages stay in reach.
+    seen["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environ.get("PYTHONPATH", "")]))
     seen["PYTHONUNBUFFERED"] = "1"
     # setproctitle would write its title over the environment, where leftovers are looked up.
     seen["SPT_NOENV"] = "1"

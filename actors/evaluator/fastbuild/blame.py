@@ -20,7 +20,7 @@ _ERROR = re.compile(
     r"(?:fatal |catastrophic )?error(?: #[\w-]+)?:? (?P<words>.*(?:\n {2,}\S.*)*)$",
     re.MULTILINE,
 )
-_QUOTED = re.compile(r"‘([^’\n]+)’|\"([^\"\n]+)\"|'([^'\n]+)'")  # noqa: RUF001
+_QUOTED = re.compile(r"‘([^’\n]+)’|\"([^\"\n]+)\"|'([^'\n]+)'")
 _MARKER = re.compile(r'^# \d+ "([^"]*)"')
 _DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
 _MISSING_FILE = re.compile(r"No such file or directory|cannot open source file|could not open")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from actors.evaluator.fastbuild.record import FOLDER, Watch
 from actors.evaluator.fastbuild.refusal import binds_by_table
 from actors.evaluator.fastbuild.source import Source
 from actors.evaluator.fastbuild.toolkit import Toolkit
+from actors.evaluator.fastbuild.workplace import Workplace
 from protocol.values import Value
 
 LINKERS = ("gold",)
@@ -53,6 +55,7 @@ class LightBuild:
         self.deadline = deadline
         self.folder = Path(order.folder)
         self.place = self.folder / FOLDER
+        self._work = Workplace(toolkit=toolkit, folder=self.place, watch=watch, deadline=deadline)
         self._precompiled: list[bool] = []
         self._bindings: set[Binding] = set()
 
@@ -79,7 +82,9 @@ class LightBuild:
 
     def _compile(self, compilation: Compilation, source: Source) -> Failure | None:
         if source.for_device:
-            return device.compile_source(self, compilation, source)
+            compiled = device.compile_source(self._work, compilation, source)
+            self._precompiled.append(compiled.precompiled)
+            return device.failure(compiled, source)
         name = Path(source.path).name
         binding: Binding = "table" if binds_by_table(source) else "pybind"
         with self.watch.phase(f"g++ {name}"):
@@ -105,10 +110,6 @@ class LightBuild:
         return host.compile_source(
             self.toolkit, compilation, source, binding, self.place, self.deadline
         )
-
-    def noted(self, *, precompiled: bool) -> None:
-        """Note whether a compiler that could use a precompiled header had one."""
-        self._precompiled.append(precompiled)
 
     def _link(self, commands: Commands) -> None:
         half = self.place / self.order.library.name
@@ -136,8 +137,6 @@ class LightBuild:
 
 def linker() -> tuple[str, ...]:
     """Return the flag for the fastest linker that g++ finds here."""
-    import shutil
-
     for name in LINKERS:
         if shutil.which(f"ld.{name}"):
             return (f"-fuse-ld={name}",)

@@ -119,7 +119,7 @@ class Order(Value, frozen=True, kw_only=True):
             libraries = extension._prepare_ldflags(  # type: ignore[no-untyped-call]
                 list(self.ldflags), self.with_cuda, False, False, False
             )
-        extension._write_ninja_file_to_build_library(  # type: ignore[no-untyped-call]
+        extension._write_ninja_file_to_build_library(
             path=str(folder / "build.ninja"),
             name=self.name,
             sources=[source.path for source in self.sources],

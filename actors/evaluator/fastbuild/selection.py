@@ -22,8 +22,12 @@ TORCH_HEADERS: tuple[tuple[str, frozenset[str]], ...] = (
                 "get_num_threads",
                 "set_num_threads",
                 "get_thread_num",
+                "in_parallel_region",
+                "divup",
+                "internal",
+                "intraop_launch",
+                "launch",
             ]
-            + ["in_parallel_region", "divup", "internal", "intraop_launch", "launch"]
         ),
     ),
     (
@@ -34,8 +38,17 @@ TORCH_HEADERS: tuple[tuple[str, frozenset[str]], ...] = (
     (
         "ATen/Formatting.h",
         frozenset(
-            ["cout", "cerr", "clog", "ostringstream", "stringstream", "print"]
-            + ["ostream", "ofstream", "toString"]
+            [
+                "cout",
+                "cerr",
+                "clog",
+                "ostringstream",
+                "stringstream",
+                "print",
+                "ostream",
+                "ofstream",
+                "toString",
+            ]
         ),
     ),
     ("torch/version.h", frozenset(["TORCH_VERSION", "TORCH_VERSION_MAJOR", "TORCH_VERSION_MINOR"])),
@@ -129,8 +142,13 @@ STANDARD: dict[str, str] = {
     "visit": "variant",
 }
 THREAD_NAMES = frozenset(
-    ["get_num_threads", "set_num_threads", "init_num_threads", "get_num_interop_threads"]
-    + ["set_num_interop_threads"]
+    [
+        "get_num_threads",
+        "set_num_threads",
+        "init_num_threads",
+        "get_num_interop_threads",
+        "set_num_interop_threads",
+    ]
 )
 
 

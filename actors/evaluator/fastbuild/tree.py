@@ -30,15 +30,24 @@ LEAST_FUNCTIONS = 900
 LEAST_FACTORIES = 40
 
 # TensorOperators.h and the inline parts of Tensor that stay use these.
-ALWAYS_METHODS = """
-    _conj add add_ bitwise_and bitwise_and_ bitwise_not bitwise_or bitwise_or_ bitwise_xor
-    bitwise_xor_ conj_physical contiguous copy_ div div_ eq fill_ ge gt item le lt mul mul_ ne neg
-    remainder remainder_ select sub sub_ to
-""".split()
-ALWAYS_FUNCTIONS = "empty empty_like full ones zeros zeros_like".split()
+ALWAYS_METHODS = frozenset(
+    [
+        "_conj", "add", "add_", "bitwise_and", "bitwise_and_", "bitwise_not", "bitwise_or",
+        "bitwise_or_", "bitwise_xor", "bitwise_xor_", "conj_physical", "contiguous", "copy_", "div",
+        "div_", "eq", "fill_", "ge", "gt", "item", "le", "lt", "mul", "mul_", "ne", "neg",
+        "remainder", "remainder_", "select", "sub", "sub_", "to",
+    ]
+)  # fmt: skip
+# at::std makes cudafe++ write ::std for std, and every candidate says std.
+ALWAYS_FUNCTIONS = ["empty", "empty_like", "full", "ones", "std", "zeros", "zeros_like"]
 PARTS = ("_ops.h", "_native.h", "_dispatch.h", "_meta.h")
 
 _METHOD = re.compile(r"^inline [^\n]*?\bTensor::(\w+)\([^\n]*\{\n(?:[^\n]*\n)*?\}\n", re.MULTILINE)
+_DECLARED = re.compile(
+    r"^  (?P<declared>(?:const )?(?:void|bool|int64_t|at::|::std::|c10::)[^()\n]*?[ &]"
+    r"(?P<name>\w+)\([^\n]*\) const;)$",
+    re.MULTILINE,
+)
 _STRUCT = re.compile(r"^struct TORCH_API (\w+) \{", re.MULTILINE)
 _FACTORY = re.compile(r"^inline at::Tensor (\w+)\((?:[^\n]*\n)+?\}\n", re.MULTILINE)
 _HEAVY_INCLUDE = re.compile(
@@ -98,6 +107,7 @@ def generate(include: Path, folder: Path) -> Index:
     _common(include, light, index)
     _umbrellas(light)
     _device(include, folder)
+    _bare(folder)
     index.write(folder)
     return index
 
@@ -145,8 +155,17 @@ def _tensor_class(include: Path, light: Path) -> dict[str, list[str]]:
     rest = (text[:first] + "\n" + text[last:]).replace(
         heavy, "\n".join(f"#include <{header}>" for header in needed)
     )
-    write(light / name, rest)
+    write(light / name, _DECLARED.sub(lambda found: _inline(found, methods), rest))
     return methods
+
+
+def _inline(found: re.Match[str], methods: dict[str, list[str]]) -> str:
+    """Return a method's declaration with the `inline` that its definition has.
+
+    cudafe++ writes it there as soon as it has seen a definition; so it writes the same for all
+    candidates, and what it wrote can be compiled in advance.
+    """
+    return f"  inline {found['declared']}" if found["name"] in methods else found.group()
 
 
 def _operators(include: Path) -> dict[str, str]:
@@ -245,8 +264,17 @@ def _umbrellas(light: Path) -> None:
         write(light / "stark" / name, (NATIVE / name).read_text(encoding="utf-8"))
 
 
+def _bare(folder: Path) -> None:
+    """Write the umbrella for CUDA sources that use nothing of torch's: the standard library."""
+    names = re.findall(
+        r"^#include <[\w.]+>\n", (NATIVE / "light.h").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    for name in (*UMBRELLAS, "torch/extension.h"):
+        write(folder / "bare" / name, "#pragma once\n" + "".join(names))
+
+
 def _device(include: Path, folder: Path) -> None:
-    """Write what only device code meets: complex numbers and the context, each without its libraries.
+    """Write what only device code meets, complex numbers and the context, without libraries.
 
     They lie apart: a candidate that names complex numbers, thrust or cuBLAS gets the real ones.
     """

@@ -18,9 +18,11 @@ from actors.evaluator.fastbuild.family import Family
 from actors.evaluator.fastbuild.index import Index
 from actors.evaluator.fastbuild.order import Order
 from actors.evaluator.fastbuild.process import Deadline, run
+from actors.evaluator.fastbuild.record import Watch
 from actors.evaluator.fastbuild.selection import header
 from actors.evaluator.fastbuild.source import Source, words
 from actors.evaluator.fastbuild.toolkit import Toolkit, Unprepared
+from actors.evaluator.fastbuild.workplace import Workplace
 
 PREPARE_S = 600.0
 _DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
@@ -112,23 +114,26 @@ def _compile_binding(
 
 def _probe(folder: Path, family: Family) -> tuple[Order, Compilation]:
     """Return torch's order and C++ command for a small candidate of `family` in `folder`."""
-    main = folder / "main.cpp"
-    main.write_text(PROBE, encoding="utf-8")
-    sources = [str(main)]
-    if family.with_cuda:
-        cuda = folder / "cuda.cu"
-        cuda.write_text(device.PROBE, encoding="utf-8")
-        sources.append(str(cuda))
-    order = Order.of_family("stark_probe", sources, family, folder)
-    commands = order.commands(Deadline(PREPARE_S))
-    return order, commands.compilations[0]
+    order = _order(folder, family)
+    return order, order.commands(Deadline(PREPARE_S)).compilations[0]
+
+
+def _order(folder: Path, family: Family) -> Order:
+    texts = {"main.cpp": PROBE, **({"cuda.cu": device.PROBE} if family.with_cuda else {})}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return Order.of_family("stark_probe", [str(folder / name) for name in texts], family, folder)
 
 
 def _precompile(made: Toolkit, family: Family, deadline: Deadline) -> None:
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        order, compilation = _probe(scratch, family)
+        order = _order(scratch, family)
+        compilations = order.commands(deadline).compilations
         for binding in host.BINDINGS:
-            host.precompile(made, compilation, binding, deadline)
+            host.precompile(made, compilations[0], binding, deadline)
         if family.with_cuda:
-            device.precompile(made, order, scratch, deadline)
+            work = Workplace(
+                toolkit=made, folder=scratch / "stark", watch=Watch(), deadline=deadline
+            )
+            device.precompile(work, compilations[1], order.sources[1])
