@@ -1,0 +1,91 @@
+"""nvcc's own steps for one source, read from `nvcc -dryrun`, so that we can run them side by side.
+
+With one architecture and no device linking these are seven: the device's half (preprocess, cicc,
+ptxas, fatbinary) and the host's (preprocess, cudafe++) need nothing of each other but a name that
+both must use; g++ comes last.  Any other set of steps is nvcc's own business.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+from actors.evaluator.fastbuild.process import Deadline, Ran, run
+from protocol.values import Value
+
+STEPS = ("device text", "cicc", "ptxas", "fatbinary", "host text", "cudafe++", "host g++")
+_SETTING = re.compile(r"([A-Za-z_]\w*)\s?=(.*)", re.DOTALL)
+_MODULE_FILE = re.compile(r'--module_id_file_name "([^"]+)"')
+_COMPILER = re.compile(r"\S*(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(?:-\d+)?$")
+
+
+class Steps(Value, frozen=True, kw_only=True):
+    """The steps by name, and the environment that nvcc gives them."""
+
+    commands: dict[str, str]
+    settings: dict[str, str]
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, **self.settings}
+
+    @property
+    def module_file(self) -> str:
+        """The file that holds the name which both halves must use."""
+        found = _MODULE_FILE.search(self.commands["cudafe++"])
+        return found[1] if found else ""
+
+    def run(self, name: str, folder: Path, deadline: Deadline, command: str = "") -> Ran:
+        """Run one step, or `command` in its place."""
+        words = ["/bin/sh", "-c", command or self.commands[name]]
+        return run(words, folder, deadline, self.environment())
+
+    def host_text_argv(self) -> tuple[str, ...]:
+        """Return the host compiler's command for the source, without -E and -o."""
+        words = shlex.split(self.commands["host text"])
+        at = words.index("-o")
+        return tuple(word for word in words[:at] + words[at + 2 :] if word != "-E")
+
+
+def kind(command: str) -> str:
+    """Return which step `command` is; "" for none that we know."""
+    first = command.split()[0].strip('"')
+    name = first.rsplit("/", 1)[-1]
+    if name in ("cicc", "ptxas", "fatbinary", "cudafe++"):
+        return name
+    if not _COMPILER.match(name):
+        return ""
+    if " -E " not in command:
+        return "host g++"
+    return "device text" if "-D__CUDA_ARCH__=" in command else "host text"
+
+
+def plan(argv: list[str], folder: Path, scratch: Path, deadline: Deadline) -> Steps | Ran | None:
+    """Return the steps of the nvcc command `argv`.
+
+    None when they are other than the usual seven, nvcc's words when it refuses the flags.
+    """
+    ran = run([*argv, "--keep", "--keep-dir", str(scratch), "-dryrun"], folder, deadline)
+    if ran.status:
+        return ran
+    settings: dict[str, str] = {}
+    commands: dict[str, str] = {}
+    for line in ran.output.splitlines():
+        if not line.startswith("#$ "):
+            continue
+        text = line[3:].strip()
+        setting = _SETTING.fullmatch(text)
+        if setting and not commands:
+            settings[setting[1]] = setting[2].strip()
+            continue
+        if text.startswith(("rm ", "-- ")):
+            continue
+        name = kind(text)
+        if not name or name in commands:
+            return None
+        commands[name] = text
+    if set(commands) != set(STEPS):
+        return None
+    steps = Steps(commands=commands, settings=settings)
+    return steps if steps.module_file else None
