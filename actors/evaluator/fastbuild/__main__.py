@@ -1,0 +1,118 @@
+"""Build one candidate by hand and see what took how long.
+
+python -m actors.evaluator.fastbuild FILE [--json] [--store FOLDER] [--torch] [--again]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+import torch
+
+from actors.evaluator.fastbuild.family import COMMON_CPU, COMMON_CUDA
+from actors.evaluator.fastbuild.importing import Imported
+from actors.evaluator.fastbuild.process import TooLong
+from actors.evaluator.fastbuild.record import WAYS
+from actors.evaluator.fastbuild.results import Results
+from actors.evaluator.fastbuild.slots import Slots, fitting_here
+from actors.evaluator.fastbuild.toolkit import Unprepared, default_store
+from actors.evaluator.fastbuild.workshop import prepare
+
+HOME_STORE = Path("~/.cache/stark-kernels/builds")
+LIMIT_S = 600.0
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Return the flags."""
+    parser = argparse.ArgumentParser(
+        prog="python -m actors.evaluator.fastbuild",
+        description="Build one candidate and show which way it was built and what took how long.",
+    )
+    parser.add_argument("file", type=Path, help="a Python file that calls load_inline or load")
+    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    parser.add_argument("--store", type=Path, default=default_store() or HOME_STORE.expanduser())
+    parser.add_argument("--torch", action="store_true", help="torch's own way, for comparison")
+    parser.add_argument("--again", action="store_true", help="even if it was built before")
+    parser.add_argument("--limit-s", type=float, default=LIMIT_S)
+    return parser.parse_args(arguments)
+
+
+def build(file: Path, store: Path | None, folder: Path, limit_s: float) -> Imported:
+    """Import `file` in a child whose extensions go to `folder`."""
+    answer = folder / "answer.json"
+    argv = [sys.executable, "-m", "actors.evaluator.fastbuild.importing", str(file), str(answer)]
+    environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(folder / "extensions")}
+    child = subprocess.Popen(
+        [*argv, *([str(store)] if store else [])], env=environment, stdout=sys.stderr.fileno()
+    )
+    try:
+        status = child.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        raise TooLong(f"the build took longer than {limit_s:g} s") from None
+    finally:
+        child.kill()
+        child.wait()
+    if not answer.exists():
+        return Imported(seconds=0.0, error=f"the import ended the process with status {status}")
+    return msgspec.json.decode(answer.read_bytes(), type=Imported)
+
+
+def table(imported: Imported) -> str:
+    """Return what happened, for people."""
+    lines = []
+    for one in imported.builds:
+        why = f" ({one.why})" if one.why else ""
+        lines.append(f"{one.name}: {WAYS[one.way]}{why}, {one.seconds:.2f} s")
+        if one.way == "light":
+            ready = "all" if one.precompiled else "not all"
+            lines.append(f"  binding: {one.binding or 'none'}; headers precompiled: {ready}")
+        lines += [
+            f"  {phase.began_s:7.2f} s  {phase.seconds:7.2f} s  {phase.name}"
+            for phase in one.phases
+        ]
+    lines.append(f"import: {imported.seconds:.2f} s")
+    if imported.error:
+        lines.append(imported.error)
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Build the file; the status is 1 when it does not build."""
+    flags = parse(arguments)
+    toolkit = None
+    if not flags.torch:
+        families = COMMON_CPU[:2] + (COMMON_CUDA[:1] if torch.version.cuda else ())
+        try:
+            toolkit = prepare(flags.store, families)
+        except Unprepared as error:
+            sys.stderr.write(f"fast builds are off: {error}\n")
+    file = flags.file.absolute()
+    results = Results(flags.store / "results")
+    key = results.key(file.read_text(encoding="utf-8"), toolkit.key) if toolkit else ""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "extensions").mkdir()
+        if key and not flags.again:
+            results.restore(key, folder / "extensions")
+        began = time.monotonic()
+        with Slots(flags.store / "slots", fitting_here()).taken(flags.limit_s):
+            imported = build(file, flags.store if toolkit else None, folder, flags.limit_s)
+        if key and not imported.error:
+            results.keep(key, folder / "extensions")
+    if flags.json:
+        sys.stdout.write(msgspec.json.encode(imported).decode() + "\n")
+    else:
+        whole = time.monotonic() - began
+        sys.stdout.write(f"{table(imported)}\nwith starting Python and torch: {whole:.2f} s\n")
+    return 1 if imported.error else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

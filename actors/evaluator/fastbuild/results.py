@@ -1,0 +1,100 @@
+"""The store of results: what a candidate's import built, by everything that went into it.
+
+Written by trusted code after the process that ran the candidate is gone, and under the candidate's
+whole text: what a hostile candidate leaves in its folder is found again by that candidate alone.
+Only small trees of plain files are taken; nothing in them is followed, read or run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from actors.evaluator.fastbuild.order import ENVIRONMENT
+from actors.evaluator.fastbuild.precompiled import digest
+from actors.evaluator.fastbuild.record import FILE_NAME
+
+MOST_BYTES = 256 << 20
+MOST_FILES = 200
+DEPTH = 4
+LEFT_BEHIND = frozenset(["lock"])  # a killed build's lock would hang the next one
+KEPT = (".so", FILE_NAME)
+
+
+class Results:
+    """Results in one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def key(self, source: str, toolkit: str) -> str:
+        """Return the name for what the candidate `source` builds with `toolkit`."""
+        return digest(source, toolkit, [os.environ.get(name) for name in ENVIRONMENT])
+
+    def restore(self, key: str, folder: Path) -> bool:
+        """Copy what was kept under `key` into the extensions folder; say whether there was any."""
+        kept = self.root / key
+        if not kept.is_dir():
+            return False
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+        return True
+
+    def keep(self, key: str, folder: Path) -> bool:
+        """Keep what was built in the extensions folder under `key`; say whether it was taken."""
+        place = self.root / key
+        if place.exists():
+            return True
+        self.root.mkdir(parents=True, exist_ok=True)
+        half = Path(tempfile.mkdtemp(prefix=".half-", dir=self.root))
+        try:
+            if not _copy_plain(folder, half):
+                return False
+            half.chmod(0o755)
+            half.rename(place)
+        except OSError:
+            return place.exists()
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
+        return True
+
+
+def _copy_plain(folder: Path, to: Path) -> bool:
+    """Copy libraries and records that are plain files; False when there is too much or none."""
+    left = MOST_BYTES
+    found = 0
+    for top, folders, files in os.walk(folder):
+        inside = Path(top).relative_to(folder)
+        if len(inside.parts) >= DEPTH:
+            folders.clear()
+        for name in files:
+            if name in LEFT_BEHIND or not name.endswith(KEPT):
+                continue
+            content = _read_plain(Path(top) / name, left)
+            if content is None:
+                return False
+            left -= len(content)
+            found += 1
+            if found > MOST_FILES:
+                return False
+            place = to / inside / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+            place.chmod(0o755 if name.endswith(".so") else 0o644)
+    return found > 0
+
+
+def _read_plain(path: Path, limit: int) -> bytes | None:
+    """Return the bytes of a plain file of at most `limit`; None for anything else."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(file, "rb") as opened:
+        found = os.fstat(opened.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+            return None
+        content = opened.read(limit + 1)
+    return content if len(content) <= limit else None
