@@ -60,7 +60,7 @@ def fits(tensor, shape):
     return (
         tensor.shape == shape
         and tensor.dtype is torch.float32
-        and tensor.device.type == "{device}"
+        and tensor.is_{device}
     )
 
 
@@ -177,12 +177,14 @@ class Assembly:
             init.body += ast.parse(f"self.as_written = {told} == {self.program.made_for}").body
             guard.append("self.as_written")
         guard += [f"not {text}.training" for text in self.program.evaluated]
+        held = self.hold(given)
         guard += self.guards()
         self.steps()
         lines = [
             ast.unparse(body),
             "",
             f"    def forward({arguments}):",
+            *(f"        {line}" for line in held),
             "        if not (",
             "            " + "\n            and ".join(guard),
             "        ):",
@@ -191,6 +193,17 @@ class Assembly:
             f"        return {self.returned(self.program.output)}",
         ]
         return "\n".join(lines)
+
+    def hold(self, given: list[str]) -> list[str]:
+        """Parameters and buffers under short names: a module looks each up anew."""
+        lines = []
+        for index in sorted(self.graph.ancestors(self.program.results)):
+            node = self.graph[index]
+            if node.op == "leaf":
+                self.names[index] = node.text if node.text in given else f"p{index}"
+                if node.text not in given:
+                    lines.append(f"p{index} = {node.text}")
+        return lines
 
     def guards(self) -> list[str]:
         checks = [
@@ -202,9 +215,9 @@ class Assembly:
         for index in sorted(live):
             node = self.graph[index]
             if node.op == "leaf":
-                checks.append(f"fits({node.text}, {node.shape})")
+                checks.append(f"fits({self.names[index]}, {node.shape})")
         if self.backend == "cuda" and checks:
-            first = next(self.graph[i].text for i in sorted(live) if self.graph[i].op == "leaf")
+            first = next(self.names[i] for i in sorted(live) if self.graph[i].op == "leaf")
             checks.append(f"{first}.get_device() == torch.cuda.current_device()")
         return checks
 
@@ -245,8 +258,8 @@ class Assembly:
 
     def name(self, index: int) -> str:
         node = self.graph[index]
-        if node.op == "leaf":
-            return self.ready.get(index, node.text)
+        if node.op == "leaf" and index in self.ready:
+            return self.ready[index]
         return self.names[index]
 
     def torch(self, index: int) -> None:
@@ -282,12 +295,9 @@ class Assembly:
                 self.body.append(f"t{index} = {self.ready[reused[index]]}")
                 continue
             shape = self.graph[index].shape
-            where = f', device="{self.device}"' if self.backend == "cuda" else ""
-            self.body.append(f"t{index} = torch.empty({shape}, dtype=torch.float32{where})")
+            self.body.append(f"t{index} = {self.ready[kernel.reads[0]]}.new_empty({shape})")
         if kernel.scratch:
-            self.body.append(
-                f"scratch = torch.empty({kernel.scratch}, dtype=torch.float32, device='cuda')"
-            )
+            self.body.append(f"scratch = {self.ready[kernel.reads[0]]}.new_empty({kernel.scratch})")
         words = [f"{self.ready[i]}.data_ptr()" for i in kernel.reads]
         words += [f"{self.names[i]}.data_ptr()" for i in kernel.writes]
         for index in kernel.writes:
@@ -306,9 +316,9 @@ class Assembly:
         node = self.graph[index]
         if node.op == "leaf":
             self.ready[index] = f"c{index}"
-            whole = f"{node.text}.contiguous()"
+            whole = f"{self.names[index]}.contiguous()"
             if self.backend == "cuda":  # vector loads want 16 bytes
-                whole = f"aligned({node.text})"
+                whole = f"aligned({self.names[index]})"
             self.body.append(f"c{index} = {whole}")
         else:
             name = self.name(index)

@@ -7,12 +7,14 @@ given and returns CUDA's error code.  Reductions are in `cuda_rows` and `cuda_co
 
 from __future__ import annotations
 
-from actors.agents.recipes.flow import Flow, Kernel, offset
+from actors.agents.recipes.flow import NEUTRAL, Flow, Kernel, offset
 from actors.agents.recipes.fusion import Region
 from actors.agents.recipes.graph import Graph
 from actors.agents.recipes.knobs import Knobs
 from actors.agents.recipes.layout import Access, Layout, lay_out
 from actors.agents.recipes.lines import Lines
+
+GROUP = 32  # turns whose numbers are summed before the sum is put aside
 
 # Vector loads and stores, and reductions across a team of T threads (a warp, or a whole block).
 TEAMS = """\
@@ -167,6 +169,28 @@ class CudaWriter:
             kind = "bool" if self.graph[index].mask else "float"
             self.lines.add(f"const {kind} n{index} = {self.flow.formula(index, names)};")
             names[index] = f"n{index}"
+
+    def gather_sums(self, made: list[int], turns: int, turn: str) -> None:
+        """At the end of a turn: puts long sums aside now and then, which keeps rounding small."""
+        for index in self.long_sums(made, turns):
+            self.lines.add(
+                f"if (({turn} & {GROUP - 1}) == {GROUP - 1})"
+                f" {{ t{index} += s{index}; s{index} = 0.0f; }}"
+            )
+
+    def long_sums(self, made: list[int], turns: int) -> list[int]:
+        return [i for i in made if self.graph[i].op == "sum" and turns > GROUP]
+
+    def open_sums(self, made: list[int], turns: int) -> None:
+        """What a pass's reductions start from."""
+        for index in made:
+            self.lines.add(f"float s{index} = {NEUTRAL[self.graph[index].op]};")
+        for index in self.long_sums(made, turns):
+            self.lines.add(f"float t{index} = 0.0f;")
+
+    def close_sums(self, made: list[int], turns: int) -> None:
+        for index in self.long_sums(made, turns):
+            self.lines.add(f"s{index} += t{index};")
 
     def outside(self, wanted: list[int], names: dict[int, str], dims: set[int]) -> None:
         """Computes what the coming loop needs and what changes in none of its dimensions."""

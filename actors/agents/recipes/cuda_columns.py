@@ -7,7 +7,7 @@ warps share the rows, which helps where columns are few and long.
 from __future__ import annotations
 
 from actors.agents.recipes.cuda import CudaWriter
-from actors.agents.recipes.flow import NEUTRAL, Kernel
+from actors.agents.recipes.flow import Kernel
 from actors.agents.recipes.layout import Access
 
 REGISTERS = 32  # floats of a column that a thread keeps between passes
@@ -39,14 +39,16 @@ class CudaColumns(CudaWriter):
         for stage in self.flow.passes():
             self.fixed(self.flow.wanted(stage), names, reduced)
             made = self.flow.reductions(stage)
-            for index in made:
-                self.lines.add(f"float s{index} = {NEUTRAL[self.graph[index].op]};")
+            self.open_sums(made, turns)
             unroll = "" if kept else f" {max(self.knobs.unroll, 1)}"
             self.lines.add(f"#pragma unroll{unroll}", f"for (int i = 0; i < {turns}; ++i) {{")
             self.lines.add(f"const {self.count} row = i * {down} + y;")
             self.lines.add(f"if (live && row < {self.layout.length}) {{")
             self.row(stage, dict(names), kept)
-            self.lines.add("}", "}")
+            self.lines.add("}")
+            self.gather_sums(made, turns, "i")
+            self.lines.add("}")
+            self.close_sums(made, turns)
             for index in made:
                 self.joined(index, down)
                 names[index] = f"r{index}"

@@ -39,14 +39,16 @@ class CudaRows(CudaWriter):
         for stage in self.flow.passes():
             self.outside(self.flow.wanted(stage), names, reduced)
             made = self.flow.reductions(stage)
-            for index in made:
-                self.lines.add(f"float s{index} = {NEUTRAL[self.graph[index].op]};")
+            self.open_sums(made, self.turns)
             unroll = "" if kept else f" {self.knobs.unroll}"
             self.lines.add(f"#pragma unroll{unroll}", f"for (int i = 0; i < {self.turns}; ++i) {{")
             self.lines.add(f"const {self.count} at = (i * {team} + lane) * {lanes};")
             self.lines.add(f"if (at < {self.layout.length}) {{")
             self.turn(stage, dict(names), kept, lanes, "i")
-            self.lines.add("}", "}")
+            self.lines.add("}")
+            self.gather_sums(made, self.turns, "i")
+            self.lines.add("}")
+            self.close_sums(made, self.turns)
             for index in made:
                 op = self.graph[index].op
                 self.lines.add(f"const float r{index} = team_{op}<{team}>(s{index});")
@@ -132,8 +134,8 @@ class CudaRows(CudaWriter):
             names = self.opened(stage, place)
             self.outside(self.flow.wanted(stage), names, reduced)
             now = self.flow.reductions(stage)
-            for index in now:
-                self.lines.add(f"float s{index} = {NEUTRAL[self.graph[index].op]};")
+            turns = each // (block * lanes)
+            self.open_sums(now, turns)
             start = f"({self.count})blockIdx.x * {each}"
             self.lines.add(f"const {self.count} stop = min({start} + {each}, ({self.count})"
                            f"{self.layout.length});")  # fmt: skip
@@ -141,7 +143,9 @@ class CudaRows(CudaWriter):
             self.lines.add(f"for ({self.count} at = {start} + threadIdx.x * {lanes}; at < stop;"
                            f" at += {block * lanes}) {{")  # fmt: skip
             self.turn(stage, dict(names), {}, lanes, "0")
+            self.gather_sums(now, turns, f"(at / {block * lanes})")
             self.lines.add("}")
+            self.close_sums(now, turns)
             for index in now:
                 op = self.graph[index].op
                 self.lines.add(f"const float r{index} = team_{op}<{block}>(s{index});")
