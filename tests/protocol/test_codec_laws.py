@@ -1,0 +1,147 @@
+"""The wire: whatever is said arrives as it was said; whatever else arrives is refused."""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol import codec, messages
+from protocol.codec import MAGIC, BadFrame
+from protocol.messages import (
+    Beat,
+    Evaluate,
+    Evaluated,
+    Hello,
+    Lease,
+    MakePlan,
+    Recorded,
+    Welcome,
+    Written,
+)
+from protocol.values import Candidate, Observed, Plan, Reference, Role, Seconds, Task, Verdict, Word
+
+TEXT = st.text(max_size=40)
+FIGURE = st.none() | st.floats(allow_nan=False)
+LEASES = st.builds(Lease, work=TEXT, epoch=st.integers(0, 2**53))
+VERDICTS = st.builds(
+    Verdict,
+    verdict=st.sampled_from(Word),
+    reason=TEXT,
+    median_us=FIGURE,
+    speedup=FIGURE,
+    speedup_ci95=st.none() | st.tuples(st.floats(0, 9), st.floats(0, 9)),
+    log=TEXT,
+    profile=st.none() | st.dictionaries(TEXT, TEXT, max_size=3),
+    seconds=st.builds(Seconds, build=st.floats(0, 9)),
+)
+OBSERVED = st.builds(
+    Observed, node=st.integers(0, 99), source=TEXT, verdict=VERDICTS, score_us=FIGURE
+)
+TASKS = st.builds(Task, name=TEXT, source=TEXT)
+REFERENCES = st.builds(Reference, eager_us=st.floats(0.1, 1e9), inputs=TEXT)
+TO_COORDINATOR = st.one_of(
+    st.builds(
+        Hello,
+        role=st.sampled_from(Role),
+        slot=TEXT,
+        incarnation=TEXT,
+        pid=st.integers(1, 2**22),
+        holds=st.lists(LEASES, max_size=3).map(tuple),
+    ),
+    st.builds(Beat, holds=st.lists(LEASES, max_size=3).map(tuple), doing=TEXT),
+    st.builds(Written, lease=LEASES, candidate=st.builds(Candidate, source=TEXT)),
+    st.builds(Evaluated, lease=LEASES, verdict=VERDICTS),
+)
+TO_WORKER = st.one_of(
+    st.builds(Welcome, epoch=st.integers(0), beat_s=st.just(5.0), lease_s=st.just(15.0)).filter(
+        lambda message: message.epoch < 2**63
+    ),
+    st.builds(Recorded, lease=LEASES),
+    st.builds(Evaluate, lease=LEASES, task=TASKS, source=TEXT, reference=REFERENCES),
+    st.builds(
+        MakePlan,
+        lease=LEASES,
+        task=TASKS,
+        attempt=st.integers(1, 99),
+        node=OBSERVED,
+        root=OBSERVED,
+        window=st.lists(OBSERVED, max_size=2).map(tuple),
+        reference=REFERENCES,
+    ),
+)
+
+
+@given(TO_COORDINATOR)
+def test_what_workers_say_arrives(message: messages.ToCoordinator) -> None:
+    """Encode, decode: the same message."""
+    wire = codec.to_coordinator()
+
+    assert message == wire.decode(wire.encode(message))
+
+
+@given(TO_WORKER)
+def test_what_the_coordinator_says_arrives(message: messages.ToWorker) -> None:
+    """Encode, decode: the same message."""
+    wire = codec.to_worker()
+
+    assert message == wire.decode(wire.encode(message))
+
+
+@given(st.lists(st.binary(max_size=200), max_size=4))
+@settings(max_examples=300)
+def test_random_frames_are_refused(frames: list[bytes]) -> None:
+    """Noise is a BadFrame and nothing else, whatever its shape."""
+    with pytest.raises(BadFrame):
+        codec.to_coordinator().decode(frames)
+
+
+@given(TO_COORDINATOR, st.data())
+def test_a_flipped_byte_is_another_message_or_refused(
+    message: messages.ToCoordinator, data: st.DataObject
+) -> None:
+    """One wrong byte never escapes as another kind of error."""
+    wire = codec.to_coordinator()
+    magic, body = wire.encode(message)
+    place = data.draw(st.integers(0, len(body) - 1))
+    broken = (
+        body[:place] + bytes([body[place] ^ data.draw(st.integers(1, 255))]) + body[place + 1 :]
+    )
+    with contextlib.suppress(BadFrame):  # anything else that is raised fails the test
+        assert isinstance(wire.decode([magic, broken]), messages.ToCoordinator)
+
+
+def test_another_major_is_named() -> None:
+    """A peer of another major is told which one this is."""
+    wire = codec.to_coordinator()
+    _, body = wire.encode(Beat())
+
+    with pytest.raises(BadFrame, match="protocol major 9, expected 1"):
+        wire.decode([MAGIC[:-1] + bytes([9]), body])
+
+
+def test_a_newer_minor_is_understood() -> None:
+    """A field that we do not know is skipped: peers of another minor work together."""
+    body = msgspec.msgpack.encode({"type": "Beat", "holds": [], "doing": "x", "mood": "good"})
+
+    assert codec.to_coordinator().decode([MAGIC, body]) == Beat(doing="x")
+
+
+def test_plan_means_the_request_on_the_wire() -> None:
+    """Requests are imperative: `Plan` is what a planner is told, as DESIGN names it."""
+    assert MakePlan.__struct_config__.tag == "Plan"
+    assert Plan.__struct_config__.tag is None
+
+
+@pytest.mark.parametrize("role", sorted(Role))
+def test_a_role_may_say_only_its_own(role: Role) -> None:
+    """No role but an evaluator may judge, none but a supervisor may drain."""
+    allowed = codec.allowed(role)
+    lease = Lease(work="t/1/evaluate", epoch=1)
+    judged = Evaluated(lease=lease, verdict=Verdict(verdict=Word.CORRECT))
+
+    assert isinstance(judged, allowed) == (role is Role.EVALUATOR)
+    assert isinstance(messages.Drain(), allowed) == (role is Role.SUPERVISOR)

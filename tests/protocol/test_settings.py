@@ -1,0 +1,60 @@
+"""stark.toml: what is written is read back; what is misspelt is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import settings as settings_file
+from protocol.settings import Limits, SearchSettings, Settings
+from protocol.values import Role
+
+NAME = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20)
+SETTINGS = st.builds(
+    Settings,
+    tasks=st.lists(NAME, max_size=3).map(tuple),
+    model=NAME,
+    model_reason=NAME,
+    seed=st.integers(0, 2**31),
+    max_cost=st.none() | st.floats(0.01, 1e6),
+    until_idle=st.booleans(),
+    search=st.builds(SearchSettings, budget=st.integers(1, 999), epsilon=st.floats(0, 1)),
+    limits=st.builds(Limits, time_s=st.floats(0.1, 100)),
+)
+
+
+@given(SETTINGS)
+def test_what_is_written_is_read_back(settings: Settings) -> None:
+    """TOML and back is the same settings, whatever the names contain."""
+    assert settings == settings_file.parse(settings_file.to_toml(settings))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('modle = "x"', "modle"),
+        ("[search]\nbudgte = 3", "budgte"),
+        ('seed = "three"', "seed"),
+        ("seed =", "line 1|Invalid value"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, words: str) -> None:
+    """One line that names the file and the word, as a ValueError."""
+    (tmp_path / "stark.toml").write_text(text)
+
+    with pytest.raises(ValueError, match=words) as caught:
+        settings_file.read(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_role_without_a_model_of_its_own_uses_the_runs() -> None:
+    """`--coder-model` changes the coder alone."""
+    settings = Settings(model="a", coder_model="b")
+
+    assert {"planner": "a", "coder": "b", "debugger": "a"} == {
+        role: settings.model_of(role) for role in (Role.PLANNER, Role.CODER, Role.DEBUGGER)
+    }
