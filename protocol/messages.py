@@ -174,8 +174,8 @@ class Who(Message, frozen=True, kw_only=True):
     """I do not know you (I restarted): say Hello again."""
 
 
-class MakePlan(Message, tag="Plan", frozen=True, kw_only=True):
-    """Propose one optimisation.  `Plan` on the wire; that name is a value's in Python."""
+class Ask(Message, frozen=True, kw_only=True):
+    """What every agent is told; never sent by itself."""
 
     lease: Lease
     task: Task
@@ -188,30 +188,20 @@ class MakePlan(Message, tag="Plan", frozen=True, kw_only=True):
     answered: tuple[Call, ...] = ()  # replies already bought for this work: use, don't ask again
 
 
-class Write(Message, frozen=True, kw_only=True):
-    lease: Lease
-    task: Task
-    attempt: int
-    node: Observed
-    root: Observed
-    window: tuple[Observed, ...] = ()
-    plan: Plan
-    reference: Reference
-    seed: int = 0
-    answered: tuple[Call, ...] = ()
+class MakePlan(Ask, tag="Plan", frozen=True, kw_only=True):
+    """Propose one optimisation.  `Plan` on the wire; that name is a value's in Python."""
 
 
-class Repair(Message, frozen=True, kw_only=True):
-    lease: Lease
-    task: Task
-    attempt: int
-    node: Observed
-    root: Observed
-    window: tuple[Observed, ...] = ()
+class Write(Ask, frozen=True, kw_only=True):
+    """Realise the plan at its anchors."""
+
     plan: Plan
-    reference: Reference
-    seed: int = 0
-    answered: tuple[Call, ...] = ()
+
+
+class Repair(Ask, frozen=True, kw_only=True):
+    """Mend the node; `plan` is what it was to realise."""
+
+    plan: Plan
 
 
 class Measure(Message, frozen=True, kw_only=True):
