@@ -30,6 +30,8 @@ def reduced(
     graph: Graph, op: str, input: object, dim: object = None, keepdim: bool = False
 ) -> Tensor:
     tensor = lift(graph, input)
+    if graph[tensor.node].mask:
+        raise Unknown("a reduction of comparisons, which counts in integers")
     dims = axes(graph, tensor, dim)
     inner = tuple(d for a in dims for d in tensor.groups[a])
     node = graph.reduce(op, as_float(graph, tensor.node), inner)
