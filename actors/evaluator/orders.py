@@ -26,10 +26,12 @@ class Confinement(Value, frozen=True, kw_only=True):
     folder: str  # its own scratch: working directory, HOME, TMPDIR; the one place it can write
     isolated: bool = True  # namespaces, as far as the machine gives them
     hide: tuple[str, ...] = ()  # directories that it finds empty
+    keep: tuple[str, ...] = ()  # what it needs all the same, there or elsewhere, to read
     environment: dict[str, str]  # the whole of it
     data_bytes: int | None = None
     file_bytes: int | None = None
     processes: int | None = None
+    memory_bytes: int | None = None  # of all its processes together
 
 
 class Spawn(Order, frozen=True, kw_only=True):
@@ -41,19 +43,23 @@ class Spawn(Order, frozen=True, kw_only=True):
 
 
 class Ready(Order, frozen=True, kw_only=True):
-    """The zygote is warm; what of isolation the machine gives it."""
+    """The zygote is warm; what of isolation the machine gives it, every part tried out."""
 
     namespaces: bool = False  # pid, net, ipc and mount namespaces
     user: bool = False  # only within a user namespace of our own
     read_only: bool = False  # the root file system can be made read-only
     writable: tuple[str, ...] = ()  # but for these, which the device's driver needs
+    landlock: bool = False
+    seccomp: bool = False
+    groups: tuple[str, ...] = ()  # control groups, in which children get groups of their own
+    level: int = 1  # of the sandbox, as EVALUATION's law 13 counts
 
 
 class Ended(Order, frozen=True, kw_only=True):
     """How a child ended, said by its keeper once its whole tree is gone."""
 
-    how: Literal["exit", "signal", "killed", "lost", "crowd"]
-    number: int = 0  # exit status or signal number
+    how: Literal["exit", "signal", "killed", "lost", "crowd", "memory"]
+    number: int = 0  # exit status, signal number, or the limit (processes, MiB)
     peak_mib: int = 0
 
 
