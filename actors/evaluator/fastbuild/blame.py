@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from actors.evaluator.fastbuild import names
 from actors.evaluator.fastbuild.process import Deadline, run
-from actors.evaluator.fastbuild.source import words
+from actors.evaluator.fastbuild.source import Source, words
 from actors.evaluator.fastbuild.toolkit import Toolkit
 from protocol.values import Value
 
@@ -41,25 +42,28 @@ class Failure(Value, frozen=True, kw_only=True):
     argv: tuple[str, ...]  # compiles it with the light headers, without -c and -o
 
 
-def candidates_own(failure: Failure, toolkit: Toolkit, deadline: Deadline) -> bool:
-    """Whether torch's own build would say the same."""
+def doubt(failure: Failure, toolkit: Toolkit, deadline: Deadline) -> str | None:
+    """Return why torch's own build might say something else; None when it would say the same."""
     if failure.phase in ONLY_DEVICE:
-        return True
+        return None
     found = _ERROR.search(failure.output)
     if found is None or Path(found["file"]).name != Path(failure.source).name:
-        return False
+        return "the first error lies outside the candidate's file"
     said = found["words"]
     if _MISSING_FILE.search(said):
-        return True  # the tree adds files to torch's and hides none
+        return None  # the tree adds files to torch's and hides none
     if _INCOMPLETE.search(said):
-        return False
+        return "a type is incomplete"
     if _OPERATOR.search(said) and _TORCH_TYPE.search(said):
-        return False
+        return "an operator on torch's types is missing"
     number = int(found["line"] or found["edg"])
-    lines = failure.text.splitlines()[max(0, number - 1 - LINES_BEFORE) : number]
+    code = Source(path=failure.source, text=failure.text).code
+    lines = code.splitlines()[max(0, number - 1 - LINES_BEFORE) : number]
     quoted = " ".join("".join(groups) for groups in _QUOTED.findall(said))
-    named = (words(quoted) | words("\n".join(lines))) & toolkit.torch_words
-    return not named - _declared(failure, deadline)
+    named = (words(quoted) | words("\n".join(lines))) & toolkit.torch_names
+    missing = named - names.own(code)
+    missing -= _declared(failure, deadline) if missing else frozenset()
+    return f"{', '.join(sorted(missing)[:5])} may be declared by torch" if missing else None
 
 
 def _declared(failure: Failure, deadline: Deadline) -> frozenset[str]:
@@ -75,4 +79,4 @@ def _declared(failure: Failure, deadline: Deadline) -> frozenset[str]:
             own = marker[1] == failure.source
         elif not own:
             kept.append(line)
-    return words("\n".join(kept)) | frozenset(_DEFINED.findall(macros))
+    return names.declared("\n".join(kept)) | frozenset(_DEFINED.findall(macros))

@@ -17,7 +17,7 @@ from typing import Any
 import torch.utils.cpp_extension as extension
 
 from actors.evaluator.fastbuild import record
-from actors.evaluator.fastbuild.blame import Failure, candidates_own
+from actors.evaluator.fastbuild.blame import Failure, doubt
 from actors.evaluator.fastbuild.commands import Unreadable
 from actors.evaluator.fastbuild.light import Failed, LightBuild, Made, Unfit
 from actors.evaluator.fastbuild.order import Order
@@ -67,9 +67,13 @@ class Intercept:
         why = self._light(order, key, watch)
         if why is None:
             return
-        with watch.phase("torch's own build"):
-            self._torch(*args, **named)
-        self._note(order, key, watch, "torch", why=why)
+        built = False
+        try:
+            with watch.phase("torch's own build"):
+                self._torch(*args, **named)
+            built = True
+        finally:
+            self._note(order, key, watch, "torch", why=why, folder=built)
 
     def _light(self, order: Order, key: str, watch: Watch) -> str | None:
         """Build the light way; return why that can't be, or None when it is done."""
@@ -97,13 +101,10 @@ class Intercept:
     ) -> str:
         """Raise if the failure is the candidate's own; else say why torch must try."""
         with watch.phase("whose fault"):
-            ours = [
-                failure
-                for failure in failed.failures
-                if not candidates_own(failure, self.toolkit, deadline)
-            ]
-        if ours:
-            return f"{ours[0].phase} failed, perhaps for want of a declaration"
+            doubts = [doubt(failure, self.toolkit, deadline) for failure in failed.failures]
+        for failure, why in zip(failed.failures, doubts, strict=True):
+            if why:
+                return f"{failure.phase} failed: {why}"
         self._note(order, key, watch, "refused", folder=False)
         text = "\n".join(_told(failure) for failure in failed.failures)
         raise Refused(f"Error building extension '{order.name}': {text}")

@@ -23,7 +23,7 @@ from protocol.values import Value
 
 LINKERS = ("gold",)
 # An undefined method of Tensor is one that the light headers did not define.
-_METHOD = re.compile(r"\b_ZNK?R?2at6Tensor(\d+)(\w+)")
+_METHOD = re.compile(r"\b_ZNK?R?2at6Tensor(?P<length>\d+)(?P<rest>\w+)")
 
 
 class Unfit(Exception):
@@ -129,9 +129,9 @@ class LightBuild:
     def _check(self, library: Path) -> None:
         """Raise `Unfit` when the library lacks a tensor method that torch's headers define."""
         ran = run(["nm", "-D", "--undefined-only", str(library)], self.folder, self.deadline)
-        for length, rest in _METHOD.findall(ran.output):
-            name = rest[: int(length)]
-            if name in self.toolkit.index.methods:
+        for found in _METHOD.finditer(ran.output):
+            name = found["rest"][: int(found["length"])]
+            if found.group() not in self.toolkit.exported and name in self.toolkit.index.methods:
                 raise Unfit(f"the method {name} is used where no word names it")
 
 

@@ -21,8 +21,14 @@ from actors.evaluator.fastbuild.precompiled import Precompiled, digest, identity
 from actors.evaluator.fastbuild.source import Source
 
 _ROOM = Path(__file__).parent
-MAKERS = ("index.py", "tree.py", "workshop.py")  # whose text decides what a toolkit holds
-WORDS, LIGHT_MACROS, MACROS, BINDING = "words", "light-macros", "macros", "binding.o"
+MAKERS = (
+    "index.py",
+    "names.py",
+    "tree.py",
+    "workshop.py",
+)  # whose text decides what a toolkit holds
+NAMES, LIGHT_MACROS, MACROS = "names", "light-macros", "macros"
+EXPORTED, BINDING = "exported", "binding.o"
 
 
 class Unprepared(Exception):
@@ -72,9 +78,14 @@ class Toolkit:
         return index.read(self.folder)
 
     @cached_property
-    def torch_words(self) -> frozenset[str]:
-        """Every identifier in torch's full headers."""
-        return self._list(WORDS)
+    def torch_names(self) -> frozenset[str]:
+        """Every name that torch's full headers declare."""
+        return self._list(NAMES)
+
+    @cached_property
+    def exported(self) -> frozenset[str]:
+        """The methods of Tensor that torch's library defines, as the linker names them."""
+        return self._list(EXPORTED)
 
     @cached_property
     def hidden_macros(self) -> frozenset[str]:

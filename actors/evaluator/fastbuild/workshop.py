@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from actors.evaluator.fastbuild import device, host, index, toolkit, tree
+from actors.evaluator.fastbuild import device, host, index, names, toolkit, tree
 from actors.evaluator.fastbuild.commands import Compilation, with_folders_first
 from actors.evaluator.fastbuild.family import Family
 from actors.evaluator.fastbuild.index import Index
@@ -20,7 +20,7 @@ from actors.evaluator.fastbuild.order import Order
 from actors.evaluator.fastbuild.process import Deadline, run
 from actors.evaluator.fastbuild.record import Watch
 from actors.evaluator.fastbuild.selection import header
-from actors.evaluator.fastbuild.source import Source, words
+from actors.evaluator.fastbuild.source import Source
 from actors.evaluator.fastbuild.toolkit import Toolkit, Unprepared
 from actors.evaluator.fastbuild.workplace import Workplace
 
@@ -78,8 +78,9 @@ def _generate(half: Path, deadline: Deadline) -> None:
             raise Unprepared(f"torch's own headers do not preprocess: {full.output[-1000:]}")
         defined = _DEFINED.findall(macros.output)
         (half / toolkit.MACROS).write_text("\n".join(sorted(set(defined))), encoding="utf-8")
-        everything = words(full.output) | frozenset(defined)
-        (half / toolkit.WORDS).write_text("\n".join(sorted(everything)), encoding="utf-8")
+        everything = names.declared(full.output) | frozenset(defined)
+        (half / toolkit.NAMES).write_text("\n".join(sorted(everything)), encoding="utf-8")
+        (half / toolkit.EXPORTED).write_text("\n".join(_exported(deadline)), encoding="utf-8")
         _compile_binding(half, found, compilation, deadline)
         light = _light_flags(half, found, order.sources[0], compilation, Path(scratch))
         ran = run([compiler, *light, "-E", "-dM", order.sources[0].path], half, deadline)
@@ -89,6 +90,15 @@ def _generate(half: Path, deadline: Deadline) -> None:
         light_macros = sorted(set(_DEFINED.findall(ran.output)))
         (half / toolkit.LIGHT_MACROS).write_text("\n".join(light_macros), encoding="utf-8")
     found.write(half)
+
+
+def _exported(deadline: Deadline) -> list[str]:
+    library = toolkit.headers_of_torch().parent / "lib/libtorch_cpu.so"
+    ran = run(["nm", "-D", "--defined-only", str(library)], library.parent, deadline)
+    found = sorted(set(re.findall(r"\b_ZNK?R?2at6Tensor\w+", ran.output)))
+    if ran.status or not found:
+        raise Unprepared(f"{library.name} exports no tensor methods: {ran.output[:300]}")
+    return found
 
 
 def _light_flags(
