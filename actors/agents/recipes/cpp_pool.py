@@ -37,7 +37,8 @@ class Pools(Writer):
         planes = {d: v for d, v in dims.items() if d != down}
         span = max((self.layout.sizes[along] - 1) * window.stride[1] + window.size[1],
                    self.width + 2 * window.pad[1])  # fmt: skip
-        self.lines.add(f"alignas(64) float under[{span}], pooled[{self.layout.sizes[along]}];")
+        span += (window.stride[1] + 1) * self.knobs.vector  # whole vectors at the end, too
+        self.lines.add(f"alignas(64) float under[{span}];")
         self.lines.add(f"for (long j = 0; j < {span}; ++j) under[j] = {neutral};")
         top = f"u{down} * {window.stride[0]} - {window.pad[0]}" if down in dims else "0"
         self.lines.add(f"const long top = {top};")
@@ -47,14 +48,6 @@ class Pools(Writer):
         )
         self.input_row(planes)
         self.lines.add("}")
-        self.lines.add(f"for (long j = 0; j < {self.layout.sizes[along]}; ++j) {{")
-        self.lines.add(f"float best = under[j * {window.stride[1]}];")
-        tap = f"under[j * {window.stride[1]} + k]"
-        step = f"best + {tap}"
-        if self.kind == "max":
-            step = f"({tap} > best) | ({tap} != {tap}) ? {tap} : best"
-        self.lines.add(f"for (long k = 1; k < {window.size[1]}; ++k) best = {step};")
-        self.lines.add("pooled[j] = best;", "}")
         self.epilogue()
         self.lines.add("}")
         return self.finished()
@@ -113,7 +106,12 @@ class Pools(Writer):
         self.outside(outputs, names, pointers, {self.last})
         self.lines.add("const auto finish = [&](const long j, const int live) "
                        "__attribute__((always_inline)) {")  # fmt: skip
-        self.lines.add("const V pool = load(pooled + j, live);")
+        step = self.window.stride[1]
+        read = {1: "load({}, W)", 2: "every_other({})"}.get(step, f"gather({{}}, {step}, W)")
+        self.lines.add(f"V pool = {read.format(f'under + j * {step}')};")
+        tap = read.format(f"under + j * {step} + k")
+        joined = COMBINE[self.kind].format("pool", tap)
+        self.lines.add(f"for (int k = 1; k < {self.window.size[1]}; ++k) pool = {joined};")
         self.compute(outputs, names, pointers, "j")
         for index in outputs:
             self.writes(index, "j", f"o{index}", names)

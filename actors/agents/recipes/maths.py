@@ -34,6 +34,18 @@ FN V gather(const float *p, long step, int live) {
   for (int l = 0; l < live; ++l) r[l] = p[l * step];
   return r;
 }""",
+    "every_other": """\
+FN V every_other(const float *p) {
+  V r;
+  for (int l = 0; l < W; ++l) r[l] = p[2 * l];
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+  const V a = load(p, W), b = load(p + W, W);
+  r = __builtin_shufflevector(a, b, EVENS);
+#endif
+#endif
+  return r;
+}""",
     "stream": """\
 FN void stream(float *p, V v, int live) {
   if (live != W) { store(p, v, live); return; }
@@ -358,6 +370,12 @@ def prelude(body: str, lanes: int | None, *, quick: bool = False) -> str:
         parts = [SCALAR_CORE, "#define NOT(m) (!(m))"]
         table = SCALAR
     else:
-        parts = [f"#define W {lanes}", CORE, "#define NOT(m) (~(m))"]
+        evens = f"#define EVENS {', '.join(str(2 * lane) for lane in range(lanes))}"
+        parts = [
+            f"#define W {lanes}",
+            *([evens] if "every_other(" in body else []),
+            CORE,
+            "#define NOT(m) (~(m))",
+        ]
         table = VECTOR | QUICK if quick else VECTOR
     return "\n".join(parts + [table[name] for name in used(body, table)])

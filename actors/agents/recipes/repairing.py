@@ -11,13 +11,13 @@ import copy
 
 import msgspec
 
-from actors.agents.recipes.candidate import Renamed, kept_module
 from actors.agents.recipes.choices import body
 from actors.agents.recipes.compose import compose
 from actors.agents.recipes.knobs import Knobs, difference, start
 from actors.agents.recipes.objects import Unreadable
 from actors.agents.recipes.planning import base_knobs
 from actors.agents.recipes.source import Source
+from actors.agents.recipes.template import Renamed, kept_module
 from protocol.messages import Repair
 from protocol.values import Word
 
