@@ -59,6 +59,8 @@ def doubt(failure: Failure, toolkit: Toolkit, deadline: Deadline) -> str | None:
     number = int(found["line"] or found["edg"])
     code = Source(path=failure.source, text=failure.text).code
     lines = code.splitlines()[max(0, number - 1 - LINES_BEFORE) : number]
+    if found["line"]:
+        said = said.splitlines()[0]  # what follows of g++'s words is the candidate's own line
     quoted = " ".join("".join(groups) for groups in _QUOTED.findall(said))
     named = (words(quoted) | words("\n".join(lines))) & toolkit.torch_names
     missing = named - names.own(code)

@@ -72,7 +72,9 @@ COMMON_CPU = (
 )
 COMMON_CUDA = (
     Family(with_cuda=True),
+    Family(with_cuda=True, cuda_cflags=("-O3",)),
     Family(with_cuda=True, cflags=("-O3",), cuda_cflags=("-O3",)),
+    Family(with_cuda=True, cflags=("-O2",), cuda_cflags=("-O2",)),
     Family(with_cuda=True, cuda_cflags=("-O3", "--use_fast_math")),
     Family(with_cuda=True, cflags=("-O3",), cuda_cflags=("-O3", "--use_fast_math")),
 )

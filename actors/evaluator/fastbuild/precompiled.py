@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import msgspec
@@ -64,11 +65,12 @@ class Precompiled:
         if finished.exists():
             return header
         header.parent.mkdir(parents=True, exist_ok=True)
+        mark = f"{os.getpid()}-{threading.get_ident()}"
         for name, content in ((HEADER, text), ("flags.json", msgspec.json.encode(flags).decode())):
-            half = header.with_name(f".{name}.{os.getpid()}")
+            half = header.with_name(f".{name}.{mark}")
             half.write_text(content, encoding="utf-8")
             half.replace(header.with_name(name))
-        half = header.with_name(f".gch.{os.getpid()}")
+        half = header.with_name(f".gch.{mark}")
         argv = [compiler, *lasting(flags), "-x", "c++-header", str(header), "-o", str(half)]
         try:
             ran = run(argv, header.parent, deadline)

@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from actors.evaluator.fastbuild import device, host, index, names, toolkit, tree
@@ -20,6 +21,7 @@ from actors.evaluator.fastbuild.order import Order
 from actors.evaluator.fastbuild.process import Deadline, run
 from actors.evaluator.fastbuild.record import Watch
 from actors.evaluator.fastbuild.selection import header
+from actors.evaluator.fastbuild.slots import fitting_here
 from actors.evaluator.fastbuild.source import Source
 from actors.evaluator.fastbuild.toolkit import Toolkit, Unprepared
 from actors.evaluator.fastbuild.workplace import Workplace
@@ -57,9 +59,10 @@ def prepare(store: Path, families: Iterable[Family] = (), limit_s: float = PREPA
         finally:
             shutil.rmtree(half, ignore_errors=True)
     made = Toolkit(folder)
-    for family in families:
-        if family.plain():
-            _precompile(made, family, deadline)
+    plain = [family for family in families if family.plain()]
+    with ThreadPoolExecutor(fitting_here()) as pool:
+        for done in [pool.submit(_precompile, made, family, deadline) for family in plain]:
+            done.result()
     return made
 
 

@@ -1,0 +1,159 @@
+"""Builds: a set of candidates, fast and torch's way in the same run; what each took, and equality.
+
+    python -m scripts.benchmarks.builds [NAME ...] [--jobs N] [--alone N] [--store FOLDER]
+
+For each candidate the fast build and torch's own are compared: what the candidate computes, the
+docstrings of its functions, the machine code for the device, and for broken ones the first error
+with its line.  Fast builds run one after the other.  torch's run `--jobs` at a time, which is
+slower for each of them, but the first `--alone` of each kind run alone: only these get a ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+from actors.evaluator.fastbuild.__main__ import build
+from actors.evaluator.fastbuild.family import COMMON_CPU, COMMON_CUDA
+from actors.evaluator.fastbuild.importing import Imported
+from actors.evaluator.fastbuild.workshop import prepare
+from protocol.values import Value
+from scripts.benchmarks.machine import machine
+
+CANDIDATES = Path(__file__).parents[2] / "tests/fastbuild/candidates"
+LIMIT_S = 500.0
+KINDS = ("cpu", "cuda", "broken", "cuda_broken")
+_ERROR = re.compile(
+    r"(?P<file>[\w.]+\.(?:cpp|cu))(?::(?P<line>\d+):\d+: |\((?P<edg>\d+)\): )(?:fatal )?error:? "
+    r"(?P<words>.*)"
+)
+_PTXAS = re.compile(r"ptxas (?:error|fatal) .*")
+_MODULE_NAME = re.compile(r"_[0-9a-f]{8}_\d+_\w+?_(?:cu|cpp)_[0-9a-f]{8,16}(?:_\d+)?")
+
+
+class Side(Value, frozen=True, kw_only=True):
+    """One way of building one candidate."""
+
+    imported: Imported
+    error: str  # the first, without folders
+    code: str  # the device's, as text
+
+
+def kind_of(name: str) -> str:
+    """Return the kind that a candidate's name says."""
+    return "cuda_broken" if name.startswith("cuda_broken") else name.partition("_")[0]
+
+
+def first_error(text: str) -> str:
+    """Return file, line and words of the first error in a build's log."""
+    found = _ERROR.search(text)
+    if found:
+        return f"{found['file']}:{found['line'] or found['edg']}: {found['words']}"
+    fatal = _PTXAS.search(text)
+    if fatal:
+        return re.sub(r"'[^']*'", "'…'", fatal.group())
+    return text.splitlines()[0] if text else ""
+
+
+def device_code(folder: Path) -> str:
+    """Return the machine code in the libraries under `folder`, without names made per build."""
+    parts = []
+    for library in sorted(folder.rglob("*.so")):
+        dumped = subprocess.run(
+            ["cuobjdump", "-sass", "-res-usage", str(library)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        text = _MODULE_NAME.sub("_module", dumped.stdout)
+        parts.append("\n".join(line for line in text.splitlines() if "/" not in line[:40]))
+    return "\n".join(parts)
+
+
+def side(name: str, store: Path | None) -> Side:
+    """Build one candidate one way, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "extensions").mkdir()
+        imported = build(CANDIDATES / f"{name}.py", store, folder, LIMIT_S)
+        code = device_code(folder) if name.startswith("cuda") else ""
+    return Side(imported=imported, error=first_error(imported.error), code=code)
+
+
+def differences(ours: Side, theirs: Side) -> list[str]:
+    """Return in what two ways of building differ."""
+    found = []
+    if ours.imported.results != theirs.imported.results:
+        found.append(f"results {ours.imported.results} {theirs.imported.results}")
+    if ours.imported.documents != theirs.imported.documents:
+        found.append(f"documents {ours.imported.documents} {theirs.imported.documents}")
+    if ours.code != theirs.code:
+        found.append("device code")
+    if ours.error != theirs.error:
+        found.append(f"error {ours.error!r} {theirs.error!r}")
+    return found
+
+
+def row(name: str, ours: Side, theirs: Side | None, *, alone: bool) -> str:
+    """Return one line of the table."""
+    way = ours.imported.builds[-1].way if ours.imported.builds else "?"
+    mine, other = ours.imported.seconds, theirs.imported.seconds if theirs else 0.0
+    ratio = f"{other / mine:6.1f}×" if theirs and alone and mine else "      –"
+    unlike = differences(ours, theirs) if theirs else []
+    equal = "; ".join(unlike) if unlike else "equal" if theirs else "–"
+    torchs = f"{other:8.2f}" if theirs else "       –"
+    why = ours.imported.builds[-1].why if ours.imported.builds else ours.error
+    return f"{name:26} {torchs} {mine:8.2f} {ratio}  {way:8} {equal}  {why[:90]}"
+
+
+def main(arguments: list[str]) -> int:
+    """Run the comparison; the status is 1 when anything differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--alone", type=int, default=1000)
+    parser.add_argument("--no-torch", action="store_true", help="only fast builds")
+    parser.add_argument("--store", type=Path)
+    flags = parser.parse_args(arguments)
+    names = sorted(path.stem for path in CANDIDATES.glob("*.py"))
+    names = [n for n in names if not flags.names or any(word in n for word in flags.names)]
+    if not torch.version.cuda:
+        names = [name for name in names if not name.startswith("cuda")]
+    card = torch.cuda.get_device_name() if torch.cuda.is_available() else "no card"
+    print(f"{machine()}, {card}, torch {torch.__version__}")
+    with tempfile.TemporaryDirectory() as scratch:
+        store = flags.store or Path(scratch)
+        began = time.monotonic()
+        families = (*COMMON_CPU, *(COMMON_CUDA if torch.version.cuda else ()))
+        prepare(store, families)
+        print(f"prepared in {time.monotonic() - began:.1f} s", flush=True)
+        ours = {name: side(name, store) for name in names}
+    firsts = [n for kind in KINDS for n in [n for n in names if kind_of(n) == kind][: flags.alone]]
+    print(f"{'candidate':26} {'torch s':>8} {'ours s':>8} {'ratio':>7}  way", flush=True)
+    unlike = 0
+    theirs: dict[str, Side] = {}
+    if not flags.no_torch:
+        theirs = {name: side(name, None) for name in firsts}
+        rest = [name for name in names if name not in theirs]
+        with ThreadPoolExecutor(flags.jobs) as pool:
+            theirs.update(zip(rest, pool.map(lambda name: side(name, None), rest), strict=True))
+    for name in names:
+        other = theirs.get(name)
+        print(row(name, ours[name], other, alone=name in firsts), flush=True)
+        unlike += bool(other and differences(ours[name], other))
+    print(f"{len(names)} candidates, {unlike} unlike torch's own")
+    return 1 if unlike else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    sys.exit(main(sys.argv[1:]))
