@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
 # prompts/examples/*.py are texts that models read, not code that runs here.
 ONLY_HERE = {
     "anthropic": {"actors/agents/models"},
-    "torch": {"actors/evaluator", "prompts/examples"},
+    "torch": {"actors/evaluator", "prompts/examples", "scripts/benchmarks/builds.py"},
     "sqlite3": {"actors/coordinator", "actors/supervisor", "scripts"},
 }
 
