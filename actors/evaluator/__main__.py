@@ -13,8 +13,9 @@ from typing import NoReturn
 
 import msgspec
 
-from actors.evaluator import byhand, device, sandbox, scratch
+from actors.evaluator import byhand, device, scratch, walls
 from protocol import settings
+from protocol.values import DeviceKind
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,19 +60,27 @@ def main() -> int:
         return _at_post(arguments)
     if arguments.task is None or not arguments.candidate:
         _parser().error("--task FILE and --candidate FILE are needed (or --connect for an actor)")
-    refusal = sandbox.unavailable(arguments.min_sandbox or 0)
-    if refusal:
-        _parser().error(refusal)
+    least = arguments.min_sandbox or 0
+    kind = arguments.device or device.here()
+    _insist(least, kind)
     limits = settings.Limits()
     if arguments.time_s is not None:
         limits = msgspec.structs.replace(limits, time_s=arguments.time_s)
     return byhand.run(
         arguments.task,
         arguments.candidate,
-        arguments.device or device.here(),
+        kind,
         json=arguments.json,
         limits=limits,
+        least=least,
     )
+
+
+def _insist(least: int, kind: DeviceKind) -> None:
+    """Leave with one line when the machine's sandbox is weaker than level `least`."""
+    refusal = walls.unavailable(least, kind)
+    if refusal:
+        _parser().error(refusal)
 
 
 def _at_post(arguments: argparse.Namespace) -> int:
@@ -87,12 +96,11 @@ def _at_post(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         _parser().error(str(error))
     least = chosen.min_sandbox if arguments.min_sandbox is None else arguments.min_sandbox
-    refusal = sandbox.unavailable(least)
-    if refusal:
-        _parser().error(refusal)
+    kind = arguments.device or chosen.device
+    _insist(least, kind)
     folder = scratch.of_slot(post.run_dir, post.slot, post.incarnation)
     hide = (post.run_dir.absolute(),)
-    judge = Judge(arguments.device or chosen.device, chosen.limits, folder, hide=hide)
+    judge = Judge(kind, chosen.limits, folder, hide=hide, least=least)
     try:
         return run_actor(EvaluatorWorker(judge), post)
     except Unjudgeable as error:

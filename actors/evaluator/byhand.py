@@ -45,13 +45,19 @@ def read_task(path: Path, device: DeviceKind) -> Task:
 
 
 def judge_files(
-    task_path: Path, candidates: list[Path], device: DeviceKind, *, json: bool, limits: Limits
+    task_path: Path,
+    candidates: list[Path],
+    device: DeviceKind,
+    *,
+    json: bool,
+    limits: Limits,
+    least: int = 0,
 ) -> int:
     """Judge each candidate; print its verdict; return the exit status."""
     _leave_on_signals()
     task = read_task(task_path, device)
     sources = [(path, read(path, "candidate")) for path in candidates]
-    judge = Judge(device, limits, scratch.by_hand())
+    judge = Judge(device, limits, scratch.by_hand(), least=least)
     status = EXIT_CORRECT
     try:
         measured = judge.measure(task)
@@ -93,11 +99,17 @@ def _leave_on_signals() -> None:
 
 
 def run(
-    task: Path, candidates: list[Path], device: DeviceKind, *, json: bool, limits: Limits
+    task: Path,
+    candidates: list[Path],
+    device: DeviceKind,
+    *,
+    json: bool,
+    limits: Limits,
+    least: int = 0,
 ) -> int:
     """As `judge_files`, with one line on stderr for what can't be done."""
     try:
-        return judge_files(task, candidates, device, json=json, limits=limits)
+        return judge_files(task, candidates, device, json=json, limits=limits, least=least)
     except Usage as error:
         sys.stderr.write(f"evaluator: {error}\n")
         return EXIT_USAGE

@@ -31,7 +31,7 @@ READ_BYTES = 1 << 16
 class Gone(Value, frozen=True, kw_only=True):
     """A child that gives no answer any more, and how it went."""
 
-    how: Literal["exit", "signal", "crowd", "timed_out", "garbled", "lost"]
+    how: Literal["exit", "signal", "crowd", "memory", "timed_out", "garbled", "lost"]
     number: int = 0
     words: str = ""
     seconds: float = 0.0  # what it was allowed, where it ran out of time
@@ -45,6 +45,8 @@ class Gone(Value, frozen=True, kw_only=True):
                 return f"killed by {signal_name(self.number)}"
             case "crowd":
                 return f"more than {self.number} processes were started"
+            case "memory":
+                return f"its processes took more than {self.number} MiB of memory together"
             case "timed_out":
                 return f"no answer within {self.seconds:g} s"
             case "garbled":

@@ -8,7 +8,6 @@ task is a `Problem`; `Unjudgeable` means that the world failed twice, `Unwanted`
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.evaluator import baselines, sandbox
+from actors.evaluator import baselines, sandbox, surroundings
 from actors.evaluator import device as devices
 from actors.evaluator.child import Child, Gone, Unwanted
 from actors.evaluator.layout import describe
@@ -27,7 +26,7 @@ from actors.evaluator.scratch import Scratch
 from actors.evaluator.standard import Problem, Standard
 from actors.evaluator.trial import Trial
 from protocol.settings import Limits
-from protocol.values import Device, DeviceKind, Reference, Task, Verdict
+from protocol.values import Device, DeviceKind, Reference, Task, Verdict, Word
 
 T = TypeVar("T")
 
@@ -58,13 +57,18 @@ class Judge:
         *,
         hide: tuple[Path, ...] = (),
         compile_baselines: bool = False,
+        least: int = 0,
     ) -> None:
         self.kind = device
         self.limits = limits
         self.scratch = Scratch(scratch_root)
         self.compile_baselines = compile_baselines
-        self._hide = hidden([*hide, Path.home()])
-        self._nursery = Nursery(device, self.scratch.root, limits.output_kib * 1024)
+        private = map(Path, surroundings.SHARED)
+        self._hide = surroundings.hidden([*hide, Path.home(), *private])
+        self._keep = surroundings.needed()
+        self._nursery = Nursery(
+            device, self.scratch.root, limits.output_kib * 1024, least=least, hide=self._hide
+        )
         self._standard: Standard | None = None
         self._device: Device | None = None
         self._busy = threading.Lock()
@@ -73,6 +77,11 @@ class Judge:
     @property
     def zygote_pid(self) -> int | None:
         return self._nursery.pid
+
+    @property
+    def level(self) -> int:
+        """The level of the sandbox that candidates are judged in."""
+        return self._nursery.ready.level
 
     @property
     def device(self) -> Device:
@@ -161,7 +170,13 @@ class Judge:
             confinement = self._confinement("candidate", stack, trusted=False)
             trial = Trial(self._nursery, standard, self.limits, confinement, source)
             verdict = trial.run(on_running, doing)
-        return msgspec.structs.replace(verdict, device=self.device.fingerprint)
+        starved = self._nursery.starved and verdict.verdict is Word.CRASHED
+        return msgspec.structs.replace(
+            verdict,
+            verdict=Word.OUT_OF_MEMORY if starved else verdict.verdict,
+            device=self.device.fingerprint,
+            sandbox_level=self.level,
+        )
 
     def _standard_of(self, task: Task) -> Standard | Problem:
         """Return the standard of `task`: the one at hand, or a new one."""
@@ -198,10 +213,12 @@ class Judge:
         return Confinement(
             folder=str(folder),
             hide=self._hide,
+            keep=self._keep,
             environment=environment,
             data_bytes=None if trusted else int(gib * 2**30),
             file_bytes=None if trusted else FILE_GIB * 2**30,
             processes=PROCESSES,
+            memory_bytes=None if trusted else int(self.limits.memory_gib * 2**30),
         )
 
     def _drop_standard(self) -> None:
@@ -228,22 +245,4 @@ class Judge:
                 self._busy.release()
 
 
-def hidden(wanted: list[Path]) -> tuple[str, ...]:
-    """Return which of `wanted` can look empty to a candidate: those that hold nothing it needs."""
-    needed = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable), Path(sandbox.OWN_ROOM)]
-    needed += [Path(entry) for entry in sys.path if entry]
-    needed += [Path(entry) for entry in os.environ.get("PATH", "").split(":") if entry]
-    found = [path.resolve() for path in wanted if path.is_dir()]
-    free = [
-        path
-        for path in found
-        if not any(need.absolute().is_relative_to(path) for need in needed)
-        and not any(need.resolve().is_relative_to(path) for need in needed)
-    ]
-    outermost = [
-        path for path in free if not any(path != o and path.is_relative_to(o) for o in free)
-    ]
-    return tuple(sorted({str(path) for path in outermost}))
-
-
-__all__ = ["Judge", "Problem", "Unjudgeable", "Unwanted", "hidden"]
+__all__ = ["Judge", "Problem", "Unjudgeable", "Unwanted"]

@@ -20,12 +20,13 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from actors.evaluator import linux, sandbox
+from actors.evaluator import cgroup, linux, sandbox
 from actors.evaluator.orders import Confinement, Ended, Ready
+from protocol.values import DeviceKind
 
 TICK_MS = 100
 SWEEP_S = 5.0
@@ -42,11 +43,29 @@ class Ends(msgspec.Struct, frozen=True, kw_only=True):
     leash: int
 
 
-def keep(ends: Ends, confinement: Confinement, ready: Ready, part: Callable[[int], None]) -> None:
+class World(NamedTuple):
+    """What a child is put into."""
+
+    ends: Ends
+    confinement: Confinement
+    ready: Ready
+    device: DeviceKind
+    group: cgroup.Group
+
+
+def keep(
+    ends: Ends,
+    confinement: Confinement,
+    ready: Ready,
+    device: DeviceKind,
+    part: Callable[[int], None],
+) -> None:
     """Run `part(channel)` in a child of a child; return when its tree is gone and that is said."""
-    apart = confinement.isolated and ready.namespaces
+    if not confinement.isolated:
+        ready = Ready()
+    group = cgroup.Group(ready.groups, confinement.memory_bytes, confinement.processes)
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
-    if apart:
+    if ready.namespaces:
         sandbox.separate(ready)
     tie_read, tie_write = os.pipe()
     word_read, word_write = os.pipe()
@@ -54,7 +73,7 @@ def keep(ends: Ends, confinement: Confinement, ready: Ready, part: Callable[[int
     if not first:
         for unneeded in (tie_write, word_read, ends.status, ends.leash):
             os.close(unneeded)
-        _first(ends, confinement, ready if apart else Ready(), part, (tie_read, word_write))
+        _first(World(ends, confinement, ready, device, group), part, (tie_read, word_write))
     for unneeded in (tie_read, word_write, ends.channel, ends.output):
         os.close(unneeded)
     _silence()
@@ -65,6 +84,10 @@ def keep(ends: Ends, confinement: Confinement, ready: Ready, part: Callable[[int
     ended = msgspec.json.decode(word, type=Ended) if word else Ended(how="lost")
     if killed:
         ended = msgspec.structs.replace(ended, how="killed")
+    elif ended.how in ("signal", "lost") and group.starved():
+        limit_mib = (confinement.memory_bytes or 0) >> 20
+        ended = msgspec.structs.replace(ended, how="memory", number=limit_mib)
+    group.close()
     os.write(ends.status, msgspec.json.encode(ended))
 
 
@@ -135,25 +158,21 @@ def _silence() -> None:
     os.close(null)
 
 
-def _first(
-    ends: Ends,
-    confinement: Confinement,
-    ready: Ready,
-    part: Callable[[int], None],
-    ties: tuple[int, int],
-) -> NoReturn:
+def _first(world: World, part: Callable[[int], None], ties: tuple[int, int]) -> NoReturn:
     """Be the first process: furnish the world, fork the child, say how it ended."""
     tie, word = ties
+    ends, confinement, ready = world.ends, world.confinement, world.ready
     ended = Ended(how="lost")
     try:
         if ready.namespaces:
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-        capped = ready.namespaces and sandbox.furnish(confinement, ready)
+        capped = ready.namespaces and sandbox.furnish(confinement, ready, world.device)
         child = os.fork()
         if not child:
             os.close(tie)
             os.close(word)
-            _child(ends, confinement, part)
+            _child(world, part)
+        world.group.shut()
         os.close(ends.channel)
         os.close(ends.output)
         _silence()
@@ -190,9 +209,11 @@ def _crowd() -> int:
     return sum(entry.name.isdigit() for entry in Path("/proc").iterdir())
 
 
-def _child(ends: Ends, confinement: Confinement, part: Callable[[int], None]) -> NoReturn:
+def _child(world: World, part: Callable[[int], None]) -> NoReturn:
     """Be the child: take the output for stdout and stderr, give up everything else, run."""
+    ends = world.ends
     try:
+        world.group.enter()
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -202,7 +223,7 @@ def _child(ends: Ends, confinement: Confinement, part: Callable[[int], None]) ->
         os.dup2(ends.output, 2)
         for unneeded in {null, ends.output} - {0, 1, 2}:
             os.close(unneeded)
-        sandbox.confine(confinement)
+        sandbox.confine(world.confinement, world.ready, world.device)
         # Last of all: giving up privileges would forget it.
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         gc.unfreeze()

@@ -50,6 +50,17 @@ def _checked(result: int, what: str) -> int:
     return result
 
 
+def syscall(number: int, *arguments: object) -> int:
+    """Make a system call by number; -1 and ctypes' errno where it fails."""
+    longs = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    return int(_libc.syscall(ctypes.c_long(number), *longs))
+
+
+def called(number: int, *arguments: object) -> int:
+    """Make a system call by number; raise OSError where it fails."""
+    return _checked(syscall(number, *arguments), f"system call {number}")
+
+
 def unshare(flags: int) -> None:
     """Leave the namespaces in `flags` for new ones."""
     _checked(_libc.unshare(flags), "unshare")
@@ -112,6 +123,11 @@ def drop_capabilities() -> None:
         header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
         none = (ctypes.c_uint32 * 6)()
         _checked(_libc.syscall(number, ctypes.byref(header), ctypes.byref(none)), "capset")
+
+
+def trace_me() -> int:
+    """Ask to be traced by the parent, as a debugger's child does; 0 where that is granted."""
+    return int(_libc.ptrace(0, 0, None, None))
 
 
 def cuda_error() -> int:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from actors.evaluator import evidence, sandbox
 from actors.evaluator.channel import Channel, Closed, Garbled, Stuck
@@ -20,6 +20,7 @@ from protocol.values import DeviceKind
 
 T = TypeVar("T", bound=Order)
 
+ZYGOTE = (sys.executable, "-m", "actors.evaluator.zygote")
 WARM_S = 120.0  # importing torch on a busy machine
 SEND_S = 10.0
 SPAWN_S = 30.0
@@ -32,11 +33,22 @@ class Unjudgeable(Exception):
 class Nursery:
     """One zygote, warm."""
 
-    def __init__(self, device: DeviceKind, scratch: Path, output_bytes: int) -> None:
+    def __init__(
+        self,
+        device: DeviceKind,
+        scratch: Path,
+        output_bytes: int,
+        *,
+        least: int = 0,
+        hide: tuple[str, ...] = (),
+    ) -> None:
         self.device = device
         self.scratch = scratch
         self.unwanted: Callable[[], bool] = lambda: False
         self.ready = Ready()
+        self._last: Child[Any] | None = None
+        self._least = least  # the weakest sandbox that will do
+        self._hide = hide  # what must look empty to children
         self._output_bytes = output_bytes
         self._words = -1  # what it writes to stderr
         self._process: subprocess.Popen[bytes] | None = None
@@ -45,6 +57,12 @@ class Nursery:
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
+
+    @property
+    def starved(self) -> bool:
+        """Whether the child that was forked last was killed for want of memory."""
+        gone = self._last.gone if self._last else None
+        return gone is not None and gone.how == "memory"
 
     def alive(self) -> bool:
         """Whether the zygote is there."""
@@ -62,6 +80,7 @@ class Nursery:
             except (Closed, Stuck):
                 self.stop()  # it died between two orders
                 continue
+            self._last = child
             # From its answer on, whatever happens to the child is the child's own doing.
             if not isinstance(child.ask(Ping(), SPAWN_S), Gone):
                 return child
@@ -102,7 +121,7 @@ class Nursery:
         environment = sandbox.environment(dict(os.environ), str(self.scratch))
         self._words = os.memfd_create("zygote")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "actors.evaluator.zygote", str(self.scratch), self.device],
+            [*ZYGOTE, str(self.scratch), self.device, *self._hide],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=self._words,
@@ -114,6 +133,10 @@ class Nursery:
         ours.setblocking(False)
         self._channel = Channel(ours, Ready)
         self.ready = self._await_ready(self._channel)
+        weak = sandbox.refusal(self._least, self.ready.level)
+        if weak:
+            self.stop()
+            raise Unjudgeable(weak)
 
     def _await_ready(self, channel: Channel[Ready]) -> Ready:
         until = time.monotonic() + WARM_S

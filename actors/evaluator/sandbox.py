@@ -1,17 +1,25 @@
 """What stands between a candidate and the machine.  Used by keepers, in the child, before it runs.
 
-Level 1 is what this room claims: a scrubbed environment, resource limits, a session and process
-group of its own, its whole tree killed together.  Where the machine gives namespaces (as root, or
-where unprivileged user namespaces are allowed) a candidate also gets its own pid, network, ipc and
-mount namespaces: it sees no other process and no network, the file system is read-only but for its
-scratch folder, and the run directory looks empty.  These are welcome extras, not yet a level 2.
+Levels (EVALUATION, law 13), each only where every part of it was tried and held (`walls.py`):
 
-What it does not stop: system calls (there is no seccomp filter and no landlock), so a kernel bug
-is reachable; reading any world-readable file, and what the user may read outside the hidden
-directories; memory taken by many processes together or through shared mappings (the limit is one
-process's private data; there is no cgroup); filling the disk slowly, file by file; burning all
-cores while it runs; side channels.  Without namespaces also: the network, signals to other
-processes of the same user, writing where the user may write, and leaving /dev/shm littered.
+1  a scrubbed environment, resource limits, no capabilities, a session of its own, its whole tree
+   killed together; whichever parts of the levels above are there as well.
+2  landlock (reads the system and Python, writes its scratch folder and the card's nodes, no TCP),
+   a seccomp deny-list (no ptrace, no connect, no mounts, no namespaces, no bpf …), and the limits.
+3  pid, net, ipc and mount namespaces (and a user namespace, where we are not root): no other
+   process, no network, a read-only root, a private /tmp, /dev, /dev/shm and /run, home and run
+   directory empty but for what Python needs; the deny-list; and a control group that bounds memory
+   and processes together.  The walls are bubblewrap's, made by us: a zygote forks its children
+   warm, and nothing can be put around a fork.  Whether bwrap is installed changes nothing.
+   Landlock is added where the kernel has it.
+
+What it does not stop: what the kernel itself gets wrong in the calls that are left; the GPU's
+driver, which wants its ioctls; reading /usr, /etc, /opt, /sys, and what Python's own folders hold;
+seeing that a file exists (landlock hides contents, not names); filling the disk slowly, file by
+file, in scratch; burning all cores; side channels; patching our own runner in its own process.
+Where we are root the candidate is root without capabilities: it owns root's files, which are
+read-only.  At level 2 also: memory of many processes together, seeing other processes' names,
+slowing them down by affinity or priority, and litter in /dev/shm.  At level 1: nearly everything.
 """
 
 from __future__ import annotations
@@ -21,50 +29,42 @@ import resource
 import sys
 from pathlib import Path
 
-from actors.evaluator import linux
+from actors.evaluator import landlock, linux, seccomp, surroundings
 from actors.evaluator.orders import Confinement, Ready
-from protocol.values import DeviceKind
 
-LEVEL = 1
-OWN_ROOM = str(Path(__file__).resolve().parents[2])
+OWN_ROOM = str(surroundings.OWN_ROOM)
 SPACES = linux.NEW_NS | linux.NEW_PID | linux.NEW_NET | linux.NEW_IPC
+CAREFUL = linux.MS_NOSUID | linux.MS_NODEV
 OPEN_FILES = 1024
 USER_PROCESSES = 4096
-SHARED_MEMORY = "size=25%,mode=1777"
-# CUDA's driver refuses to start (error 304) where it can't write to some of these.
-DRIVER_NEEDS = ((), ("/proc",), ("/proc", "/dev"), ("/proc", "/dev", "/sys"))
+HIGHEST = 3
+LEVEL = 1  # the least; what was really there is `Ready.level`, which the judge writes on verdicts
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
+ROOMY, EMPTY = "size=25%,mode=1777", "size=1m,mode=755"
+TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  # private, and writable
 MACHINE_WIDE = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+MASKED = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-")
 
 # What a child may know of the environment; everything else is dropped.
 PASSED = frozenset(
     [
-        "LANG",
-        "LANGUAGE",
-        "TZ",
-        "LD_LIBRARY_PATH",
-        "LIBRARY_PATH",
-        "CPATH",
-        "CC",
-        "CXX",
-        "CUDAHOSTCXX",
-        "VIRTUAL_ENV",
-        "TERM",
-        "STARK_RUN",
-        "PYTHONPATH",
-        "PATH",
-        "SPT_NOENV",
+        *("LANG", "LANGUAGE", "TZ", "TERM", "STARK_RUN", "SPT_NOENV", "VIRTUAL_ENV"),
+        *("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH", "PATH"),
+        *("CC", "CXX", "CUDAHOSTCXX"),
     ]
 )
 PASSED_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_")
 
 
-def unavailable(minimum: int) -> str | None:
-    """Say why the sandbox can't give level `minimum`; None when it can."""
-    if minimum <= LEVEL:
+def refusal(minimum: int, level: int) -> str | None:
+    """Say why `level` is not enough for `minimum`; None when it is."""
+    if minimum <= level:
         return None
+    if minimum > HIGHEST:
+        return f"sandbox level {minimum} is asked for, the highest is {HIGHEST} (--min-sandbox)"
     return (
-        f"sandbox level {minimum} is asked for, this evaluator gives level {LEVEL} "
-        "(environment, limits, process group); use --min-sandbox 1"
+        f"sandbox level {minimum} is asked for, this machine gives this user level {level}; "
+        f"use --min-sandbox {level}"
     )
 
 
@@ -103,30 +103,74 @@ def separate(ready: Ready) -> None:
         linux.map_user(uid, gid)
 
 
-def furnish(confinement: Confinement, ready: Ready) -> bool:
+def furnish(confinement: Confinement, ready: Ready, device: str) -> bool:
     """In the first process of new namespaces: mount what it may see; say if processes are capped.
 
-    The order matters: the scratch folder is opened before what lies above it is hidden.
+    The order matters: what is kept is opened before what lies above it is hidden.
     """
     linux.mount("none", "/", "none", linux.MS_REC | linux.MS_PRIVATE)
-    careful = linux.MS_NOSUID | linux.MS_NODEV
-    linux.mount("proc", "/proc", "proc", careful | linux.MS_NOEXEC)
+    linux.mount("proc", "/proc", "proc", CAREFUL | linux.MS_NOEXEC)
     capped = _cap_processes(confinement.processes)
-    scratch = os.open(confinement.folder, os.O_PATH | os.O_DIRECTORY)
-    for hidden in confinement.hide:
-        linux.mount("tmpfs", hidden, "tmpfs", careful, "size=1m,mode=755")
-    Path(confinement.folder).mkdir(parents=True, exist_ok=True)
-    linux.mount(f"/proc/self/fd/{scratch}", confinement.folder, "none", linux.MS_BIND)
-    os.close(scratch)
+    _hide(confinement)
+    for masked in filter(os.path.exists, MASKED):
+        linux.mount("/dev/null", masked, "none", linux.MS_BIND)
+    _own_devices(device)
     if ready.read_only:
         linux.set_read_only("/", read_only=True, recursive=True)
-        for path in (*ready.writable, confinement.folder):
+        own = [path for path in TEMPORARY if path in confinement.hide]
+        for path in (*own, *ready.writable, confinement.folder):
             linux.set_read_only(path, read_only=False, recursive=False)
         if "/proc" in ready.writable:
             _guard_proc()
-    if Path("/dev/shm").is_dir():  # noqa: S108
-        linux.mount("tmpfs", "/dev/shm", "tmpfs", careful, SHARED_MEMORY)  # noqa: S108
+    linux.mount("tmpfs", SHARED_MEMORY, "tmpfs", CAREFUL, ROOMY)
     return capped
+
+
+def _hide(confinement: Confinement) -> None:
+    """Make directories look empty, but for the scratch folder and what is needed in them."""
+    folders = [Path(path) for path in confinement.hide]
+    inside = [p for p in confinement.keep if any(Path(p).is_relative_to(f) for f in folders)]
+    # Outer ones first: an inner one comes along.
+    roots = [p for p in inside if not any(Path(p) != Path(o) and _below(p, o) for o in inside)]
+    kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in roots]
+    kept.append((confinement.folder, os.open(confinement.folder, os.O_PATH | os.O_CLOEXEC)))
+    for hidden in confinement.hide:
+        if Path(hidden).is_dir():  # unless one above it is hidden already
+            options = ROOMY if hidden in TEMPORARY else EMPTY
+            linux.mount("tmpfs", hidden, "tmpfs", CAREFUL, options)
+    for path, place in kept:
+        source = f"/proc/self/fd/{place}"
+        if Path(source).is_dir():
+            Path(path).mkdir(parents=True, exist_ok=True)
+        elif not Path(path).exists():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).touch()
+        linux.mount(source, path, "none", linux.MS_BIND | linux.MS_REC)
+        os.close(place)
+
+
+def _below(path: str, other: str) -> bool:
+    return Path(path).is_relative_to(other)
+
+
+def _own_devices(device: str) -> None:
+    """Put a /dev in place that has a few harmless nodes and the card's."""
+    places = [
+        (path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in surroundings.nodes(device)
+    ]
+    linux.mount("tmpfs", "/dev", "tmpfs", linux.MS_NOSUID | linux.MS_NOEXEC, "size=64k,mode=755")
+    for path, place in places:
+        source = f"/proc/self/fd/{place}"
+        if Path(source).is_dir():
+            Path(path).mkdir()
+        else:
+            Path(path).touch()
+        linux.mount(source, path, "none", linux.MS_BIND | linux.MS_REC)
+        os.close(place)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        Path("/dev", name).symlink_to(f"/proc/self/fd/{number}")
+    Path("/dev/fd").symlink_to("/proc/self/fd")
+    Path(SHARED_MEMORY).mkdir()
 
 
 def _guard_proc() -> None:
@@ -149,7 +193,7 @@ def _cap_processes(limit: int | None) -> bool:
     return True
 
 
-def confine(confinement: Confinement) -> None:
+def confine(confinement: Confinement, ready: Ready, device: str) -> None:
     """In the process that will run candidate code, last of all: limits, environment, privileges."""
     limits = [
         (resource.RLIMIT_CORE, 0),
@@ -168,36 +212,22 @@ def confine(confinement: Confinement) -> None:
     os.environ.clear()
     os.environ.update(confinement.environment)
     os.chdir(confinement.folder)
-    if confinement.isolated:
-        linux.drop_capabilities()
+    if not confinement.isolated:
+        return
+    linux.drop_capabilities()
+    if ready.landlock:
+        landlock.restrict(rules(confinement, ready, device))
+    if ready.seccomp:
+        seccomp.install()
 
 
-def probe(device: DeviceKind) -> Ready:
-    """Try what isolation the machine gives, the strictest first, in throwaway children."""
-    # A user namespace that nobody made with privileges breaks CUDA (error 304).
-    for user in (False, True) if device == "cpu" else (False,):
-        for writable in DRIVER_NEEDS if device == "cuda" else ((),):
-            ready = Ready(namespaces=True, user=user, read_only=True, writable=writable)
-            if _works(ready, device):
-                return ready
-        ready = Ready(namespaces=True, user=user)
-        if _works(ready, device):
-            return ready
-    return Ready()
-
-
-def _works(ready: Ready, device: DeviceKind) -> bool:
-    pid = os.fork()
-    if not pid:
-        try:
-            separate(ready)
-            inner = os.fork()
-            if not inner:
-                furnish(Confinement(folder=str(Path.cwd()), environment={}), ready)
-                os._exit(0 if device == "cpu" else linux.cuda_error())
-            os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) & 127)
-        except OSError:
-            os._exit(1)
-        finally:
-            os._exit(1)
-    return os.waitpid(pid, 0)[1] == 0
+def rules(confinement: Confinement, ready: Ready, device: str) -> list[tuple[str, int]]:
+    """Return what landlock allows: path, access."""
+    allowed = [(path, landlock.READ) for path in (*surroundings.SYSTEM, *confinement.keep)]
+    allowed.append(("/proc", landlock.CHANGE if device == "cuda" else landlock.READ))
+    allowed.append(("/dev", landlock.READ_DIR))
+    allowed += [(path, landlock.DEVICE) for path in surroundings.nodes(device)]
+    own = [confinement.folder, SHARED_MEMORY]
+    if ready.namespaces:
+        own += [path for path in TEMPORARY if path in confinement.hide]
+    return allowed + [(path, landlock.OWN) for path in own]

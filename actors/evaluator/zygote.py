@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 from typing import NoReturn
 
-from actors.evaluator import linux, sandbox
+from actors.evaluator import cgroup, linux, walls
 from actors.evaluator.channel import Channel, Closed, close_all
 from actors.evaluator.keeper import Ends, keep
 from actors.evaluator.orders import Ready, Spawn
@@ -62,6 +62,7 @@ def serve(channel: Channel[Spawn], ready: Ready, scratch: Path) -> None:
             found = channel.next()
     for pid in keepers:
         os.waitpid(pid, 0)
+    cgroup.leave(ready.groups)
     remove_all(scratch)
 
 
@@ -84,6 +85,7 @@ def _keep(order: Spawn, carried: list[int], ready: Ready) -> NoReturn:
             ends,
             order.confinement,
             ready,
+            order.device,
             lambda descriptor: parts[order.part](descriptor, order.device),
         )
     except BaseException:  # noqa: BLE001  # the keeper's outermost line
@@ -104,7 +106,7 @@ def _reap(keepers: set[int]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve the judge at standard input; `arguments` are the scratch folder and the device."""
+    """Serve the judge at standard input; `arguments`: scratch folder, device, private folders."""
     scratch, device = Path(arguments[0]), arguments[1]
     # Until it can see that the judge is gone, it must be told (importing takes seconds).
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -118,7 +120,7 @@ def main(arguments: list[str]) -> int:
     os.close(null)
     os.chdir(scratch)
     warm()
-    ready = sandbox.probe("cuda" if device == "cuda" else "cpu")
+    ready = walls.probe("cuda" if device == "cuda" else "cpu", scratch, tuple(arguments[2:]))
     linux.prctl(linux.PR_SET_PDEATHSIG, 0)
     serve(Channel(end, Spawn, descriptors=True), ready, scratch)
     return 0

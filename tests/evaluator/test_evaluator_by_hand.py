@@ -91,7 +91,7 @@ def test_a_task_that_is_none_is_one_line_and_status_2(
     [
         (["--task", "t.py"], "--candidate"),
         (["--tusk", "t.py", "--task", "t.py", "--candidate", "c.py"], "--tusk"),
-        (["--task", "t.py", "--candidate", "c.py", "--min-sandbox", "3"], "level 3"),
+        (["--task", "t.py", "--candidate", "c.py", "--min-sandbox", "9"], "level 9"),
         (["--task", "t.py", "--candidate", "no-such-file.py"], "no-such-file.py"),
     ],
 )

@@ -59,7 +59,7 @@ def test_an_equal_module_is_correct_and_timed(judged: Judged) -> None:
     assert verdict.speedup_ci95[0] <= verdict.speedup <= verdict.speedup_ci95[1]
     assert verdict.max_error is not None
     assert verdict.max_error < 1
-    assert verdict.sandbox_level == 1
+    assert verdict.sandbox_level in (1, 2, 3)
 
 
 def test_compiled_code_is_built_and_run(judged: Judged) -> None:

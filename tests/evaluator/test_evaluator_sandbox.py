@@ -1,0 +1,197 @@
+"""The sandbox holds what its level promises, and the level is what was tried."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from evaluator_samples import LIMITS, TASK, candidate, command
+
+from actors.evaluator import cgroup, landlock, linux, seccomp, surroundings, walls
+from actors.evaluator.judge import Judge
+from protocol.values import Task, Verdict, Word
+
+Judged = Callable[[str], Verdict]
+REFUSED = """
+import ctypes, os, signal, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def refused(act):
+    try: result = act()
+    except OSError: return True
+    return isinstance(result, int) and result == -1
+"""
+
+
+def probed(code: str) -> str:
+    """Return a candidate that crashes at import unless `code`, an expression, holds."""
+    return candidate(before=f"{REFUSED}\nassert {code}, 'a wall is missing'")
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "refused(lambda: libc.ptrace(0, 0, 0, 0))",
+        "refused(lambda: libc.unshare(0x10000000))",
+        "refused(lambda: libc.syscall(321, 0, 0, 0))",  # bpf
+        "refused(lambda: libc.syscall(425, 1, 0))",  # io_uring_setup
+        "refused(lambda: libc.syscall(56, 0x10000011, 0, 0, 0, 0))",  # clone with a new user
+        "refused(lambda: libc.mount(b'none', b'/mnt', b'tmpfs', 0, None))",
+        "refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))",
+        "refused(lambda: socket.socket(socket.AF_UNIX).connect('/run/docker.sock'))",
+        "refused(lambda: libc.shmget(0x5EC, 4096, 0o1600))",
+    ],
+)
+def test_dangerous_calls_are_refused(judge: Judge, judged: Judged, attempt: str) -> None:
+    """From level 2 on a candidate gets EPERM for what no kernel needs, and goes on."""
+    assert judged(candidate()).correct
+    if judge.level >= 2 and platform.machine() == "x86_64":
+        assert judged(probed(attempt)).correct, attempt
+
+
+def test_what_compilers_and_torch_do_is_allowed(judged: Judged) -> None:
+    """Threads, subprocesses, pipes, shared memory and files in scratch and /tmp go on working."""
+    use = """
+import mmap, multiprocessing, os, pathlib, subprocess, tempfile, threading
+gcc = ["gcc", "-E", "-x", "c", "-"]
+assert subprocess.run(gcc, input=b"int a;", capture_output=True).returncode == 0
+thread = threading.Thread(target=lambda: None); thread.start(); thread.join()
+with tempfile.TemporaryDirectory() as folder:
+    (pathlib.Path(folder) / "a").write_text("x")
+    os.rename(folder + "/a", folder + "/b")
+shared = torch.zeros(4).share_memory_()
+os.close(os.memfd_create("m")); mmap.mmap(-1, 4096).close()
+"""
+    verdict = judged(candidate(before=use))
+    assert verdict.correct, verdict
+
+
+def test_a_candidate_cannot_take_more_than_its_memory_by_many_processes(judge: Judge) -> None:
+    """Processes that each stay under the limit, but not together, are `out_of_memory`."""
+    hungry = (
+        "import os, time\nfor _ in range(4):\n  if os.fork() == 0:\n"
+        "    eaten = bytearray(b'x') * (700 << 20); time.sleep(60); os._exit(0)\n"
+        "eaten = bytearray(b'x') * (900 << 20)\ntime.sleep(1)"
+    )
+    task = Task(name="small", source=TASK)
+    verdict = judge.judge(task, candidate(before=hungry))
+    assert isinstance(verdict, Verdict)
+    if judge.level == 3:
+        assert verdict.verdict in (Word.OUT_OF_MEMORY, Word.TIMED_OUT), verdict
+    again = judge.judge(task, candidate())
+    assert isinstance(again, Verdict)
+    assert again.correct
+
+
+def test_planted_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A canary at home, in the environment, in our own /proc, in the run folder and in /tmp."""
+    home, run = tmp_path / "home", tmp_path / "run"
+    for folder in (home, run):
+        folder.mkdir()
+        (folder / "key").write_text("canary")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "canary")
+    with tempfile.NamedTemporaryFile(dir="/tmp", mode="w") as shared:
+        shared.write("canary")
+        shared.flush()
+        places = [home / "key", run / "key", shared.name, f"/proc/{os.getpid()}/environ"]
+        look = (
+            f"import os\nfor place in {[str(place) for place in places]}:\n"
+            "  try: assert b'canary' not in open(place, 'rb').read(), place\n"
+            "  except OSError: pass\n"
+            "assert 'canary' not in str(os.environ)\n"
+        )
+        judge = Judge("cpu", LIMITS, run / "scratch" / "e", hide=(run,))
+        try:
+            verdict = judge.judge(Task(name="small", source=TASK), candidate(before=look))
+        finally:
+            judge.close()
+    assert isinstance(verdict, Verdict)
+    if verdict.sandbox_level >= 2:
+        assert verdict.correct, verdict
+    assert not (run / "scratch" / "e").exists()
+
+
+def test_no_level_without_its_parts(tmp_path: Path) -> None:
+    """Level 3 is said only with namespaces, filter and group; 2 only with landlock and filter."""
+    ready = walls.probe("cpu", tmp_path, surroundings.hidden([Path.home()]))
+    cgroup.leave(ready.groups)
+    if ready.level == 3:
+        assert ready.namespaces
+        assert ready.read_only
+        assert ready.seccomp
+        assert ready.groups
+    if ready.level == 2:
+        assert ready.landlock
+        assert ready.seccomp
+    assert list(tmp_path.iterdir()) == []
+    assert not any(Path(group).exists() for group in ready.groups)
+
+
+def test_a_weaker_sandbox_than_asked_for_is_one_line_and_status_2(tmp_path: Path) -> None:
+    """--min-sandbox N runs at level N and refuses above; the verdict carries what was there."""
+    (tmp_path / "t.py").write_text(TASK)
+    (tmp_path / "c.py").write_text(candidate())
+    words = ["--task", tmp_path / "t.py", "--candidate", tmp_path / "c.py", "--device", "cpu"]
+    ready = walls.probe("cpu", tmp_path, surroundings.hidden([Path.home()]))
+    cgroup.leave(ready.groups)
+    for level in (ready.level, ready.level + 1):
+        done = subprocess.run(
+            command(*words, "--json", "--time-s", "0.05", "--min-sandbox", level),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if level <= ready.level:
+            assert json.loads(done.stdout)["sandbox_level"] == level
+        else:
+            assert done.returncode == 2
+            assert done.stdout == ""
+            assert f"level {level}" in done.stderr
+            assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_namespaces_landlock_and_the_filter_still_hold(tmp_path: Path) -> None:
+    """Where no namespace can be made, files, tracing, network and secrets are closed: level 2."""
+    if landlock.abi() < landlock.LEAST_ABI or not seccomp.known():
+        return  # this kernel gives level 1, which promises none of this
+    without = (
+        "import sys\nfrom pathlib import Path\n"
+        "from actors.evaluator import cgroup, linux, walls\n"
+        "def no(_flags): raise OSError('none here')\nlinux.unshare = no\n"
+        "ready = walls.probe('cpu', Path(sys.argv[1]))\ncgroup.leave(ready.groups)\n"
+        "print(ready.level, ready.namespaces, ready.landlock, ready.seccomp)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", without, tmp_path],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(surroundings.OWN_ROOM)},
+    )
+    assert done.stdout.split() == ["2", "False", "True", "True"], done.stderr
+
+
+def test_a_filter_is_well_formed_for_every_architecture() -> None:
+    """Whole instructions, every jump within the program, and a return at its end."""
+    for machine in seccomp.MACHINES:
+        text = seccomp.program(machine)
+        assert len(text) % 8 == 0
+        count = len(text) // 8
+        for number in range(count):
+            code, yes, no = text[number * 8], text[number * 8 + 2], text[number * 8 + 3]
+            if code & 7 == seccomp.JUMP:
+                assert number + 1 + max(yes, no) < count
+        assert text[-8] == seccomp.RETURN
+
+
+def test_our_own_process_stays_free() -> None:
+    """Probing confines throwaway children only: the asker may still do everything."""
+    assert linux.prctl(39) == 0  # PR_GET_NO_NEW_PRIVS
+    assert "Seccomp:\t0" in Path("/proc/self/status").read_text() or seccomp.known()
