@@ -85,21 +85,27 @@ py::handle cast(Kind kind, void* result, py::return_value_policy policy, py::han
   return py::none().release();
 }
 
+// What pybind11 says of a function made for the purpose, between `from` and `to`.
+std::string said_of(const py::cpp_function& function, const std::string& from, const char* to) {
+  const auto words = py::str(function.attr("__doc__")).cast<std::string>();
+  const auto start = words.find(from) + from.size();
+  return words.substr(start, words.rfind(to) - start);
+}
+
 template <class T>
 std::string argument_text_of() {
-  return py::detail::argument_loader<T>::arg_names.text;
+  const py::cpp_function function([](T) {}, py::name("f"));
+  return "{" + said_of(function, "arg0: ", ") -> ") + "}";
+}
+
+template <class T>
+T never() {
+  throw std::logic_error("this function is only described");
 }
 
 template <class T>
 std::string result_text_of() {
-#if PYBIND11_VERSION_MAJOR >= 3
-  std::string text = py::detail::ReadableFunctionSignature<
-      py::detail::argument_loader<>,
-      py::detail::make_caster<T>>::kSig.text;
-  return text.substr(text.find("-> ") + 3);
-#else
-  return py::detail::make_caster<T>::name.text;
-#endif
+  return said_of(py::cpp_function(&never<T>, py::name("f")), ") -> ", "\n");
 }
 
 std::string argument_text(Kind kind) {
@@ -118,7 +124,7 @@ std::string argument_text(Kind kind) {
 std::string result_text(Kind kind) {
   switch (kind) {
     case Kind::nothing:
-      return result_text_of<py::detail::void_type>();
+      return result_text_of<void>();
 #define STARK_TEXT_OUT(name, ...) \
   case Kind::name:                \
     return result_text_of<__VA_ARGS__>();
