@@ -218,8 +218,14 @@ class Judge:
             data_bytes=None if trusted else int(gib * 2**30),
             file_bytes=None if trusted else FILE_GIB * 2**30,
             processes=PROCESSES,
-            memory_bytes=None if trusted else int(self.limits.memory_gib * 2**30),
+            memory_bytes=None if trusted else self._together(),
         )
+
+    def _together(self) -> int:
+        """Return what a candidate's processes may take together, pages that they share included."""
+        whole = int(2 * self.limits.memory_gib * 2**30)
+        ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return max(whole, ram // 2) if self.kind == "cuda" else whole
 
     def _drop_standard(self) -> None:
         if self._standard is not None:

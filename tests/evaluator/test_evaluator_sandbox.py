@@ -75,7 +75,7 @@ os.close(os.memfd_create("m")); mmap.mmap(-1, 4096).close()
 def test_a_candidate_cannot_take_more_than_its_memory_by_many_processes(judge: Judge) -> None:
     """Processes that each stay under the limit, but not together, are `out_of_memory`."""
     hungry = (
-        "import os, time\nfor _ in range(4):\n  if os.fork() == 0:\n"
+        "import os, time\nfor _ in range(6):\n  if os.fork() == 0:\n"
         "    eaten = bytearray(b'x') * (700 << 20); time.sleep(60); os._exit(0)\n"
         "eaten = bytearray(b'x') * (900 << 20)\ntime.sleep(1)"
     )
