@@ -120,6 +120,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--ours-jobs", type=int, default=1)
     parser.add_argument("--alone", type=int, default=1000)
     parser.add_argument("--no-torch", action="store_true", help="only fast builds")
     parser.add_argument("--store", type=Path)
@@ -136,7 +137,8 @@ def main(arguments: list[str]) -> int:
         families = (*COMMON_CPU, *(COMMON_CUDA if torch.version.cuda else ()))
         prepare(store, families)
         print(f"prepared in {time.monotonic() - began:.1f} s", flush=True)
-        ours = {name: side(name, store) for name in names}
+        with ThreadPoolExecutor(flags.ours_jobs) as pool:
+            ours = dict(zip(names, pool.map(lambda name: side(name, store), names), strict=True))
     firsts = [n for kind in KINDS for n in [n for n in names if kind_of(n) == kind][: flags.alone]]
     print(f"{'candidate':26} {'torch s':>8} {'ours s':>8} {'ratio':>7}  way", flush=True)
     unlike = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +20,6 @@ from actors.evaluator.fastbuild.toolkit import Toolkit
 from actors.evaluator.fastbuild.workplace import Workplace
 from protocol.values import Value
 
-LINKERS = ("gold",)
 # An undefined method of Tensor is one that the light headers did not define.
 _METHOD = re.compile(r"\b_ZNK?R?2at6Tensor(?P<length>\d+)(?P<rest>\w+)")
 
@@ -119,7 +117,7 @@ class LightBuild:
         if "table" in self._bindings:
             argv.insert(argv.index("-o"), str(self.toolkit.binding))
         with self.watch.phase("link"):
-            ran = run([*argv, *linker()], self.folder, self.deadline)
+            ran = run([*argv, *self.toolkit.linker], self.folder, self.deadline)
         if ran.status:
             raise Unfit(f"the linker refused: {ran.output[-300:]}")
         with self.watch.phase("look for missing methods"):
@@ -133,11 +131,3 @@ class LightBuild:
             name = found["rest"][: int(found["length"])]
             if found.group() not in self.toolkit.exported and name in self.toolkit.index.methods:
                 raise Unfit(f"the method {name} is used where no word names it")
-
-
-def linker() -> tuple[str, ...]:
-    """Return the flag for the fastest linker that g++ finds here."""
-    for name in LINKERS:
-        if shutil.which(f"ld.{name}"):
-            return (f"-fuse-ld={name}",)
-    return ()

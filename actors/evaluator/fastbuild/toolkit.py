@@ -28,7 +28,7 @@ MAKERS = (
     "workshop.py",
 )  # whose text decides what a toolkit holds
 NAMES, LIGHT_MACROS, MACROS = "names", "light-macros", "macros"
-EXPORTED, BINDING = "exported", "binding.o"
+EXPORTED, BINDING, LINKER = "exported", "binding.o", "linker"
 
 
 class Unprepared(Exception):
@@ -91,6 +91,11 @@ class Toolkit:
     def hidden_macros(self) -> frozenset[str]:
         """Macros that torch's full headers define and the light ones do not."""
         return self._list(MACROS) - self._list(LIGHT_MACROS)
+
+    @cached_property
+    def linker(self) -> tuple[str, ...]:
+        """The flag for a faster linker, where one was seen to work."""
+        return tuple((self.folder / LINKER).read_text(encoding="ascii").split())
 
     def _list(self, name: str) -> frozenset[str]:
         return frozenset((self.folder / name).read_text(encoding="utf-8").split())

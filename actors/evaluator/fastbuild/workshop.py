@@ -27,6 +27,7 @@ from actors.evaluator.fastbuild.toolkit import Toolkit, Unprepared
 from actors.evaluator.fastbuild.workplace import Workplace
 
 PREPARE_S = 600.0
+FASTER_LINKERS = ("-fuse-ld=gold",)
 _DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
 PROBE = """#include <torch/extension.h>
 torch::Tensor probe(torch::Tensor x) {
@@ -73,7 +74,9 @@ def _generate(half: Path, deadline: Deadline) -> None:
         raise Unprepared(str(error)) from None
     (half / index.FILE_NAME).unlink()  # until all is there, it is no toolkit
     with tempfile.TemporaryDirectory() as scratch:
-        order, compilation = _probe(Path(scratch), Family())
+        order = _order(Path(scratch), Family())
+        listed = order.commands(deadline)
+        compilation = listed.compilations[0]
         compiler, flags = compilation.compiler, list(compilation.flags)
         full = run([compiler, *flags, "-E", "-P", order.sources[0].path], half, deadline)
         macros = run([compiler, *flags, "-E", "-dM", order.sources[0].path], half, deadline)
@@ -85,6 +88,8 @@ def _generate(half: Path, deadline: Deadline) -> None:
         (half / toolkit.NAMES).write_text("\n".join(sorted(everything)), encoding="utf-8")
         (half / toolkit.EXPORTED).write_text("\n".join(_exported(deadline)), encoding="utf-8")
         _compile_binding(half, found, compilation, deadline)
+        linker = _linker(list(listed.link), half / toolkit.BINDING, Path(scratch), deadline)
+        (half / toolkit.LINKER).write_text(linker, encoding="ascii")
         light = _light_flags(half, found, order.sources[0], compilation, Path(scratch))
         ran = run([compiler, *light, "-E", "-dM", order.sources[0].path], half, deadline)
         tried = run([compiler, *light, "-fsyntax-only", order.sources[0].path], half, deadline)
@@ -93,6 +98,16 @@ def _generate(half: Path, deadline: Deadline) -> None:
         light_macros = sorted(set(_DEFINED.findall(ran.output)))
         (half / toolkit.LIGHT_MACROS).write_text("\n".join(light_macros), encoding="utf-8")
     found.write(half)
+
+
+def _linker(link: list[str], binding: Path, scratch: Path, deadline: Deadline) -> str:
+    """Return the flag of a faster linker that links what torch's command links, or nothing."""
+    objects = [word for word in link if word.endswith(".o")]
+    argv = [str(binding) if word in objects else word for word in link]
+    for flag in FASTER_LINKERS:
+        if not run([*argv, flag], scratch, deadline).status:
+            return flag
+    return ""
 
 
 def _exported(deadline: Deadline) -> list[str]:
@@ -123,12 +138,6 @@ def _compile_binding(
         ran = run(argv, half, deadline)
     if ran.status:
         raise Unprepared(f"the binding does not compile: {ran.output[-2000:]}")
-
-
-def _probe(folder: Path, family: Family) -> tuple[Order, Compilation]:
-    """Return torch's order and C++ command for a small candidate of `family` in `folder`."""
-    order = _order(folder, family)
-    return order, order.commands(Deadline(PREPARE_S)).compilations[0]
 
 
 def _order(folder: Path, family: Family) -> Order:
