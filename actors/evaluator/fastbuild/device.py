@@ -116,7 +116,7 @@ class _Halves:
         """Write the name that cudafe++ would write for cicc, so that neither waits."""
         stem = re.sub(r"\W", "_", Path(self.source.path).name)
         word = digest(self.source.text)
-        name = f"_{word[:8]}_{len(stem)}_{stem}_{word[8:24]}"
+        name = f"_{word[:8]}_{len(stem)}_{stem}_{word[8:16]}"
         (self.scratch / self.steps.module_file).write_text(name, encoding="ascii")
 
     def _run(self, names: Sequence[str]) -> Compiled:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from actors.evaluator.fastbuild.toolkit import Toolkit, Unprepared
 from actors.evaluator.fastbuild.workplace import Workplace
 
 PREPARE_S = 600.0
+KINDS = "light/stark/kinds.h"
 FASTER_LINKERS = ("-fuse-ld=gold",)
 _DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
 PROBE = """#include <torch/extension.h>
@@ -87,8 +89,15 @@ def _generate(half: Path, deadline: Deadline) -> None:
         everything = names.declared(full.output) | frozenset(defined)
         (half / toolkit.NAMES).write_text("\n".join(sorted(everything)), encoding="utf-8")
         (half / toolkit.EXPORTED).write_text("\n".join(_exported(deadline)), encoding="utf-8")
+        link = list(listed.link)
+        tree.write(half / KINDS, "#pragma once\n")
         _compile_binding(half, found, compilation, deadline)
-        linker = _linker(list(listed.link), half / toolkit.BINDING, Path(scratch), deadline)
+        if not _loads(link, half, Path(scratch), deadline):
+            tree.write(half / KINDS, "#pragma once\n#define STARK_FEW_KINDS\n")
+            _compile_binding(half, found, compilation, deadline)
+            if not _loads(link, half, Path(scratch), deadline):
+                raise Unprepared("the binding can't be loaded with this torch")
+        linker = _linker(link, half / toolkit.BINDING, Path(scratch), deadline)
         (half / toolkit.LINKER).write_text(linker, encoding="ascii")
         light = _light_flags(half, found, order.sources[0], compilation, Path(scratch))
         ran = run([compiler, *light, "-E", "-dM", order.sources[0].path], half, deadline)
@@ -100,12 +109,25 @@ def _generate(half: Path, deadline: Deadline) -> None:
     found.write(half)
 
 
+def _binding_link(link: list[str], binding: Path) -> list[str]:
+    """Return torch's link command `link` with the binding as its one object."""
+    return [str(binding) if word.endswith(".o") else word for word in link]
+
+
+def _loads(link: list[str], half: Path, scratch: Path, deadline: Deadline) -> bool:
+    """Whether a library made of the binding finds all it needs in torch's libraries."""
+    argv = _binding_link(link, half / toolkit.BINDING)
+    if run(argv, scratch, deadline).status:
+        return False
+    library = scratch / argv[argv.index("-o") + 1]
+    words = f"import os, ctypes, torch; ctypes.CDLL({str(library)!r}, os.RTLD_NOW)"
+    return not run([sys.executable, "-c", words], scratch, deadline).status
+
+
 def _linker(link: list[str], binding: Path, scratch: Path, deadline: Deadline) -> str:
     """Return the flag of a faster linker that links what torch's command links, or nothing."""
-    objects = [word for word in link if word.endswith(".o")]
-    argv = [str(binding) if word in objects else word for word in link]
     for flag in FASTER_LINKERS:
-        if not run([*argv, flag], scratch, deadline).status:
+        if not run([*_binding_link(link, binding), flag], scratch, deadline).status:
             return flag
     return ""
 

@@ -1,6 +1,18 @@
 // What a candidate's library tells the prebuilt binding about one function.  Both sides read it.
 #pragma once
 #include <Python.h>
+#include <stark/kinds.h>
+
+// Values that some torch converts with what its library keeps to itself (kinds.h says so).
+#ifdef STARK_FEW_KINDS
+#define STARK_TORCH_KINDS(KIND)
+#else
+#define STARK_TORCH_KINDS(KIND)   \
+  KIND(dtype, at::ScalarType)     \
+  KIND(device, at::Device)        \
+  KIND(layout, at::Layout)        \
+  KIND(memory_format, at::MemoryFormat)
+#endif
 
 // Types that the binding converts, by name.  Any other type goes pybind11's own way.
 #define STARK_KINDS(KIND)                                 \
@@ -32,10 +44,7 @@
   KIND(float32s, std::vector<float>)                      \
   KIND(float64s, std::vector<double>)                     \
   KIND(sizes, at::IntArrayRef)                            \
-  KIND(dtype, at::ScalarType)                             \
-  KIND(device, at::Device)                                \
-  KIND(layout, at::Layout)                                \
-  KIND(memory_format, at::MemoryFormat)
+  STARK_TORCH_KINDS(KIND)
 
 namespace stark {
 
