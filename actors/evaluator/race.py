@@ -30,7 +30,6 @@ from protocol.values import Word
 HAND_BYTES = 1 << 26  # inputs and outputs of one block's fresh calls
 MOST_FRESH = 512  # calls of a block
 FEWEST_FRESH = 2
-REFERENCE_S = 0.25  # the longest block of the reference, where calls are shorter than that
 SETTLE_S = 0.003  # OpenMP threads of the other side spin for about this long after their last call
 WARM_S = 0.3
 WARM_CALLS = 3
@@ -68,8 +67,7 @@ class Race:
         facts = standard.facts
         self._each = max(1, total_bytes(facts.inputs) + total_bytes(facts.outputs))
         self._calls = FEWEST_FRESH
-        # Of a long block, by side: what one side claims must not decide how long the other works.
-        self._wanted: dict[Side, int] = {"reference": FEWEST_FRESH, "candidate": FEWEST_FRESH}
+        self._wanted = FEWEST_FRESH
         self._overhead_s = 0.0
 
     def run(self, on_group: Callable[[int], None] = lambda _groups: None) -> Timing | Fault:
@@ -159,11 +157,10 @@ class Race:
 
     def _stretch(self, side: Side, calls: int) -> float | None:
         """Where fresh inputs are too few for a long block, time more calls on the same."""
-        wanted = self._wanted[side]
-        if wanted < STRETCH * calls:
+        if self._wanted < STRETCH * calls:
             return None
-        seconds, _answer = self._ask(side, Bench(calls=wanted, slots=calls))
-        return self._net_us(seconds, wanted)
+        seconds, _answer = self._ask(side, Bench(calls=self._wanted, slots=calls))
+        return self._net_us(seconds, self._wanted)
 
     def _net_us(self, seconds: float, calls: int) -> float:
         return max(seconds - self._overhead_s, 1e-9) / calls * 1e6
@@ -213,25 +210,15 @@ class Race:
         began = time.monotonic()
         for round_ in range(1000):
             claim = self._group()
-            self._plan(claim)
+            # The faster side decides: both get the same number of calls.
+            fastest_s = min(block.us for block in (*claim.reference, *claim.candidate)) / 1e6
+            self._wanted = timing.calls_a_block(fastest_s)
+            # Where there is little time, blocks are short: a few of them have to fit.
+            self._wanted = min(self._wanted, int(self._time_s / BLOCKS / fastest_s) + 1)
+            room = max(FEWEST_FRESH, min(MOST_FRESH, HAND_BYTES // self._each))
+            self._calls = max(FEWEST_FRESH, min(self._wanted, room, self._calls * 16))
             if round_ + 1 >= WARM_CALLS and time.monotonic() - began >= warm_s:
                 return
-
-    def _plan(self, claim: Claim) -> None:
-        """Choose how many calls make a block; both sides get the same number of fresh ones."""
-        each_s: dict[Side, float] = {
-            "reference": min(block.us for block in claim.reference) / 1e6,
-            "candidate": min(block.us for block in claim.candidate) / 1e6,
-        }
-        for side, seconds in each_s.items():
-            # Where there is little time, blocks are short: a few of them have to fit.
-            most = int(self._time_s / BLOCKS / seconds) + 1
-            self._wanted[side] = min(timing.calls_a_block(seconds), most)
-        room = max(FEWEST_FRESH, min(MOST_FRESH, HAND_BYTES // self._each))
-        # The faster side wants more; but the reference's own time bounds what it is asked for.
-        bearable = max(FEWEST_FRESH, int(REFERENCE_S / each_s["reference"]))
-        wanted = max(self._wanted.values())
-        self._calls = max(FEWEST_FRESH, min(wanted, room, bearable, self._calls * 16))
 
     def _measure_overhead(self) -> float:
         """Return what an empty block takes, by the reference: it has no reason to lie."""
