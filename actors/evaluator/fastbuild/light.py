@@ -115,7 +115,9 @@ class LightBuild:
         argv = [str(self.place / word) if word in outputs else word for word in commands.link]
         argv[argv.index("-o") + 1] = str(half)
         if "table" in self._bindings:
-            argv.insert(argv.index("-o"), str(self.toolkit.binding))
+            # Before the libraries: many a linker drops those that nothing before them needs.
+            last = max(at for at, word in enumerate(commands.link) if word in outputs)
+            argv.insert(last + 1, str(self.toolkit.binding))
         with self.watch.phase("link"):
             ran = run([*argv, *self.toolkit.linker], self.folder, self.deadline)
         if ran.status:
