@@ -28,7 +28,7 @@ class Scratch:
     def fresh(self, name: str) -> Path:
         """Return a new, empty folder for one child."""
         folder = self.root / f"{name}-{secrets.token_hex(4)}"
-        folder.mkdir(mode=0o700)
+        folder.mkdir(mode=0o700, parents=True)  # a zygote that was ended takes the root with it
         return folder
 
     def remove(self, folder: Path) -> None:
