@@ -16,8 +16,9 @@ from pathlib import Path
 import msgspec
 import torch
 
-from actors.evaluator.fastbuild.family import COMMON_CPU, COMMON_CUDA
+from actors.evaluator.fastbuild.family import COMMON_CPU, COMMON_CUDA, Family
 from actors.evaluator.fastbuild.importing import Imported
+from actors.evaluator.fastbuild.precompiled import Broken
 from actors.evaluator.fastbuild.process import TooLong
 from actors.evaluator.fastbuild.record import WAYS
 from actors.evaluator.fastbuild.results import Results
@@ -35,13 +36,37 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         prog="python -m actors.evaluator.fastbuild",
         description="Build one candidate and show which way it was built and what took how long.",
     )
-    parser.add_argument("file", type=Path, help="a Python file that calls load_inline or load")
+    parser.add_argument(
+        "file", type=Path, nargs="?", help="a Python file that calls load_inline or load"
+    )
+    parser.add_argument(
+        "--prepare", choices=("cpu", "cuda"), help="fill the store for later, print the toolkit"
+    )
+    parser.add_argument(
+        "--family", action="append", default=[], help="flags to prepare for, as builds record them"
+    )
     parser.add_argument("--json", action="store_true", help="one line of JSON")
     parser.add_argument("--store", type=Path, default=default_store() or HOME_STORE.expanduser())
     parser.add_argument("--torch", action="store_true", help="torch's own way, for comparison")
     parser.add_argument("--again", action="store_true", help="even if it was built before")
     parser.add_argument("--limit-s", type=float, default=LIMIT_S)
-    return parser.parse_args(arguments)
+    flags = parser.parse_args(arguments)
+    if (flags.file is None) == (flags.prepare is None):
+        parser.error("name a FILE to build, or --prepare")
+    return flags
+
+
+def fill(store: Path, device: str, families: list[str]) -> int:
+    """Prepare for the usual families of flags, or for those that are named."""
+    named = [msgspec.json.decode(family, type=Family) for family in families]
+    usual = (*COMMON_CPU, *(COMMON_CUDA if device == "cuda" else ()))
+    try:
+        toolkit = prepare(store, named or usual)
+    except (Unprepared, Broken) as error:
+        sys.stderr.write(f"fast builds are off: {error}\n")
+        return 1
+    sys.stdout.write(f"{toolkit.folder}\n")
+    return 0
 
 
 def build(file: Path, store: Path | None, folder: Path, limit_s: float) -> Imported:
@@ -86,12 +111,14 @@ def table(imported: Imported) -> str:
 def main(arguments: list[str]) -> int:
     """Build the file; the status is 1 when it does not build."""
     flags = parse(arguments)
+    if flags.prepare:
+        return fill(flags.store, flags.prepare, flags.family)
     toolkit = None
     if not flags.torch:
         families = COMMON_CPU[:2] + (COMMON_CUDA[:1] if torch.version.cuda else ())
         try:
             toolkit = prepare(flags.store, families)
-        except Unprepared as error:
+        except (Unprepared, Broken) as error:
             sys.stderr.write(f"fast builds are off: {error}\n")
     file = flags.file.absolute()
     results = Results(flags.store / "results")

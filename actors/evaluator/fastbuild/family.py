@@ -10,6 +10,9 @@ import re
 
 from protocol.values import Value
 
+# Of the environment, what torch's command lines depend on besides what is written in them.
+ENVIRONMENT = ("TORCH_CUDA_ARCH_LIST", "CXX", "CC", "PYTORCH_NVCC", "CUDA_HOME", "CPATH")
+
 _PLAIN = re.compile(
     r"-O[0-3s]?|-Ofast|-g[0-3]?|-pthread|-DNDEBUG|-std=(c|gnu)\+\+(17|20|23)"
     r"|-m(arch|tune)=[a-z0-9-]+|-m(avx|avx2|fma|f16c|sse4\.[12]|bmi2?|avx512[a-z]+)"

@@ -12,7 +12,7 @@ import torch.utils.cpp_extension as extension
 
 from actors.evaluator.fastbuild import commands
 from actors.evaluator.fastbuild.commands import Commands
-from actors.evaluator.fastbuild.family import Family, cleaned
+from actors.evaluator.fastbuild.family import ENVIRONMENT, Family, cleaned
 from actors.evaluator.fastbuild.precompiled import digest
 from actors.evaluator.fastbuild.process import Deadline
 from actors.evaluator.fastbuild.source import Source
@@ -34,8 +34,6 @@ NEEDED = frozenset(
         "is_standalone",
     ]
 )
-# Of the environment, what torch's command lines depend on besides what is written in them.
-ENVIRONMENT = ("TORCH_CUDA_ARCH_LIST", "CXX", "CC", "PYTORCH_NVCC", "CUDA_HOME", "CPATH")
 
 
 def compiler_in_use() -> str:

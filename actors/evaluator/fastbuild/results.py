@@ -13,7 +13,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from actors.evaluator.fastbuild.order import ENVIRONMENT
+from actors.evaluator.fastbuild.family import ENVIRONMENT
 from actors.evaluator.fastbuild.precompiled import digest
 from actors.evaluator.fastbuild.record import FILE_NAME
 

@@ -1,0 +1,104 @@
+"""Laws of the way that a build goes: what torch builds from the start, which flags are plain."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.evaluator.fastbuild.family import Family, canonical
+from actors.evaluator.fastbuild.refusal import binds_by_table, refusal
+from actors.evaluator.fastbuild.slots import fitting
+from actors.evaluator.fastbuild.source import Source
+
+LEAD = "#include <torch/extension.h>\n"
+MODULE = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{}\n}}\n"
+
+
+def why(text: str, hidden: frozenset[str] = frozenset()) -> str | None:
+    return refusal([Source(path="/x/main.cpp", text=LEAD + text)], [], hidden)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "auto y = torch::nn::functional::gelu(x);",
+        "torch :: optim :: SGD o;",
+        "struct F : torch::autograd::Function<F> {};",
+        'TORCH_LIBRARY(mine, m) { m.def("f", f); }',
+        '#include "kernel.h"\n',
+        '#include "../secret.h"\n',
+        "#include <torch/library.h>\n",
+    ],
+)
+def test_whatever_needs_more_than_tensors_is_torchs(text: str) -> None:
+    """Modules, graphs, registered operators and local files are built by torch itself."""
+    assert why(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "auto y = x.softmax(1); // torch::nn would do too",
+        'TORCH_CHECK(x.dim() == 2, "torch::nn needs two");',
+        "#include <ATen/cuda/CUDAContext.h>\n#include <cub/cub.cuh>\n",
+        "torch::NoGradGuard guard; using torch::indexing::Slice;",
+    ],
+)
+def test_kernels_and_their_launchers_are_ours(text: str) -> None:
+    """Comments, strings and plain headers send nobody to torch's own build."""
+    assert why(text) is None
+
+
+def test_a_condition_on_a_macro_that_is_not_there_is_torchs() -> None:
+    """`#ifdef X` must not silently mean something else with fewer headers."""
+    assert why("#ifdef AT_SOMETHING\n#endif\n", frozenset(["AT_SOMETHING"])) is not None
+    assert why("#ifdef MINE\n#endif\n", frozenset(["AT_SOMETHING"])) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "table"),
+    [
+        ('m.def("f", torch::wrap_pybind_function(f), "f");', True),
+        ('m.def("f", &f);\n  m.def("g", g, "with \\"words\\"");', True),
+        ('m.def("f", &f, py::arg("x"));', False),
+        ("m.doc() = 1;", False),
+        ('m.def("f", [](int x) { return x; });', False),
+    ],
+)
+def test_only_plain_lists_of_functions_go_through_the_table(body: str, table: bool) -> None:
+    """Whatever else a module does is pybind11's."""
+    text = LEAD + MODULE.format(body)
+
+    assert table == binds_by_table(Source(path="/x/main.cpp", text=text))
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "-fplugin=/tmp/x.so",
+        "-wrapper=/bin/sh",
+        "-B/tmp",
+        "@/tmp/flags",
+        "-I/etc",
+        "-include/etc/passwd",
+        "-specs=/tmp/s",
+        "-O3 -fplugin=x",
+        "-march=native;id",
+        "-o/tmp/x",
+    ],
+)
+def test_nothing_is_prepared_for_flags_that_could_do_something(flag: str) -> None:
+    """Trusted code compiles only with flags that neither run, read nor write anything."""
+    assert not Family(cflags=(flag,)).plain()
+    assert not Family(cuda_cflags=(flag,)).plain()
+
+
+def test_the_order_of_free_flags_does_not_matter_and_that_of_levels_does() -> None:
+    """One precompiled header serves every order, but never another optimisation level."""
+    assert canonical(["-O3", "-Wall", "-march=native"]) == canonical(["-march=native", "-O3"])
+    assert canonical(["-O3", "-O0"]) != canonical(["-O0", "-O3"])
+
+
+def test_builds_at_once_are_bound_by_memory_and_never_none() -> None:
+    """Many cores and little memory: few builds."""
+    assert fitting(cpus=64, free_gib=5.0) == 2
+    assert fitting(cpus=1, free_gib=0.1) == 1

@@ -1,0 +1,119 @@
+"""Laws of the stores: nobody else's result, nothing half, nothing that blocks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actors.evaluator.fastbuild.process import Deadline, TooLong, run
+from actors.evaluator.fastbuild.results import Results
+from actors.evaluator.fastbuild.slots import Slots
+from actors.evaluator.fastbuild.toolkit import Toolkit, find
+
+
+def built(folder: Path, content: bytes = b"library") -> Path:
+    (folder / "mine").mkdir(parents=True)
+    (folder / "mine/mine.so").write_bytes(content)
+    (folder / "mine/lock").touch()
+    return folder
+
+
+def test_a_candidate_finds_only_what_it_built_itself(tmp_path: Path) -> None:
+    """What a hostile candidate leaves is kept under its own text; another text is another key."""
+    results = Results(tmp_path / "results")
+    hostile, honest = results.key("hostile", "toolkit"), results.key("honest", "toolkit")
+
+    assert results.keep(hostile, built(tmp_path / "one", b"poison"))
+    assert not results.restore(honest, tmp_path / "two")
+    assert hostile != honest != results.key("honest", "another torch")
+
+
+def test_no_lock_comes_back(tmp_path: Path) -> None:
+    """torch waits for ever for a lock that a killed build left."""
+    results = Results(tmp_path / "results")
+    key = results.key("a", "b")
+
+    assert results.keep(key, built(tmp_path / "one"))
+    assert results.restore(key, tmp_path / "two")
+    assert (tmp_path / "two/mine/mine.so").read_bytes() == b"library"
+    assert not (tmp_path / "two/mine/lock").exists()
+
+
+def test_a_link_to_a_secret_is_not_followed(tmp_path: Path) -> None:
+    """Trusted code copies what the candidate wrote, not what it points at."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    folder = tmp_path / "one"
+    (folder / "mine").mkdir(parents=True)
+    (folder / "mine/mine.so").symlink_to(secret)
+    os.mkfifo(folder / "mine/other.so")
+    results = Results(tmp_path / "results")
+
+    assert not results.keep("key", folder)
+    assert not results.restore("key", tmp_path / "two")
+
+
+def test_what_arrives_first_stays(tmp_path: Path) -> None:
+    """A result is never replaced under the same key."""
+    results = Results(tmp_path / "results")
+    results.keep("key", built(tmp_path / "one", b"first"))
+    results.keep("key", built(tmp_path / "two", b"second"))
+    results.restore("key", tmp_path / "back")
+
+    assert (tmp_path / "back/mine/mine.so").read_bytes() == b"first"
+
+
+def test_the_seal_breaks_when_somebody_writes(toolkit: Toolkit) -> None:
+    """Where no mount protects a toolkit, its owner sees that it was written to."""
+    before = toolkit.seal()
+    stray = toolkit.folder / "light/stray.h"
+    stray.write_text("")
+    after = toolkit.seal()
+    stray.unlink()
+
+    assert before != after
+
+
+def test_half_a_toolkit_is_none(store: Path, toolkit: Toolkit, tmp_path: Path) -> None:
+    """A maker that was killed leaves a folder that nobody takes for a toolkit."""
+    half = tmp_path / toolkit.key
+    half.mkdir()
+
+    assert find(store).folder == toolkit.folder
+    with pytest.raises(Exception, match="holds no toolkit"):
+        find(tmp_path)
+
+
+def test_a_killed_holder_frees_its_slot(tmp_path: Path) -> None:
+    """SIGKILL in the middle of a build, and the next build starts."""
+    words = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from actors.evaluator.fastbuild.slots import Slots\n"
+        f"with Slots(Path({str(tmp_path)!r}), 1).taken(5):\n"
+        "    print('held', flush=True)\n    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(TooLong), Slots(tmp_path, 1).taken(0.1):
+            pass
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    with Slots(tmp_path, 1).taken(1.0) as number:
+        assert number == 0
+
+
+def test_at_the_deadline_the_whole_group_dies(tmp_path: Path) -> None:
+    """A driver's children do not outlive it."""
+    script = f"sleep 300 & echo $! > {tmp_path}/pid; wait"
+    with pytest.raises(TooLong):
+        run(["/bin/sh", "-c", script], tmp_path, Deadline(0.5))
+    child = int((tmp_path / "pid").read_text())
+    state = Path(f"/proc/{child}/stat")
+
+    assert not state.exists() or state.read_text().split(")")[1].split()[0] == "Z"
