@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from actors.evaluator.fastbuild import device, host, index, names, toolkit, tree
+from actors.evaluator.fastbuild import device, device_tree, host, index, names, toolkit, tree
 from actors.evaluator.fastbuild.commands import Compilation, with_folders_first
 from actors.evaluator.fastbuild.family import Family
 from actors.evaluator.fastbuild.index import Index
@@ -72,6 +72,7 @@ def prepare(store: Path, families: Iterable[Family] = (), limit_s: float = PREPA
 def _generate(half: Path, deadline: Deadline) -> None:
     try:
         found = tree.generate(toolkit.headers_of_torch(), half)
+        device_tree.generate(toolkit.headers_of_torch(), half)
     except tree.Unlike as error:
         raise Unprepared(str(error)) from None
     (half / index.FILE_NAME).unlink()  # until all is there, it is no toolkit
