@@ -22,7 +22,7 @@ from protocol.values import Verdict
 
 TOP = Path(__file__).parent.parent.parent
 TASK = TOP / "examples" / "softmax_scaled.py"
-BUDGET = 6
+BUDGET = 3
 
 
 def start(run_dir: Path) -> subprocess.Popen[bytes]:
