@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 TOP = Path(__file__).parent.parent.parent
@@ -119,3 +120,16 @@ class Command:
             except OSError:
                 continue
         return {pid: name for pid, name in found.items() if name and pid != os.getpid()}
+
+    def kill_actor(self, slot: str) -> None:
+        """SIGKILL the actor in `slot`, and none of its children.
+
+        These carry its slot in their arguments, too; a killed runner would be a candidate's verdict.
+        """
+        found = {pid for pid, name in self.processes().items() if slot in name}
+        for pid in found:
+            with suppress(OSError):
+                stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+                parent = int(stat.rpartition(")")[2].split()[1])
+                if parent not in found:
+                    os.kill(pid, signal.SIGKILL)

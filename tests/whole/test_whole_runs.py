@@ -90,10 +90,7 @@ def test_every_actor_killed_in_turn_leaves_the_same_tree(calm: Command, tmp_path
         if nodes > seen and places:
             seen = nodes
             time.sleep(rng.uniform(0.0, 1.0))
-            victim = places.pop(0)
-            for pid, name in command.processes().items():
-                if victim in name:
-                    os.kill(pid, signal.SIGKILL)
+            command.kill_actor(places.pop(0))
         time.sleep(0.05)
     _, err = run.communicate()
 
