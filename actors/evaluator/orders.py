@@ -99,6 +99,12 @@ class Feed(Order, frozen=True, kw_only=True):
     inputs: Layout
 
 
+class FeedAll(Order, frozen=True, kw_only=True):
+    """Put many inputs into slots 0, 1, … in place where layouts agree.  Descriptor: bytes."""
+
+    inputs: tuple[Layout, ...]
+
+
 class CallOnce(Order, frozen=True, kw_only=True):
     """Seed and call the module on a slot; keep the output under `keep`."""
 
@@ -108,20 +114,25 @@ class CallOnce(Order, frozen=True, kw_only=True):
 
 
 class Bench(Order, frozen=True, kw_only=True):
-    """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep the last output."""
+    """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep each slot's output."""
 
     calls: int
     slots: int
 
 
-class Show(Order, frozen=True, kw_only=True):
-    """Say what the output of the last benchmarked call looks like."""
+class Collect(Order, frozen=True, kw_only=True):
+    """Write the outputs of all benchmarked calls, slot after slot, and say what they look like.
+
+    Descriptor: memory for them.
+    """
+
+    limit: int  # bytes that the descriptor's memory has
 
 
 class Write(Order, frozen=True, kw_only=True):
     """Write a kept output, or a slot's inputs, to the descriptor."""
 
-    what: Literal["output", "inputs", "last"]
+    what: Literal["output", "inputs"]
     number: int = 0
     limit: int = 0  # bytes that the descriptor's memory has
 
@@ -135,7 +146,18 @@ class Leave(Order, frozen=True, kw_only=True):
 
 
 ToRunner = (
-    Ping | Import | Construct | Load | Compile | Feed | CallOnce | Bench | Show | Write | Leave
+    Ping
+    | Import
+    | Construct
+    | Load
+    | Compile
+    | Feed
+    | FeedAll
+    | CallOnce
+    | Bench
+    | Collect
+    | Write
+    | Leave
 )
 
 # --- runner -> judge --------------------------------------------------------------------------
@@ -159,6 +181,12 @@ class Called(Order, frozen=True, kw_only=True):
     output: Layout
 
 
+class Collected(Order, frozen=True, kw_only=True):
+    """All outputs are written; what each looks like."""
+
+    outputs: tuple[Layout, ...]
+
+
 class Raised(Order, frozen=True, kw_only=True):
     """The candidate raised."""
 
@@ -169,7 +197,7 @@ class Raised(Order, frozen=True, kw_only=True):
     memory: bool = False  # memory ran out
 
 
-FromRunner = Done | Loaded | Called | Raised
+FromRunner = Done | Loaded | Called | Collected | Raised
 
 # --- judge <-> referee ------------------------------------------------------------------------
 
@@ -214,6 +242,20 @@ class Drawn(Order, frozen=True, kw_only=True):
     inputs: Layout
 
 
+class Deal(Order, frozen=True, kw_only=True):
+    """Draw fresh inputs many times."""
+
+    seed: int
+    count: int
+
+
+class Dealt(Order, frozen=True, kw_only=True):
+    """Fresh inputs, known as `first`, `first` + 1, …  Descriptor: the bytes of all."""
+
+    first: int
+    inputs: tuple[Layout, ...]
+
+
 class Expect(Order, frozen=True, kw_only=True):
     """Compute the reference's outputs of a draw."""
 
@@ -230,6 +272,7 @@ class Compare(Order, frozen=True, kw_only=True):
 
     draw: int
     what: Literal["output", "inputs"]
+    place: int = 0  # where in the memory it begins
 
 
 class Compared(Order, frozen=True, kw_only=True):
@@ -239,6 +282,7 @@ class Compared(Order, frozen=True, kw_only=True):
 
 class Forget(Order, frozen=True, kw_only=True):
     draw: int
+    count: int = 1
 
 
 class Unfit(Order, frozen=True, kw_only=True):
@@ -247,5 +291,5 @@ class Unfit(Order, frozen=True, kw_only=True):
     words: str
 
 
-ToReferee = Ping | Describe | Prepare | Draw | Expect | Compare | Forget | Leave
-FromReferee = Described | Prepared | Drawn | Expected | Compared | Done | Unfit
+ToReferee = Ping | Describe | Prepare | Draw | Deal | Expect | Compare | Forget | Leave
+FromReferee = Described | Prepared | Drawn | Dealt | Expected | Compared | Done | Unfit

@@ -1,9 +1,11 @@
-"""The race: reference and candidate timed in turn by the judge's own clock, outputs checked too.
+"""The race: reference and candidate timed in turn by the judge's own clock, on calls it verifies.
 
 Both are runners, forked from the same zygote, told the same things.  No figure comes from a child:
-the clock is read here, before an order is sent and after its answer came.  Some groups get fresh
-inputs in the storage that is already known and their last output is compared; which ones is drawn
-from the operating system's randomness, after the block has been run.
+the clock is read here, before an order is sent and after its answer came.  Every call of a block
+has inputs that were drawn for it alone, in storage that held others before.  After a block the
+outputs of all its calls must be handed over, on the clock, and some are compared that were chosen
+only then.  So what a candidate claims (its block) can be held against everything it needed, from
+the first byte of inputs to the last byte of outputs; in between windows it is held still.
 """
 
 from __future__ import annotations
@@ -11,164 +13,227 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from statistics import median
 
-from actors.evaluator import pressure, timing
+from actors.evaluator import pressure, region, timing
 from actors.evaluator.child import Child, Gone
-from actors.evaluator.orders import Bench, Feed, FromRunner, Raised
-from actors.evaluator.standard import Standard
-from actors.evaluator.timing import Group, Side, Timing
+from actors.evaluator.layout import ITEM_BYTES, leaves, total_bytes
+from actors.evaluator.orders import Bench, Collect, Collected, FeedAll, FromRunner, Order, Raised
+from actors.evaluator.standard import Hand, Standard
+from actors.evaluator.stillness import Stillness
+from actors.evaluator.timing import Claim, Side, Timing
 from actors.evaluator.verdicts import Fault, fault_of, wrong
+from protocol.values import Word
 
-SLOTS = 4
-SLOT_BYTES = 1 << 28  # what all slots together may take
+HAND_BYTES = 1 << 26  # inputs and outputs of one block's fresh calls
+MOST_FRESH = 512  # calls of a block
+FEWEST_FRESH = 2
+REFERENCE_S = 0.25  # the longest block of the reference, where calls are shorter than that
 SETTLE_S = 0.003  # OpenMP threads of the other side spin for about this long after their last call
 WARM_S = 0.3
 WARM_CALLS = 3
-REFRESH_ONE_IN = 4
 PINGS = 15
+BLOCKS = 40  # that the time must be enough for
+CHOSEN = 2  # outputs of a block that are compared
+STRETCH = 1.5  # blocks that want this many times more calls than fresh inputs go round again
+
+
+class Refused(Exception):
+    """The candidate's fault, on its way out of the race."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
 
 
 class Race:
     """One candidate against the reference."""
 
     def __init__(
-        self, standard: Standard, candidate: Child[FromRunner], *, time_s: float, call_s: float
+        self,
+        standard: Standard,
+        candidate: Child[FromRunner],
+        stillness: Stillness,
+        *,
+        time_s: float,
+        call_s: float,
     ) -> None:
         self.standard = standard
         self.candidate = candidate
+        self.stillness = stillness
         self._time_s = time_s
-        self._call_s = call_s  # the longest that one block may take
-        self._slots = SLOTS if standard.input_bytes * SLOTS <= SLOT_BYTES else 2
-        self._draws: list[int] = []
+        self._call_s = call_s  # the longest that one order may take
+        facts = standard.facts
+        self._each = max(1, total_bytes(facts.inputs) + total_bytes(facts.outputs))
+        self._calls = FEWEST_FRESH
+        # Of a long block, by side: what one side claims must not decide how long the other works.
+        self._wanted: dict[Side, int] = {"reference": FEWEST_FRESH, "candidate": FEWEST_FRESH}
         self._overhead_s = 0.0
 
     def run(self, on_group: Callable[[int], None] = lambda _groups: None) -> Timing | Fault:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
-        for slot in range(self._slots):
-            fault = self._refresh(slot)
-            if fault is not None:
-                return fault
-        calls: dict[Side, int] = {}
-        for side in ("reference", "candidate"):
-            warmed = self._warm(side)
-            if isinstance(warmed, Fault):
-                return warmed
-            calls[side] = warmed
-        self._overhead_s = self._measure_overhead()
-        return self._groups(calls, on_group)
+        try:
+            self._warm()
+            self._overhead_s = self._measure_overhead()
+            return self._groups(on_group)
+        except Refused as refused:
+            return refused.fault
+        finally:
+            self.stillness.end()
+            self.standard.stillness.end()
 
-    def _groups(self, calls: dict[Side, int], on_group: Callable[[int], None]) -> Timing | Fault:
+    def _groups(self, on_group: Callable[[int], None]) -> Timing | Fault:
         began = time.monotonic()
-        groups: list[Group] = []
-        while not timing.enough(groups, time.monotonic() - began, self._time_s):
-            fresh = not groups or secrets.randbelow(REFRESH_ONE_IN) == 0
-            fault = self._refresh(len(groups) % self._slots) if fresh else None
-            if fault is not None:
-                return fault
-            group = self._group(calls)
-            if isinstance(group, Fault):
-                return group
-            groups.append(group)
-            on_group(len(groups))
-            # Drawn only now: while it ran nobody could know.
-            if fresh or secrets.randbelow(REFRESH_ONE_IN) == 0:
-                fault = self._verify((calls["candidate"] - 1) % self._slots)
-                if fault is not None:
-                    return fault
-        return timing.summary(groups)
+        claims: list[Claim] = []
+        while not timing.enough(
+            [claim.best for claim in claims], time.monotonic() - began, self._time_s
+        ):
+            claims.append(self._group())
+            on_group(len(claims))
+        if timing.impossible(claims):
+            reason = (
+                "its calls return long before their work is done, or after it was done elsewhere: "
+                f"it claims {timing.claimed_us(claims):.4g} µs a call, from fresh inputs to "
+                f"outputs it takes {timing.proven_us(claims):.4g} µs"
+            )
+            return Fault(word=Word.REJECTED, stage="time", reason=reason)
+        floor_us = self._floor_us()
+        timed = timing.verified(claims)
+        if timed.median_us < floor_us:
+            reason = f"{timed.median_us:.4g} µs a call is less than moving its outputs can take"
+            return Fault(word=Word.REJECTED, stage="time", reason=reason)
+        return timed
 
-    def _group(self, calls: dict[Side, int]) -> Group | Fault:
-        taken: dict[Side, list[float]] = {"reference": [], "candidate": []}
-        whole = waited = 0.0
-        for side, _number in timing.order():
-            time.sleep(SETTLE_S)
-            before = pressure.waited_s()
-            seconds = self._block(side, calls[side])
-            if isinstance(seconds, Fault):
-                return seconds
-            waited += pressure.waited_s() - before
-            whole += seconds
-            net = max(seconds - self._overhead_s, 1e-9)
-            taken[side].append(net / calls[side] * 1e6)
-        return Group(
-            reference=(taken["reference"][0], taken["reference"][1]),
-            candidate=(taken["candidate"][0], taken["candidate"][1]),
-            waiting=waited / whole,
+    def _floor_us(self) -> float:
+        """Return what no machine can beat: the bytes of the outputs at 20 TB/s."""
+        sizes = [leaf.nbytes for leaf in leaves(self.standard.facts.outputs)]
+        return sum(sizes) / 20e12 * 1e6
+
+    def _group(self) -> Claim:
+        """Time one group A B B A, each of its blocks on inputs of its own turn."""
+        hands: list[Hand] = []
+        try:
+            hands.extend(self.standard.deal(self._calls) for _turn in range(2))
+            blocks: dict[Side, list[timing.Block]] = {"reference": [], "candidate": []}
+            whole = waited = 0.0
+            for side, turn in timing.order():
+                before, began = pressure.waited_s(), time.perf_counter()
+                block = self._window(side, hands[turn], judged=side == "candidate")
+                whole += time.perf_counter() - began
+                waited += pressure.waited_s() - before
+                blocks[side].append(block)
+            return Claim(
+                reference=(blocks["reference"][0], blocks["reference"][1]),
+                candidate=(blocks["candidate"][0], blocks["candidate"][1]),
+                waiting=waited / whole,
+            )
+        finally:
+            for hand in hands:
+                os.close(hand.parcel)
+                if self.standard.alive:
+                    self.standard.forget(hand.first, self._calls)
+
+    def _window(self, side: Side, hand: Hand, *, judged: bool) -> timing.Block:
+        """Feed, call, collect; nothing of a candidate runs before or after."""
+        calls = len(hand.inputs)
+        size = calls * self._each
+        memory = region.make(size, "outputs")
+        try:
+            with self._moving(side):
+                time.sleep(SETTLE_S)
+                fed_s, _answer = self._ask(side, FeedAll(inputs=hand.inputs), [hand.parcel])
+                block_s, _answer = self._ask(side, Bench(calls=calls, slots=calls))
+                collected_s, answer = self._ask(side, Collect(limit=size), [memory])
+                stretched_us = self._stretch(side, calls)
+            if judged:
+                self._verify(memory, size, answer, hand)
+        finally:
+            os.close(memory)
+        return timing.Block(
+            us=self._net_us(block_s, calls),
+            all_us=(fed_s + block_s + collected_s) / calls * 1e6,
+            stretched_us=stretched_us,
         )
 
-    def _block(self, side: Side, calls: int) -> float | Fault:
-        """Return the seconds from the order to the answer."""
+    def _stretch(self, side: Side, calls: int) -> float | None:
+        """Where fresh inputs are too few for a long block, time more calls on the same."""
+        wanted = self._wanted[side]
+        if wanted < STRETCH * calls:
+            return None
+        seconds, _answer = self._ask(side, Bench(calls=wanted, slots=calls))
+        return self._net_us(seconds, wanted)
+
+    def _net_us(self, seconds: float, calls: int) -> float:
+        return max(seconds - self._overhead_s, 1e-9) / calls * 1e6
+
+    @contextmanager
+    def _moving(self, side: Side) -> Iterator[None]:
+        # Both sides alike: who has just been woken is a little slower.
+        still = self.stillness if side == "candidate" else self.standard.stillness
+        still.end()
+        try:
+            yield
+        finally:
+            still.begin()
+
+    def _ask(
+        self, side: Side, order: Order, carried: list[int] | None = None
+    ) -> tuple[float, FromRunner]:
+        """Return the seconds from the order to the answer, and the answer."""
         child = self.candidate if side == "candidate" else self.standard.runner
-        order = Bench(calls=calls, slots=self._slots)
         began = time.perf_counter()
-        answer = child.ask(order, self._call_s)
+        answer = child.ask(order, self._call_s, carried or [])
         seconds = time.perf_counter() - began
         if isinstance(answer, Gone) or isinstance(answer[0], Raised):
             if side == "reference":
                 raise self.standard.failed(answer)
-            return fault_of(answer, "time", self.candidate.output.text())
-        return seconds
+            raise Refused(fault_of(answer, "time", self.candidate.output.text()))
+        return seconds, answer[0]
 
-    def _warm(self, side: Side) -> int | Fault:
-        """Call until warm; return the calls that make a block."""
-        began = time.monotonic()
+    def _verify(self, memory: int, size: int, answer: FromRunner, hand: Hand) -> None:
+        """Compare some of the outputs that were handed over; which ones is drawn only now."""
+        calls = len(hand.inputs)
+        if not isinstance(answer, Collected) or len(answer.outputs) != calls:
+            raise Refused(wrong("in a timed block: an output for each call is not there", "time"))
+        known = all(leaf.dtype in ITEM_BYTES for out in answer.outputs for leaf in leaves(out))
+        if not known or sum(map(total_bytes, answer.outputs)) > size:
+            raise Refused(wrong("in a timed block: outputs are not what is expected", "time"))
+        if not self.standard.steady:
+            return
+        for call in {secrets.randbelow(calls) for _choice in range(CHOSEN)}:
+            reason = self.standard.judge_collected(memory, answer.outputs, hand, call)
+            if reason:
+                raise Refused(wrong(f"in a timed call: {reason}", "time"))
+
+    def _warm(self) -> None:
+        """Give both sides windows until they are warm and the calls of a block are known."""
         warm_s = min(WARM_S, self._time_s / 10)
-        calls, best = 1, 0.0
+        began = time.monotonic()
         for round_ in range(1000):
-            seconds = self._block(side, calls)
-            if isinstance(seconds, Fault):
-                return seconds
-            each = seconds / calls
-            best = min(best, each) if round_ > 1 else each
-            calls = timing.calls_a_block(best)
+            claim = self._group()
+            self._plan(claim)
             if round_ + 1 >= WARM_CALLS and time.monotonic() - began >= warm_s:
-                break
-        return calls
+                return
+
+    def _plan(self, claim: Claim) -> None:
+        """Choose how many calls make a block; both sides get the same number of fresh ones."""
+        each_s: dict[Side, float] = {
+            "reference": min(block.us for block in claim.reference) / 1e6,
+            "candidate": min(block.us for block in claim.candidate) / 1e6,
+        }
+        for side, seconds in each_s.items():
+            # Where there is little time, blocks are short: a few of them have to fit.
+            most = int(self._time_s / BLOCKS / seconds) + 1
+            self._wanted[side] = min(timing.calls_a_block(seconds), most)
+        room = max(FEWEST_FRESH, min(MOST_FRESH, HAND_BYTES // self._each))
+        # The faster side wants more; but the reference's own time bounds what it is asked for.
+        bearable = max(FEWEST_FRESH, int(REFERENCE_S / each_s["reference"]))
+        wanted = max(self._wanted.values())
+        self._calls = max(FEWEST_FRESH, min(wanted, room, bearable, self._calls * 16))
 
     def _measure_overhead(self) -> float:
         """Return what an empty block takes, by the reference: it has no reason to lie."""
-        seconds = []
-        for _ping in range(PINGS):
-            taken = self._block("reference", 0)
-            if isinstance(taken, float):
-                seconds.append(taken)
-        return median(seconds)
-
-    def _refresh(self, slot: int) -> Fault | None:
-        """Put fresh inputs into a slot of both sides, off the clock."""
-        draw = self.standard.draw()
-        order = Feed(slot=slot, inputs=draw.inputs)
-        try:
-            for child in (self.standard.runner, self.candidate):
-                answer = child.ask(order, self._call_s, [draw.parcel])
-                if isinstance(answer, Gone) or isinstance(answer[0], Raised):
-                    if child is self.standard.runner:
-                        raise self.standard.failed(answer)
-                    return fault_of(answer, "time", self.candidate.output.text())
-        finally:
-            os.close(draw.parcel)
-        if slot < len(self._draws):
-            self.standard.forget(self._draws[slot])
-            self._draws[slot] = draw.number
-        else:
-            self._draws.append(draw.number)
-        return None
-
-    def _verify(self, slot: int) -> Fault | None:
-        """Compare the output of the last timed call with what is expected of its inputs."""
-        if not self.standard.steady:
-            return None
-        found = self.standard.judge_output(self.candidate, "last", self._draws[slot], "time")
-        if isinstance(found, Fault):
-            return found
-        if found.reason:
-            return wrong(f"in a timed call: {found.reason}", "time", found.max_error)
-        return None
-
-    def close(self) -> None:
-        """Let the referee forget what was drawn."""
-        for draw in self._draws:
-            self.standard.forget(draw)
-        self._draws = []
+        with self._moving("reference"):
+            return median(self._ask("reference", Bench(calls=0, slots=1))[0] for _ in range(PINGS))

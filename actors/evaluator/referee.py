@@ -24,6 +24,8 @@ from actors.evaluator.layout import Layout, leaves, others
 from actors.evaluator.orders import (
     Compare,
     Compared,
+    Deal,
+    Dealt,
     Describe,
     Described,
     Done,
@@ -81,13 +83,16 @@ class Referee:
                 return self._prepare(order)
             case Draw():
                 return self._draw(order.seed)
+            case Deal():
+                return self._deal(order)
             case Expect():
                 self._expect(self._rounds[order.draw], order.seed)
                 return Expected(outputs=tensors.layout_of(self._rounds[order.draw].eager)), []
             case Compare():
                 return self._compare(order, carried[0]), []
             case Forget():
-                self._rounds.pop(order.draw, None)
+                for number in range(order.draw, order.draw + order.count):
+                    self._rounds.pop(number, None)
             case Leave():
                 pass
         return Done(), []
@@ -153,6 +158,17 @@ class Referee:
         layout = tensors.layout_of(inputs)
         return Drawn(draw=self._drawn, inputs=layout), [parcel(inputs, "inputs")]
 
+    def _deal(self, order: Deal) -> tuple[FromReferee, list[int]]:
+        seed_all(order.seed)
+        first, all_inputs = self._drawn + 1, []
+        for _number in range(order.count):
+            inputs = to_device(self._list("get_inputs", self._task.get_inputs), self.device)
+            self._drawn += 1
+            self._rounds[self._drawn] = Round(inputs)
+            all_inputs.append(inputs)
+        layouts = tuple(tensors.layout_of(inputs) for inputs in all_inputs)
+        return Dealt(first=first, inputs=layouts), [parcel(all_inputs, "deal")]
+
     def _expect(self, drawn: Round, seed: int) -> None:
         if drawn.eager is not None:
             return
@@ -200,7 +216,7 @@ class Referee:
         if order.what == "inputs":
             return self._compare_inputs(drawn, descriptor)
         layout = tensors.layout_of(drawn.eager)
-        got = list(tensors.tensors_in(tensors.read(layout, descriptor, self.device)))
+        got = list(tensors.tensors_in(tensors.read(layout, descriptor, self.device, order.place)))
         eager = list(tensors.tensors_in(drawn.eager))
         exact = list(tensors.tensors_in(drawn.exact)) if self._precise else [None] * len(eager)
         worst = 0.0

@@ -12,7 +12,7 @@ from typing import Literal
 
 from actors.evaluator import evidence, region
 from actors.evaluator.child import Child, Gone
-from actors.evaluator.layout import Layout, difference, total_bytes
+from actors.evaluator.layout import Layout, Nest, difference, offsets, total_bytes
 from actors.evaluator.nursery import Nursery, Unjudgeable
 from actors.evaluator.orders import (
     Called,
@@ -20,6 +20,8 @@ from actors.evaluator.orders import (
     Compared,
     Confinement,
     Construct,
+    Deal,
+    Dealt,
     Draw,
     Drawn,
     Expect,
@@ -34,10 +36,10 @@ from actors.evaluator.orders import (
     Prepare,
     Prepared,
     Raised,
-    Show,
     Unfit,
     Write,
 )
+from actors.evaluator.stillness import Stillness, children
 from actors.evaluator.verdicts import Fault, fault_of
 from protocol.settings import Limits
 from protocol.values import Stage, Task, Value
@@ -58,6 +60,14 @@ class Drawing(Value, frozen=True, kw_only=True):
     seed: int
 
 
+class Hand(Value, frozen=True, kw_only=True):
+    """Fresh inputs of the calls of one block."""
+
+    first: int  # the first one's number with the referee
+    inputs: tuple[Layout, ...]
+    parcel: int
+
+
 class Standard:
     """One task's referee and reference runner."""
 
@@ -72,6 +82,7 @@ class Standard:
         self.facts: Prepared
         self.referee: Child[FromReferee]
         self.runner: Child[FromRunner]
+        self.stillness = Stillness(set())
         self._parcels: list[int] = []
         self._seeds: dict[int, int] = {}
         self._started: list[Child[FromReferee] | Child[FromRunner]] = []
@@ -99,7 +110,9 @@ class Standard:
         if not isinstance(said, Prepared):
             raise self.failed(answer)
         self.facts = said
+        before = children(self.nursery.pid)
         self.runner = self.nursery.spawn("runner", self.confinement, FromRunner, trusted=False)
+        self.stillness = Stillness(children(self.nursery.pid) - before)
         self._started.append(self.runner)
         self._tell(Import(source=self.task.source, class_name="Model"))
         self._tell(*self.construct())
@@ -148,31 +161,50 @@ class Standard:
             raise self.failed(said)
         return said.outputs
 
-    def forget(self, draw: int) -> None:
-        """Let a draw's memory go."""
-        self._seeds.pop(draw, None)
-        self._referee(Forget(draw=draw))
+    def deal(self, count: int) -> Hand:
+        """Draw fresh inputs `count` times, for timed calls; the caller closes the parcel."""
+        said, carried = self._referee(Deal(seed=secrets.randbits(62), count=count))
+        if not isinstance(said, Dealt):
+            raise self.failed(said)
+        for draw in range(said.first, said.first + count):
+            self._seeds[draw] = secrets.randbits(62)
+        return Hand(first=said.first, inputs=said.inputs, parcel=carried[0])
+
+    def judge_collected(
+        self, memory: int, outputs: tuple[Layout, ...], hand: Hand, call: int
+    ) -> str:
+        """Compare one of a block's outputs, bytes that are ours already; return what is wrong."""
+        expected = self.expect(hand.first + call)
+        differs = difference(expected, outputs[call])
+        if differs:
+            return differs
+        place = offsets(Nest(kind="list", items=outputs[:call]))[-1]
+        order = Compare(draw=hand.first + call, what="output", place=place)
+        said, _carried = self._referee(order, [memory])
+        if not isinstance(said, Compared):
+            raise self.failed(said)
+        return said.reason
+
+    def forget(self, draw: int, count: int = 1) -> None:
+        """Let the memory of draws go."""
+        for number in range(draw, draw + count):
+            self._seeds.pop(number, None)
+        self._referee(Forget(draw=draw, count=count))
 
     def judge_output(
         self,
         candidate: Child[FromRunner],
-        what: Literal["output", "last"],
         draw: int,
         stage: Stage,
-        called: Called | None = None,
-        number: int = 0,
+        called: Called,
+        number: int,
     ) -> Compared | Fault:
         """Compare an output that the candidate holds with what is expected of `draw`."""
         expected = self.expect(draw)
-        if called is None:
-            answer = candidate.ask(Show(), self.limits.check_s)
-            if isinstance(answer, Gone) or not isinstance(answer[0], Called):
-                return fault_of(answer, stage, candidate.output.text())
-            called = answer[0]
         differs = difference(expected, called.output)
         if differs:
             return Compared(reason=differs)
-        return self._compare(candidate, Write(what=what, number=number), expected, draw, stage)
+        return self._compare(candidate, Write(what="output", number=number), expected, draw, stage)
 
     def judge_inputs(
         self, candidate: Child[FromRunner], slot: int, drawing: Drawing

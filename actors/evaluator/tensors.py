@@ -104,11 +104,11 @@ def _put(tensor: torch.Tensor, window: mmap.mmap, place: int) -> None:
         torch.frombuffer(window, dtype=torch.uint8, count=raw.numel(), offset=place).copy_(raw)
 
 
-def read(layout: Layout, region: int, device: str) -> object:
-    """Return a fresh value of `layout` on `device`, filled from `region`."""
-    size = total_bytes(layout)
+def read(layout: Layout, region: int, device: str, place: int = 0) -> object:
+    """Return a fresh value of `layout` on `device`, filled from `region` at `place`."""
+    size = place + total_bytes(layout)
     window = mmap.mmap(region, size, prot=mmap.PROT_READ | mmap.PROT_WRITE) if size else None
-    return _build(layout, window, iter(offsets(layout)), device)
+    return _build(layout, window, iter([place + each for each in offsets(layout)]), device)
 
 
 def _build(layout: Layout, window: mmap.mmap | None, places: Iterator[int], device: str) -> object:

@@ -138,3 +138,86 @@ def _sign_rank(count: int) -> int:
         if tail > 0.025:
             return max(rank, 1)
         rank += 1
+
+
+# --- what is claimed and what is proven ---------------------------------------------------------
+
+PROVEN = 0.25  # what may be missing from a claim before the proven figure counts
+IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
+SUPPORTED = 1.1  # how far calls on known inputs may be ahead of calls on fresh ones
+
+
+class Block(Value, frozen=True, kw_only=True):
+    """Microseconds a call: of the block, with feeding and collecting, and on inputs seen before."""
+
+    us: float
+    all_us: float
+    stretched_us: float | None = None
+
+
+class Claim(Value, frozen=True, kw_only=True):
+    """One group: what was claimed in it, and what proves it."""
+
+    reference: tuple[Block, Block]
+    candidate: tuple[Block, Block]
+    waiting: float = 0.0
+
+    @property
+    def fresh(self) -> Group:
+        """The blocks in which every call had inputs of its own."""
+        return self._group([block.us for block in (*self.reference, *self.candidate)])
+
+    @property
+    def best(self) -> Group:
+        """The longest blocks that there are."""
+        blocks = (*self.reference, *self.candidate)
+        return self._group([block.stretched_us or block.us for block in blocks])
+
+    @property
+    def elsewhere_us(self) -> float:
+        """What the candidate needed more than the reference outside its block, a call."""
+        outside = [
+            sum(block.all_us - block.us for block in side) / 2
+            for side in (self.candidate, self.reference)
+        ]
+        return max(0.0, outside[0] - outside[1])
+
+    def with_all(self) -> Group:
+        """Return the fresh group, with what was done elsewhere added to the candidate."""
+        group, more = self.fresh, self.elsewhere_us
+        return Group(
+            reference=group.reference,
+            candidate=(group.candidate[0] + more, group.candidate[1] + more),
+            waiting=group.waiting,
+        )
+
+    def _group(self, us: list[float]) -> Group:
+        return Group(reference=(us[0], us[1]), candidate=(us[2], us[3]), waiting=self.waiting)
+
+
+def claimed_us(claims: Sequence[Claim]) -> float:
+    """Return the microseconds a call that the candidate's blocks took."""
+    return summary([claim.fresh for claim in claims]).median_us
+
+
+def proven_us(claims: Sequence[Claim]) -> float:
+    """Return the same with everything that it did outside its blocks."""
+    return claimed_us(claims) + median([claim.elsewhere_us for claim in claims])
+
+
+def impossible(claims: Sequence[Claim]) -> bool:
+    """Whether the claim is much less than what was needed, in nearly every group."""
+    shares = sorted(
+        claim.elsewhere_us / max(median(claim.fresh.candidate), 1e-3) for claim in claims
+    )
+    return shares[len(shares) // 4] > IMPOSSIBLE
+
+
+def verified(claims: Sequence[Claim]) -> Timing:
+    """Return the figures that are proven: never better than calls on fresh inputs support."""
+    elsewhere = median([claim.elsewhere_us for claim in claims])
+    fresh = summary([claim.fresh for claim in claims])
+    if elsewhere > PROVEN * fresh.median_us:
+        return summary([claim.with_all() for claim in claims])
+    best = summary([claim.best for claim in claims])
+    return best if best.speedup <= SUPPORTED * fresh.speedup else fresh

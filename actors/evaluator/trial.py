@@ -25,6 +25,7 @@ from actors.evaluator.orders import (
 )
 from actors.evaluator.race import Race
 from actors.evaluator.standard import Drawing, Standard
+from actors.evaluator.stillness import Stillness, children
 from actors.evaluator.timing import Timing
 from actors.evaluator.verdicts import Fault, fault_of, wrong
 from protocol.settings import Limits
@@ -56,6 +57,7 @@ class Trial:
         self._missing: tuple[str, ...] = ()
         self._spent: dict[str, float] = {"build": 0.0, "check": 0.0, "time": 0.0}
         self._runner: Child[FromRunner] | None = None
+        self._stillness = Stillness(set())
 
     def run(self, on_running: Callable[[], None], doing: Callable[[str], None]) -> Verdict:
         """Go through the stages; whatever the candidate does, return a verdict."""
@@ -70,7 +72,9 @@ class Trial:
         on_running()
         doing("checking")
         began = time.monotonic()
+        before = children(self.nursery.pid)
         self._runner = self.nursery.spawn("runner", self.confinement, FromRunner, trusted=False)
+        self._stillness = Stillness(children(self.nursery.pid) - before)
         fault = self._start(self._runner) or self._check(self._runner)
         self._spent["check"] += time.monotonic() - began
         if fault is not None:
@@ -167,9 +171,7 @@ class Trial:
         if isinstance(answer, Gone) or not isinstance(answer[0], Called):
             return fault_of(answer, "check", runner.output.text())
         called = answer[0]
-        found = self.standard.judge_output(
-            runner, "output", drawing.number, "check", called, number
-        )
+        found = self.standard.judge_output(runner, drawing.number, "check", called, number)
         if not isinstance(found, Fault) and not found.reason:
             self._note_error(found.max_error)
             found = self.standard.judge_inputs(runner, 0, drawing)
@@ -186,9 +188,7 @@ class Trial:
         if earlier is None:
             return None
         drawing, called = earlier
-        found = self.standard.judge_output(
-            runner, "output", drawing.number, "check", called, number - 1
-        )
+        found = self.standard.judge_output(runner, drawing.number, "check", called, number - 1)
         if isinstance(found, Fault) or not found.reason:
             return found if isinstance(found, Fault) else None
         reason = f"a later call changed an output that was returned before: {found.reason}"
@@ -207,12 +207,11 @@ class Trial:
             self.max_error = max(self.max_error or 0.0, error)
 
     def _time(self, runner: Child[FromRunner]) -> Fault | None:
-        race = Race(self.standard, runner, time_s=self.limits.time_s, call_s=self.limits.check_s)
-        try:
-            result = race.run()
-        finally:
-            if self.standard.alive:
-                race.close()
+        limits = self.limits
+        race = Race(
+            self.standard, runner, self._stillness, time_s=limits.time_s, call_s=limits.check_s
+        )
+        result = race.run()
         if isinstance(result, Fault):
             return result
         self.timing = result

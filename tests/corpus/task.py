@@ -1,0 +1,21 @@
+"""The corpus' task: heavy enough that not doing it pays."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def forward(self, x, y):
+        return torch.relu(x @ y) + self.bias
+
+
+def get_inputs():
+    return [torch.randn(192, 192), torch.randn(192, 192)]
+
+
+def get_init_inputs():
+    return [192]
