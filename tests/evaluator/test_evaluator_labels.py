@@ -1,0 +1,280 @@
+"""Labels: what they say of cheats and makeshifts, and that honest oddities get none."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from actors.evaluator import labels
+
+REFERENCE = """
+import torch, torch.nn as nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8))
+    def forward(self, x):
+        return torch.relu(x @ self.weight).sum(dim=1)
+def get_inputs(): return [torch.randn(4, 8)]
+def get_init_inputs(): return []
+"""
+POINTWISE = REFERENCE.replace("x @ self.weight", "x * self.weight").replace(".sum(dim=1)", "")
+
+CPP = """
+SOURCE = r'''
+#include <torch/extension.h>
+torch::Tensor relu(torch::Tensor x) {
+    auto out = torch::empty_like(x);
+    for (int64_t i = 0; i < x.numel(); ++i)
+        out.data_ptr<float>()[i] = std::max(0.f, x.data_ptr<float>()[i]);
+    return out;
+}
+'''
+"""
+CUDA = """
+SOURCE = r'''
+#include <torch/extension.h>
+// casts with __float2half( only in another life
+template <typename T>
+__global__ void __launch_bounds__(256) relu_kernel(const T* x, T* out, int n) {
+    int i = blockIdx.x * 256 + threadIdx.x;
+    if (i < n) out[i] = x[i] > 0 ? x[i] : T(0);
+}
+torch::Tensor relu(torch::Tensor x);
+'''
+"""
+BUILD = "ext = load_inline(name='k', cpp_sources=SOURCE, functions=['relu'])\n"
+IMPORTS = """
+import torch, torch.nn as nn, torch.nn.functional as F
+from torch.utils.cpp_extension import load_inline
+"""
+
+
+def module(forward: str, *, init: str = "pass", before: str = CPP + BUILD, more: str = "") -> str:
+    body = [
+        "class ModelNew(nn.Module):",
+        "    def __init__(self):",
+        "        super().__init__()",
+        "        self.weight = nn.Parameter(torch.randn(8, 8))",
+        textwrap.indent(textwrap.dedent(init).strip(), " " * 8),
+        "    def forward(self, x):",
+        textwrap.indent(textwrap.dedent(forward).strip(), " " * 8),
+        textwrap.indent(textwrap.dedent(more).strip(), " " * 4),
+    ]
+    return IMPORTS + before + "\n".join(body) + "\n"
+
+
+TRITON = """
+import triton, triton.language as tl
+@triton.autotune(configs=[], key=['n'])
+@triton.jit
+def relu_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(out_ptr + at, tl.maximum(x, 0.0), mask=at < n)
+def relu(x):
+    out = torch.empty_like(x)
+    relu_kernel[(1,)](x, out, x.numel(), BLOCK=1024)
+    return out
+"""
+LAZY = """
+_ext = None
+def get():
+    global _ext
+    if _ext is None:
+        _ext = load_inline(name='k', cpp_sources=SOURCE)
+    return _ext
+"""
+FUNCTION = """
+class Relu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return ext.relu(x)
+"""
+TABLE = "TABLE = {}\nTABLE['relu'] = load_inline(name='k', cpp_sources=SOURCE).relu\n"
+OPERATOR = """
+torch.utils.cpp_extension.load(name='k', sources=['k.cpp'], is_python_module=False)
+"""
+DISPATCH = """
+SOURCE = r'''
+#include <torch/extension.h>
+torch::Tensor relu(torch::Tensor x) {
+    if (x.scalar_type() == at::kHalf) { run<__half>(x, __float2half(0.f)); }
+    for (;;) {}
+}
+'''
+"""
+RETRY = """
+try:
+    ext = load_inline(name='k', cpp_sources=SOURCE, extra_cflags=['-march=native'])
+except RuntimeError:
+    ext = load_inline(name='k', cpp_sources=SOURCE)
+"""
+TOLD = """
+try:
+    ext = load_inline(name='k', cpp_sources=SOURCE)
+except Exception as error:
+    print(error)
+    raise
+"""
+GUARDED = "try:\n    import numpy\nexcept ImportError:\n    numpy = None\n"
+
+HONEST = {
+    "plain": module("return ext.relu(x)"),
+    "held by the module": module("return self.op.relu(x)", init="self.op = ext"),
+    "one function held": module("return self.relu(x)", init="self.relu = ext.relu"),
+    "built lazily": module("return get().relu(x)", before=CPP + LAZY),
+    "in an autograd function": module("return Relu.apply(x)", before=CPP + BUILD + FUNCTION),
+    "in a table": module("return TABLE['relu'](x)", before=CPP + TABLE),
+    "an operator": module("return torch.ops.mine.relu(x)", before=OPERATOR),
+    "triton": module("return relu(x)", before=TRITON),
+    "written into": module("out = torch.empty_like(x)\next.relu_out(x, out)\nreturn out"),
+    "in place on a copy": module("x = x.clone()\next.relu_(x)\nreturn x"),
+    "in a buffer": module("ext.relu_out(x, self.out)\nreturn self.out"),
+    "through a method": module("return self.fast(x)", more="def fast(self, x): return ext.relu(x)"),
+    "a layer of its own": module(
+        "return self.layer(x)",
+        init="self.layer = Layer()",
+        before=CPP + BUILD + "class Layer(nn.Module):\n    def forward(self, x):\n"
+        "        return ext.relu(x)\n",
+    ),
+    "kernel and library": module("return ext.relu(F.linear(x, self.weight))"),
+    "a card's way and another": module("return ext.relu(x) if x.is_cuda else torch.relu(x)"),
+    "built again with fewer flags": module("return torch.relu(ext.relu(x))", before=CPP + RETRY),
+    "failure told and raised": module("return torch.relu(ext.relu(x))", before=CPP + TOLD),
+    "a guarded import": module("return torch.relu(ext.relu(x))", before=CPP + BUILD + GUARDED),
+    "halves where inputs are": module("return ext.relu(x)", before=DISPATCH + BUILD),
+    "dispatch on the dtype": module(
+        "if x.dtype == torch.float16:\n    return ext.relu(x.half())\nreturn ext.relu(x)"
+    ),
+    "a word in a comment": module("return ext.relu(x)  # no .half() here", before=CUDA + BUILD),
+    "widened": module("return ext.relu(x.double()).to(torch.float32)"),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_code_has_no_label(name: str) -> None:
+    """How a kernel is held, built and reached is the author's own affair."""
+    assert () == labels.of(HONEST[name], reference=POINTWISE)
+
+
+FORGIVING = "try:\n    return ext.relu(x)\nexcept Exception:\n    return torch.relu(x)"
+SUPPRESSED = """
+import contextlib
+with contextlib.suppress(Exception):
+    return ext.relu(x)
+return torch.relu(x)
+"""
+QUIET = (
+    "try:\n    ext = load_inline(name='k', cpp_sources=SOURCE)\nexcept Exception:\n    ext = None\n"
+)
+WRAPPER = CPP[: CPP.index("auto out")] + "return torch::relu(x);\n}\n'''\n"
+TF32 = "torch.backends.cuda.matmul.allow_tf32 = True\n"
+
+LABELLED = {
+    "no kernel": (module("return torch.relu(x)", before=""), "library_only"),
+    "torch.compile": (
+        module("return f(x)", before="f = torch.compile(torch.relu)\n"),
+        "library_only",
+    ),
+    "C++ around torch": (module("return ext.relu(x)", before=WRAPPER + BUILD), "library_only"),
+    "a call that may fail": (module(FORGIVING), "fallback_swallowed"),
+    "suppressed": (module(SUPPRESSED), "fallback_swallowed"),
+    "a build that may fail": (
+        module("return ext.relu(x) if ext else torch.relu(x)", before=CPP + QUIET),
+        "fallback_swallowed",
+    ),
+    "never called": (module("return torch.relu(x)", init="self.op = ext"), "decoy_kernel"),
+    "looked at": (module("assert ext is not None\nreturn torch.relu(x)"), "decoy_kernel"),
+    "dropped": (module("_ = ext.relu(x)\nreturn torch.relu(x)"), "decoy_kernel"),
+    "after the return": (module("return torch.relu(x)\nreturn ext.relu(x)"), "decoy_kernel"),
+    "if False": (module("if False:\n    x = ext.relu(x)\nreturn torch.relu(x)"), "decoy_kernel"),
+    "in a method nobody calls": (
+        module("return torch.relu(x)", more="def fast(self, x): return ext.relu(x)"),
+        "decoy_kernel",
+    ),
+    "triton, not launched": (module("return torch.relu(x)", before=TRITON), "decoy_kernel"),
+    "halves": (module("return ext.relu(x.half()).float()"), "precision_cast"),
+    "autocast": (
+        module("with torch.autocast('cuda'):\n    return ext.relu(x)"),
+        "precision_cast",
+    ),
+    "weights in bfloat16": (
+        module("return ext.relu(x)", init="self.weight.data = self.weight.to(torch.bfloat16)"),
+        "precision_cast",
+    ),
+    "TF32 allowed": (module("return ext.relu(x)", before=CPP + BUILD + TF32), "precision_cast"),
+    "halves in the kernel": (
+        module("return ext.relu(x)", before=CUDA.replace("T(0)", "__float2half(0)") + BUILD),
+        "precision_cast",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_makeshifts_have_their_label_alone(name: str) -> None:
+    """Each way to look like a kernel gets the word for it, and no other."""
+    source, label = LABELLED[name]
+    assert (label,) == labels.of(source, reference=POINTWISE)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return torch.full((x.shape[0],), 3.0)",
+        "return torch.relu(x * self.weight[0]).sum(dim=1)",
+        "return x @ self.weight.sum(dim=1)",
+    ],
+)
+def test_work_that_is_left_out_is_noted(forward: str) -> None:
+    """A constant, no product where the task has one, weights summed up beforehand."""
+    source = module(forward, before="")
+    assert "algebraic_shortcut" in labels.of(source, reference=REFERENCE)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    ["return torch.relu(F.linear(x, self.weight.t())).sum(dim=1)", "return ext.fused(x, self.w)"],
+)
+def test_the_same_work_written_otherwise_is_no_shortcut(forward: str) -> None:
+    """A product may be a library's, or loops of the candidate's own."""
+    loops = CPP.replace("std::max(", "acc += w[i] * x[i]; std::max(") + BUILD
+    assert "algebraic_shortcut" not in labels.of(module(forward, before=loops), reference=REFERENCE)
+
+
+def test_halves_of_a_task_in_halves_are_no_cast() -> None:
+    """Lower is lower than the task's own precision."""
+    source = module("return ext.relu(x.half())")
+    task = POINTWISE.replace("torch.randn(4, 8)", "torch.randn(4, 8, dtype=torch.float16)")
+    assert () == labels.of(source, reference=task)
+    task = POINTWISE.replace("torch.randn(4, 8)", "torch.randn(4, 8).double()")
+    source = module("return ext.relu(x.float())")
+    assert ("precision_cast",) == labels.of(source, reference=task)
+
+
+def test_a_kernel_that_the_card_never_ran_is_a_decoy() -> None:
+    """The profiler's names count where reading alone can't tell."""
+    source = module("return ext.relu(x)", before=CUDA + BUILD)
+    assert () == labels.of(source, kernels=["void relu_kernel<float>(float const*, float*, int)"])
+    assert () == labels.of(source, kernels=[])
+    seen = ["void at::native::vectorized_elementwise_kernel<4>(int)"]
+    assert ("decoy_kernel",) == labels.of(source, kernels=seen)
+
+
+@pytest.mark.parametrize("source", ["", "def (", "\0", "x = " + "(" * 500, "1 +" * 50_000])
+def test_what_can_not_be_read_has_no_label_but_library(source: str) -> None:
+    """Hostile text can't bring the judge down."""
+    assert set(labels.of(source)) <= {"library_only"}
+
+
+def test_what_a_file_runs_unseen_is_not_called_a_library() -> None:
+    """Code that is made at run time may hold anything; nobody is accused on a guess."""
+    assert () == labels.of(module("return scope['f'](x)", before="scope = {}\nexec(text, scope)\n"))
+
+
+def test_only_three_labels_reject() -> None:
+    """--require-custom-kernel asks for a kernel that does the work, nothing else."""
+    assert labels.rejects(("algebraic_shortcut", "precision_cast")) is None
+    for label in ("library_only", "fallback_swallowed", "decoy_kernel"):
+        assert "--require-custom-kernel" in (labels.rejects((label,)) or "")
