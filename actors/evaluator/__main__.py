@@ -88,6 +88,7 @@ def _at_post(arguments: argparse.Namespace) -> int:
     from actors.actor import run_actor
     from actors.evaluator.judge import Judge, Unjudgeable
     from actors.evaluator.worker import EvaluatorWorker
+    from actors.log import open_log
     from actors.post import post_from
 
     post = post_from(arguments)
@@ -100,7 +101,8 @@ def _at_post(arguments: argparse.Namespace) -> int:
     _insist(least, kind)
     folder = scratch.of_slot(post.run_dir, post.slot, post.incarnation)
     hide = (post.run_dir.absolute(),)
-    judge = Judge(kind, chosen.limits, folder, hide=hide, least=least)
+    log = open_log(post.run_dir, post.slot)
+    judge = Judge(kind, chosen.limits, folder, hide=hide, least=least, say=log.warning)
     try:
         return run_actor(EvaluatorWorker(judge), post)
     except Unjudgeable as error:

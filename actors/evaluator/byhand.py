@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from types import FrameType
 
 from actors.evaluator import scratch
@@ -57,14 +61,15 @@ def judge_files(
     _leave_on_signals()
     task = read_task(task_path, device)
     sources = [(path, read(path, "candidate")) for path in candidates]
-    judge = Judge(device, limits, scratch.by_hand(), least=least)
+    judge = Judge(device, limits, scratch.by_hand(), least=least, say=_say)
     status = EXIT_CORRECT
     try:
+        judge.prepare([source for _path, source in sources])
         measured = judge.measure(task)
         if isinstance(measured, Problem):
             raise Usage(f"the task {task_path} can't be judged: {measured.words}")
-        for path, source in sources:
-            verdict = judge.judge(task, source, measured)
+        verdicts = in_order(judge, task, measured, [source for _path, source in sources])
+        for (path, _source), verdict in zip(sources, verdicts, strict=True):
             if isinstance(verdict, Problem):
                 raise Usage(f"the task {task_path} can't be judged: {verdict.words}")
             text = verdict_json(verdict) if json else _for_people(path, verdict, measured)
@@ -74,6 +79,25 @@ def judge_files(
     finally:
         judge.close()
     return status
+
+
+def in_order(
+    judge: Judge, task: Task, reference: Reference, sources: list[str]
+) -> Iterator[Verdict | Problem]:
+    """Judge one source after the other; the next ones are built meanwhile, where that may be."""
+    over = Event()
+    with ThreadPoolExecutor(max(1, judge.ahead)) as pool:
+        builds = deque(pool.submit(judge.build, source, over.is_set) for source in sources)
+        try:
+            for source in sources:
+                yield judge.judge(task, source, reference, built=builds.popleft().result())
+        finally:
+            over.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"evaluator: {words}\n")
 
 
 def _for_people(path: Path, verdict: Verdict, reference: Reference) -> str:

@@ -3,12 +3,13 @@
 It never imports torch or candidate code.  It holds one warm zygote and the standard of the task at
 hand; whichever dies is replaced.  What a candidate does wrong is a `Verdict`, what is wrong with a
 task is a `Problem`; `Unjudgeable` means that the world failed twice, `Unwanted` that nobody waits.
+Several threads may ask; candidates are built ahead where that disturbs no clock (`builds`).
 """
 
 from __future__ import annotations
 
 import os
-import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,24 +17,26 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.evaluator import baselines, sandbox, surroundings
+from actors.evaluator import baselines
 from actors.evaluator import device as devices
+from actors.evaluator.build import Built
+from actors.evaluator.builds import Builds, Yard, ahead_of
 from actors.evaluator.child import Child, Gone, Unwanted
+from actors.evaluator.fastbuild.asked import compiles
+from actors.evaluator.fastbuild.store import of_user
+from actors.evaluator.grounds import Grounds
 from actors.evaluator.layout import describe
 from actors.evaluator.nursery import Nursery, Unjudgeable
-from actors.evaluator.orders import Confinement, Describe, Described, FromReferee, Unfit
+from actors.evaluator.orders import Describe, Described, FromReferee, Unfit
 from actors.evaluator.scratch import Scratch
 from actors.evaluator.standard import Problem, Standard
-from actors.evaluator.trial import Trial
+from actors.evaluator.trial import MAX_SOURCE_BYTES, Trial
+from actors.evaluator.turns import Turns
 from protocol.settings import Limits
 from protocol.values import Device, DeviceKind, Reference, Task, Verdict, Word
 
 T = TypeVar("T")
 
-PROCESSES = 1024  # of one candidate, threads counted; a compiler needs a few dozen
-FILE_GIB = 4
-CUDA_DATA_GIB = 64.0  # CUDA maps much more than it uses
-BUILD_JOBS = 4
 CLOSE_S = 3.0
 
 
@@ -58,20 +61,27 @@ class Judge:
         hide: tuple[Path, ...] = (),
         compile_baselines: bool = False,
         least: int = 0,
+        ahead: int | None = None,
+        say: Callable[[str], None] = silent,
     ) -> None:
+        """`ahead`: how many builds may run beside measurements; `say` hears what a log should."""
         self.kind = device
         self.limits = limits
         self.scratch = Scratch(scratch_root)
         self.compile_baselines = compile_baselines
-        private = map(Path, surroundings.SHARED)
-        self._hide = surroundings.hidden([*hide, Path.home(), *private])
-        self._keep = surroundings.needed()
+        self.ahead = ahead_of(device) if ahead is None else ahead
+        store = of_user(os.environ)
+        self._grounds = Grounds(device, limits, hide, store if store.open() else None)
+        hidden = self._grounds.hide
+        self._builds = Builds(self._grounds, limits, say)
         self._nursery = Nursery(
-            device, self.scratch.root, limits.output_kib * 1024, least=least, hide=self._hide
+            device, self.scratch.root, limits.output_kib * 1024, least=least, hide=hidden
         )
+        beside = self.scratch.root.with_name(f"{self.scratch.root.name}-builds")
+        self._yard = Yard(self._builds, limits, beside, least, hidden) if self.ahead else None
         self._standard: Standard | None = None
         self._device: Device | None = None
-        self._busy = threading.Lock()
+        self._turns = Turns()
         self._closing = False
 
     @property
@@ -92,7 +102,9 @@ class Judge:
 
     def _ask_device(self) -> Device:
         with ExitStack() as stack:
-            confinement = self._confinement("device", stack, trusted=True)
+            self._nursery.awake()
+            folder = self._fresh("device", stack)
+            confinement = self._grounds.confinement(folder, trusted=True)
             referee: Child[FromReferee] = self._nursery.spawn(
                 "referee", confinement, FromReferee, trusted=True
             )
@@ -112,6 +124,21 @@ class Judge:
         """Measure a task's own module; raise `Unjudgeable` or `Unwanted`."""
         return self._twice(lambda: self._measure(task), unwanted)
 
+    def prepare(self, sources: list[str]) -> None:
+        """Prepare fast builds of `sources` beside what comes first, where that disturbs nothing."""
+        if self._yard is not None and any(map(compiles, sources)):
+            self._yard.prepare(sources, self._arch(never))
+
+    def build(self, source: str, unwanted: Callable[[], bool] = never) -> Built | None:
+        """Build a candidate ahead of its turn, on the caller's thread; `judge` wants it back.
+
+        None where there is nothing to build, or builds take turns with measurements; `judge` builds
+        then.  Raises `Unwanted`, or `Unjudgeable` when there is no such device.
+        """
+        if self._yard is None or not compiles(source) or len(source.encode()) > MAX_SOURCE_BYTES:
+            return None
+        return self._yard.build(source, self._arch(unwanted), unwanted)
+
     def judge(
         self,
         task: Task,
@@ -120,23 +147,40 @@ class Judge:
         on_running: Callable[[], None] = silent,
         doing: Callable[[str], None] = silent,
         unwanted: Callable[[], bool] = never,
+        built: Built | None = None,
     ) -> Verdict | Problem:
-        """Judge one candidate; `on_running` is called right before its code first runs.
+        """Judge one candidate; `on_running` is called right before its code is first judged.
 
         `reference` is not used for the ratio: the reference is timed again, in turn with the
-        candidate.  Raises `Unjudgeable` or `Unwanted`.
+        candidate.  `built` is used up.  Raises `Unjudgeable` or `Unwanted`.
         """
-        return self._twice(lambda: self._judge(task, source, on_running, doing), unwanted)
+        ready = [built] if built is not None and built.there else []
+
+        def work() -> Verdict | Problem:
+            # A second try must not find what the first one's runner left: it builds anew.
+            return self._judge(
+                task, source, on_running, doing, unwanted, ready.pop() if ready else None
+            )
+
+        try:
+            return self._twice(work, unwanted)
+        finally:
+            if built is not None and self._yard is not None:
+                self._yard.remove(built)
 
     def _twice(self, work: Callable[[], T], unwanted: Callable[[], bool]) -> T:
-        """Do `work`; if the world fails, do it once more with everything fresh."""
-        with self._busy:
+        """Do `work` in its turn; if the world fails, do it once more with everything fresh."""
+        with self._turns.taken(lambda: self._insist(unwanted)):
             self._nursery.unwanted = lambda: self._closing or unwanted()
             try:
                 return work()
             except Unjudgeable:
                 self._reset()
                 return work()
+
+    def _insist(self, unwanted: Callable[[], bool]) -> None:
+        if self._closing or unwanted():
+            raise Unwanted
 
     def _measure(self, task: Task) -> Reference | Problem:
         standard = self._standard_of(task)
@@ -162,15 +206,32 @@ class Judge:
         source: str,
         on_running: Callable[[], None],
         doing: Callable[[str], None],
+        unwanted: Callable[[], bool],
+        built: Built | None,
     ) -> Verdict | Problem:
         standard = self._standard_of(task)
         if isinstance(standard, Problem):
             return standard
         with ExitStack() as stack:
-            confinement = self._confinement("candidate", stack, trusted=False)
-            trial = Trial(self._nursery, standard, self.limits, confinement, source)
+            if built is None:
+                folder = self._fresh("candidate", stack)
+                building = self._builds.building(
+                    source,
+                    self._nursery,
+                    folder,
+                    self._arch_of_device(),
+                    lambda: self._closing or unwanted(),
+                )
+                confinement = building.confinement
+                build: Callable[[float], Built] = building.run
+            else:
+                confinement = built.confinement
+                build = lambda _limit_s: built  # noqa: E731
+            trial = Trial(self._nursery, standard, self.limits, confinement, source, build)
             verdict = trial.run(on_running, doing)
-        starved = self._nursery.starved and verdict.verdict is Word.CRASHED
+        early = built is not None and built.fault is not None
+        starved = built.starved if built and early else self._nursery.starved
+        starved = starved and verdict.verdict is Word.CRASHED
         return msgspec.structs.replace(
             verdict,
             verdict=Word.OUT_OF_MEMORY if starved else verdict.verdict,
@@ -184,8 +245,9 @@ class Judge:
         if held is not None and held.alive and held.task == task:
             return held
         self._drop_standard()
+        self._nursery.awake()
         folder = self.scratch.fresh("task")
-        confinement = self._confined(folder, trusted=True)
+        confinement = self._grounds.confinement(folder, trusted=True)
         standard = Standard(self._nursery, task, self.limits, confinement)
         self._standard = standard
         problem = standard.open()
@@ -196,36 +258,19 @@ class Judge:
 
     # --- surroundings ------------------------------------------------------------------------
 
-    def _confinement(self, name: str, stack: ExitStack, *, trusted: bool) -> Confinement:
+    def _fresh(self, name: str, stack: ExitStack) -> Path:
         folder = self.scratch.fresh(name)
         stack.callback(self.scratch.remove, folder)
-        return self._confined(folder, trusted=trusted)
+        return folder
 
-    def _confined(self, folder: Path, *, trusted: bool) -> Confinement:
-        cuda = self.kind == "cuda"
-        gib = max(self.limits.memory_gib, CUDA_DATA_GIB) if cuda else self.limits.memory_gib
-        extra = {"MAX_JOBS": str(min(BUILD_JOBS, os.cpu_count() or 1))}
-        if cuda and not trusted:
-            extra["TORCH_CUDA_ARCH_LIST"] = devices.arch_list(self.device)
-        if not self._nursery.alive():
-            self._nursery.start()
-        environment = sandbox.environment(dict(os.environ), str(folder), **extra)
-        return Confinement(
-            folder=str(folder),
-            hide=self._hide,
-            keep=self._keep,
-            environment=environment,
-            data_bytes=None if trusted else int(gib * 2**30),
-            file_bytes=None if trusted else FILE_GIB * 2**30,
-            processes=PROCESSES,
-            memory_bytes=None if trusted else self._together(),
-        )
+    def _arch(self, unwanted: Callable[[], bool]) -> str:
+        """Return what CUDA is built for; the first time the device is asked, in its turn."""
+        if self.kind == "cuda" and self._device is None:
+            return self._twice(self._arch_of_device, unwanted)
+        return self._arch_of_device()
 
-    def _together(self) -> int:
-        """Return what a candidate's processes may take together, pages that they share included."""
-        whole = int(2 * self.limits.memory_gib * 2**30)
-        ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return max(whole, ram // 2) if self.kind == "cuda" else whole
+    def _arch_of_device(self) -> str:
+        return devices.arch_list(self.device) if self.kind == "cuda" else ""
 
     def _drop_standard(self) -> None:
         if self._standard is not None:
@@ -243,12 +288,20 @@ class Judge:
         If work is under way and does not stop at once, the end of this process ends the children.
         """
         self._closing = True
-        if self._busy.acquire(timeout=CLOSE_S):
-            try:
+        if self._yard is not None:
+            self._yard.close()
+        until = time.monotonic() + CLOSE_S
+        try:
+            with self._turns.taken(lambda: _insist_until(until)):
                 self._reset()
                 self.scratch.close()
-            finally:
-                self._busy.release()
+        except Unwanted:
+            return
+
+
+def _insist_until(until: float) -> None:
+    if time.monotonic() > until:
+        raise Unwanted
 
 
 __all__ = ["Judge", "Problem", "Unjudgeable", "Unwanted"]

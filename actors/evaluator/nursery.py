@@ -1,4 +1,7 @@
-"""The judge's hold on its zygote: starts it, asks it for children, starts it again when it died."""
+"""The judge's hold on a zygote: starts it, asks it for children, starts it again when it died.
+
+Several threads may ask for children; what they do with them is theirs.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,10 +57,12 @@ class Nursery:
         self._words = -1  # what it writes to stderr
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel[Ready] | None = None
+        self._asking = threading.RLock()  # one order with its descriptors at a time
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid if self._process else None
+        process = self._process
+        return process.pid if process else None
 
     @property
     def starved(self) -> bool:
@@ -66,29 +72,56 @@ class Nursery:
 
     def alive(self) -> bool:
         """Whether the zygote is there."""
-        return self._process is not None and self._process.poll() is None
+        process = self._process
+        return process is not None and process.poll() is None
 
-    def spawn(
-        self, part: Part, confinement: Confinement, union: object, *, trusted: bool
-    ) -> Child[T]:
-        """Fork a child for `part`; only a trusted one may send descriptors."""
-        for _attempt in range(2):
+    def awake(self) -> None:
+        """Have a zygote, a new one if need be; raise `Unjudgeable` when there can be none."""
+        with self._asking:
             if not self.alive():
                 self.start()
-            try:
-                child: Child[T] = self._spawn(part, confinement, union, trusted=trusted)
-            except (Closed, Stuck):
-                self.stop()  # it died between two orders
-                continue
+
+    def spawn(
+        self,
+        part: Part,
+        confinement: Confinement,
+        union: object,
+        *,
+        trusted: bool,
+        unwanted: Callable[[], bool] | None = None,
+    ) -> Child[T]:
+        """Fork a child for `part`; only a trusted one may send descriptors.
+
+        `unwanted` is asked while the child is waited for; by default the nursery's own.
+        """
+        for _attempt in range(2):
+            with self._asking:
+                self.awake()
+                zygote = self.pid
+                try:
+                    child: Child[T] = self._spawn(
+                        part, confinement, union, unwanted, trusted=trusted
+                    )
+                except (Closed, Stuck):
+                    self.stop()  # it died between two orders
+                    continue
             self._last = child
             # From its answer on, whatever happens to the child is the child's own doing.
             if not isinstance(child.ask(Ping(), SPAWN_S), Gone):
                 return child
-            self.stop()
+            with self._asking:
+                if self.pid == zygote:  # another thread may have replaced it
+                    self.stop()
         raise Unjudgeable("the zygote dies as soon as it is started")
 
     def _spawn(
-        self, part: Part, confinement: Confinement, union: object, *, trusted: bool
+        self,
+        part: Part,
+        confinement: Confinement,
+        union: object,
+        unwanted: Callable[[], bool] | None,
+        *,
+        trusted: bool,
     ) -> Child[T]:
         if self._channel is None:
             raise Closed("no zygote")
@@ -111,7 +144,8 @@ class Nursery:
                 os.close(descriptor)
         ours.setblocking(False)
         channel: Channel[T] = Channel(ours, union, descriptors=trusted)
-        return Child(channel, (output, status, leash), self._output_bytes, lambda: self.unwanted())
+        asked = unwanted or (lambda: self.unwanted())
+        return Child(channel, (output, status, leash), self._output_bytes, asked)
 
     def start(self) -> None:
         """Start a zygote and wait until it is warm; raise `Unjudgeable` when it can't."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from actors.evaluator.fastbuild.family import Family
 from actors.evaluator.layout import Layout
 from protocol.values import Device, DeviceKind, Value
 
@@ -293,3 +294,21 @@ class Unfit(Order, frozen=True, kw_only=True):
 
 ToReferee = Ping | Describe | Prepare | Draw | Deal | Expect | Compare | Forget | Leave
 FromReferee = Described | Prepared | Drawn | Dealt | Expected | Compared | Done | Unfit
+
+# --- judge <-> builder ------------------------------------------------------------------------
+
+
+class Furnish(Order, frozen=True, kw_only=True):
+    """Prepare fast builds in the working directory: a trusted builder's one piece of work."""
+
+    families: tuple[Family, ...] = ()
+    limit_s: float
+
+
+class Furnished(Order, frozen=True, kw_only=True):
+    toolkit: str = ""  # its key; "" when there can be none
+    words: str = ""  # why not
+
+
+ToBuilder = Ping | Import | Furnish | Leave
+FromFurnisher = Done | Furnished

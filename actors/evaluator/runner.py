@@ -17,7 +17,7 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator import tensors
+from actors.evaluator import takeover, tensors
 from actors.evaluator.channel import Channel, Closed, close_all
 from actors.evaluator.faults import raised
 from actors.evaluator.layout import Layout, Nest
@@ -119,6 +119,8 @@ class Runner:
 
     def _import(self, order: Import) -> None:
         name = "candidate" if order.class_name == "ModelNew" else "task"
+        if name == "candidate":
+            takeover.take(order.source)
         module = import_file(order.source, name)
         found = getattr(module, order.class_name, None)
         if not callable(found):

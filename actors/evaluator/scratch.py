@@ -61,7 +61,7 @@ def by_hand() -> Path:
     """Return a scratch folder for this process; remove what killed ones left."""
     parent = Path(tempfile.gettempdir())
     for old in parent.glob(f"{PREFIX}*"):
-        pid = old.name.removeprefix(PREFIX)
+        pid = old.name.removeprefix(PREFIX).partition("-")[0]  # its builds' folder is named so, too
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(old, ignore_errors=True)
     return parent / f"{PREFIX}{os.getpid()}"

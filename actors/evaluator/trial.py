@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from actors.evaluator import build, evidence, sandbox
+from actors.evaluator import evidence, sandbox
+from actors.evaluator.build import Built
 from actors.evaluator.child import Child, Gone
+from actors.evaluator.fastbuild.asked import compiles
 from actors.evaluator.nursery import Nursery
 from actors.evaluator.orders import (
     Called,
@@ -46,12 +48,14 @@ class Trial:
         limits: Limits,
         confinement: Confinement,
         source: str,
+        build_it: Callable[[float], Built],
     ) -> None:
         self.nursery = nursery
         self.standard = standard
         self.limits = limits
         self.confinement = confinement
         self.source = source
+        self._build_it = build_it
         self.timing: Timing | None = None
         self.max_error: float | None = None
         self._missing: tuple[str, ...] = ()
@@ -92,20 +96,18 @@ class Trial:
         if len(self.source.encode()) > MAX_SOURCE_BYTES:
             reason = f"the source is larger than {MAX_SOURCE_BYTES >> 10} KiB"
             return Fault(word=Word.COMPILE_FAILED, stage="import", reason=reason)
-        if not build.compiles(self.source):
+        if not compiles(self.source):
             return None
         doing("building")
-        began = time.monotonic()
-        try:
-            return build.build(self.nursery, self.confinement, self.source, self.limits.build_s)
-        finally:
-            self._spent["build"] = time.monotonic() - began
+        built = self._build_it(self.limits.build_s)
+        self._spent["build"] = built.seconds
+        return built.fault
 
     def _start(self, runner: Child[FromRunner]) -> Fault | None:
         """Import, construct, load parameters."""
         limits = self.limits
         # A candidate may compile on construction, too.
-        late = limits.build_s if build.compiles(self.source) else 0.0
+        late = limits.build_s if compiles(self.source) else 0.0
         fault = self._tell(
             runner,
             Import(source=self.source, class_name="ModelNew"),

@@ -23,12 +23,17 @@ FAILURES = 3  # in a row, then the actor ends and the supervisor decides
 
 
 class EvaluatorWorker:
-    """One device's evaluator, one piece of work at a time."""
+    """One device's evaluator: one candidate on the device, others being built meanwhile.
+
+    `running` is said when a candidate's turn on the device begins, not when it is built, though
+    that runs its code, too: a build has no device and is the better confined, and if it counted,
+    one candidate that takes the evaluator down would be charged to all that were being built.
+    """
 
     role = Role.EVALUATOR
 
     def __init__(self, judge: Judge) -> None:
-        self.credit = 1
+        self.credit = 1 + judge.ahead
         self.judge = judge
         self.device: Device | None = judge.device
         self._failures = 0
@@ -64,10 +69,18 @@ class EvaluatorWorker:
 
     def _evaluate(self, request: Evaluate, port: Port, doing: Callable[[str], None]) -> Evaluated:
         verdicts: list[Verdict] = []
+        built = self.judge.build(request.source, port.revoked)
         for _ in range(request.rounds):
             verdict = self.judge.judge(
-                request.task, request.source, request.reference, port.running, doing, port.revoked
+                request.task,
+                request.source,
+                request.reference,
+                port.running,
+                doing,
+                port.revoked,
+                built,
             )
+            built = None  # used up: what it left in its folder is no other round's
             if isinstance(verdict, Problem):
                 # It was measured before, so this machine is the odd one.
                 raise Unjudgeable(verdict.words)

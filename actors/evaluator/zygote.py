@@ -69,7 +69,7 @@ def serve(channel: Channel[Spawn], ready: Ready, scratch: Path) -> None:
 def _spawn(order: Spawn, carried: list[int], channel: Channel[Spawn], ready: Ready) -> int:
     pid = os.fork()
     if not pid:
-        channel.socket.close()
+        channel.close()  # with what came along for the next order: that is another child's
         _keep(order, carried, ready)
     return pid
 

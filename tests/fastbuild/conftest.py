@@ -12,13 +12,14 @@ with warnings.catch_warnings():
     import torch  # noqa: F401
 
 from actors.evaluator.fastbuild.family import Family
+from actors.evaluator.fastbuild.store import Store
 from actors.evaluator.fastbuild.toolkit import Toolkit
 from actors.evaluator.fastbuild.workshop import prepare
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("store")
+def store(build_store: Store) -> Path:
+    return build_store.toolkits
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Build one candidate by hand and see what took how long.
 
-python -m actors.evaluator.fastbuild FILE [--json] [--store FOLDER] [--torch] [--again]
+python -m actors.evaluator.build FILE [--json] [--store FOLDER] [--torch] [--again]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import torch
 
+from actors.evaluator.fastbuild import asked
 from actors.evaluator.fastbuild.family import COMMON_CPU, COMMON_CUDA, Family
 from actors.evaluator.fastbuild.importing import Imported
 from actors.evaluator.fastbuild.precompiled import Broken
@@ -23,17 +24,17 @@ from actors.evaluator.fastbuild.process import TooLong
 from actors.evaluator.fastbuild.record import WAYS
 from actors.evaluator.fastbuild.results import Results
 from actors.evaluator.fastbuild.slots import Slots, fitting_here
-from actors.evaluator.fastbuild.toolkit import Unprepared, default_store
+from actors.evaluator.fastbuild.store import Store, of_user
+from actors.evaluator.fastbuild.toolkit import Unprepared
 from actors.evaluator.fastbuild.workshop import prepare
 
-HOME_STORE = Path("~/.cache/stark-kernels/builds")
 LIMIT_S = 600.0
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the flags."""
     parser = argparse.ArgumentParser(
-        prog="python -m actors.evaluator.fastbuild",
+        prog="python -m actors.evaluator.build",
         description="Build one candidate and show which way it was built and what took how long.",
     )
     parser.add_argument(
@@ -46,7 +47,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--family", action="append", default=[], help="flags to prepare for, as builds record them"
     )
     parser.add_argument("--json", action="store_true", help="one line of JSON")
-    parser.add_argument("--store", type=Path, default=default_store() or HOME_STORE.expanduser())
+    parser.add_argument("--store", type=Path, default=of_user(os.environ).root)
     parser.add_argument("--torch", action="store_true", help="torch's own way, for comparison")
     parser.add_argument("--again", action="store_true", help="even if it was built before")
     parser.add_argument("--limit-s", type=float, default=LIMIT_S)
@@ -112,25 +113,31 @@ def main(arguments: list[str]) -> int:
     """Build the file; the status is 1 when it does not build."""
     flags = parse(arguments)
     if flags.prepare:
-        return fill(flags.store, flags.prepare, flags.family)
+        return fill(Store(flags.store).toolkits, flags.prepare, flags.family)
+    file = flags.file.absolute()
+    try:
+        source = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        sys.stderr.write(f"build: can't read {flags.file}: {error}\n")
+        return 2
     toolkit = None
+    store = Store(flags.store)
     if not flags.torch:
-        families = COMMON_CPU[:2] + (COMMON_CUDA[:1] if torch.version.cuda else ())
+        families = asked.families(source, cuda=torch.version.cuda is not None)
         try:
-            toolkit = prepare(flags.store, families)
+            toolkit = prepare(store.toolkits, families)
         except (Unprepared, Broken) as error:
             sys.stderr.write(f"fast builds are off: {error}\n")
-    file = flags.file.absolute()
-    results = Results(flags.store / "results")
-    key = results.key(file.read_text(encoding="utf-8"), toolkit.key) if toolkit else ""
+    results = Results(store.results)
+    key = results.key(source, toolkit.key) if toolkit else ""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "extensions").mkdir()
         if key and not flags.again:
             results.restore(key, folder / "extensions")
         began = time.monotonic()
-        with Slots(flags.store / "slots", fitting_here()).taken(flags.limit_s):
-            imported = build(file, flags.store if toolkit else None, folder, flags.limit_s)
+        with Slots(store.slots, fitting_here()).taken(flags.limit_s):
+            imported = build(file, store.toolkits if toolkit else None, folder, flags.limit_s)
         if key and not imported.error:
             results.keep(key, folder / "extensions")
     if flags.json:

@@ -53,6 +53,15 @@ class Precompiled:
     def _place(self, compiler: str, flags: list[str], text: str) -> Path:
         return self.root / digest(identity(compiler), lasting(flags), text) / HEADER
 
+    def count(self) -> int:
+        """Return how many there are."""
+        return sum(1 for _ in self.root.glob(f"*/{HEADER}.gch"))
+
+    def sweep(self) -> None:
+        """Remove what makers that were killed left; for the only maker at work."""
+        for half in self.root.glob("*/.*"):
+            half.unlink(missing_ok=True)
+
     def find(self, compiler: str, flags: list[str], text: str) -> Path | None:
         """Return the header to name with -include, or None when there is none for these flags."""
         header = self._place(compiler, flags, text)

@@ -7,18 +7,22 @@ Only small trees of plain files are taken; nothing in them is followed, read or 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from actors.evaluator.fastbuild.family import ENVIRONMENT
 from actors.evaluator.fastbuild.precompiled import digest
 from actors.evaluator.fastbuild.record import FILE_NAME
+from actors.evaluator.fastbuild.store import HALF, sweep
 
 MOST_BYTES = 256 << 20
 MOST_FILES = 200
+MOST_KEPT = 1000  # then those that were kept first go
 DEPTH = 4
 LEFT_BEHIND = frozenset(["lock"])  # a killed build's lock would hang the next one
 KEPT = (".so", FILE_NAME)
@@ -30,16 +34,18 @@ class Results:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def key(self, source: str, toolkit: str) -> str:
-        """Return the name for what the candidate `source` builds with `toolkit`."""
-        return digest(source, toolkit, [os.environ.get(name) for name in ENVIRONMENT])
+    def key(self, source: str, toolkit: str, environ: Mapping[str, str] = os.environ) -> str:
+        """Return the name for what the candidate `source` builds with `toolkit` in `environ`."""
+        return digest(source, toolkit, [environ.get(name) for name in ENVIRONMENT])
 
     def restore(self, key: str, folder: Path) -> bool:
         """Copy what was kept under `key` into the extensions folder; say whether there was any."""
         kept = self.root / key
-        if not kept.is_dir():
+        try:
+            shutil.copytree(kept, folder, dirs_exist_ok=True)
+        except (OSError, shutil.Error):  # there is none, or it goes just now
+            shutil.rmtree(folder, ignore_errors=True)
             return False
-        shutil.copytree(kept, folder, dirs_exist_ok=True)
         return True
 
     def keep(self, key: str, folder: Path) -> bool:
@@ -48,17 +54,36 @@ class Results:
         if place.exists():
             return True
         self.root.mkdir(parents=True, exist_ok=True)
-        half = Path(tempfile.mkdtemp(prefix=".half-", dir=self.root))
+        half = Path(tempfile.mkdtemp(prefix=HALF, dir=self.root))
         try:
             if not _copy_plain(folder, half):
                 return False
-            half.chmod(0o755)
             half.rename(place)
         except OSError:
             return place.exists()
         finally:
             shutil.rmtree(half, ignore_errors=True)
+        self._make_room()
         return True
+
+    def _make_room(self) -> None:
+        """Remove the oldest above `MOST_KEPT`, and what killed ones left."""
+        sweep(self.root)
+        kept = [place for place in self.root.iterdir() if not place.name.startswith(".")]
+        if len(kept) <= MOST_KEPT:
+            return
+        for place in sorted(kept, key=_age)[: len(kept) - MOST_KEPT]:
+            gone = Path(tempfile.mkdtemp(prefix=HALF, dir=self.root))
+            with contextlib.suppress(OSError):  # another evaluator took it first
+                place.rename(gone / "gone")  # whole or not at all, for who restores just now
+            shutil.rmtree(gone, ignore_errors=True)
+
+
+def _age(place: Path) -> float:
+    try:
+        return place.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _copy_plain(folder: Path, to: Path) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,13 +24,13 @@ def fitting(cpus: int, free_gib: float) -> int:
     return max(1, min((cpus + 1) // 2, int(free_gib / BUILD_GIB)))
 
 
-def fitting_here() -> int:
-    """Return how many builds fit on this machine now."""
+def fitting_here(kept_free: int = 0) -> int:
+    """Return how many builds fit on this machine now, `kept_free` cores left alone."""
     free_kib = 0
     for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemAvailable:"):
             free_kib = int(line.split()[1])
-    return fitting(len(os.sched_getaffinity(0)), free_kib / (1 << 20))
+    return fitting(len(os.sched_getaffinity(0)) - kept_free, free_kib / (1 << 20))
 
 
 class Slots:
@@ -41,8 +41,11 @@ class Slots:
         self.count = count
 
     @contextmanager
-    def taken(self, wait_s: float) -> Iterator[int]:
-        """Hold one place; raise `TooLong` when none came free in `wait_s`."""
+    def taken(self, wait_s: float, waiting: Callable[[], None] = lambda: None) -> Iterator[int]:
+        """Hold one place; raise `TooLong` when none came free in `wait_s`.
+
+        `waiting` is called again and again meanwhile; what it raises comes out.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         until = time.monotonic() + wait_s
         while True:
@@ -62,4 +65,5 @@ class Slots:
                 return
             if time.monotonic() >= until:
                 raise TooLong(f"no build slot came free in {wait_s:g} s")
+            waiting()
             time.sleep(LOOK_S)

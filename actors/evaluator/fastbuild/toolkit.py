@@ -6,7 +6,6 @@ toolkit in it and reads.  Everything that goes into a toolkit is in the name of 
 
 from __future__ import annotations
 
-import os
 import re
 import sysconfig
 from functools import cached_property
@@ -131,9 +130,3 @@ def find(store: Path) -> Toolkit:
             f"{store} holds no toolkit for torch {torch.__version__}; prepare it first"
         )
     return Toolkit(folder)
-
-
-def default_store() -> Path | None:
-    """Return the store that the environment names."""
-    named = os.environ.get("STARK_BUILD_STORE")
-    return Path(named) if named else None

@@ -6,12 +6,15 @@ its final name when it is whole, so that it may be killed or run twice at any ti
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from actors.evaluator.fastbuild import device, device_tree, host, index, names, toolkit, tree
@@ -24,10 +27,12 @@ from actors.evaluator.fastbuild.record import Watch
 from actors.evaluator.fastbuild.selection import header
 from actors.evaluator.fastbuild.slots import fitting_here
 from actors.evaluator.fastbuild.source import Source
+from actors.evaluator.fastbuild.store import HALF, sweep
 from actors.evaluator.fastbuild.toolkit import Toolkit, Unprepared
 from actors.evaluator.fastbuild.workplace import Workplace
 
 PREPARE_S = 600.0
+LOCK, LOOK_S = "lock", 0.1
 KINDS = "light/stark/kinds.h"
 FASTER_LINKERS = ("-fuse-ld=gold",)
 _DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
@@ -48,9 +53,31 @@ def prepare(store: Path, families: Iterable[Family] = (), limit_s: float = PREPA
     deadline = Deadline(limit_s)
     store = store.absolute()
     store.mkdir(parents=True, exist_ok=True)
+    with _alone(store, deadline):
+        return _prepare(store, [family for family in families if family.plain()], deadline)
+
+
+@contextmanager
+def _alone(store: Path, deadline: Deadline) -> Iterator[None]:
+    """Be the only maker in `store`: two would take twice the time and memory for one toolkit.
+
+    The system lets go of a killed maker's lock.
+    """
+    with (store / LOCK).open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(min(LOOK_S, deadline.left_s()))
+        yield
+
+
+def _prepare(store: Path, families: list[Family], deadline: Deadline) -> Toolkit:
+    sweep(store)
     folder = store / toolkit.key()
     if not (folder / index.FILE_NAME).exists():
-        half = Path(tempfile.mkdtemp(prefix=".half-", dir=store))
+        half = Path(tempfile.mkdtemp(prefix=HALF, dir=store))
         try:
             _generate(half, deadline)
             half.chmod(0o755)
@@ -62,9 +89,9 @@ def prepare(store: Path, families: Iterable[Family] = (), limit_s: float = PREPA
         finally:
             shutil.rmtree(half, ignore_errors=True)
     made = Toolkit(folder)
-    plain = [family for family in families if family.plain()]
+    made.precompiled.sweep()
     with ThreadPoolExecutor(fitting_here()) as pool:
-        for done in [pool.submit(_precompile, made, family, deadline) for family in plain]:
+        for done in [pool.submit(_precompile, made, family, deadline) for family in families]:
             done.result()
     return made
 
