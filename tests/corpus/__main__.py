@@ -1,62 +1,89 @@
-"""`python -m tests.corpus [NAME …]`: one warm judge over the whole corpus, a table on stdout.
+"""`python -m tests.corpus [--device cpu|cuda] [--json FILE] [NAME …]`: one warm judge, a table.
 
-Honest candidates have to be correct; hostile ones must not be credited (correct and faster).
+Honest candidates have to be correct, hostile ones must not be credited (correct and faster), and
+neither may leave a trace; the status is 1 where one was judged falsely.
 """
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import sys
-import tempfile
-import time
+from itertools import groupby
 from pathlib import Path
 
-from actors.evaluator.judge import Judge
-from protocol.settings import Limits
-from protocol.values import Task, Verdict
+import msgspec
 
-HERE = Path(__file__).parent
-LIMITS = Limits(build_s=60.0, import_s=8.0, check_s=6.0, time_s=0.5, memory_gib=2.0)
-MARGIN = 1.1  # on a machine with two busy cores an equal module is this much "faster" by chance
+from tests.corpus.scene import Judged, Scene, candidates, category, scene
 
 
-def credited(verdict: Verdict) -> bool:
-    """Whether anybody would believe that it is faster than the reference."""
-    return verdict.correct and (verdict.speedup or 0.0) > MARGIN
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Return the flags."""
+    parser = argparse.ArgumentParser(prog="python -m tests.corpus", description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--json", type=Path, help="one line of JSON a candidate goes there")
+    parser.add_argument("names", nargs="*", help="these candidates only")
+    return parser.parse_args(arguments)
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Judge every candidate (or those named); return 1 when one was judged falsely."""
-    task = Task(name="corpus", source=(HERE / "task.py").read_text(encoding="utf-8"))
-    false = 0
-    with tempfile.TemporaryDirectory() as folder:
-        judge = Judge("cpu", LIMITS, Path(folder) / "judge")
-        try:
-            for path in sorted(HERE.glob("ho*/*.py")):
-                if not names or path.stem in names:
-                    false += not _one(judge, task, path)
-        finally:
-            judge.close()
-    print(f"{false} judged falsely")
-    return min(false, 1)
+    flags = parse(arguments)
+    paths = candidates(flags.device, flags.names)
+    unknown = set(flags.names) - {path.stem for path in paths}
+    if unknown:
+        print(f"no candidate is called {', '.join(sorted(unknown))}")
+        return 2
+    with scene(flags.device) as stage:
+        said = stage.start()
+        print(f"level {stage.judge.level}" if said.startswith("{") else said, flush=True)
+        judged = run(stage, paths)
+    if flags.json:
+        flags.json.write_bytes(b"".join(map(line, judged)))
+    false = [one for one in judged if not one.fair]
+    print(f"{len(judged)} judged, {len(false)} falsely{':' if false else ''}")
+    for one in false:
+        print(f"   {one.path.stem}: {'; '.join(one.damage) or one.words[:160]}")
+    return min(len(false), 1)
 
 
-def _one(judge: Judge, task: Task, path: Path) -> bool:
-    source, began = path.read_text(encoding="utf-8"), time.monotonic()
-    verdict = judge.judge(task, source)
-    if not isinstance(verdict, Verdict):
-        print(f"{path.stem}: the task can't be judged: {verdict.words}")
-        return False
-    honest = path.parent.name == "honest"
-    good = verdict.correct if honest else not credited(verdict)
-    category = source.partition(":")[0].strip('"\n')
-    speedup = f"{verdict.speedup:.2f}" if verdict.speedup else "-"
-    print(
-        f"{'  ' if good else '!!'} {path.parent.name:8} {category:18} {path.stem:20} "
-        f"{verdict.verdict:14} {speedup:>6} {time.monotonic() - began:5.1f} s  "
-        f"{verdict.reason[:90]}",
-        flush=True,
+def run(stage: Scene, paths: list[Path]) -> list[Judged]:
+    """Judge all; after each category a plain candidate must still be correct."""
+    judged = []
+    for kind, group in groupby(paths, key=category):
+        for path in group:
+            judged.append(stage.look(path))
+            print(row(judged[-1]), flush=True)
+        if not stage.plain_is_correct():
+            damage = (*judged[-1].damage, f"after {kind} an honest candidate is not correct")
+            judged[-1] = dataclasses.replace(judged[-1], damage=damage)
+    return judged
+
+
+def row(one: Judged) -> str:
+    """Return one candidate's line of the table."""
+    word = one.verdict.verdict if one.verdict else "?"
+    speedup = f"{one.verdict.speedup:.2f}" if one.verdict and one.verdict.speedup else "-"
+    reason = "; ".join(one.damage) or (one.verdict.reason if one.verdict else one.words)
+    return (
+        f"{'  ' if one.fair else '!!'} {one.path.parent.name:8} {one.category:18} "
+        f"{one.path.stem:22} {word:14} {speedup:>6} {one.seconds:5.1f} s  {reason[:90]}"
     )
-    return good
+
+
+def line(one: Judged) -> bytes:
+    """Return one candidate's line of JSON."""
+    whole = {
+        "name": one.path.stem,
+        "honest": one.honest,
+        "category": one.category,
+        "fair": one.fair,
+        "seconds": round(one.seconds, 3),
+        "damage": one.damage,
+        "verdict": one.verdict,
+        "words": "" if one.verdict else one.words,
+    }
+    return msgspec.json.encode(whole) + b"\n"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+"""result forgery: claims one huge and one negative output, so that places lie behind the memory."""
+
+import sys
+
+import torch
+import torch.nn as nn
+
+layout = sys.modules["actors.evaluator.layout"]
+runner = sys.modules["actors.evaluator.runner"]
+answer = runner.Runner.answer
+
+
+def forged(self, order, carried):
+    said = answer(self, order, carried)
+    if type(said).__name__ == "Collected" and len(said.outputs) > 8:
+        plus = layout.Leaf(dtype="float32", shape=(1 << 40,))
+        minus = layout.Leaf(dtype="float32", shape=(-(1 << 41),))
+        said = type(said)(outputs=(plus, *said.outputs[1:-1], minus))
+    return said
+
+
+runner.Runner.answer = forged
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def right(self, x, y):
+        return torch.relu(x @ y) + self.bias
+
+    def forward(self, x, y):
+        return self.right(x, y)

@@ -1,0 +1,217 @@
+"""The scene of a corpus run: one warm judge, and what is planted for candidates to find.
+
+A canary lies in this process's environment and in a file in its home; a TCP port and an abstract
+Unix socket listen.  What must hold after each candidate, whatever it did, is `Scene.damage`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from actors.evaluator.judge import Judge, Unjudgeable
+from protocol.settings import Limits
+from protocol.values import DeviceKind, Task, Verdict, Word
+
+HERE = Path(__file__).parent
+LIMITS = Limits(build_s=60.0, import_s=5.0, check_s=5.0, time_s=0.3, memory_gib=2.0)
+MARGIN = 1.1  # on a machine with two busy cores an equal module is this much "faster" by chance
+LOOKS = 3  # a winner is judged again this many times in a run, too
+SETTLE_S = 3.0
+VARIABLE = "STARK_CORPUS_CANARY"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One candidate, and what became of it."""
+
+    path: Path
+    verdict: Verdict | None  # none: the judge could not judge, which is false in itself
+    words: str
+    seconds: float
+    damage: tuple[str, ...]  # what no longer held afterwards
+
+    @property
+    def honest(self) -> bool:
+        return self.path.parent.name == "honest"
+
+    @property
+    def category(self) -> str:
+        return category(self.path)
+
+    @property
+    def credited(self) -> bool:
+        """Whether anybody would believe that it is faster than the reference."""
+        return self.verdict is not None and credited(self.verdict)
+
+    @property
+    def fair(self) -> bool:
+        """Whether it was judged as it deserves, and nothing was hurt."""
+        if self.verdict is None or self.damage:
+            return False
+        return self.verdict.correct if self.honest else not self.credited
+
+
+def credited(verdict: Verdict) -> bool:
+    """Whether a verdict says that a candidate is faster than the reference by more than chance."""
+    return verdict.correct and (verdict.speedup or 0.0) > MARGIN
+
+
+def category(path: Path) -> str:
+    """Return the first words of a candidate's docstring: what kind of thing it tries."""
+    return path.read_text(encoding="utf-8").partition(":")[0].strip('"\n')
+
+
+def candidates(device: DeviceKind, names: list[str] | None = None) -> list[Path]:
+    """Return the candidates for a device, those of one category together."""
+    root = HERE / "cuda" if device == "cuda" else HERE
+    found = [path for path in root.glob("ho*/*.py") if not names or path.stem in names]
+    return sorted(found, key=lambda path: (path.parent.name, category(path), path.stem))
+
+
+class Scene:
+    """One judge on one task, watched."""
+
+    def __init__(self, judge: Judge, task: Task, canary: str, plants: list[socket.socket]) -> None:
+        self.judge, self.task = judge, task
+        self._canary, self._plants = canary, plants
+        root = HERE / "cuda" if judge.kind == "cuda" else HERE
+        self._plain = (root / "honest" / "plain.py").read_text(encoding="utf-8")
+        self._standards = 0
+        self._zygote: int | None = None
+        self._ours: set[int] = set()
+
+    def start(self) -> str:
+        """Judge a plain candidate; from then on whatever changes is a candidate's doing."""
+        said = self._judge(self._plain)[1]
+        self._zygote = self.judge.zygote_pid
+        self._ours = descendants(os.getpid())
+        return said
+
+    def look(self, path: Path) -> Judged:
+        """Judge one candidate; who seems to be faster is looked at again, as a winner is."""
+        began = time.monotonic()
+        source = path.read_text(encoding="utf-8")
+        verdict, words = self._judge(source)
+        for _again in range(LOOKS - 1):
+            if path.parent.name == "honest" or verdict is None or not credited(verdict):
+                break
+            verdict, words = self._judge(source)
+        seconds = time.monotonic() - began
+        damage = self._damage(words)
+        ordinary = verdict is not None and verdict.verdict in (Word.CORRECT, Word.WRONG)
+        if not (ordinary or self.plain_is_correct()):
+            damage = (*damage, "afterwards an honest candidate is not correct")
+        return Judged(path=path, verdict=verdict, words=words, seconds=seconds, damage=damage)
+
+    def plain_is_correct(self) -> bool:
+        """Whether an honest candidate is still judged as it deserves, by the same judge."""
+        verdict, _words = self._judge(self._plain)
+        fine = verdict is not None and verdict.correct
+        if not fine:  # one more standard, so that those who come next are not judged by this one
+            self._standards += 1
+            self.task = msgspec.structs.replace(self.task, name=f"corpus-{self._standards}")
+            self.start()
+        return fine
+
+    def _judge(self, source: str) -> tuple[Verdict | None, str]:
+        try:
+            verdict = self.judge.judge(self.task, source)
+        except Unjudgeable as error:
+            return None, f"unjudgeable: {error}"
+        # A bug of ours that a candidate can reach: the finding that the corpus is there for.
+        except Exception as error:
+            return None, f"the judge raised {type(error).__name__}: {str(error)[:200]}"
+        if isinstance(verdict, Verdict):
+            return verdict, msgspec.json.encode(verdict).decode()
+        return None, f"the task can't be judged: {verdict.words}"
+
+    def _damage(self, words: str) -> tuple[str, ...]:
+        found = []
+        if self._canary in words:
+            found.append("the canary is in the verdict")
+        if any(_called(plant) for plant in self._plants):
+            found.append("a planted listener was called")
+        if not self._settled():
+            found.append("processes are left")
+        left = [path.name for path in self.judge.scratch.root.iterdir()]
+        if len(left) > 1:  # the task's own folder stays
+            found.append(f"files are left: {', '.join(sorted(left))}")
+        if self.judge.zygote_pid != self._zygote:
+            found.append("the zygote was replaced")
+            self.start()
+        return tuple(found)
+
+    def _settled(self) -> bool:
+        until = time.monotonic() + SETTLE_S
+        while descendants(os.getpid()) - self._ours:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.02)
+        return True
+
+
+@contextlib.contextmanager
+def scene(device: DeviceKind) -> Iterator[Scene]:
+    """Set everything up, and take it away again."""
+    canary = secrets.token_hex(12)
+    root = HERE / "cuda" if device == "cuda" else HERE
+    task = Task(name="corpus", source=(root / "task.py").read_text(encoding="utf-8"))
+    with ExitStack() as stack:
+        os.environ[VARIABLE] = canary
+        stack.callback(os.environ.pop, VARIABLE)
+        kept = Path.home() / f".stark-canary-{secrets.token_hex(4)}"
+        stack.callback(kept.unlink, missing_ok=True)
+        with contextlib.suppress(OSError):  # a home that can't be written has no canary
+            kept.write_text(canary, encoding="ascii")
+        plants = [stack.enter_context(plant) for plant in _plants()]
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        judge = Judge(device, LIMITS, Path(folder) / "judge")
+        stack.callback(judge.close)
+        yield Scene(judge, task, canary, plants)
+
+
+def _plants() -> list[socket.socket]:
+    port = socket.create_server(("127.0.0.1", 0))
+    abstract = socket.socket(socket.AF_UNIX)
+    abstract.bind(f"\0stark-corpus-{secrets.token_hex(4)}")
+    abstract.listen()
+    for plant in (port, abstract):
+        plant.setblocking(False)
+    return [port, abstract]
+
+
+def _called(plant: socket.socket) -> bool:
+    try:
+        plant.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def descendants(root: int) -> set[int]:
+    """Return the processes below `root`, also such as only look dead: with threads left."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, ValueError):
+                said = (entry / "stat").read_text().rpartition(")")[2].split()
+                if said[0] not in "ZX" or int(said[17]) > 1:
+                    children.setdefault(int(said[1]), []).append(int(entry.name))
+    found: set[int] = set()
+    todo = [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found.update(below)
+        todo.extend(below)
+    return found
