@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from actors.evaluator import region, tensors
+from actors.evaluator import tensors
 from actors.evaluator.layout import total_bytes
 from protocol.values import DeviceKind
 
@@ -54,8 +54,8 @@ def _mapped(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> ob
     return tuple(_mapped(item, change) for item in value) if isinstance(value, tuple) else value
 
 
-def parcel(value: object, name: str) -> int:
-    """Return a sealed region with the bytes of `value`."""
-    made = region.make(total_bytes(tensors.layout_of(value)), name)
+def parcel(value: object, make: Callable[[int], int]) -> int:
+    """Return a region with the bytes of `value`, in memory that `make` gives."""
+    made = make(total_bytes(tensors.layout_of(value)))
     tensors.write(value, made)
     return made

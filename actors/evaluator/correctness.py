@@ -54,12 +54,23 @@ def compare(
     return _report(got, truth, error, where)
 
 
+def lost(ours: torch.Tensor, truth: torch.Tensor) -> float:
+    """Return the share that `ours` is off at worst, relative to element and tensor."""
+    if not ours.numel() or not (ours.is_floating_point() or ours.is_complex()):
+        return 0.0
+    wide = torch.complex128 if ours.is_complex() else torch.float64
+    ours, truth = ours.to(wide), truth.to(wide)
+    return (_finite((ours - truth).abs()) / _scale(truth)).max().item()
+
+
+def _scale(truth: torch.Tensor) -> torch.Tensor:
+    magnitude = _finite(truth.abs())
+    return magnitude + magnitude.square().mean().sqrt() + TINY
+
+
 def _tolerance(ours: torch.Tensor, truth: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return what each element may be off, in its own units."""
-    magnitude = _finite(truth.abs())
-    scale = magnitude + magnitude.square().mean().sqrt() + TINY
-    lost = (_finite((ours - truth).abs()) / scale).max().item()
-    return scale * max(FLOORS.get(dtype, SMALL_FLOAT_FLOOR), SLACK * lost)
+    return _scale(truth) * max(FLOORS.get(dtype, SMALL_FLOAT_FLOOR), SLACK * lost(ours, truth))
 
 
 def _finite(values: torch.Tensor) -> torch.Tensor:

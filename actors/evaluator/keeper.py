@@ -123,10 +123,9 @@ def _sweep() -> None:
 def descendants(root: int) -> list[int]:
     """Return the living processes below `root`, zombies not counted."""
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            parent = _parent(entry)
-            children.setdefault(parent, []).append(int(entry.name))
+    for name in os.listdir("/proc"):  # noqa: PTH208  # see _parent
+        if name.isdigit():
+            children.setdefault(_parent(name), []).append(int(name))
     found: list[int] = []
     todo = [root]
     while todo:
@@ -136,12 +135,14 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def _parent(entry: Path) -> int:
+def _parent(pid: str) -> int:
+    # Twice as fast as a Path's ways; the race asks before each of its windows.
     try:
-        state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
     except (OSError, ValueError):
         return 0
-    return 0 if state in "ZX" else int(parent)
+    return 0 if state in b"ZX" else int(parent)
 
 
 def _kill(pid: int) -> None:

@@ -74,6 +74,14 @@ class Other(Value, frozen=True, kw_only=True, tag="other"):
 Layout: TypeAlias = Leaf | Nest | Plain | Other
 
 
+def sound(layout: Layout) -> bool:
+    """Whether a layout from a candidate's process is one that bytes can have."""
+    return all(
+        leaf.dtype in ITEM_BYTES and all(size >= 0 for size in leaf.shape)
+        for leaf in leaves(layout)
+    )
+
+
 def leaves(layout: Layout) -> Iterator[Leaf]:
     """Yield the tensors of `layout`, in the order in which their bytes lie."""
     if isinstance(layout, Leaf):

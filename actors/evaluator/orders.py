@@ -12,6 +12,7 @@ from actors.evaluator.layout import Layout
 from protocol.values import Device, DeviceKind, Value
 
 Part = Literal["runner", "referee", "builder"]
+Kind = Literal["plain", "scaled", "shifted", "sparse", "blocks", "spikes", "permuted"]  # of draws
 
 
 class Order(Value, frozen=True, kw_only=True, tag=True):
@@ -82,7 +83,10 @@ class Construct(Order, frozen=True, kw_only=True):
 
 
 class Load(Order, frozen=True, kw_only=True):
-    """Copy parameters and buffers in, by name.  Descriptor: their bytes."""
+    """Copy parameters and buffers in.  Descriptors: their bytes; those they were constructed with.
+
+    By name; what has another name is found by its shape and the value it was constructed with.
+    """
 
     state: Layout
 
@@ -169,7 +173,7 @@ class Done(Order, frozen=True, kw_only=True):
 
 
 class Loaded(Order, frozen=True, kw_only=True):
-    """Names that the candidate has not, that only it has, and whose shapes differ."""
+    """Names that the candidate has nothing for, that only it has, and whose shapes differ."""
 
     missing: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
@@ -216,10 +220,11 @@ class Prepare(Order, frozen=True, kw_only=True):
 
     source: str
     seed: int
+    lend: bool = False  # hand bytes over in device memory
 
 
 class Prepared(Order, frozen=True, kw_only=True):
-    """The task works.  Descriptors: init inputs, state."""
+    """The task works.  Descriptors: init inputs, state, state as it was constructed."""
 
     init: Layout
     state: Layout
@@ -230,10 +235,34 @@ class Prepared(Order, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class Bear(Order, frozen=True, kw_only=True):
+    """Say whether the task bears inputs of another kind than its own."""
+
+    kind: Kind
+    seed: int
+
+
+class Bears(Order, frozen=True, kw_only=True):
+    bears: bool
+
+
+class Restore(Order, frozen=True, kw_only=True):
+    """Give these parameters the values they were constructed with, all others the shaken ones."""
+
+    names: tuple[str, ...] = ()
+
+
+class Lend(Order, frozen=True, kw_only=True):
+    """Make memory that a result can be written to.  Answered with its descriptor."""
+
+    size: int
+
+
 class Draw(Order, frozen=True, kw_only=True):
     """Draw fresh inputs."""
 
     seed: int
+    kind: Kind = "plain"
 
 
 class Drawn(Order, frozen=True, kw_only=True):
@@ -268,12 +297,19 @@ class Expected(Order, frozen=True, kw_only=True):
     outputs: Layout
 
 
+class Take(Order, frozen=True, kw_only=True):
+    """Copy parts of the descriptor's bytes at once, to be compared later."""
+
+    parts: tuple[tuple[int, int], ...]  # where each begins and ends
+    size: int  # of the whole
+
+
 class Compare(Order, frozen=True, kw_only=True):
     """Compare the descriptor's bytes with a draw's expected outputs, or its inputs."""
 
     draw: int
     what: Literal["output", "inputs"]
-    place: int = 0  # where in the memory it begins
+    taken: int | None = None  # the part taken before, instead of the descriptor's bytes
 
 
 class Compared(Order, frozen=True, kw_only=True):
@@ -292,8 +328,22 @@ class Unfit(Order, frozen=True, kw_only=True):
     words: str
 
 
-ToReferee = Ping | Describe | Prepare | Draw | Deal | Expect | Compare | Forget | Leave
-FromReferee = Described | Prepared | Drawn | Dealt | Expected | Compared | Done | Unfit
+ToReferee = (
+    Ping
+    | Describe
+    | Prepare
+    | Bear
+    | Restore
+    | Lend
+    | Draw
+    | Deal
+    | Expect
+    | Take
+    | Compare
+    | Forget
+    | Leave
+)
+FromReferee = Described | Prepared | Bears | Drawn | Dealt | Expected | Compared | Done | Unfit
 
 # --- judge <-> builder ------------------------------------------------------------------------
 

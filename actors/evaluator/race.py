@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
+from typing import TypeAlias
 
-from actors.evaluator import pressure, region, timing
+from actors.evaluator import pressure, timing
 from actors.evaluator.child import Child, Gone
-from actors.evaluator.layout import ITEM_BYTES, leaves, total_bytes
+from actors.evaluator.layout import Layout, leaves, sound, total_bytes
 from actors.evaluator.orders import Bench, Collect, Collected, FeedAll, FromRunner, Order, Raised
 from actors.evaluator.standard import Hand, Standard
 from actors.evaluator.stillness import Stillness
@@ -27,9 +28,12 @@ from actors.evaluator.timing import Claim, Side, Timing
 from actors.evaluator.verdicts import Fault, fault_of, wrong
 from protocol.values import Word
 
-HAND_BYTES = 1 << 26  # inputs and outputs of one block's fresh calls
+# Inputs and outputs of one block's fresh calls: little, where it is drawn and copied by the host.
+HAND_BYTES = 1 << 22
+LENT_BYTES = 1 << 29
 MOST_FRESH = 512  # calls of a block
 FEWEST_FRESH = 2
+LARGE_BYTES = 1 << 30  # a call that moves more has blocks of its own
 REFERENCE_S = 0.25  # the longest block of the reference, where calls are shorter than that
 SETTLE_S = 0.003  # OpenMP threads of the other side spin for about this long after their last call
 WARM_S = 0.3
@@ -38,6 +42,9 @@ PINGS = 15
 BLOCKS = 40  # that the time must be enough for
 CHOSEN = 2  # outputs of a block that are compared
 STRETCH = 1.5  # blocks that want this many times more calls than fresh inputs go round again
+
+
+Check: TypeAlias = list[tuple[int, Layout]]  # outputs put aside: which call's, what it looks like
 
 
 class Refused(Exception):
@@ -67,9 +74,11 @@ class Race:
         self._call_s = call_s  # the longest that one order may take
         facts = standard.facts
         self._each = max(1, total_bytes(facts.inputs) + total_bytes(facts.outputs))
-        self._calls = FEWEST_FRESH
+        self._fewest = FEWEST_FRESH if self._each < LARGE_BYTES else 1
+        self._calls = self._fewest
+        self._memory: dict[int, int] = {}  # for results: size -> descriptor
         # Of a long block, by side: what one side claims must not decide how long the other works.
-        self._wanted: dict[Side, int] = {"reference": FEWEST_FRESH, "candidate": FEWEST_FRESH}
+        self._wanted: dict[Side, int] = {"reference": self._calls, "candidate": self._calls}
         self._overhead_s = 0.0
 
     def run(self, on_group: Callable[[int], None] = lambda _groups: None) -> Timing | Fault:
@@ -81,6 +90,7 @@ class Race:
         except Refused as refused:
             return refused.fault
         finally:
+            self._drop_memory()
             self.stillness.end()
             self.standard.stillness.end()
 
@@ -112,50 +122,59 @@ class Race:
         return sum(sizes) / 20e12 * 1e6
 
     def _group(self) -> Claim:
-        """Time one group A B B A, each of its blocks on inputs of its own turn."""
-        hands: list[Hand] = []
-        try:
-            hands.extend(self.standard.deal(self._calls) for _turn in range(2))
-            blocks: dict[Side, list[timing.Block]] = {"reference": [], "candidate": []}
-            whole = waited = 0.0
-            for side, turn in timing.order():
-                before, began = pressure.waited_s(), time.perf_counter()
-                block = self._window(side, hands[turn], judged=side == "candidate")
-                whole += time.perf_counter() - began
-                waited += pressure.waited_s() - before
-                blocks[side].append(block)
-            return Claim(
-                reference=(blocks["reference"][0], blocks["reference"][1]),
-                candidate=(blocks["candidate"][0], blocks["candidate"][1]),
-                waiting=waited / whole,
-            )
-        finally:
-            for hand in hands:
+        """Time one group A B B A, each of its halves on inputs of its own."""
+        blocks: dict[Side, list[timing.Block]] = {"reference": [], "candidate": []}
+        whole = waited = 0.0
+        for sides in timing.HALVES:
+            hand = self.standard.deal(self._calls)
+            try:
+                for side in sides:
+                    before, began = pressure.waited_s(), time.perf_counter()
+                    blocks[side].append(self._window(side, hand))
+                    whole += time.perf_counter() - began
+                    waited += pressure.waited_s() - before
+            finally:
                 os.close(hand.parcel)
                 if self.standard.alive:
                     self.standard.forget(hand.first, self._calls)
+        return Claim(
+            reference=(blocks["reference"][0], blocks["reference"][1]),
+            candidate=(blocks["candidate"][0], blocks["candidate"][1]),
+            waiting=waited / whole,
+        )
 
-    def _window(self, side: Side, hand: Hand, *, judged: bool) -> timing.Block:
+    def _window(self, side: Side, hand: Hand) -> timing.Block:
         """Feed, call, collect; nothing of a candidate runs before or after."""
         calls = len(hand.inputs)
         size = calls * self._each
-        memory = region.make(size, "outputs")
-        try:
-            with self._moving(side):
-                time.sleep(SETTLE_S)
-                fed_s, _answer = self._ask(side, FeedAll(inputs=hand.inputs), [hand.parcel])
-                block_s, _answer = self._ask(side, Bench(calls=calls, slots=calls))
-                collected_s, answer = self._ask(side, Collect(limit=size), [memory])
-                stretched_us = self._stretch(side, calls)
-            if judged:
-                self._verify(memory, size, answer, hand)
-        finally:
-            os.close(memory)
+        memory = self._results(size)
+        check: Check | None = None
+        with self._moving(side):
+            time.sleep(SETTLE_S)
+            fed_s, _answer = self._ask(side, FeedAll(inputs=hand.inputs), [hand.parcel])
+            block_s, _answer = self._ask(side, Bench(calls=calls, slots=calls))
+            collected_s, answer = self._ask(side, Collect(limit=size), [memory])
+            if side == "candidate":
+                check = self._take(memory, size, answer, calls)
+            stretched_us = self._stretch(side, calls)
+        if check is not None:
+            self._verify(check, hand)
         return timing.Block(
             us=self._net_us(block_s, calls),
             all_us=(fed_s + block_s + collected_s) / calls * 1e6,
             stretched_us=stretched_us,
         )
+
+    def _results(self, size: int) -> int:
+        """Return memory for the outputs of a block: the same one as long as its size is."""
+        held = self._memory.pop(size, None)
+        self._drop_memory()
+        self._memory[size] = self.standard.lend(size) if held is None else held
+        return self._memory[size]
+
+    def _drop_memory(self) -> None:
+        while self._memory:
+            os.close(self._memory.popitem()[1])
 
     def _stretch(self, side: Side, calls: int) -> float | None:
         """Where fresh inputs are too few for a long block, time more calls on the same."""
@@ -192,18 +211,22 @@ class Race:
             raise Refused(fault_of(answer, "time", self.candidate.output.text()))
         return seconds, answer[0]
 
-    def _verify(self, memory: int, size: int, answer: FromRunner, hand: Hand) -> None:
-        """Compare some of the outputs that were handed over; which ones is drawn only now."""
-        calls = len(hand.inputs)
+    def _take(self, memory: int, size: int, answer: FromRunner, calls: int) -> Check:
+        """Put some outputs aside at once; which ones is drawn only now."""
         if not isinstance(answer, Collected) or len(answer.outputs) != calls:
             raise Refused(wrong("in a timed block: an output for each call is not there", "time"))
-        known = all(leaf.dtype in ITEM_BYTES for out in answer.outputs for leaf in leaves(out))
-        if not known or sum(map(total_bytes, answer.outputs)) > size:
+        if not all(map(sound, answer.outputs)) or sum(map(total_bytes, answer.outputs)) > size:
             raise Refused(wrong("in a timed block: outputs are not what is expected", "time"))
         if not self.standard.steady:
-            return
-        for call in {secrets.randbelow(calls) for _choice in range(CHOSEN)}:
-            reason = self.standard.judge_collected(memory, answer.outputs, hand, call)
+            return []
+        chosen = sorted({secrets.randbelow(calls) for _choice in range(CHOSEN)})
+        self.standard.take(memory, size, answer.outputs, chosen)
+        return [(call, answer.outputs[call]) for call in chosen]
+
+    def _verify(self, check: Check, hand: Hand) -> None:
+        """Compare what was put aside with what is expected."""
+        for number, (call, output) in enumerate(check):
+            reason = self.standard.judge_taken(number, output, hand.first + call)
             if reason:
                 raise Refused(wrong(f"in a timed call: {reason}", "time"))
 
@@ -227,11 +250,12 @@ class Race:
             # Where there is little time, blocks are short: a few of them have to fit.
             most = int(self._time_s / BLOCKS / seconds) + 1
             self._wanted[side] = min(timing.calls_a_block(seconds), most)
-        room = max(FEWEST_FRESH, min(MOST_FRESH, HAND_BYTES // self._each))
+        hand_bytes = LENT_BYTES if self.standard.lends else HAND_BYTES
+        room = max(self._fewest, min(MOST_FRESH, hand_bytes // self._each))
         # The faster side wants more; but the reference's own time bounds what it is asked for.
-        bearable = max(FEWEST_FRESH, int(REFERENCE_S / each_s["reference"]))
+        bearable = max(self._fewest, int(REFERENCE_S / each_s["reference"]))
         wanted = max(self._wanted.values())
-        self._calls = max(FEWEST_FRESH, min(wanted, room, bearable, self._calls * 16))
+        self._calls = max(self._fewest, min(wanted, room, bearable, self._calls * 16))
 
     def _measure_overhead(self) -> float:
         """Return what an empty block takes, by the reference: it has no reason to lie."""

@@ -17,10 +17,10 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator import takeover, tensors
+from actors.evaluator import places, takeover, tensors
 from actors.evaluator.channel import Channel, Closed, close_all
 from actors.evaluator.faults import raised
-from actors.evaluator.layout import Layout, Nest
+from actors.evaluator.layout import Layout, total_bytes
 from actors.evaluator.orders import (
     Bench,
     Called,
@@ -41,8 +41,6 @@ from actors.evaluator.orders import (
     Write,
 )
 from protocol.values import DeviceKind
-
-NAMES_SHOWN = 50
 
 
 class NoClass(Exception):
@@ -92,7 +90,7 @@ class Runner:
                 if isinstance(self._module, torch.nn.Module):
                     self._module = self._module.to(self.device)
             case Load():
-                return self._load(order, carried[0])
+                return self._load(order, carried)
             case Compile():
                 self._module = torch.compile(self._module, mode=order.mode)  # type: ignore[call-overload]
             case _:
@@ -102,8 +100,8 @@ class Runner:
     def _use(self, order: ToRunner, carried: list[int]) -> FromRunner:
         match order:
             case Feed():
-                read = tensors.read(order.inputs, carried[0], self.device)
-                self._feed(order.slot, order.inputs, read)
+                with tensors.opened(carried[0], total_bytes(order.inputs)) as window:
+                    self._feed(order.slot, order.inputs, window)
             case FeedAll():
                 self._feed_all(order, carried[0])
             case CallOnce():
@@ -127,44 +125,25 @@ class Runner:
             raise NoClass(f"the file defines no class {order.class_name}")
         self._class = found
 
-    def _load(self, order: Load, region: int) -> Loaded:
-        wanted = tensors.read(order.state, region, self.device)
-        own = self._module.state_dict() if isinstance(self._module, torch.nn.Module) else {}
-        misshapen = []
-        with torch.no_grad():
-            for name, value in wanted.items():  # type: ignore[attr-defined]
-                if name not in own:
-                    continue
-                if own[name].shape == value.shape:
-                    own[name].copy_(value)
-                else:
-                    shapes = f"{list(own[name].shape)}, expected {list(value.shape)}"
-                    misshapen.append(f"{name} is {shapes}")
-        return Loaded(
-            missing=tuple(name for name in wanted if name not in own)[:NAMES_SHOWN],  # type: ignore[attr-defined]
-            extra=tuple(name for name in own if name not in wanted)[:NAMES_SHOWN],  # type: ignore[operator]
-            misshapen=tuple(misshapen)[:NAMES_SHOWN],
-        )
+    def _load(self, order: Load, regions: list[int]) -> Loaded:
+        wanted, first = (tensors.read(order.state, each, self.device) for each in regions)
+        return places.load(self._module, wanted, first)  # type: ignore[arg-type]  # both dicts
 
     def _feed_all(self, order: FeedAll, region: int) -> None:
         self._outputs = []  # let go off the clock's narrowest window
-        whole = tensors.read(Nest(kind="list", items=order.inputs), region, self.device)
-        for slot, (layout, read) in enumerate(zip(order.inputs, whole, strict=True)):  # type: ignore[call-overload]
-            self._feed(slot, layout, read)
+        place = 0
+        with tensors.opened(region, sum(map(total_bytes, order.inputs))) as window:
+            for slot, layout in enumerate(order.inputs):
+                self._feed(slot, layout, window[place:])
+                place += total_bytes(layout)
 
-    def _feed(self, slot: int, layout: Layout, read: object) -> None:
-        fresh: tuple[object, ...] = tuple(read)  # type: ignore[arg-type]  # always a list
+    def _feed(self, slot: int, layout: Layout, window: torch.Tensor) -> None:
         if self._layouts.get(slot) == layout:
             # New contents in the same storage: what was computed from the old is now wrong.
-            pairs = zip(
-                tensors.tensors_in(self._slots[slot]), tensors.tensors_in(fresh), strict=True
-            )
-            with torch.no_grad():
-                for old, new in pairs:
-                    # Past autograd's version counter: a cache that trusts it is wrong, too.
-                    old.data.copy_(new)
+            tensors.fill(self._slots[slot], layout, window)
         else:
-            self._slots[slot] = fresh
+            fresh = tensors.value_of(layout, window, self.device)
+            self._slots[slot] = tuple(fresh)  # type: ignore[arg-type]  # always a list
             self._layouts[slot] = layout
         self._synchronize()  # the copies must not run into what is timed next
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import secrets
+from itertools import accumulate
 from typing import Literal
 
 from actors.evaluator import evidence, region
 from actors.evaluator.child import Child, Gone
-from actors.evaluator.layout import Layout, Nest, difference, offsets, total_bytes
+from actors.evaluator.layout import Layout, difference, total_bytes
 from actors.evaluator.nursery import Nursery, Unjudgeable
 from actors.evaluator.orders import (
+    Bear,
+    Bears,
     Called,
     Compare,
     Compared,
@@ -31,11 +34,15 @@ from actors.evaluator.orders import (
     FromReferee,
     FromRunner,
     Import,
+    Kind,
+    Lend,
     Load,
     Order,
     Prepare,
     Prepared,
     Raised,
+    Restore,
+    Take,
     Unfit,
     Write,
 )
@@ -43,6 +50,8 @@ from actors.evaluator.stillness import Stillness, children
 from actors.evaluator.verdicts import Fault, fault_of
 from protocol.settings import Limits
 from protocol.values import Stage, Task, Value
+
+KINDS: tuple[Kind, ...] = ("shifted", "sparse", "scaled", "spikes", "blocks", "permuted")
 
 
 class Problem(Value, frozen=True, kw_only=True):
@@ -83,6 +92,9 @@ class Standard:
         self.referee: Child[FromReferee]
         self.runner: Child[FromRunner]
         self.stillness = Stillness(set())
+        self.kinds: list[Kind] = []  # other draws that the task bears
+        self.lends = False  # whether bytes are handed over in device memory
+        self._restored: tuple[str, ...] = ()
         self._parcels: list[int] = []
         self._seeds: dict[int, int] = {}
         self._started: list[Child[FromReferee] | Child[FromRunner]] = []
@@ -97,11 +109,25 @@ class Standard:
 
     def open(self) -> Problem | None:
         """Start both; say what is wrong with the task, if anything is."""
+        # Device memory as far as the driver shares it between such processes; else the host's.
+        tries = (True, False) if self.nursery.device == "cuda" else (False,)
+        for lend in tries:
+            problem = self._open(lend)
+            if problem is None and self._fits():
+                self.lends = lend
+                return self._try_kinds()
+            self.close()
+            if problem is not None and not lend:
+                return problem
+        raise self.failed("it can't take its own parameters")
+
+    def _open(self, lend: bool) -> Problem | None:
+        before = children(self.nursery.pid)
         self.referee = self.nursery.spawn("referee", self.confinement, FromReferee, trusted=True)
         self._started.append(self.referee)
-        order = Prepare(source=self.task.source, seed=self.seed)
-        seconds = self.limits.import_s + self.limits.check_s
-        answer = self.referee.ask(order, seconds)
+        Stillness(children(self.nursery.pid) - before).favour()
+        order = Prepare(source=self.task.source, seed=self.seed, lend=lend)
+        answer = self.referee.ask(order, self._patience)
         if isinstance(answer, Gone):
             return self._problem_of(answer)
         said, self._parcels = answer
@@ -110,13 +136,43 @@ class Standard:
         if not isinstance(said, Prepared):
             raise self.failed(answer)
         self.facts = said
+        return None
+
+    @property
+    def _patience(self) -> float:
+        return self.limits.import_s + self.limits.check_s
+
+    def _fits(self) -> bool:
+        """Start the runner; whether it can take what the referee hands over."""
         before = children(self.nursery.pid)
         self.runner = self.nursery.spawn("runner", self.confinement, FromRunner, trusted=False)
         self.stillness = Stillness(children(self.nursery.pid) - before)
         self._started.append(self.runner)
         self._tell(Import(source=self.task.source, class_name="Model"))
-        self._tell(*self.construct())
-        self._tell(*self.load())
+        for order, carried in (self.construct(), self.load()):
+            answer = self.runner.ask(order, self._patience, carried)
+            if isinstance(answer, Gone):
+                raise self.failed(answer)
+            if isinstance(answer[0], Raised):
+                return False
+        return True
+
+    def _try_kinds(self) -> Problem | None:
+        """Find out which other draws the task bears; one that kills the referee is not borne."""
+        left = list(KINDS)
+        while left:
+            kind = left.pop(0)
+            answer = self.referee.ask(Bear(kind=kind, seed=secrets.randbits(62)), self._patience)
+            if not isinstance(answer, Gone):
+                if isinstance(answer[0], Bears) and answer[0].bears:
+                    self.kinds.append(kind)
+                continue
+            # A device-side assertion ends a CUDA context: begin again, and ask no more of it.
+            self.close()
+            problem = self._open(self.lends)
+            if problem is not None or not self._fits():
+                return problem
+            return None
         return None
 
     def _problem_of(self, gone: Gone) -> Problem:
@@ -134,7 +190,13 @@ class Standard:
 
     def load(self) -> tuple[Load, list[int]]:
         """Return the order that copies the reference's parameters and buffers in."""
-        return Load(state=self.facts.state), self._parcels[1:2]
+        return Load(state=self.facts.state), self._parcels[1:3]
+
+    def restore(self, names: tuple[str, ...]) -> None:
+        """Let the reference have these parameters as they were constructed, for one candidate."""
+        if names != self._restored:
+            self._referee(Restore(names=names))
+            self._restored = names
 
     def _tell(self, order: Order, carried: list[int] | None = None) -> None:
         seconds = self.limits.import_s + self.limits.check_s
@@ -144,10 +206,9 @@ class Standard:
 
     # --- rounds ------------------------------------------------------------------------------
 
-    def draw(self) -> Drawing:
+    def draw(self, kind: Kind = "plain") -> Drawing:
         """Draw fresh inputs with a fresh secret seed; the caller closes the parcel."""
-        seed = secrets.randbits(62)
-        said, carried = self._referee(Draw(seed=seed))
+        said, carried = self._referee(Draw(seed=secrets.randbits(62), kind=kind))
         if not isinstance(said, Drawn):
             raise self.failed(said)
         call_seed = secrets.randbits(62)
@@ -170,17 +231,25 @@ class Standard:
             self._seeds[draw] = secrets.randbits(62)
         return Hand(first=said.first, inputs=said.inputs, parcel=carried[0])
 
-    def judge_collected(
-        self, memory: int, outputs: tuple[Layout, ...], hand: Hand, call: int
-    ) -> str:
-        """Compare one of a block's outputs, bytes that are ours already; return what is wrong."""
-        expected = self.expect(hand.first + call)
-        differs = difference(expected, outputs[call])
+    def lend(self, size: int) -> int:
+        """Return memory that `size` bytes of results can be written to; the caller closes it."""
+        if not self.lends:
+            return region.make(size, "results")
+        _said, carried = self._referee(Lend(size=size))
+        return carried[0]
+
+    def take(self, memory: int, size: int, outputs: tuple[Layout, ...], calls: list[int]) -> None:
+        """Copy the outputs of some calls out of memory that a candidate may still write to."""
+        begins = [0, *accumulate(map(total_bytes, outputs))]
+        parts = tuple((begins[call], begins[call + 1]) for call in calls)
+        self._referee(Take(parts=parts, size=size), [memory])
+
+    def judge_taken(self, number: int, output: Layout, draw: int) -> str:
+        """Compare one of the outputs that were taken; return what is wrong with it."""
+        differs = difference(self.expect(draw), output)
         if differs:
             return differs
-        place = offsets(Nest(kind="list", items=outputs[:call]))[-1]
-        order = Compare(draw=hand.first + call, what="output", place=place)
-        said, _carried = self._referee(order, [memory])
+        said, _carried = self._referee(Compare(draw=draw, what="output", taken=number))
         if not isinstance(said, Compared):
             raise self.failed(said)
         return said.reason
@@ -217,7 +286,7 @@ class Standard:
         self, candidate: Child[FromRunner], order: Write, layout: Layout, draw: int, stage: Stage
     ) -> Compared | Fault:
         size = total_bytes(layout)
-        memory = region.make(size, "result")
+        memory = self.lend(size)
         try:
             written = Write(what=order.what, number=order.number, limit=size)
             answer = candidate.ask(written, self.limits.check_s, [memory])

@@ -6,12 +6,13 @@ they mean.
 
 from __future__ import annotations
 
-import math
 import mmap
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
+from actors.evaluator import devmem
 from actors.evaluator.layout import (
     ITEM_BYTES,
     Layout,
@@ -19,6 +20,7 @@ from actors.evaluator.layout import (
     Nest,
     Other,
     Plain,
+    leaves,
     offsets,
     total_bytes,
 )
@@ -91,27 +93,59 @@ def write(value: object, region: int, limit: int | None = None) -> None:
         raise Uncrossable(f"{places[-1]} bytes, expected at most {limit}")
     if not places[-1]:
         return
-    with mmap.mmap(region, places[-1]) as window:
+    with opened(region, places[-1] if limit is None else limit) as window:
         for tensor, place in zip(tensors_in(value), places, strict=False):
-            _put(tensor, window, place)
+            if tensor.numel():
+                flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+                raw = flat.view(torch.uint8)
+                window[place : place + raw.numel()].copy_(raw)
 
 
-def _put(tensor: torch.Tensor, window: mmap.mmap, place: int) -> None:
-    # A function of its own: the window can't close while a tensor looks into it.
-    if tensor.numel():
-        flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
-        raw = flat.view(torch.uint8)
-        torch.frombuffer(window, dtype=torch.uint8, count=raw.numel(), offset=place).copy_(raw)
+@contextmanager
+def opened(region: int, size: int) -> Iterator[torch.Tensor]:
+    """Give a region's bytes as a tensor, on the host or on the card."""
+    if not devmem.is_device(region):
+        with mmap.mmap(region, size) as window:
+            yield torch.frombuffer(window, dtype=torch.uint8)
+        return
+    mapping = devmem.Mapping(region, size)
+    try:
+        yield mapping.bytes
+    finally:
+        mapping.close()
 
 
-def read(layout: Layout, region: int, device: str, place: int = 0) -> object:
-    """Return a fresh value of `layout` on `device`, filled from `region` at `place`."""
-    size = place + total_bytes(layout)
-    window = mmap.mmap(region, size, prot=mmap.PROT_READ | mmap.PROT_WRITE) if size else None
-    return _build(layout, window, iter([place + each for each in offsets(layout)]), device)
+def read(layout: Layout, region: int, device: str) -> object:
+    """Return a fresh value of `layout` on `device`, filled from `region`, made for it."""
+    size = total_bytes(layout)
+    if not size:
+        return value_of(layout, torch.empty(0, dtype=torch.uint8), device)
+    with opened(region, size) as window:
+        return value_of(layout, window, device)
 
 
-def _build(layout: Layout, window: mmap.mmap | None, places: Iterator[int], device: str) -> object:
+def fill(value: object, layout: Layout, window: torch.Tensor) -> None:
+    """Copy bytes that lie at the beginning of `window` into the tensors of `value`."""
+    with torch.no_grad():
+        for tensor, leaf, place in zip(
+            tensors_in(value), leaves(layout), offsets(layout), strict=False
+        ):
+            if leaf.nbytes:
+                # Past autograd's version counter: a cache that trusts it is wrong, too.
+                tensor.data.copy_(_seen(leaf, window, place))
+
+
+def _seen(leaf: Leaf, window: torch.Tensor, place: int) -> torch.Tensor:
+    dtype = getattr(torch, leaf.dtype)
+    return window[place : place + leaf.nbytes].view(dtype).reshape(leaf.shape)
+
+
+def value_of(layout: Layout, window: torch.Tensor, device: str) -> object:
+    """Return a fresh value of `layout` from bytes that lie at the beginning of `window`."""
+    return _build(layout, window, iter(offsets(layout)), device)
+
+
+def _build(layout: Layout, window: torch.Tensor, places: Iterator[int], device: str) -> object:
     if isinstance(layout, Leaf):
         return _tensor(layout, window, next(places), device)
     if isinstance(layout, Nest):
@@ -124,14 +158,13 @@ def _build(layout: Layout, window: mmap.mmap | None, places: Iterator[int], devi
     return _plain(layout)
 
 
-def _tensor(leaf: Leaf, window: mmap.mmap | None, place: int, device: str) -> torch.Tensor:
+def _tensor(leaf: Leaf, window: torch.Tensor, place: int, device: str) -> torch.Tensor:
     dtype = getattr(torch, leaf.dtype)
-    count = math.prod(leaf.shape)
-    if not count or window is None:
+    if not leaf.nbytes:
         return torch.empty(leaf.shape, dtype=dtype, device=device)
-    seen = torch.frombuffer(window, dtype=dtype, count=count, offset=place).reshape(leaf.shape)
+    seen = _seen(leaf, window, place)
     if leaf.stride is None:
-        return seen.clone() if device == "cpu" else seen.to(device)
+        return torch.empty(leaf.shape, dtype=dtype, device=device).copy_(seen)
     rebuilt = torch.empty_strided(leaf.shape, leaf.stride, dtype=dtype, device=device)
     return rebuilt.copy_(seen)
 

@@ -9,13 +9,14 @@ distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Literal
 
 from protocol.values import Value
 
 Side = Literal["reference", "candidate"]
+HALVES: tuple[tuple[Side, Side], ...] = (("reference", "candidate"), ("candidate", "reference"))
 
 BLOCK_S = 0.02  # a block lasts at least this long
 MAX_CALLS = 50_000
@@ -52,14 +53,6 @@ class Timing(Value, frozen=True, kw_only=True):
     groups: int  # that the figures are made of
     disturbed: int = 0  # that were left out
     busy: int = 0  # that were disturbed and had to be used all the same
-
-
-def order() -> Iterator[tuple[Side, int]]:
-    """Yield the blocks of one group: the side, and which of its two blocks it is."""
-    yield ("reference", 0)
-    yield ("candidate", 0)
-    yield ("candidate", 1)
-    yield ("reference", 1)
 
 
 def calls_a_block(call_s: float) -> int:
@@ -144,7 +137,8 @@ def _sign_rank(count: int) -> int:
 
 PROVEN = 0.25  # what may be missing from a claim before the proven figure counts
 IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
-SUPPORTED = 1.1  # how far calls on known inputs may be ahead of calls on fresh ones
+SUPPORTED = 1.02  # how far calls on known inputs may be ahead of calls on fresh ones
+MOST_SUPPORTED = 1.1  # the same, however unsteady the latter are
 
 
 class Block(Value, frozen=True, kw_only=True):
@@ -220,4 +214,6 @@ def verified(claims: Sequence[Claim]) -> Timing:
     if elsewhere > PROVEN * fresh.median_us:
         return summary([claim.with_all() for claim in claims])
     best = summary([claim.best for claim in claims])
-    return best if best.speedup <= SUPPORTED * fresh.speedup else fresh
+    sure = fresh.speedup if fresh.ci95 is None else fresh.ci95[1]
+    most = min(SUPPORTED * sure, MOST_SUPPORTED * fresh.speedup)
+    return best if best.speedup <= most else fresh

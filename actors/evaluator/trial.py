@@ -21,6 +21,7 @@ from actors.evaluator.orders import (
     Confinement,
     FromRunner,
     Import,
+    Kind,
     Loaded,
     Order,
     Raised,
@@ -36,6 +37,7 @@ from protocol.values import Seconds, Stage, Verdict, Word
 LEAVE_S = 5.0
 MAX_SOURCE_BYTES = 1 << 20
 NAMES = 5
+MORE_CHECKS_S = 5.0  # a slow task is not checked on all kinds of draws
 
 
 class Trial:
@@ -127,6 +129,7 @@ class Trial:
         if answer[0].misshapen:
             return wrong(f"parameter {answer[0].misshapen[0]}", "check")
         self._missing = answer[0].missing
+        self.standard.restore(self._missing)
         return None
 
     def _tell(
@@ -146,9 +149,14 @@ class Trial:
         """Compare results on fresh inputs, each time in storage that held others before."""
         earlier: tuple[Drawing, Called] | None = None
         drawn: list[Drawing] = []
+        began, least = time.monotonic(), max(2, self.standard.task.checks)
+        plain: list[Kind] = ["plain"]
+        kinds = plain + self.standard.kinds
         try:
-            for number in range(max(2, self.standard.task.checks)):
-                drawing = self.standard.draw()
+            for number, kind in enumerate(kinds + plain * (least - len(kinds))):
+                if number >= least and time.monotonic() - began > MORE_CHECKS_S:
+                    break
+                drawing = self.standard.draw(kind)
                 drawn.append(drawing)
                 called = self._round(runner, drawing, number)
                 if isinstance(called, Fault):

@@ -72,7 +72,7 @@ def test_what_never_ends_is_ended(judged: Judged, source: str, stage: str) -> No
 
 def test_a_fault_in_a_timed_call_is_found(judged: Judged) -> None:
     """A candidate that behaves until it is timed is still caught."""
-    late = "self.calls += 1\nif self.calls > 6: return x"
+    late = "self.calls += 1\nif self.calls > 9: return x"
     verdict = judged(candidate(init="self.calls = 0", forward=late))
     assert (verdict.verdict, verdict.stage) == (Word.WRONG, "time")
 

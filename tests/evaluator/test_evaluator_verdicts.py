@@ -137,7 +137,7 @@ def test_a_parameter_under_another_name_still_gets_the_same_values(judged: Judge
 
 def test_a_missing_parameter_is_named(judged: Judged) -> None:
     """When results are wrong and a parameter could not be copied, the reason says which."""
-    source = candidate().replace("self.bias", "self.offset").replace("randn(64)", "ones(64)")
+    source = candidate().replace("self.bias", "self.offset").replace("randn(64)", "ones(1)")
     verdict = judged(source)
     assert verdict.verdict is Word.WRONG
     assert "bias" in verdict.reason

@@ -1,0 +1,31 @@
+"""Whose fault a task's exception is: the task's, with the line of its own that raised."""
+
+from __future__ import annotations
+
+import traceback
+
+
+class Unfitting(Exception):
+    """The task can't be judged; the words say why."""
+
+
+class blaming:  # reads as a word of the sentence: `with blaming("get_inputs()")`
+    """Turn what the task's code raises into `Unfitting`, with the task's own line."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, Unfitting):
+            return
+        line = ""
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename.endswith("/task.py"):
+                line = f" (line {frame.lineno})"
+        if isinstance(error, SyntaxError) and error.lineno:
+            line = f" (line {error.lineno})"
+        said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        raise Unfitting(f"{self.where} raised {said}{line}") from error
