@@ -134,5 +134,5 @@ class Yard:
     def close(self) -> None:
         """End all builds and remove what they made."""
         self._closed.set()
-        self._nursery.stop()
+        self._nursery.end()
         self._scratch.close()

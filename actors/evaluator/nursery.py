@@ -28,6 +28,7 @@ ZYGOTE = (sys.executable, "-m", "actors.evaluator.zygote")
 WARM_S = 120.0  # importing torch on a busy machine
 SEND_S = 10.0
 SPAWN_S = 30.0
+END_S = 3.0
 
 
 class Unjudgeable(Exception):
@@ -58,6 +59,7 @@ class Nursery:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel[Ready] | None = None
         self._asking = threading.RLock()  # one order with its descriptors at a time
+        self._ended = False
 
     @property
     def pid(self) -> int | None:
@@ -78,6 +80,8 @@ class Nursery:
     def awake(self) -> None:
         """Have a zygote, a new one if need be; raise `Unjudgeable` when there can be none."""
         with self._asking:
+            if self._ended:
+                raise Unjudgeable("the evaluator ends")
             if not self.alive():
                 self.start()
 
@@ -208,3 +212,15 @@ class Nursery:
                 self._process.wait()
             self._process = None
             os.close(self._words)
+
+    def end(self) -> None:
+        """End the zygote for good; from any thread.
+
+        If another one is just starting it, the end of this process ends it.
+        """
+        self._ended = True
+        if self._asking.acquire(timeout=END_S):
+            try:
+                self.stop()
+            finally:
+                self._asking.release()

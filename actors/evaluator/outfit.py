@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from actors.evaluator import evidence
 from actors.evaluator.child import Child, Gone, Unwanted
 from actors.evaluator.fastbuild import asked
 from actors.evaluator.fastbuild.family import Family
@@ -83,4 +84,5 @@ class Outfit:
         else:
             words = getattr(answer[0], "words", "")
         self._failures += 1
-        self._say(f"fast builds are off, torch builds: {words[:500]}")
+        if self._failures == 1:
+            self._say(f"fast builds are off, torch builds: {evidence.one_line(words)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from actors.evaluator.fastbuild import asked
 from actors.evaluator.fastbuild.family import Family, canonical
 from actors.evaluator.fastbuild.refusal import binds_by_table, refusal
 from actors.evaluator.fastbuild.slots import fitting
@@ -102,3 +103,45 @@ def test_builds_at_once_are_bound_by_memory_and_never_none() -> None:
     """Many cores and little memory: few builds."""
     assert fitting(cpus=64, free_gib=5.0) == 2
     assert fitting(cpus=1, free_gib=0.1) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ('load_inline(name="a", extra_cflags=["-O3", "-fopenmp"])', ("-O3", "-fopenmp")),
+        ("FLAGS = (\n    '-O2',\n)\nload(extra_cflags=FLAGS)", ("-O2",)),
+        ("load_inline(name='a')", ()),
+    ],
+)
+def test_headers_are_made_for_the_flags_that_a_text_names(
+    text: str, flags: tuple[str, ...]
+) -> None:
+    """Written out or under a name; nobody runs the text to find out."""
+    assert {Family(cflags=flags)} == asked.families(text, cuda=True)
+
+
+def test_flags_that_could_do_something_are_not_asked_for() -> None:
+    """What is not plain, and what is no list of words, prepares nothing."""
+    assert not asked.families('load(extra_cflags=["-fplugin=x.so"])', cuda=True)
+    assert {Family()} == asked.families("load(extra_cflags=flags())", cuda=True)
+
+
+def test_cuda_is_prepared_for_only_with_a_card() -> None:
+    """A text with CUDA sources, judged on a CPU, costs no headers for nvcc."""
+    text = 'load_inline(cuda_sources=SOURCE, extra_cuda_cflags=["-O3"])'
+
+    assert {Family(cuda_cflags=("-O3",), with_cuda=True)} == asked.families(text, cuda=True)
+    assert {Family()} == asked.families(text, cuda=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("load_inline(cpp_sources=S, no_implicit_headers=True)", False),
+        ('S = "#include <torch/extension.h>"\nload_inline(S, no_implicit_headers=True)', True),
+        ("load_inline(cpp_sources=S)", True),
+    ],
+)
+def test_without_torchs_headers_nothing_is_prepared(text: str, needs: bool) -> None:
+    """Such a build takes two seconds either way, a toolkit half a minute."""
+    assert needs == asked.needs_headers(text)

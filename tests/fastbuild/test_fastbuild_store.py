@@ -13,6 +13,7 @@ import pytest
 from actors.evaluator.fastbuild.process import Deadline, TooLong, run
 from actors.evaluator.fastbuild.results import Results
 from actors.evaluator.fastbuild.slots import Slots
+from actors.evaluator.fastbuild.store import HALF, sweep
 from actors.evaluator.fastbuild.toolkit import Toolkit, find
 
 
@@ -66,6 +67,27 @@ def test_what_arrives_first_stays(tmp_path: Path) -> None:
     results.restore("key", tmp_path / "back")
 
     assert (tmp_path / "back/mine/mine.so").read_bytes() == b"first"
+
+
+def test_the_oldest_results_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store of results does not grow for ever."""
+    monkeypatch.setattr("actors.evaluator.fastbuild.results.MOST_KEPT", 2)
+    results = Results(tmp_path / "results")
+    for number in range(4):
+        results.keep(f"key{number}", built(tmp_path / str(number)))
+        os.utime(tmp_path / f"results/key{number}", (number, number))
+
+    assert ["key2", "key3"] == sorted(path.name for path in results.root.iterdir())
+
+
+def test_halves_are_swept_when_no_maker_can_be_at_work_any_more(tmp_path: Path) -> None:
+    """What a killed maker left goes; what one makes just now stays."""
+    for name in ("old", "new"):
+        (tmp_path / f"{HALF}{name}/inside").mkdir(parents=True)
+    os.utime(tmp_path / f"{HALF}old", (1, 1))
+    sweep(tmp_path)
+
+    assert [f"{HALF}new"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_the_seal_breaks_when_somebody_writes(toolkit: Toolkit) -> None:

@@ -146,7 +146,7 @@ def install(store: Path, limit_s: float = BUILD_S) -> Intercept | None:
     """Take torch's place with the toolkit in `store`; None where there is none for this torch."""
     try:
         toolkit = find(store)
-    except (Unprepared, Broken):
+    except (Unprepared, Broken, OSError):
         return None
     intercept = Intercept(toolkit, limit_s)
     intercept.install()

@@ -1,0 +1,222 @@
+"""Laws of builds in the judge: built once, nobody else's, kept whole, and in order when ahead."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from evaluator_samples import LIMITS, candidate, descendants, settles
+
+from actors.evaluator.byhand import in_order
+from actors.evaluator.child import Child, Unwanted
+from actors.evaluator.fastbuild.process import Deadline
+from actors.evaluator.fastbuild.store import HALF, Store
+from actors.evaluator.grounds import Grounds
+from actors.evaluator.judge import Judge
+from actors.evaluator.nursery import Nursery
+from actors.evaluator.orders import FromFurnisher, Furnish, Furnished
+from actors.evaluator.turns import Turns
+from protocol.values import Reference, Task, Verdict, Word
+
+COMPILED = candidate(
+    before='''
+from torch.utils.cpp_extension import load_inline
+module = load_inline(name="stamped", functions=["scaled", "stamp"], cpp_sources="""
+torch::Tensor scaled(torch::Tensor x, double by) { return x * by; }
+std::string stamp() { return __TIME__; }
+""")
+print("built at", module.stamp())
+''',
+    forward="return torch.relu(module.scaled(x, self.scale) + y) + self.bias",
+)
+
+WRITER = candidate(
+    before="""
+# cpp_extension
+import os, pathlib
+store = pathlib.Path(os.environ.get("STARK_TOOLKITS", "/nowhere"))
+found = sorted(store.glob("*/*"))
+print("toolkits seen:", bool(found))
+for path in [store / "mine", *found, *(each / "mine" for each in found)]:
+    for act in (path.unlink, path.touch, lambda: path.write_text("poison"), path.mkdir,
+                lambda: path.chmod(0o777), lambda: path.rename(path.with_name("moved"))):
+        try:
+            act()
+        except OSError:
+            continue
+        print("changed", path)
+try:
+    print("results seen:", len(os.listdir(store.parent / "results")))
+except OSError:
+    pass
+"""
+)
+
+
+def state(folder: Path) -> list[tuple[str, int, int]]:
+    """Return what tells whether anything in `folder` was changed."""
+    found = [(path, path.lstat()) for path in sorted(folder.rglob("*"))]
+    return [(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in found]
+
+
+@pytest.fixture(scope="module")
+def ahead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """A judge that builds beside its measurements, as one with a card does."""
+    made = Judge("cpu", LIMITS, tmp_path_factory.mktemp("ahead") / "judge", ahead=2)
+    yield made
+    made.close()
+
+
+def test_a_candidate_judged_twice_is_compiled_once(
+    judge: Judge, task: Task, build_store: Store
+) -> None:
+    """The second time the library of the first is there: with the hour of the first build."""
+    first = judge.judge(task, COMPILED)
+    kept = set(build_store.results.iterdir())
+    second = judge.judge(task, COMPILED)
+    assert isinstance(first, Verdict)
+    assert isinstance(second, Verdict)
+    assert (Word.CORRECT, Word.CORRECT) == (first.verdict, second.verdict), first.log
+    assert "built at" in first.log
+    assert first.log == second.log
+    assert kept == set(build_store.results.iterdir())
+
+
+def test_a_candidate_changes_nothing_in_the_store(
+    judge: Judge, task: Task, build_store: Store
+) -> None:
+    """It reads the toolkit that it is built with; it writes nothing, and sees no other's result."""
+    judge.judge(task, COMPILED)
+    before = state(build_store.toolkits)
+    verdict = judge.judge(task, WRITER)
+    assert isinstance(verdict, Verdict)
+    assert verdict.verdict is Word.CORRECT, verdict.reason
+    if judge.level >= 2:
+        assert "toolkits seen: True" in verdict.log
+    assert "changed" not in verdict.log
+    assert "results seen" not in verdict.log
+    assert before == state(build_store.toolkits)
+
+
+def test_a_maker_killed_half_way_leaves_a_store_that_works(tmp_path: Path) -> None:
+    """What it left is no toolkit, its lock is free, and the next maker begins at once."""
+    store = Store(tmp_path / "store")
+    assert store.open()
+    nursery = Nursery("cpu", tmp_path / "scratch", 1024)
+    nursery.awake()
+    grounds = Grounds("cpu", LIMITS, (), store)
+    before = descendants(os.getpid())
+    for _attempt in range(2):
+        maker: Child[Furnished] = nursery.spawn(
+            "builder", grounds.of_maker(store, ""), FromFurnisher, trusted=False
+        )
+        maker.channel.send(Furnish(limit_s=60.0))
+        halves = set(store.toolkits.glob(f"{HALF}*"))
+        began = Deadline(60.0)
+        # Its scratch and the toolkit that it makes: it holds the lock by then.
+        while len(set(store.toolkits.glob(f"{HALF}*")) - halves) < 2:
+            began.left_s()
+            time.sleep(0.05)
+        maker.kill()
+        assert settles(os.getpid(), before)
+    made = [path for path in store.toolkits.iterdir() if not path.name.startswith(HALF)]
+    assert [store.toolkits / "lock"] == made
+    nursery.stop()
+
+
+def test_with_builds_ahead_verdicts_are_the_same_and_in_order(
+    ahead: Judge, judge: Judge, task: Task
+) -> None:
+    """Whoever is built first, each candidate's verdict stands in its own place."""
+    slow = "# cpp_extension\nimport time; time.sleep(0.5)"
+    sources = [
+        candidate(before=slow),
+        candidate(before="# cpp_extension", forward="return x"),
+        candidate(before="# cpp_extension\nraise ValueError('mine')"),
+        COMPILED,
+        candidate(),
+    ]
+    reference = Reference(eager_us=1.0)
+    found = list(in_order(ahead, task, reference, sources))
+    alone = [judge.judge(task, source) for source in sources]
+    assert [Word.CORRECT, Word.WRONG, Word.COMPILE_FAILED, Word.CORRECT, Word.CORRECT] == [
+        verdict.verdict for verdict in found if isinstance(verdict, Verdict)
+    ]
+    assert [verdict.verdict for verdict in found if isinstance(verdict, Verdict)] == [
+        verdict.verdict for verdict in alone if isinstance(verdict, Verdict)
+    ]
+
+
+def test_a_build_ahead_that_nobody_wants_ends(ahead: Judge, task: Task) -> None:
+    """A revoked lease ends its build, and what it left goes; the others go on."""
+    ahead.build("# cpp_extension")  # the yard is there
+    before = descendants(os.getpid())
+    over = time.monotonic() + 1.0
+    with pytest.raises(Unwanted):
+        ahead.build(
+            "# cpp_extension\nimport time; time.sleep(300)", lambda: time.monotonic() > over
+        )
+    assert settles(os.getpid(), before)
+    built = ahead.build(candidate(before="# cpp_extension"))
+    assert built is not None
+    verdict = ahead.judge(task, candidate(before="# cpp_extension"), built=built)
+    assert isinstance(verdict, Verdict)
+    assert verdict.correct
+    assert not built.there
+
+
+def test_a_build_whose_folder_went_is_made_again(ahead: Judge, task: Task) -> None:
+    """Its zygote was killed after the build: the candidate is not blamed."""
+    built = ahead.build(COMPILED)
+    assert built is not None
+    zygotes = [pid for pid in descendants(os.getpid()) if _is_yard(pid)]
+    for pid in zygotes:
+        os.kill(pid, 9)
+    ahead._yard.remove(built)  # type: ignore[union-attr]  # as its zygote does in the end
+    verdict = ahead.judge(task, COMPILED, built=built)
+    assert isinstance(verdict, Verdict)
+    assert verdict.correct
+    assert ahead.build("# cpp_extension") is not None
+
+
+def _is_yard(pid: int) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"actors.evaluator.zygote" in words and b"-builds" in words
+
+
+def test_turns_go_by_the_order_of_asking() -> None:
+    """Who gives up leaves the row; who asked after him comes next, and nobody before."""
+    turns, order = Turns(), list[str]()
+    gone = threading.Event()
+
+    def give_up() -> None:
+        if gone.is_set():
+            raise Unwanted
+
+    def take(name: str, waiting: object) -> None:
+        try:
+            with turns.taken(waiting):  # type: ignore[arg-type]
+                order.append(name)
+        except Unwanted:
+            order.append(f"{name} gave up")
+
+    threads = []
+    with turns.taken(lambda: None):
+        for number, name in enumerate(("first", "second", "third"), start=2):
+            waiting = give_up if name == "second" else lambda: None
+            threads.append(threading.Thread(target=take, args=(name, waiting)))
+            threads[-1].start()
+            while len(turns._row) < number:
+                time.sleep(0.01)
+        gone.set()
+        threads[1].join()
+    for thread in threads:
+        thread.join()
+    assert ["second gave up", "first", "third"] == order
