@@ -18,16 +18,16 @@ from typing import TypeVar
 import msgspec
 
 from actors.evaluator import baselines
-from actors.evaluator import device as devices
+from actors.evaluator.at_hand import AtHand
 from actors.evaluator.build import Built
 from actors.evaluator.builds import Builds, Yard, ahead_of
-from actors.evaluator.child import Child, Gone, Unwanted
+from actors.evaluator.card import Card
+from actors.evaluator.child import Unwanted
 from actors.evaluator.fastbuild.asked import compiles
 from actors.evaluator.fastbuild.store import of_user
 from actors.evaluator.grounds import Grounds
 from actors.evaluator.layout import describe
 from actors.evaluator.nursery import Nursery, Unjudgeable
-from actors.evaluator.orders import Describe, Described, FromReferee, Unfit
 from actors.evaluator.scratch import Scratch
 from actors.evaluator.standard import Problem, Standard
 from actors.evaluator.trial import MAX_SOURCE_BYTES, Trial
@@ -79,8 +79,8 @@ class Judge:
         )
         beside = self.scratch.root.with_name(f"{self.scratch.root.name}-builds")
         self._yard = Yard(self._builds, limits, beside, least, hidden) if self.ahead else None
-        self._standard: Standard | None = None
-        self._device: Device | None = None
+        self._standard = AtHand(self._nursery, self._grounds, self.scratch)
+        self._card = Card(self._nursery, self._grounds, self.scratch)
         self._turns = Turns()
         self._closing = False
 
@@ -96,27 +96,7 @@ class Judge:
     @property
     def device(self) -> Device:
         """What results are measured on; raises `Unjudgeable` where there is no such device."""
-        if self._device is None:
-            self._device = devices.of_cpu() if self.kind == "cpu" else self._ask_device()
-        return self._device
-
-    def _ask_device(self) -> Device:
-        with ExitStack() as stack:
-            self._nursery.awake()
-            folder = self._fresh("device", stack)
-            confinement = self._grounds.confinement(folder, trusted=True)
-            referee: Child[FromReferee] = self._nursery.spawn(
-                "referee", confinement, FromReferee, trusted=True
-            )
-            try:
-                answer = referee.ask(Describe(), self.limits.import_s)
-            finally:
-                referee.kill()
-        if isinstance(answer, Gone):
-            raise Unjudgeable(f"the device can't be asked: {answer.said()}")
-        if isinstance(answer[0], Described):
-            return answer[0].device
-        raise Unjudgeable(answer[0].words if isinstance(answer[0], Unfit) else "no device")
+        return self._card.device
 
     # --- work --------------------------------------------------------------------------------
 
@@ -183,7 +163,7 @@ class Judge:
             raise Unwanted
 
     def _measure(self, task: Task) -> Reference | Problem:
-        standard = self._standard_of(task)
+        standard = self._standard.of(task)
         if isinstance(standard, Problem):
             return standard
         facts = standard.facts
@@ -209,7 +189,7 @@ class Judge:
         unwanted: Callable[[], bool],
         built: Built | None,
     ) -> Verdict | Problem:
-        standard = self._standard_of(task)
+        standard = self._standard.of(task)
         if isinstance(standard, Problem):
             return standard
         with ExitStack() as stack:
@@ -219,7 +199,7 @@ class Judge:
                     source,
                     self._nursery,
                     folder,
-                    self._arch_of_device(),
+                    self._card.arch,
                     lambda: self._closing or unwanted(),
                 )
                 confinement = building.confinement
@@ -239,25 +219,6 @@ class Judge:
             sandbox_level=self.level,
         )
 
-    def _standard_of(self, task: Task) -> Standard | Problem:
-        """Return the standard of `task`: the one at hand, or a new one."""
-        held = self._standard
-        if held is not None and held.alive and held.task == task:
-            return held
-        self._drop_standard()
-        self._nursery.awake()
-        folder = self.scratch.fresh("task")
-        confinement = self._grounds.confinement(folder, trusted=True)
-        standard = Standard(self._nursery, task, self.limits, confinement)
-        self._standard = standard
-        problem = standard.open()
-        if problem is not None:
-            self._drop_standard()
-            return problem
-        return standard
-
-    # --- surroundings ------------------------------------------------------------------------
-
     def _fresh(self, name: str, stack: ExitStack) -> Path:
         folder = self.scratch.fresh(name)
         stack.callback(self.scratch.remove, folder)
@@ -265,21 +226,12 @@ class Judge:
 
     def _arch(self, unwanted: Callable[[], bool]) -> str:
         """Return what CUDA is built for; the first time the device is asked, in its turn."""
-        if self.kind == "cuda" and self._device is None:
-            return self._twice(self._arch_of_device, unwanted)
-        return self._arch_of_device()
-
-    def _arch_of_device(self) -> str:
-        return devices.arch_list(self.device) if self.kind == "cuda" else ""
-
-    def _drop_standard(self) -> None:
-        if self._standard is not None:
-            self._standard.close()
-            self.scratch.remove(Path(self._standard.confinement.folder))
-            self._standard = None
+        return (
+            self._card.arch if self._card.known else self._twice(lambda: self._card.arch, unwanted)
+        )
 
     def _reset(self) -> None:
-        self._drop_standard()
+        self._standard.drop()
         self._nursery.stop()
 
     def close(self) -> None:

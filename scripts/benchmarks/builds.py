@@ -22,8 +22,9 @@ from pathlib import Path
 
 import torch
 
+from actors.evaluator.fastbuild import asked
 from actors.evaluator.fastbuild.__main__ import build
-from actors.evaluator.fastbuild.family import COMMON_CPU, COMMON_CUDA
+from actors.evaluator.fastbuild.family import Family
 from actors.evaluator.fastbuild.importing import Imported
 from actors.evaluator.fastbuild.workshop import prepare
 from protocol.values import Value
@@ -118,6 +119,13 @@ def row(name: str, ours: Side, theirs: Side | None, *, alone: bool) -> str:
     return f"{name:26} {torchs} {mine:8.2f} {ratio}  {way:8} {equal}  {why[:90]}"
 
 
+def families_of(names: list[str]) -> frozenset[Family]:
+    """Return what the judge would prepare for the candidates of these names."""
+    cuda = torch.version.cuda is not None
+    texts = [(CANDIDATES / f"{name}.py").read_text(encoding="utf-8") for name in names]
+    return frozenset().union(*(asked.families(text, cuda=cuda) for text in texts))
+
+
 def main(arguments: list[str]) -> int:
     """Run the comparison; the status is 1 when anything differs."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -137,8 +145,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         store = flags.store or Path(scratch)
         began = time.monotonic()
-        families = (*COMMON_CPU, *(COMMON_CUDA if torch.version.cuda else ()))
-        prepare(store, families)
+        prepare(store, families_of(names))
         print(f"prepared in {time.monotonic() - began:.1f} s", flush=True)
         with ThreadPoolExecutor(flags.ours_jobs) as pool:
             ours = dict(zip(names, pool.map(lambda name: side(name, store), names), strict=True))

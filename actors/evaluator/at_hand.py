@@ -1,0 +1,45 @@
+"""The standard at hand: that of the task which was judged last, kept until another one comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.evaluator.grounds import Grounds
+from actors.evaluator.nursery import Nursery
+from actors.evaluator.scratch import Scratch
+from actors.evaluator.standard import Problem, Standard
+from protocol.values import Task
+
+
+class AtHand:
+    """At most one standard, warm."""
+
+    def __init__(self, nursery: Nursery, grounds: Grounds, scratch: Scratch) -> None:
+        self._nursery = nursery
+        self._grounds = grounds
+        self._scratch = scratch
+        self._standard: Standard | None = None
+
+    def of(self, task: Task) -> Standard | Problem:
+        """Return the standard of `task`: the one at hand, or a new one."""
+        held = self._standard
+        if held is not None and held.alive and held.task == task:
+            return held
+        self.drop()
+        self._nursery.awake()
+        folder = self._scratch.fresh("task")
+        confinement = self._grounds.confinement(folder, trusted=True)
+        standard = Standard(self._nursery, task, self._grounds.limits, confinement)
+        self._standard = standard
+        problem = standard.open()
+        if problem is not None:
+            self.drop()
+            return problem
+        return standard
+
+    def drop(self) -> None:
+        """End it, if there is one."""
+        if self._standard is not None:
+            self._standard.close()
+            self._scratch.remove(Path(self._standard.confinement.folder))
+            self._standard = None
