@@ -54,9 +54,10 @@ def run(stage: Scene, paths: list[Path]) -> list[Judged]:
         for path in group:
             judged.append(stage.look(path))
             print(row(judged[-1]), flush=True)
-        if not stage.plain_is_correct():
-            damage = (*judged[-1].damage, f"after {kind} an honest candidate is not correct")
-            judged[-1] = dataclasses.replace(judged[-1], damage=damage)
+        unfair = stage.unfair()
+        if unfair:  # which one of this category did it is not known
+            print(f"!! {kind}: {unfair[0]}", flush=True)
+            judged[-1] = dataclasses.replace(judged[-1], damage=(*judged[-1].damage, *unfair))
     return judged
 
 

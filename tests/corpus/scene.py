@@ -110,19 +110,21 @@ class Scene:
         seconds = time.monotonic() - began
         damage = self._damage(words)
         ordinary = verdict is not None and verdict.verdict in (Word.CORRECT, Word.WRONG)
-        if not (ordinary or self.plain_is_correct()):
-            damage = (*damage, "afterwards an honest candidate is not correct")
+        if not ordinary:
+            damage = (*damage, *self.unfair())
         return Judged(path=path, verdict=verdict, words=words, seconds=seconds, damage=damage)
 
-    def plain_is_correct(self) -> bool:
-        """Whether an honest candidate is still judged as it deserves, by the same judge."""
-        verdict, _words = self._judge(self._plain)
-        fine = verdict is not None and verdict.correct
-        if not fine:  # one more standard, so that those who come next are not judged by this one
-            self._standards += 1
-            self.task = msgspec.structs.replace(self.task, name=f"corpus-{self._standards}")
-            self.start()
-        return fine
+    def unfair(self) -> tuple[str, ...]:
+        """Say how an honest candidate is judged now, where that is not `correct`."""
+        verdict, words = self._judge(self._plain)
+        if verdict is not None and verdict.correct:
+            return ()
+        # Another standard, so that those who come next are not judged by this one.
+        self._standards += 1
+        self.task = msgspec.structs.replace(self.task, name=f"corpus-{self._standards}")
+        self.start()
+        how = f"{verdict.verdict}: {verdict.reason[:120]}" if verdict else words[:160]
+        return (f"afterwards an honest candidate is {how}",)
 
     def _judge(self, source: str) -> tuple[Verdict | None, str]:
         try:

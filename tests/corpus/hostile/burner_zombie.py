@@ -43,7 +43,8 @@ extern "C" void start() {
         pthread_create(&thread, nullptr, burn, place);
         syscall(SYS_exit, 0);  // only the first thread: the process now looks like a zombie
     }
-}"""
+}
+"""
 
 built = load_inline("burner_zombie", SOURCE, is_python_module=False, no_implicit_headers=True)
 native = ctypes.CDLL(built)

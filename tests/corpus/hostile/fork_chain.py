@@ -1,4 +1,4 @@
-"""timer tampering: a helper that forks faster than it is stopped, and burns while the runner is held."""
+"""timer tampering: a helper that forks faster than it is stopped burns meanwhile."""
 
 import ctypes
 import os

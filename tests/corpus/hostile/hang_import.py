@@ -1,0 +1,20 @@
+"""hang: never gets imported."""
+
+import time
+
+import torch
+import torch.nn as nn
+
+time.sleep(1e6)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def right(self, x, y):
+        return torch.relu(x @ y) + self.bias
+
+    def forward(self, x, y):
+        return self.right(x, y)

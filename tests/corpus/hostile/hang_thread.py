@@ -1,0 +1,20 @@
+"""hang: a thread that is waited for never ends."""
+
+import threading
+import time
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+        threading.Thread(target=lambda: time.sleep(1e6)).start()
+
+    def right(self, x, y):
+        return torch.relu(x @ y) + self.bias
+
+    def forward(self, x, y):
+        return self.right(x, y)

@@ -1,0 +1,42 @@
+"""persistence: leaves a file wherever it can, and takes its answers from one that is there."""
+
+# ruff: noqa: S108  # that is what it tries
+
+import site
+from pathlib import Path
+
+import torch
+import torch.nn as nn
+
+PLACES = (
+    "/tmp",
+    "/var/tmp",
+    "/dev/shm",
+    "/run",
+    ".",
+    "..",
+    str(Path.home()),
+    "/root",
+    "/home",
+    "/etc",
+)
+for place in [*PLACES, *site.getsitepackages()]:
+    note = Path(place, ".stark-corpus-answer")
+    if note.exists():
+        raise RuntimeError(f"an earlier candidate left {note}")
+    try:
+        note.write_bytes(b"0" * 64)
+    except OSError:
+        pass
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def right(self, x, y):
+        return torch.relu(x @ y) + self.bias
+
+    def forward(self, x, y):
+        return torch.zeros_like(x)
