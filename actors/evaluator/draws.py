@@ -51,7 +51,7 @@ def _tensor(x: torch.Tensor, kind: Kind, seed: int) -> torch.Tensor:
             rows = max(1, x.shape[0] // 4)
             return torch.cat([x[:rows], x[:1].expand_as(x[rows:])])
         case "spikes":
-            return torch.where(noise() < 0.001, x.max() if unit else 8 * x, x)
+            return torch.where(noise() < max(0.001, 8 / x.numel()), x.max() if unit else 8 * x, x)
         case "permuted":
             return x.flip(0).roll(int(odds[0] * x.shape[-1]), -1)
         case _:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.evaluator import timing
-from actors.evaluator.timing import Group
+from actors.evaluator.timing import Block, Claim, Group
 
 LOGS = st.lists(st.floats(-3, 3), min_size=2, max_size=60)
 
@@ -107,3 +108,37 @@ def test_disturbed_groups_do_not_move_the_figures() -> None:
     assert mixed.disturbed == 50
     few = timing.summary([*loud, *calm[:3]])
     assert (few.disturbed, few.busy) == (0, 50)
+
+
+def claim(reference: tuple[float, float, float], candidate: tuple[float, float, float]) -> Claim:
+    """A group of even blocks: microseconds on fresh inputs, with all around, on known inputs."""
+    mine, theirs = (Block(us=us, all_us=all_us, known_us=known) for us, all_us, known in
+                    (candidate, reference))  # fmt: skip
+    return Claim(reference=(theirs, theirs), candidate=(mine, mine))
+
+
+def test_a_cold_beginning_is_nobody_s_fault() -> None:
+    """What a block's beginning costs the reference, it may cost the candidate: nothing is added."""
+    found = timing.verified([claim((594.0, 700.0, 362.0), (321.0, 420.0, 98.0))] * 12)
+    assert found.speedup == pytest.approx(362 / 98)
+
+
+def test_results_remembered_from_known_inputs_are_not_credited() -> None:
+    """A candidate that is fast only on inputs it has seen is as slow as on fresh ones."""
+    found = timing.verified([claim((110.0, 130.0, 100.0), (111.0, 131.0, 2.0))] * 12)
+    assert found.speedup == pytest.approx(1.0, abs=0.03)
+
+
+def test_work_done_outside_of_its_blocks_is_added() -> None:
+    """Outputs that are finished while they are handed over cost what that takes."""
+    claims = [claim((100.0, 120.0, 100.0), (50.0, 135.0, 50.0))] * 12
+    assert timing.verified(claims).median_us == pytest.approx(50 + 65)
+    assert not timing.impossible(claims)
+    assert timing.impossible([claim((100.0, 120.0, 100.0), (5.0, 120.0, 5.0))] * 12)
+
+
+def test_disturbed_blocks_do_not_hide_a_claim() -> None:
+    """A stranger who disturbs half of the reference's blocks does not make room for a cache."""
+    calm, busy = (110.0, 130.0, 100.0), (900.0, 950.0, 100.0)
+    claims = [claim(each, (111.0, 131.0, 2.0)) for each in (calm, busy) * 6]
+    assert timing.verified(claims).median_us > 90
