@@ -6,22 +6,39 @@ Logs are data from hostile code: bounded, without control bytes, without paths o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 LOG_BYTES = 16 * 1024
-ERROR_LINES = 60
-CONTEXT_LINES = 4
+COMPILER_CHARS = 4096
+MOST_ERRORS = 12
+EXCERPT_LINES = 5  # the source line, a caret, what it proposes
+TAIL_LINES = 40
 REASON_CHARS = 400
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # "error:" of g++ and clang, "error" of nvcc, "ld: ... undefined reference", "ptxas fatal"
 _ERROR = re.compile(
-    r"(\berror\b\s*(#\d+(-D)?)?:|\berror:|fatal error|undefined reference|ptxas (error|fatal)|"
+    r"(\berror\b\s*(#\d+(-D)?)?:|\berror\s*:|fatal error|undefined reference|ptxas fatal|"
     r"cannot find -l|multiple definition)",
 )
-_PACKAGES = re.compile(r"(/[^\s:\"']*)?/(site-packages|dist-packages)/")
-_PYTHON = re.compile(r"/[^\s:\"']*/(lib/python3\.\d+)/")
+# What only repeats that there were errors: ninja, collect2, torch, nvcc's count.
+_ECHO = re.compile(
+    r"ld returned \d+ exit status|^FAILED:|\bError building extension\b|error: command|"
+    r"^\d+ errors? detected|^ninja: build stopped|^\[\d+/\d+\] "
+)
+# Said before an error: where the compiler was, and which line of the candidate brought it there.
+_BEFORE = re.compile(
+    r"\bIn (?:static |member |lambda )*\w*\s?(?:function|instantiation|constructor)"
+)
+_REQUIRED = re.compile(r"required from here|instantiation of .* at line")
+_EXCERPT = re.compile(r"^\s*(?:\d+\s*)?\||^\s+\S")
+_PLACE = re.compile(r"^([^\s:(][^:(]{0,300}?)[:(](\d{1,7})\b")
+# One step a character, whatever the text: a hostile one may be a megabyte of slashes.
+_PATH = re.compile(r"(?:(?<=\s-[IL])|(?<![\w./:+>-]))/[\w.+@~-][\w.+@~/-]*")
+_INSTALLED = ("/site-packages/", "/dist-packages/", "/include/")
+_KERNELS_OWN = ("/dev/", "/proc/", "/sys/")
+_HOMES = ("/home", "/Users")
 
 
 class Output:
@@ -54,33 +71,96 @@ def clean(text: str, folders: Iterable[str] = (), limit: int = LOG_BYTES) -> str
     text = _CONTROL.sub("", _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))
     for folder in folders:
         text = text.replace(f"{folder}/", "").replace(folder, ".")
-    text = _PYTHON.sub(r"\1/", _PACKAGES.sub("", text))
+    text = _PATH.sub(_shortened, text)
     if len(text) > limit:
         half = limit // 2
         text = f"{text[:half]}\n[…]\n{text[-half:]}"
     return text.strip("\n")
 
 
+def _shortened(found: re.Match[str]) -> str:
+    """Return a path without what only this machine knows: where things lie."""
+    path = found[0]
+    if path.startswith(_KERNELS_OWN):
+        return path
+    for folder in _INSTALLED:
+        if folder in path:
+            return path.rpartition(folder)[2]
+    if "/lib/python3." in path:
+        return "lib/python3." + path.rpartition("/lib/python3.")[2]
+    parent, _slash, name = path.rpartition("/")
+    if path == "/root" or parent in _HOMES:
+        return "~"
+    return name if parent else path
+
+
 def compiler_log(text: str) -> str:
-    """Return the errors of a build's log, each with the lines that explain it."""
+    """Return the first errors of a build's log, each with the lines that explain it."""
     lines = text.splitlines()
-    wanted: list[int] = []
+    blocks: dict[str, str] = {}
     for number, line in enumerate(lines):
-        if _ERROR.search(line):
-            # g++ says "In function ..." before and shows the source line and a caret after.
-            first = number - 1 if number and "In " in lines[number - 1] else number
-            wanted.extend(range(first, min(number + CONTEXT_LINES, len(lines))))
-    chosen = sorted(set(wanted))[:ERROR_LINES]
-    if not chosen:
-        return "\n".join(lines[-ERROR_LINES:])
-    return "\n".join(lines[number] for number in chosen)
+        if _ERROR.search(line) and not _ECHO.search(line):
+            # Host and device pass say the same twice; so do two files that include one.
+            blocks.setdefault(line.strip(), "\n".join(_block(lines, number)))
+    if not blocks:
+        return "\n".join(lines[-TAIL_LINES:])[-COMPILER_CHARS:]
+    return _first(list(blocks.values()))
+
+
+def _block(lines: list[str], number: int) -> list[str]:
+    """Return an error's own lines: who led there, the message, the source line under it."""
+    start = max(0, number - 3)
+    led = [at for at in range(start, number) if _REQUIRED.search(lines[at])]
+    before = lines[led[0] : number] if led else lines[max(0, number - 1) : number]
+    if not led and not (before and _BEFORE.search(before[0])):
+        before = []
+    after = []
+    for line in lines[number + 1 : number + 1 + EXCERPT_LINES]:
+        if not _EXCERPT.search(line) or _ERROR.search(line):
+            break
+        after.append(line)
+    return [line[:REASON_CHARS] for line in (*before, lines[number], *after)]
+
+
+def _first(blocks: list[str]) -> str:
+    """Return as many blocks as there is room for, and how many more there are."""
+    shown: list[str] = []
+    room = COMPILER_CHARS - 40
+    for block in blocks[:MOST_ERRORS]:
+        if shown and len(block) + 1 > room:
+            break
+        shown.append(block[:room])
+        room -= len(block) + 1
+    left = len(blocks) - len(shown)
+    return "\n".join(shown) + (f"\n[{left} more errors]" if left else "")
+
+
+def with_own_lines(text: str, line_of: Callable[[str, int], str]) -> str:
+    """Return `text` with the source line under each place that a compiler names without it.
+
+    `line_of` gives a file's line, "" where it is not the candidate's own.  g++ shows no line for
+    "required from here", ptxas for nothing.
+    """
+    lines = text.splitlines()
+    told = []
+    for number, line in enumerate(lines):
+        told.append(line)
+        place = _PLACE.match(line)
+        follows = lines[number + 1] if number + 1 < len(lines) else ""
+        if place is None or _EXCERPT.search(follows):
+            continue
+        if _ERROR.search(line) or _REQUIRED.search(line):
+            own = line_of(place[1], int(place[2])).strip()
+            if own:
+                told.append(f"{place[2]:>5} | {own[:REASON_CHARS]}")
+    return "\n".join(told)
 
 
 def first_error(log: str) -> str:
     """Return the first line of `log` that names an error, or its last line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     for line in lines:
-        if _ERROR.search(line):
+        if _ERROR.search(line) and not _ECHO.search(line):
             return line
     return lines[-1] if lines else ""
 
