@@ -52,6 +52,7 @@ def of_cuda() -> Device:
         "compute capability": capability,
         "multiprocessors": str(card.multi_processor_count),
         "memory": f"{card.total_memory / 2**30:.0f} GiB",
+        **_memory(card),
         "L2 cache": f"{getattr(card, 'L2_cache_size', 0) / 2**20:.0f} MiB",
         "shared memory a block": f"{getattr(card, 'shared_memory_per_block_optin', 0) // 1024} KiB",
         "registers a multiprocessor": str(getattr(card, "regs_per_multiprocessor", "unknown")),
@@ -66,6 +67,15 @@ def of_cuda() -> Device:
         fingerprint=f"{fingerprint}; CUDA {torch.version.cuda}",
         facts=facts,
     )
+
+
+def _memory(card: object) -> dict[str, str]:
+    """Return what the driver tells of the memory's speed: a newer torch asks, an older does not."""
+    clock_khz = getattr(card, "memory_clock_rate", 0)
+    bus_bits = getattr(card, "memory_bus_width", 0)
+    if not (clock_khz and bus_bits):
+        return {}
+    return {"memory clock": f"{clock_khz / 1000:.0f} MHz", "memory bus": f"{bus_bits} bits"}
 
 
 def arch_list(device: Device) -> str:

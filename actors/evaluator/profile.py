@@ -1,0 +1,117 @@
+"""Where a correct candidate's time goes: a table of kernels, from torch's own profiler.
+
+Runs in the runner after all that counts was measured, so it can cost nobody anything but time.  The
+candidate shares the process and may have written the table itself: it is shown to agents and never
+decides anything but a label.  Bounded and typed: nothing in it is parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from protocol.values import DeviceKind, Value
+
+CALLS = 3
+ROWS = 10
+NAME_CHARS = 80
+# Of the profiler's own bookkeeping and of calls that only wait for the card.
+NOT_WORK = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "ProfilerStep", "[memory]")
+
+
+class Row(Value, frozen=True, kw_only=True):
+    """One kernel (CUDA) or operator (CPU)."""
+
+    name: str
+    calls: int  # a call of the module
+    us: float  # a call of the module, of its own
+    share: float  # of all that is listed and not
+
+
+class Profile(Value, frozen=True, kw_only=True):
+    """The table, the longest first."""
+
+    rows: tuple[Row, ...] = ()
+    more: int = 0  # rows that are left out
+    whole_us: float = 0.0  # a call of the module, all rows
+
+
+class Event(Protocol):
+    """What this module reads of the profiler's `FunctionEventAvg`."""
+
+    key: str
+    count: int
+    self_cpu_time_total: float
+    self_device_time_total: float
+
+
+def take(call: Callable[[], object], device: DeviceKind) -> Profile:
+    """Return the profile of `call`, called a few times; imports torch."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CPU]
+    if device == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    recording: AbstractContextManager[profile] = profile(activities=activities, acc_events=True)
+    with torch.no_grad(), recording as recorder:
+        for _number in range(CALLS):
+            call()
+        if device == "cuda":
+            torch.cuda.synchronize()
+    return table(recorder.key_averages(), CALLS, device)
+
+
+def table(events: Iterable[Event], calls: int, device: DeviceKind) -> Profile:
+    """Return the table of what a profiler saw in `calls` calls."""
+    found = []
+    for event in events:
+        us = event.self_device_time_total if device == "cuda" else event.self_cpu_time_total
+        if us > 0 and not event.key.startswith(NOT_WORK):
+            found.append((us / calls, event))
+    found.sort(key=lambda pair: -pair[0])
+    whole = sum(us for us, _event in found)
+    rows = tuple(
+        Row(
+            name=printable(event.key),
+            calls=max(1, round(event.count / calls)),
+            us=round(us, 2),
+            share=round(us / whole, 4),
+        )
+        for us, event in found[:ROWS]
+    )
+    return Profile(rows=rows, more=len(found) - len(rows), whole_us=round(whole, 2))
+
+
+def printable(name: str) -> str:
+    """Return a kernel's name for people: one bounded line."""
+    line = "".join(char if char.isprintable() else " " for char in name[: 4 * NAME_CHARS])
+    line = line.removeprefix("void ")
+    return line if len(line) <= NAME_CHARS else f"{line[: NAME_CHARS - 1]}…"
+
+
+def bounded(profile: Profile) -> Profile:
+    """Return what came from a candidate's process, cut to what an honest one would send."""
+    rows = tuple(
+        Row(name=printable(row.name), calls=row.calls, us=row.us, share=row.share)
+        for row in profile.rows[:ROWS]
+    )
+    return Profile(rows=rows, more=profile.more, whole_us=profile.whole_us)
+
+
+def text(profile: Profile) -> str:
+    """Return the table as lines for people and models; "" for an empty one."""
+    if not profile.rows:
+        return ""
+    lines = ["   share         µs  calls  kernel"]
+    lines += [f"{r.share:8.1%} {r.us:10.2f} {r.calls:6d}  {r.name}" for r in profile.rows]
+    if profile.more:
+        lines.append(f"and {profile.more} more; all together {profile.whole_us:.2f} µs a call")
+    return "\n".join(lines)
+
+
+def printed(profile: Profile, figures: Mapping[str, str]) -> dict[str, str]:
+    """Return a verdict's `profile`: the figures, then the table."""
+    lines = text(profile)
+    return {**figures, **({"kernels": lines} if lines else {})}

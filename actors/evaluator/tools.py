@@ -1,0 +1,140 @@
+"""NVIDIA's tools around a candidate: how they are started, what of their output is kept.  Pure.
+
+ncu gives a dozen numbers of its kernels, compute-sanitizer finds reads and writes out of bounds and
+races.  Both start a fresh program of ours in the sandbox (they can't be put around a fork).  Their
+output passes through a process with candidate code in it: it is shown, it decides nothing alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from actors.evaluator.evidence import clean
+from protocol.values import Value
+
+Tool = Literal["ncu", "memcheck", "racecheck"]
+
+# ncu's name -> ours
+METRICS = {
+    "gpu__time_duration.sum": "time",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "memory busy",
+    "dram__bytes_read.sum": "read from memory",
+    "dram__bytes_write.sum": "written to memory",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "multiprocessors busy",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy",
+    "sm__maximum_warps_per_active_cycle_pct": "possible occupancy",
+    "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active": "tensor cores busy",
+    "lts__t_sector_hit_rate.pct": "L2 hits",
+    "l1tex__t_sector_hit_rate.pct": "L1 hits",
+    "l1tex__data_bank_conflicts_pipe_lsu.sum": "shared memory conflicts",
+    "launch__registers_per_thread": "registers a thread",
+    "launch__shared_mem_per_block": "shared memory a block",
+}
+KERNELS = 4
+MOST_CHARS = 1 << 20
+NAME_CHARS = 80
+LINE_CHARS = 200
+MOST_LINES = 8
+LAUNCHES = 8  # that ncu measures; each is run again for every group of metrics
+
+_FOUND = re.compile(r"^=+ (?:Error: |Warning: )?(?:ERROR SUMMARY|RACECHECK SUMMARY): (\d+)")
+_SAID = re.compile(r"^=+ ?(.*)$")
+_HEAD = re.compile(
+    r"Invalid |Misaligned |Error: Race|Race reported|Program hit|out of bounds|"
+    r"Leaked |Uninitialized |Barrier error|Unspecified launch failure"
+)
+_AT = re.compile(r"^\s+(?:at|by thread|and is|Address|Saved host|Write Thread|Read Thread)\b")
+
+
+def command(tool: Tool, program: Sequence[str], path: str = "") -> list[str]:
+    """Return the command line that runs `program` under a tool; `path`: the tool's executable."""
+    if tool == "ncu":
+        options = ["--csv", "--page", "raw", "--print-units", "base", "--target-processes", "all"]
+        counted = ["--launch-count", str(LAUNCHES), "--metrics", ",".join(METRICS)]
+        return [path or "ncu", *options, *counted, *program]
+    options = ["--tool", tool, "--print-limit", str(MOST_LINES), "--error-exitcode", "86"]
+    if tool == "memcheck":
+        options += ["--leak-check", "no"]
+    return [path or "compute-sanitizer", *options, *program]
+
+
+# --- ncu ------------------------------------------------------------------------------------------
+
+
+def ncu_numbers(csv_text: str) -> dict[str, dict[str, str]]:
+    """Return kernel name -> our name of a metric -> printable figure; {} where nothing is found.
+
+    Reads `--csv --page raw`: whatever the program printed, a line of names, a line of units, a line
+    a launch.  Of several launches of a kernel the first counts.
+    """
+    lines = csv_text[:MOST_CHARS].splitlines()
+    start = next((at for at, line in enumerate(lines) if line.startswith('"ID",')), None)
+    if start is None:
+        return {}
+    rows = list(csv.reader(lines[start:]))
+    if len(rows) < 3 or "Kernel Name" not in rows[0]:
+        return {}
+    names, units = rows[0], dict(zip(rows[0], rows[1], strict=False))
+    found: dict[str, dict[str, str]] = {}
+    for row in rows[2:]:
+        cells = dict(zip(names, row, strict=False))
+        kernel = clean(cells.get("Kernel Name", ""))[:NAME_CHARS]
+        if len(row) == len(names) and kernel not in found and len(found) < KERNELS:
+            found[kernel] = _figures(cells, units)
+    return found
+
+
+def _figures(cells: Mapping[str, str], units: Mapping[str, str]) -> dict[str, str]:
+    figures = {}
+    for metric, name in METRICS.items():
+        try:
+            value = float(cells.get(metric, "").replace(",", ""))
+        except ValueError:
+            continue  # "n/a", or a metric that this card has not
+        figures[name] = _printed(value, units.get(metric, ""))
+    return figures
+
+
+def _printed(value: float, unit: str) -> str:
+    match unit.split("/")[0]:
+        case "%":
+            return f"{value:.1f} %"
+        case "ns" | "nsecond":
+            return f"{value / 1e3:.2f} µs"
+        case "byte":
+            return f"{value / 2**20:.2f} MiB" if value >= 2**20 else f"{value / 2**10:.1f} KiB"
+        case _:
+            return f"{value:,.0f}"
+
+
+# --- compute-sanitizer ----------------------------------------------------------------------------
+
+
+class Findings(Value, frozen=True, kw_only=True):
+    """What compute-sanitizer found; `count` is None where it did not come to its end."""
+
+    count: int | None = None
+    lines: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        return self.count == 0
+
+
+def sanitizer_summary(text: str) -> Findings:
+    """Return how many errors memcheck or racecheck counted, and the first of them."""
+    count: int | None = None
+    lines: list[str] = []
+    for line in text[:MOST_CHARS].splitlines():
+        found = _FOUND.match(line)
+        if found:
+            count = int(found[1][:9])
+            continue
+        said = _SAID.match(line)
+        words = said[1] if said else ""
+        if _HEAD.search(words) or (lines and _AT.match(words)):
+            lines.append(clean(words)[:LINE_CHARS].rstrip())
+    return Findings(count=count, lines=tuple(lines[:MOST_LINES]))
