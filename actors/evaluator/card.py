@@ -8,6 +8,7 @@ from actors.evaluator.grounds import Grounds
 from actors.evaluator.nursery import Nursery, Unjudgeable
 from actors.evaluator.orders import Describe, Described, FromReferee, Unfit
 from actors.evaluator.scratch import Scratch
+from actors.evaluator.sensors import Sensors
 from protocol.values import Device
 
 
@@ -19,6 +20,7 @@ class Card:
         self._grounds = grounds
         self._scratch = scratch
         self._device: Device | None = None
+        self.sensors = Sensors("")
 
     @property
     def known(self) -> bool:
@@ -57,5 +59,6 @@ class Card:
         if isinstance(answer, Gone):
             raise Unjudgeable(f"the device can't be asked: {answer.said()}")
         if isinstance(answer[0], Described):
+            self.sensors = Sensors(answer[0].uuid)
             return answer[0].device
         raise Unjudgeable(answer[0].words if isinstance(answer[0], Unfit) else "no device")

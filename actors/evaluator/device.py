@@ -78,6 +78,13 @@ def _memory(card: object) -> dict[str, str]:
     return {"memory clock": f"{clock_khz / 1000:.0f} MHz", "memory bus": f"{bus_bits} bits"}
 
 
+def uuid_of_cuda() -> str:
+    """Return the UUID of the current card; "" where torch does not say."""
+    import torch
+
+    return str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
+
+
 def arch_list(device: Device) -> str:
     """Return TORCH_CUDA_ARCH_LIST for `device`: its own architecture, with its own features."""
     capability = device.facts.get("compute capability", "")

@@ -113,6 +113,11 @@ def make(size: int) -> int:
     return descriptor.value
 
 
+def reset_l2() -> None:
+    """Let go of what this context has made stay in the L2 cache."""
+    getattr(_driver(), "cuCtxResetPersistingL2Cache", int)()  # refused where there is none: fine
+
+
 def is_device(descriptor: int) -> bool:
     """Whether a region is device memory: those on the host are sealed files."""
     try:

@@ -26,6 +26,7 @@ from actors.evaluator.child import Unwanted
 from actors.evaluator.fastbuild.asked import compiles
 from actors.evaluator.fastbuild.store import of_user
 from actors.evaluator.grounds import Grounds
+from actors.evaluator.health import Health
 from actors.evaluator.layout import describe
 from actors.evaluator.nursery import Nursery, Unjudgeable
 from actors.evaluator.scratch import Scratch
@@ -47,6 +48,10 @@ def never() -> bool:
 
 def silent(_words: str = "") -> None:
     """Say nothing."""
+
+
+# After these a card is looked after: something ended that was not to end.
+ABNORMAL = (Word.CRASHED, Word.TIMED_OUT, Word.OUT_OF_MEMORY)
 
 
 class Judge:
@@ -81,6 +86,7 @@ class Judge:
         self._yard = Yard(self._builds, limits, beside, least, hidden) if self.ahead else None
         self._standard = AtHand(self._nursery, self._grounds, self.scratch)
         self._card = Card(self._nursery, self._grounds, self.scratch)
+        self._health = Health(self._nursery, self._grounds, self.scratch, self._card)
         self._turns = Turns()
         self._closing = False
 
@@ -207,8 +213,19 @@ class Judge:
             else:
                 confinement = built.confinement
                 build = lambda _limit_s: built  # noqa: E731
-            trial = Trial(self._nursery, standard, self.limits, confinement, source, build)
+            self._health.before()
+            trial = Trial(
+                self._nursery,
+                standard,
+                self.limits,
+                confinement,
+                source,
+                build,
+                sensors=self._card.sensors,
+            )
             verdict = trial.run(on_running, doing)
+        if verdict.verdict in ABNORMAL:
+            self._health.after()
         early = built is not None and built.fault is not None
         starved = built.starved if built and early else self._nursery.starved
         starved = starved and verdict.verdict is Word.CRASHED

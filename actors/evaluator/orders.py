@@ -116,6 +116,7 @@ class CallOnce(Order, frozen=True, kw_only=True):
     slot: int
     seed: int
     keep: int
+    guard: tuple[int, ...] = ()  # bytes of the outputs that are expected, to be watched
 
 
 class Bench(Order, frozen=True, kw_only=True):
@@ -132,6 +133,10 @@ class Collect(Order, frozen=True, kw_only=True):
     """
 
     limit: int  # bytes that the descriptor's memory has
+
+
+class Canary(Order, frozen=True, kw_only=True):
+    """Compute something known on the device; only asked of a process without a candidate."""
 
 
 class Write(Order, frozen=True, kw_only=True):
@@ -161,6 +166,7 @@ ToRunner = (
     | CallOnce
     | Bench
     | Collect
+    | Canary
     | Write
     | Leave
 )
@@ -184,6 +190,7 @@ class Called(Order, frozen=True, kw_only=True):
     """The module returned something of this layout."""
 
     output: Layout
+    breach: str = ""  # what it wrote outside of its outputs
 
 
 class Collected(Order, frozen=True, kw_only=True):
@@ -213,6 +220,7 @@ class Describe(Order, frozen=True, kw_only=True):
 
 class Described(Order, frozen=True, kw_only=True):
     device: Device
+    uuid: str = ""  # as the driver names the card
 
 
 class Prepare(Order, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from actors.evaluator import pressure, timing
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.layout import Layout, leaves, sound, total_bytes
 from actors.evaluator.orders import Bench, Collect, Collected, FeedAll, FromRunner, Order, Raised
+from actors.evaluator.sensors import Reading, Sensors
 from actors.evaluator.standard import Hand, Standard
 from actors.evaluator.stillness import Stillness
 from actors.evaluator.timing import Claim, Side, Timing
@@ -63,6 +64,7 @@ class Race:
         standard: Standard,
         candidate: Child[FromRunner],
         stillness: Stillness,
+        sensors: Sensors,
         *,
         time_s: float,
         call_s: float,
@@ -70,6 +72,8 @@ class Race:
         self.standard = standard
         self.candidate = candidate
         self.stillness = stillness
+        self.reading: Reading | None = None  # of the card's sensors, after the last group
+        self._sensors = sensors
         self._time_s = time_s
         self._call_s = call_s  # the longest that one order may take
         facts = standard.facts
@@ -137,10 +141,12 @@ class Race:
                 os.close(hand.parcel)
                 if self.standard.alive:
                     self.standard.forget(hand.first, self._calls)
+        self.reading = self._sensors.read()
+        throttled = self.reading is not None and self.reading.throttled
         return Claim(
             reference=(blocks["reference"][0], blocks["reference"][1]),
             candidate=(blocks["candidate"][0], blocks["candidate"][1]),
-            waiting=waited / whole,
+            waiting=1.0 if throttled else waited / whole,
         )
 
     def _window(self, side: Side, hand: Hand) -> timing.Block:

@@ -76,8 +76,9 @@ class Referee:
         match order:
             case Describe():
                 self._find_device()
-                found = devices.of_cuda() if self.device == "cuda" else devices.of_cpu()
-                return Described(device=found), []
+                if self.device == "cpu":
+                    return Described(device=devices.of_cpu()), []
+                return Described(device=devices.of_cuda(), uuid=devices.uuid_of_cuda()), []
             case Prepare():
                 return self._prepare(order)
             case Bear():

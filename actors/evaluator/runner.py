@@ -17,14 +17,16 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator import places, takeover, tensors
+from actors.evaluator import canary, devmem, places, takeover, tensors
 from actors.evaluator.channel import Channel, Closed, close_all
 from actors.evaluator.faults import raised
+from actors.evaluator.guards import Guards
 from actors.evaluator.layout import Layout, total_bytes
 from actors.evaluator.orders import (
     Bench,
     Called,
     CallOnce,
+    Canary,
     Collect,
     Collected,
     Compile,
@@ -111,6 +113,8 @@ class Runner:
             case Collect():
                 tensors.write(self._outputs, carried[0], order.limit)
                 return Collected(outputs=tuple(map(tensors.layout_of, self._outputs)))
+            case Canary():
+                canary.sing(self.device)
             case Write():
                 self._write(order, carried[0])
         return Done()
@@ -131,6 +135,8 @@ class Runner:
 
     def _feed_all(self, order: FeedAll, region: int) -> None:
         self._outputs = []  # let go off the clock's narrowest window
+        if self.device == "cuda":
+            devmem.reset_l2()
         place = 0
         with tensors.opened(region, sum(map(total_bytes, order.inputs))) as window:
             for slot, layout in enumerate(order.inputs):
@@ -149,11 +155,12 @@ class Runner:
 
     def _call(self, order: CallOnce) -> Called:
         seed_all(order.seed)
+        guards = Guards(self.device, order.guard) if order.guard else None
         with torch.no_grad():
             output = self._module(*self._slots[order.slot])  # type: ignore[operator]
         self._synchronize()
         self._kept[order.keep] = output
-        return Called(output=tensors.layout_of(output))
+        return Called(output=tensors.layout_of(output), breach=guards.breach() if guards else "")
 
     def _bench(self, calls: int, slots: int) -> None:
         module, inputs = self._module, [self._slots[slot] for slot in range(slots)]

@@ -14,6 +14,7 @@ from actors.evaluator import evidence, sandbox
 from actors.evaluator.build import Built
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.fastbuild.asked import compiles
+from actors.evaluator.layout import leaves
 from actors.evaluator.nursery import Nursery
 from actors.evaluator.orders import (
     Called,
@@ -27,6 +28,7 @@ from actors.evaluator.orders import (
     Raised,
 )
 from actors.evaluator.race import Race
+from actors.evaluator.sensors import Reading, Sensors
 from actors.evaluator.standard import Drawing, Standard
 from actors.evaluator.stillness import Stillness, children
 from actors.evaluator.timing import Timing
@@ -51,6 +53,8 @@ class Trial:
         confinement: Confinement,
         source: str,
         build_it: Callable[[float], Built],
+        *,
+        sensors: Sensors,
     ) -> None:
         self.nursery = nursery
         self.standard = standard
@@ -58,6 +62,8 @@ class Trial:
         self.confinement = confinement
         self.source = source
         self._build_it = build_it
+        self._sensors = sensors
+        self._reading: Reading | None = None
         self.timing: Timing | None = None
         self.max_error: float | None = None
         self._missing: tuple[str, ...] = ()
@@ -177,10 +183,14 @@ class Trial:
         fault = self._tell(runner, feed, self.limits.check_s, "check", carried)
         if fault is not None:
             return fault
-        answer = runner.ask(CallOnce(slot=0, seed=drawing.seed, keep=number), self.limits.check_s)
+        guard = tuple(leaf.nbytes for leaf in leaves(self.standard.facts.outputs))
+        order = CallOnce(slot=0, seed=drawing.seed, keep=number, guard=guard)
+        answer = runner.ask(order, self.limits.check_s)
         if isinstance(answer, Gone) or not isinstance(answer[0], Called):
             return fault_of(answer, "check", runner.output.text())
         called = answer[0]
+        if called.breach:
+            return wrong(f"it {called.breach[:200]}", "check")
         found = self.standard.judge_output(runner, drawing.number, "check", called, number)
         if not isinstance(found, Fault) and not found.reason:
             self._note_error(found.max_error)
@@ -219,9 +229,15 @@ class Trial:
     def _time(self, runner: Child[FromRunner]) -> Fault | None:
         limits = self.limits
         race = Race(
-            self.standard, runner, self._stillness, time_s=limits.time_s, call_s=limits.check_s
+            self.standard,
+            runner,
+            self._stillness,
+            self._sensors,
+            time_s=limits.time_s,
+            call_s=limits.check_s,
         )
         result = race.run()
+        self._reading = race.reading
         if isinstance(result, Fault):
             return result
         self.timing = result
@@ -265,16 +281,17 @@ class Trial:
             speedup=timed.speedup if timed else None,
             speedup_ci95=timed.ci95 if timed else None,
             max_error=self.max_error,
-            profile=_profile(timed),
+            profile=_profile(timed, self._reading),
             log=evidence.clean(output, folders, limit=4096),
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,
         )
 
 
-def _profile(timed: Timing | None) -> dict[str, str] | None:
+def _profile(timed: Timing | None, reading: Reading | None) -> dict[str, str] | None:
     if timed is None:
         return None
+    clocks = {"clocks": reading.said()} if reading is not None else {}
     left_out = f", {timed.disturbed} disturbed ones left out" if timed.disturbed else ""
     busy = f", {timed.busy} disturbed ones used: the machine was busy" if timed.busy else ""
-    return {"timing": f"{timed.groups} groups A B B A{left_out}{busy}"}
+    return {"timing": f"{timed.groups} groups A B B A{left_out}{busy}", **clocks}

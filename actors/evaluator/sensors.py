@@ -1,0 +1,71 @@
+"""What the driver says of one card: memory, clocks, temperature, throttling.  NVML, read outside.
+
+No candidate's process is asked, and no CUDA context is needed.  Without a driver everything is
+unknown, which is no error: machines without a card judge, too.
+"""
+
+from __future__ import annotations
+
+import pynvml
+
+from protocol.values import Value
+
+SLOW = {
+    pynvml.nvmlClocksThrottleReasonHwSlowdown: "slowed down by hardware",
+    pynvml.nvmlClocksThrottleReasonHwThermalSlowdown: "too hot",
+    pynvml.nvmlClocksThrottleReasonSwThermalSlowdown: "too hot",
+    pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "braked by its power supply",
+    pynvml.nvmlClocksThrottleReasonSwPowerCap: "at its power limit",
+}
+
+
+class Reading(Value, frozen=True, kw_only=True):
+    """One look at a card."""
+
+    sm_mhz: int = 0
+    memory_mhz: int = 0
+    celsius: int = 0
+    throttled: str = ""  # why its clocks are held down; "" when they are not
+
+    def said(self) -> str:
+        """Return it for people."""
+        held = f"throttled: {self.throttled}" if self.throttled else "not throttled"
+        return f"{self.sm_mhz} MHz, memory {self.memory_mhz} MHz, {self.celsius} °C, {held}"
+
+
+class Sensors:
+    """One card's, found by its UUID."""
+
+    def __init__(self, uuid: str) -> None:
+        self._card: object = None
+        if not uuid:
+            return
+        try:
+            pynvml.nvmlInit()
+            self._card = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid.removeprefix('GPU-')}")
+        except pynvml.NVMLError:
+            return
+
+    def read(self) -> Reading | None:
+        """Look once; None where nothing can be seen."""
+        if self._card is None:
+            return None
+        try:
+            reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._card)
+            return Reading(
+                sm_mhz=pynvml.nvmlDeviceGetClockInfo(self._card, pynvml.NVML_CLOCK_SM),
+                memory_mhz=pynvml.nvmlDeviceGetClockInfo(self._card, pynvml.NVML_CLOCK_MEM),
+                celsius=pynvml.nvmlDeviceGetTemperature(self._card, pynvml.NVML_TEMPERATURE_GPU),
+                throttled=next((words for bit, words in SLOW.items() if reasons & bit), ""),
+            )
+        except pynvml.NVMLError:
+            return None
+
+    def memory_used(self) -> int | None:
+        """Return the bytes that are taken on the card, by anybody."""
+        if self._card is None:
+            return None
+        try:
+            return int(pynvml.nvmlDeviceGetMemoryInfo(self._card).used)
+        except pynvml.NVMLError:
+            return None
