@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check lint format bench doctor clean
+.PHONY: run test check lint format bench bench-judge doctor clean
 
 run: $(READY)          ## the main job on an example, without a GPU or a key
 	$(BIN)/python supervisor.py --task examples/gelu_bias_residual.py --budget 12
@@ -25,6 +25,9 @@ format: $(READY)
 
 bench: $(READY)        ## the figures of the README, on this machine
 	$(BIN)/python -m scripts.benchmarks
+
+bench-judge: $(READY)  ## the judge's figures: candidates a minute, against the field's way
+	$(BIN)/python -m scripts.benchmarks.judge
 
 doctor: $(READY)
 	$(BIN)/python scripts/doctor.py

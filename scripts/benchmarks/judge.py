@@ -1,0 +1,172 @@
+"""The judge: candidates a minute, seconds a stage, the field's way beside it, steadiness, faults.
+
+    python -m scripts.benchmarks.judge [--device cpu|cuda] [--field N] [--repeats N]
+
+A dozen candidates (`judged.py`) on one warm judge; the same with plain `load_inline` in a fresh
+process each, `--field` of them, in the same run; the first candidate `--repeats` times; and what
+passes from a fault to the verdict on the next candidate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import mean, median
+
+from actors.evaluator import device as devices
+from actors.evaluator.byhand import in_order
+from actors.evaluator.judge import Judge, Problem
+from protocol.settings import Limits
+from protocol.values import DeviceKind, Reference, Task, Verdict
+from scripts.benchmarks import judged
+from scripts.benchmarks.machine import machine
+
+LIMITS = Limits(time_s=5.0)
+FIELD_S = 600.0
+PLAIN = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+FAULTS = {
+    "cpu": "import ctypes\n        ctypes.string_at(0)",
+    "cuda": "torch.ones(4, device='cuda')[torch.tensor([1 << 40], device='cuda')]\n"
+    "        torch.cuda.synchronize()",
+}
+FAULTY = """\
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.b = nn.Parameter(torch.randn(width))
+        self.g = nn.Parameter(torch.rand(width))
+
+    def forward(self, x, r):
+        {fault}
+        return F.gelu((x + self.b) * self.g) + r
+"""
+
+
+def certain(found: Verdict | Problem) -> Verdict:
+    """Return the verdict; leave when the benchmark's own task can't be judged here."""
+    if isinstance(found, Problem):
+        raise SystemExit(f"can't be judged here: {found.words}")
+    return found
+
+
+def ours(judge: Judge, task: Task, reference: Reference, sources: dict[str, str]) -> float:
+    """Judge all of them on one warm judge; print a table; return the seconds of the whole."""
+    began = time.monotonic()
+    verdicts = in_order(judge, task, reference, list(sources.values()))
+    rows: list[Verdict] = []
+    print(f"{'candidate':10} {'verdict':14} {'speedup':>8}  build  check   time  s")
+    for name, found in zip(sources, verdicts, strict=True):
+        verdict = certain(found)
+        rows.append(verdict)
+        spent = verdict.seconds
+        speedup = f"{verdict.speedup:.2f}" if verdict.speedup else "-"
+        print(
+            f"{name:10} {verdict.verdict:14} {speedup:>8} {spent.build:6.2f} {spent.check:6.2f} "
+            f"{spent.time:6.2f}",
+            flush=True,
+        )
+    whole = time.monotonic() - began
+    alone = [row.seconds.build + row.seconds.check + row.seconds.time for row in rows]
+    print(
+        f"{len(rows)} candidates in {whole:.1f} s: {60 * len(rows) / whole:.1f} a minute; "
+        f"source to verdict, median {median(alone):.2f} s (build "
+        f"{median([row.seconds.build for row in rows]):.2f} s)"
+    )
+    return whole
+
+
+def field(task: Task, sources: dict[str, str], count: int) -> float:
+    """Judge some the field's way; return the mean seconds of one."""
+    spent = []
+    with tempfile.TemporaryDirectory() as folder:
+        task_path = Path(folder) / "task.py"
+        task_path.write_text(task.source, encoding="utf-8")
+        for name, source in list(sources.items())[:count]:
+            path = Path(folder) / f"{name.replace(' ', '_')}.py"
+            path.write_text(source, encoding="utf-8")
+            environment = {**os.environ, "TORCH_EXTENSIONS_DIR": f"{folder}/{path.stem}"}
+            began = time.monotonic()
+            done = subprocess.run(
+                [sys.executable, "-m", "scripts.benchmarks.field", task_path, path, task.device],
+                capture_output=True, text=True, check=False, env=environment, timeout=FIELD_S,
+            )  # fmt: skip
+            spent.append(time.monotonic() - began)
+            said = json.loads(done.stdout) if not done.returncode else {}
+            print(f"{name:10} the field's way: {spent[-1]:.1f} s  {said}", flush=True)
+    return mean(spent)
+
+
+def steadiness(judge: Judge, task: Task, source: str, repeats: int) -> None:
+    """Print how far apart the reported speedups of one candidate are."""
+    found = []
+    for _ in range(repeats):
+        found.append(certain(judge.judge(task, source)).speedup or 0.0)
+    middle = median(found)
+    spread = (max(found) - min(found)) / middle * 100
+    print(
+        f"one candidate {repeats} times: {middle:.3f}×, all within {spread:.2f} % "
+        f"({', '.join(f'{each:.3f}' for each in found)})"
+    )
+
+
+def faults(judge: Judge, task: Task) -> None:
+    """Print what a fault costs: until it is a verdict, until the next candidate runs."""
+    source = PLAIN + FAULTY.format(fault=FAULTS[task.device])
+    plain = PLAIN + FAULTY.format(fault="pass")
+    lost = []
+    for _ in range(3):
+        whole = time.monotonic()
+        verdict = certain(judge.judge(task, source))
+        began = time.monotonic()
+        following = certain(judge.judge(task, plain))
+        spent = following.seconds
+        start = time.monotonic() - began - spent.time - spent.check
+        lost.append((began - whole, max(start, 0.0), verdict.verdict))
+    print(
+        "a fault, judged and cleared up, s: "
+        + ", ".join(f"{first:.2f} ({word})" for first, _next, word in lost)
+        + "; from its verdict to the next candidate's start, s: "
+        + ", ".join(f"{then:.2f}" for _first, then, _word in lost)
+    )
+
+
+def main() -> None:
+    """Run all parts on one machine."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.benchmarks.judge")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.here())
+    parser.add_argument("--field", type=int, default=2, help="how many the field's way (default 2)")
+    parser.add_argument("--repeats", type=int, default=10)
+    options = parser.parse_args()
+    device: DeviceKind = options.device
+    task = Task(name="judged", source=judged.task(device), device=device)
+    sources = judged.dozen(device)
+    with tempfile.TemporaryDirectory() as folder:
+        judge = Judge(device, LIMITS, Path(folder) / "judge", say=print)
+        try:
+            print(f"{machine()}; {judge.device.fingerprint}; sandbox level {judge.level}")
+            began = time.monotonic()
+            judge.prepare(list(sources.values()))
+            reference = judge.measure(task)
+            if isinstance(reference, Problem):
+                raise SystemExit(reference.words)
+            judge.judge(task, judged.again(device, 0))
+            print(f"warm after {time.monotonic() - began:.1f} s (toolkit, zygote, reference)")
+            whole = ours(judge, task, reference, sources)
+            if options.repeats:
+                steadiness(judge, task, judged.again(device, 0), options.repeats)
+            faults(judge, task)
+        finally:
+            judge.close()
+    if options.field:
+        each = field(task, sources, options.field)
+        print(f"the field's way takes {each / (whole / len(sources)):.1f} times as long")
+
+
+if __name__ == "__main__":
+    main()
