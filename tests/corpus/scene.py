@@ -170,8 +170,10 @@ def scene(device: DeviceKind) -> Iterator[Scene]:
     root = HERE / "cuda" if device == "cuda" else HERE
     task = Task(name="corpus", source=(root / "task.py").read_text(encoding="utf-8"))
     with ExitStack() as stack:
-        os.environ[VARIABLE] = canary
-        stack.callback(os.environ.pop, VARIABLE)
+        # One thread: two that wait for each other are slowed tenfold by whoever else is here.
+        for name, value in ((VARIABLE, canary), ("OMP_NUM_THREADS", "1")):
+            stack.callback(_restore, name, os.environ.get(name))
+            os.environ[name] = value
         kept = Path.home() / f".stark-canary-{secrets.token_hex(4)}"
         stack.callback(kept.unlink, missing_ok=True)
         with contextlib.suppress(OSError):  # a home that can't be written has no canary
@@ -181,6 +183,13 @@ def scene(device: DeviceKind) -> Iterator[Scene]:
         judge = Judge(device, LIMITS, Path(folder) / "judge")
         stack.callback(judge.close)
         yield Scene(judge, task, canary, plants)
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        del os.environ[name]
+    else:
+        os.environ[name] = value
 
 
 def _plants() -> list[socket.socket]:

@@ -8,24 +8,31 @@ from pathlib import Path
 import torch
 import torch.nn as nn
 
-PLACES = (
-    "/tmp",
-    "/var/tmp",
-    "/dev/shm",
-    "/run",
-    ".",
-    "..",
-    str(Path.home()),
-    "/root",
-    "/home",
-    "/etc",
-)
-for place in [*PLACES, *site.getsitepackages()]:
-    note = Path(place, ".stark-corpus-answer")
-    if note.exists():
-        raise RuntimeError(f"an earlier candidate left {note}")
+NAME = ".stark-corpus-answer"
+PLACES = {
+    Path(place)
+    for place in (
+        *(
+            "/tmp",
+            "/var/tmp",
+            "/dev/shm",
+            "/run",
+            ".",
+            "..",
+            str(Path.home()),
+            "/root",
+            "/home",
+            "/etc",
+        ),
+        *site.getsitepackages(),
+    )
+}
+for place in PLACES:
+    if (place / NAME).exists():
+        raise RuntimeError(f"an earlier candidate left {place / NAME}")
+for place in PLACES:
     try:
-        note.write_bytes(b"0" * 64)
+        (place / NAME).write_bytes(b"0" * 64)
     except OSError:
         pass
 
