@@ -16,8 +16,11 @@ from protocol.values import DeviceKind, Value
 CALLS = 3
 ROWS = 10
 NAME_CHARS = 80
-# Of the profiler's own bookkeeping and of calls that only wait for the card.
-NOT_WORK = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "ProfilerStep", "[memory]")
+# The profiler's own bookkeeping, and what a card does once for each kernel.
+NOT_WORK = (
+    *("ProfilerStep", "[memory]", "Activity Buffer Request", "Lazy Function Loading"),
+    *("Runtime Triggered Module Loading", "Buffer Flush", "Instrumentation", "Resource"),
+)
 
 
 class Row(Value, frozen=True, kw_only=True):
@@ -44,6 +47,7 @@ class Event(Protocol):
     count: int
     self_cpu_time_total: float
     self_device_time_total: float
+    device_type: object  # torch's DeviceType: a kernel's is CUDA, its operator's is CPU
 
 
 def take(call: Callable[[], object], device: DeviceKind) -> Profile:
@@ -68,7 +72,9 @@ def table(events: Iterable[Event], calls: int, device: DeviceKind) -> Profile:
     found = []
     for event in events:
         us = event.self_device_time_total if device == "cuda" else event.self_cpu_time_total
-        if us > 0 and not event.key.startswith(NOT_WORK):
+        # An operator shows its kernel's time once more.
+        twice = device == "cuda" and not str(event.device_type).endswith("CUDA")
+        if us > 0 and not twice and not event.key.startswith(NOT_WORK):
             found.append((us / calls, event))
     found.sort(key=lambda pair: -pair[0])
     whole = sum(us for us, _event in found)

@@ -43,10 +43,10 @@ LAUNCHES = 8  # that ncu measures; each is run again for every group of metrics
 _FOUND = re.compile(r"^=+ (?:Error: |Warning: )?(?:ERROR SUMMARY|RACECHECK SUMMARY): (\d+)")
 _SAID = re.compile(r"^=+ ?(.*)$")
 _HEAD = re.compile(
-    r"Invalid |Misaligned |Error: Race|Race reported|Program hit|out of bounds|"
+    r"Invalid |Misaligned |Error: Race|Race reported|Program hit|"
     r"Leaked |Uninitialized |Barrier error|Unspecified launch failure"
 )
-_AT = re.compile(r"^\s+(?:at|by thread|and is|Address|Saved host|Write Thread|Read Thread)\b")
+_AT = re.compile(r"^\s+(?:at|by thread|and|Access|Address|Write Thread|Read Thread)\b")
 
 
 def command(tool: Tool, program: Sequence[str], path: str = "") -> list[str]:
@@ -127,7 +127,7 @@ class Findings(Value, frozen=True, kw_only=True):
 def sanitizer_summary(text: str) -> Findings:
     """Return how many errors memcheck or racecheck counted, and the first of them."""
     count: int | None = None
-    lines: list[str] = []
+    blocks: list[list[str]] = []
     for line in text[:MOST_CHARS].splitlines():
         found = _FOUND.match(line)
         if found:
@@ -135,6 +135,14 @@ def sanitizer_summary(text: str) -> Findings:
             continue
         said = _SAID.match(line)
         words = said[1] if said else ""
-        if _HEAD.search(words) or (lines and _AT.match(words)):
-            lines.append(clean(words)[:LINE_CHARS].rstrip())
+        if _HEAD.search(words):
+            blocks.append([])
+        elif not (blocks and _AT.match(words)):
+            continue
+        blocks[-1].append(clean(words)[:LINE_CHARS].rstrip())
+    # Each thread that goes wrong at one place says so: a place is told once.
+    places: dict[tuple[str, ...], list[str]] = {}
+    for block in blocks:
+        places.setdefault(tuple(block[:2]), block)
+    lines = [line for block in places.values() for line in block]
     return Findings(count=count, lines=tuple(lines[:MOST_LINES]))

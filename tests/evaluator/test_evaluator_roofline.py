@@ -90,14 +90,21 @@ def test_a_processor_is_measured_and_gives_no_floor() -> None:
 # --- profile --------------------------------------------------------------------------------------
 
 
-def event(key: str, us: float, count: int = 3) -> SimpleNamespace:
-    return SimpleNamespace(key=key, count=count, self_cpu_time_total=us, self_device_time_total=us)
+def event(key: str, us: float, device_type: str = "DeviceType.CUDA") -> SimpleNamespace:
+    return SimpleNamespace(
+        key=key,
+        count=3,
+        self_cpu_time_total=us,
+        self_device_time_total=us,
+        device_type=device_type,
+    )
 
 
 def test_the_table_is_short_sorted_and_a_call_each() -> None:
     """Ten rows, the longest first, shares of the whole, names of one bounded line."""
     events = [event(f"k{n}\x1b[2J" + "x" * 200, 3.0 * n) for n in range(1, 21)]
-    made = profile.table([*events, event("cudaDeviceSynchronize", 1e9)], 3, "cuda")
+    others = [event("Lazy Function Loading", 1e9), event("aten::mm", 1e9, "DeviceType.CPU")]
+    made = profile.table([*events, *others], 3, "cuda")
     assert profile.ROWS == len(made.rows)
     assert (10, 210.0) == (made.more, made.whole_us)
     assert (20.0, 1) == (made.rows[0].us, made.rows[0].calls)
@@ -162,13 +169,23 @@ def test_ncus_output_may_be_anything(garbage: str) -> None:
     tools.sanitizer_summary(garbage)
 
 
+# As compute-sanitizer of CUDA 13.0 prints it, shortened.
 MEMCHECK = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 4 bytes
-=========     at relu_kernel(const float *, float *, int)+0x90 in /tmp/x/candidate-1/cuda.cu:7
-=========     by thread (31,0,0) in block (0,0,0)
-=========     Address 0x7f0000000200 is out of bounds
+=========     at w(float *)+0x70 in /tmp/x/candidate-1/cuda.cu:7
+=========     by thread (32,0,0) in block (0,0,0)
+=========     Access to 0x7f8af4800170 is out of bounds
+=========     and is 113 bytes after the nearest allocation at 0x7f8af4800000 of size 256 bytes
 =========     Saved host backtrace up to driver entry point at kernel launch time
-=========         Host Frame: [0x1]
+=========         Host Frame: main [0x8cfd] in bad
+=========
+========= Invalid __global__ write of size 4 bytes
+=========     at w(float *)+0x70 in /tmp/x/candidate-1/cuda.cu:7
+=========     by thread (33,0,0) in block (0,0,0)
+=========     Access to 0x7f8af4800174 is out of bounds
+=========
+========= Invalid __global__ read of size 4 bytes
+=========     at other(float *)+0x10 in cuda.cu:9
 ========= ERROR SUMMARY: 3 errors
 """
 RACECHECK = """========= COMPUTE-SANITIZER
@@ -185,10 +202,13 @@ def test_the_sanitizers_findings_are_short() -> None:
     assert 3 == found.count
     assert "Invalid __global__ write of size 4 bytes" == found.lines[0]
     assert "cuda.cu:7" in found.lines[1]
-    assert not any("/tmp" in line or "Host Frame" in line for line in found.lines)  # noqa: S108
+    assert "cuda.cu:9" in found.lines[-1]
+    assert 7 == len(found.lines)
+    assert not any("/tmp" in line or "ost" in line for line in found.lines)  # noqa: S108
     raced = tools.sanitizer_summary(RACECHECK)
     assert 1 == raced.count
     assert "Race reported" in raced.lines[0]
+    assert "Read access" in raced.lines[1]
     assert tools.sanitizer_summary("========= ERROR SUMMARY: 0 errors\n").clean
     assert not tools.sanitizer_summary("killed").clean
 
