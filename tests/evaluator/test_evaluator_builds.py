@@ -34,13 +34,15 @@ print("built at", module.stamp())
     forward="return torch.relu(module.scaled(x, self.scale) + y) + self.bias",
 )
 
-WRITER = candidate(
-    before="""
+# Wrong on purpose where only the build counts: the verdict comes without any timing.
+WRONG = COMPILED.replace("+ self.bias", "- self.bias")
+
+WRITER = """
 # cpp_extension
 import os, pathlib
 store = pathlib.Path(os.environ.get("STARK_TOOLKITS", "/nowhere"))
 found = sorted(store.glob("*/*"))
-print("toolkits seen:", bool(found))
+said = ["toolkits" if found else "nothing"]
 for path in [store / "mine", *found, *(each / "mine" for each in found)]:
     for act in (path.unlink, path.touch, lambda: path.write_text("poison"), path.mkdir,
                 lambda: path.chmod(0o777), lambda: path.rename(path.with_name("moved"))):
@@ -48,13 +50,13 @@ for path in [store / "mine", *found, *(each / "mine" for each in found)]:
             act()
         except OSError:
             continue
-        print("changed", path)
+        said.append(f"changed {path}")
 try:
-    print("results seen:", len(os.listdir(store.parent / "results")))
+    said.append(f"results {os.listdir(store.parent / 'results')}")
 except OSError:
     pass
+raise ValueError(", ".join(["seen:", *said, "end"]))
 """
-)
 
 
 def state(folder: Path) -> list[tuple[str, int, int]]:
@@ -90,15 +92,12 @@ def test_a_candidate_changes_nothing_in_the_store(
     judge: Judge, task: Task, build_store: Store
 ) -> None:
     """It reads the toolkit that it is built with; it writes nothing, and sees no other's result."""
-    judge.judge(task, COMPILED)
+    judge.judge(task, WRONG)
     before = state(build_store.toolkits)
     verdict = judge.judge(task, WRITER)
     assert isinstance(verdict, Verdict)
-    assert verdict.verdict is Word.CORRECT, verdict.reason
-    if judge.level >= 2:
-        assert "toolkits seen: True" in verdict.log
-    assert "changed" not in verdict.log
-    assert "results seen" not in verdict.log
+    seen = "toolkits" if judge.level >= 2 else "nothing"
+    assert f"ValueError: seen:, {seen}, end" == verdict.reason
     assert before == state(build_store.toolkits)
 
 
@@ -122,7 +121,7 @@ def test_a_maker_killed_half_way_leaves_a_store_that_works(tmp_path: Path) -> No
             began.left_s()
             time.sleep(0.05)
         maker.kill()
-        assert settles(os.getpid(), before)
+        assert settles(os.getpid(), before, 20.0)
     made = [path for path in store.toolkits.iterdir() if not path.name.startswith(HALF)]
     assert [store.toolkits / "lock"] == made
     nursery.stop()
@@ -134,21 +133,17 @@ def test_with_builds_ahead_verdicts_are_the_same_and_in_order(
     """Whoever is built first, each candidate's verdict stands in its own place."""
     slow = "# cpp_extension\nimport time; time.sleep(0.5)"
     sources = [
-        candidate(before=slow),
-        candidate(before="# cpp_extension", forward="return x"),
+        candidate(before=slow, forward="return x"),
+        candidate(before="# cpp_extension", forward="raise ValueError('late')"),
         candidate(before="# cpp_extension\nraise ValueError('mine')"),
-        COMPILED,
-        candidate(),
+        WRONG,
+        candidate(forward="return y, x"),
     ]
-    reference = Reference(eager_us=1.0)
-    found = list(in_order(ahead, task, reference, sources))
+    found = list(in_order(ahead, task, Reference(eager_us=1.0), sources))
     alone = [judge.judge(task, source) for source in sources]
-    assert [Word.CORRECT, Word.WRONG, Word.COMPILE_FAILED, Word.CORRECT, Word.CORRECT] == [
-        verdict.verdict for verdict in found if isinstance(verdict, Verdict)
-    ]
-    assert [verdict.verdict for verdict in found if isinstance(verdict, Verdict)] == [
-        verdict.verdict for verdict in alone if isinstance(verdict, Verdict)
-    ]
+    expected = [Word.WRONG, Word.CRASHED, Word.COMPILE_FAILED, Word.WRONG, Word.WRONG]
+    assert expected == [verdict.verdict for verdict in found if isinstance(verdict, Verdict)]
+    assert expected == [verdict.verdict for verdict in alone if isinstance(verdict, Verdict)]
 
 
 def test_a_build_ahead_that_nobody_wants_ends(ahead: Judge, task: Task) -> None:
@@ -160,26 +155,27 @@ def test_a_build_ahead_that_nobody_wants_ends(ahead: Judge, task: Task) -> None:
         ahead.build(
             "# cpp_extension\nimport time; time.sleep(300)", lambda: time.monotonic() > over
         )
-    assert settles(os.getpid(), before)
-    built = ahead.build(candidate(before="# cpp_extension"))
+    assert settles(os.getpid(), before, 20.0)
+    other = candidate(before="# cpp_extension", forward="return x")
+    built = ahead.build(other)
     assert built is not None
-    verdict = ahead.judge(task, candidate(before="# cpp_extension"), built=built)
+    verdict = ahead.judge(task, other, built=built)
     assert isinstance(verdict, Verdict)
-    assert verdict.correct
+    assert verdict.verdict is Word.WRONG
     assert not built.there
 
 
 def test_a_build_whose_folder_went_is_made_again(ahead: Judge, task: Task) -> None:
     """Its zygote was killed after the build: the candidate is not blamed."""
-    built = ahead.build(COMPILED)
+    built = ahead.build(WRONG)
     assert built is not None
     zygotes = [pid for pid in descendants(os.getpid()) if _is_yard(pid)]
     for pid in zygotes:
         os.kill(pid, 9)
     ahead._yard.remove(built)  # type: ignore[union-attr]  # as its zygote does in the end
-    verdict = ahead.judge(task, COMPILED, built=built)
+    verdict = ahead.judge(task, WRONG, built=built)
     assert isinstance(verdict, Verdict)
-    assert verdict.correct
+    assert verdict.verdict is Word.WRONG
     assert ahead.build("# cpp_extension") is not None
 
 
