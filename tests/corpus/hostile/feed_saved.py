@@ -7,23 +7,21 @@ import torch
 import torch.nn as nn
 
 runner = sys.modules["actors.evaluator.runner"]
-tensors = runner.tensors
-Nest = runner.Nest
+layouts = sys.modules["actors.evaluator.layout"]
 ready = {}
 
 
 def feed_all(self, order, region):
-    whole = Nest(kind="list", items=order.inputs)
-    places = tensors.offsets(whole)
-    window = mmap.mmap(region, places[-1])
-    seen = iter(places)
+    window = mmap.mmap(region, sum(map(layouts.total_bytes, order.inputs)))
+    begin = 0
     ready.clear()
     for slot, layout in enumerate(order.inputs):
         pair = []
-        for leaf in layout.items:
-            place, count = next(seen), leaf.nbytes // 4
-            flat = torch.frombuffer(window, dtype=torch.float32, count=count, offset=place)
+        for leaf, place in zip(layout.items, layouts.offsets(layout), strict=False):
+            count, at = leaf.nbytes // 4, begin + place
+            flat = torch.frombuffer(window, dtype=torch.float32, count=count, offset=at)
             pair.append(flat.reshape(leaf.shape))
+        begin += layouts.total_bytes(layout)
         self._slots[slot] = tuple(pair)
         self._layouts[slot] = layout
         if slot % 3 == 0:

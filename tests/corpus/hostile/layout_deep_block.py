@@ -21,7 +21,7 @@ class Deep:
 
 def forged(self, order, carried):
     said = answer(self, order, carried)
-    if type(said).__name__ == "Collected":
+    if type(said).__name__ == "Collected" and len(said.outputs) > 2:
         plain = encode(layout.Plain(kind="str", word="HERE"))
         body = encode(
             type(said)(outputs=(layout.Plain(kind="str", word="HERE"), *said.outputs[1:]))
