@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -39,6 +40,17 @@ class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     output_kib: int = 64
 
 
+Precision = Literal["task", "tf32", "float16", "bfloat16"]
+
+
+class Rules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the judge accepts, and what it measures besides."""
+
+    precision: Precision = "task"  # the lowest that may count as correct
+    require_custom_kernel: bool = False  # what computes with the library alone is rejected
+    baselines: Literal["eager", "all"] = "eager"  # "all": torch.compile's two modes, too
+
+
 class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a run was started with."""
 
@@ -68,6 +80,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lease_s: float = 15.0
     search: SearchSettings = SearchSettings()
     limits: Limits = Limits()
+    rules: Rules = Rules()
 
     def model_of(self, role: Role) -> str:
         """Return the name of the model that answers for an agent's role."""

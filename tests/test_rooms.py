@@ -23,7 +23,7 @@ ROOMS: dict[str, set[str]] = {
         "protocol", "prompts", "actors.actor", "actors.post", "actors.log",
     },
     "actors/evaluator": {
-        "msgspec", "torch", "structlog",
+        "msgspec", "torch", "structlog", "pynvml",
         "protocol", "actors.actor", "actors.post", "actors.log",
     },
     "actors/supervisor": {
@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
 # prompts/examples/*.py are texts that models read, not code that runs here.
 ONLY_HERE = {
     "anthropic": {"actors/agents/models"},
-    "torch": {"actors/evaluator", "prompts/examples", "scripts/benchmarks/builds.py"},
+    "torch": {"actors/evaluator", "prompts/examples", "scripts/benchmarks"},
     "sqlite3": {"actors/coordinator", "actors/supervisor", "scripts"},
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import msgspec
 
@@ -39,6 +39,26 @@ def _parser() -> Parser:
     parser.add_argument("--json", action="store_true", help="one line of JSON for each candidate")
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="default: cuda where there is one"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=get_args(settings.Precision),
+        default="task",
+        help="the lowest precision that may count as correct (default: the task's own)",
+    )
+    parser.add_argument(
+        "--require-custom-kernel",
+        action="store_true",
+        help="reject what computes with the library alone, falls back, or never runs its kernel",
+    )
+    parser.add_argument(
+        "--baselines",
+        choices=("eager", "all"),
+        default="eager",
+        help="all: measure torch.compile's two modes, too, once for each device and task",
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="profile correct candidates; takes seconds each"
     )
     parser.add_argument(
         "--min-sandbox", type=int, metavar="N", help="refuse to run below this sandbox level"
@@ -73,6 +93,12 @@ def main() -> int:
         json=arguments.json,
         limits=limits,
         least=least,
+        rules=settings.Rules(
+            precision=arguments.precision,
+            require_custom_kernel=arguments.require_custom_kernel,
+            baselines=arguments.baselines,
+        ),
+        profiled=arguments.profile,
     )
 
 
@@ -102,7 +128,15 @@ def _at_post(arguments: argparse.Namespace) -> int:
     folder = scratch.of_slot(post.run_dir, post.slot, post.incarnation)
     hide = (post.run_dir.absolute(),)
     log = open_log(post.run_dir, post.slot)
-    judge = Judge(kind, chosen.limits, folder, hide=hide, least=least, say=log.warning)
+    judge = Judge(
+        kind,
+        chosen.limits,
+        folder,
+        hide=hide,
+        rules=chosen.rules,
+        least=least,
+        say=log.warning,
+    )
     try:
         return run_actor(EvaluatorWorker(judge), post)
     except Unjudgeable as error:

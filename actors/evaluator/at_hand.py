@@ -8,16 +8,20 @@ from actors.evaluator.grounds import Grounds
 from actors.evaluator.nursery import Nursery
 from actors.evaluator.scratch import Scratch
 from actors.evaluator.standard import Problem, Standard
+from protocol.settings import Precision
 from protocol.values import Task
 
 
 class AtHand:
     """At most one standard, warm."""
 
-    def __init__(self, nursery: Nursery, grounds: Grounds, scratch: Scratch) -> None:
+    def __init__(
+        self, nursery: Nursery, grounds: Grounds, scratch: Scratch, precision: Precision
+    ) -> None:
         self._nursery = nursery
         self._grounds = grounds
         self._scratch = scratch
+        self._precision = precision
         self._standard: Standard | None = None
 
     def of(self, task: Task) -> Standard | Problem:
@@ -29,7 +33,9 @@ class AtHand:
         self._nursery.awake()
         folder = self._scratch.fresh("task")
         confinement = self._grounds.confinement(folder, trusted=True)
-        standard = Standard(self._nursery, task, self._grounds.limits, confinement)
+        standard = Standard(
+            self._nursery, task, self._grounds.limits, confinement, precision=self._precision
+        )
         self._standard = standard
         problem = standard.open()
         if problem is not None:

@@ -12,9 +12,9 @@ from threading import Event
 from types import FrameType
 
 from actors.evaluator import scratch
-from actors.evaluator.judge import Judge, Problem, Unjudgeable
+from actors.evaluator.judge import RULES, Judge, Problem, Unjudgeable
 from actors.evaluator.verdicts import verdict_json
-from protocol.settings import Limits
+from protocol.settings import Limits, Rules
 from protocol.values import Backend, DeviceKind, Reference, Task, Verdict, Word
 
 EXIT_CORRECT, EXIT_OTHER, EXIT_USAGE, EXIT_UNJUDGED = 0, 1, 2, 4
@@ -56,19 +56,22 @@ def judge_files(
     json: bool,
     limits: Limits,
     least: int = 0,
+    rules: Rules = RULES,
+    profiled: bool = False,
 ) -> int:
     """Judge each candidate; print its verdict; return the exit status."""
     _leave_on_signals()
     task = read_task(task_path, device)
     sources = [(path, read(path, "candidate")) for path in candidates]
-    judge = Judge(device, limits, scratch.by_hand(), least=least, say=_say)
+    judge = Judge(device, limits, scratch.by_hand(), rules=rules, least=least, say=_say)
     status = EXIT_CORRECT
     try:
         judge.prepare([source for _path, source in sources])
         measured = judge.measure(task)
         if isinstance(measured, Problem):
             raise Usage(f"the task {task_path} can't be judged: {measured.words}")
-        verdicts = in_order(judge, task, measured, [source for _path, source in sources])
+        texts = [source for _path, source in sources]
+        verdicts = in_order(judge, task, measured, texts, profiled=profiled)
         for (path, _source), verdict in zip(sources, verdicts, strict=True):
             if isinstance(verdict, Problem):
                 raise Usage(f"the task {task_path} can't be judged: {verdict.words}")
@@ -82,7 +85,12 @@ def judge_files(
 
 
 def in_order(
-    judge: Judge, task: Task, reference: Reference, sources: list[str]
+    judge: Judge,
+    task: Task,
+    reference: Reference,
+    sources: list[str],
+    *,
+    profiled: bool = False,
 ) -> Iterator[Verdict | Problem]:
     """Judge one source after the other; the next ones are built meanwhile, where that may be."""
     over = Event()
@@ -90,7 +98,8 @@ def in_order(
         builds = deque(pool.submit(judge.build, source, over.is_set) for source in sources)
         try:
             for source in sources:
-                yield judge.judge(task, source, reference, built=builds.popleft().result())
+                built = builds.popleft().result()
+                yield judge.judge(task, source, reference, built=built, profiled=profiled)
         finally:
             over.set()
             pool.shutdown(cancel_futures=True)
@@ -130,10 +139,21 @@ def run(
     json: bool,
     limits: Limits,
     least: int = 0,
+    rules: Rules = RULES,
+    profiled: bool = False,
 ) -> int:
     """As `judge_files`, with one line on stderr for what can't be done."""
     try:
-        return judge_files(task, candidates, device, json=json, limits=limits, least=least)
+        return judge_files(
+            task,
+            candidates,
+            device,
+            json=json,
+            limits=limits,
+            least=least,
+            rules=rules,
+            profiled=profiled,
+        )
     except Usage as error:
         sys.stderr.write(f"evaluator: {error}\n")
         return EXIT_USAGE

@@ -24,6 +24,8 @@ FLOORS = {
     torch.float16: 1e-2,
     torch.bfloat16: 1e-2,
 }
+# What `--precision` allows of results that are float32: what such arithmetic loses in long sums.
+PRECISIONS = {"tf32": 4e-3, "float16": 1e-2, "bfloat16": 4e-2}
 SMALL_FLOAT_FLOOR = 0.125  # the eight-bit floats
 TINY = 1e-30  # a reference of nothing but zeros
 
@@ -36,11 +38,17 @@ class Finding(Value, frozen=True, kw_only=True):
 
 
 def compare(
-    got: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor | None, where: str
+    got: torch.Tensor,
+    eager: torch.Tensor,
+    exact: torch.Tensor | None,
+    where: str,
+    *,
+    floor: float = 0.0,
 ) -> Finding:
     """Compare `got` with the reference; shapes and dtypes are already known to be equal.
 
-    `eager` is the reference's output in the task's precision, `exact` the one in float64.
+    `eager` is the reference's output in the task's precision, `exact` the one in float64; `floor`
+    is what a user allows besides.
     """
     if not got.numel():
         return Finding()
@@ -50,7 +58,8 @@ def compare(
     wide = torch.complex128 if eager.is_complex() else torch.float64
     own, ours = got.to(wide), eager.to(wide)
     truth = ours if exact is None else exact.to(wide)
-    error = _error(own, ours, truth) / _tolerance(ours, truth, eager.dtype)
+    allowed = max(floor, FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR), SLACK * lost(ours, truth))
+    error = _error(own, ours, truth) / (_scale(truth) * allowed)
     return _report(got, truth, error, where)
 
 
@@ -68,9 +77,14 @@ def _scale(truth: torch.Tensor) -> torch.Tensor:
     return magnitude + magnitude.square().mean().sqrt() + TINY
 
 
-def _tolerance(ours: torch.Tensor, truth: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return what each element may be off, in its own units."""
-    return _scale(truth) * max(FLOORS.get(dtype, SMALL_FLOAT_FLOOR), SLACK * lost(ours, truth))
+def kernelbench(got: torch.Tensor, eager: torch.Tensor) -> float:
+    """Return the largest error in units of KernelBench's tolerance, absolute plus relative."""
+    if not got.numel() or not (eager.is_floating_point() or eager.is_complex()):
+        return 0.0
+    wide = torch.complex128 if eager.is_complex() else torch.float64
+    own, ours = got.to(wide), eager.to(wide)
+    allowed = FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR) * (1 + _finite(ours.abs()))
+    return float((_finite((own - ours).abs()) / allowed).max().item())
 
 
 def _finite(values: torch.Tensor) -> torch.Tensor:

@@ -17,8 +17,9 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.evaluator import baselines
+from actors.evaluator import baseline_store, baselines, findings
 from actors.evaluator.at_hand import AtHand
+from actors.evaluator.baseline_store import BaselineStore
 from actors.evaluator.build import Built
 from actors.evaluator.builds import Builds, Yard, ahead_of
 from actors.evaluator.card import Card
@@ -30,10 +31,10 @@ from actors.evaluator.health import Health
 from actors.evaluator.layout import describe
 from actors.evaluator.nursery import Nursery, Unjudgeable
 from actors.evaluator.scratch import Scratch
-from actors.evaluator.standard import Problem, Standard
+from actors.evaluator.standard import Problem
 from actors.evaluator.trial import MAX_SOURCE_BYTES, Trial
 from actors.evaluator.turns import Turns
-from protocol.settings import Limits
+from protocol.settings import Limits, Rules
 from protocol.values import Device, DeviceKind, Reference, Task, Verdict, Word
 
 T = TypeVar("T")
@@ -54,6 +55,9 @@ def silent(_words: str = "") -> None:
 ABNORMAL = (Word.CRASHED, Word.TIMED_OUT, Word.OUT_OF_MEMORY)
 
 
+RULES = Rules()
+
+
 class Judge:
     """One device's judge."""
 
@@ -64,7 +68,7 @@ class Judge:
         scratch_root: Path,
         *,
         hide: tuple[Path, ...] = (),
-        compile_baselines: bool = False,
+        rules: Rules = RULES,
         least: int = 0,
         ahead: int | None = None,
         say: Callable[[str], None] = silent,
@@ -73,7 +77,8 @@ class Judge:
         self.kind = device
         self.limits = limits
         self.scratch = Scratch(scratch_root)
-        self.compile_baselines = compile_baselines
+        self.rules = rules
+        self._baselines = BaselineStore(baseline_store.folder(dict(os.environ)))
         self.ahead = ahead_of(device) if ahead is None else ahead
         store = of_user(os.environ)
         self._grounds = Grounds(device, limits, hide, store if store.open() else None)
@@ -84,7 +89,7 @@ class Judge:
         )
         beside = self.scratch.root.with_name(f"{self.scratch.root.name}-builds")
         self._yard = Yard(self._builds, limits, beside, least, hidden) if self.ahead else None
-        self._standard = AtHand(self._nursery, self._grounds, self.scratch)
+        self._standard = AtHand(self._nursery, self._grounds, self.scratch, rules.precision)
         self._card = Card(self._nursery, self._grounds, self.scratch)
         self._health = Health(self._nursery, self._grounds, self.scratch, self._card)
         self._turns = Turns()
@@ -134,18 +139,21 @@ class Judge:
         doing: Callable[[str], None] = silent,
         unwanted: Callable[[], bool] = never,
         built: Built | None = None,
+        *,
+        profiled: bool = False,
     ) -> Verdict | Problem:
         """Judge one candidate; `on_running` is called right before its code is first judged.
 
         `reference` is not used for the ratio: the reference is timed again, in turn with the
-        candidate.  `built` is used up.  Raises `Unjudgeable` or `Unwanted`.
+        candidate.  `built` is used up; `profiled`: look at a correct one with the profiler, which
+        takes seconds.  Raises `Unjudgeable` or `Unwanted`.
         """
         ready = [built] if built is not None and built.there else []
 
         def work() -> Verdict | Problem:
             # A second try must not find what the first one's runner left: it builds anew.
             return self._judge(
-                task, source, on_running, doing, unwanted, ready.pop() if ready else None
+                task, source, on_running, doing, unwanted, ready.pop() if ready else None, profiled
             )
 
         try:
@@ -173,18 +181,17 @@ class Judge:
         if isinstance(standard, Problem):
             return standard
         facts = standard.facts
+        compiled = self.rules.baselines == "all"
+        found = baselines.of(standard, self.device, self._baselines, compiled=compiled)
         return Reference(
-            eager_us=baselines.eager_us(standard),
-            compile_us=self._compiled_us(standard, "default"),
-            max_autotune_us=self._compiled_us(standard, "max-autotune"),
+            eager_us=found.eager_us,
+            compile_us=found.compile_us,
+            max_autotune_us=found.max_autotune_us,
             device=self.device,
             inputs=describe(facts.inputs),
             outputs=describe(facts.outputs),
             notes=facts.notes,
         )
-
-    def _compiled_us(self, standard: Standard, mode: str) -> float | None:
-        return baselines.compiled_us(standard, mode) if self.compile_baselines else None
 
     def _judge(
         self,
@@ -194,6 +201,7 @@ class Judge:
         doing: Callable[[str], None],
         unwanted: Callable[[], bool],
         built: Built | None,
+        profiled: bool,
     ) -> Verdict | Problem:
         standard = self._standard.of(task)
         if isinstance(standard, Problem):
@@ -215,20 +223,15 @@ class Judge:
                 build = lambda _limit_s: built  # noqa: E731
             self._health.before()
             trial = Trial(
-                self._nursery,
-                standard,
-                self.limits,
-                confinement,
-                source,
-                build,
-                sensors=self._card.sensors,
+                self._nursery, standard, self.limits, confinement, source, build, self._card
             )
-            verdict = trial.run(on_running, doing)
+            verdict = trial.run(on_running, doing, profiled=profiled)
         if verdict.verdict in ABNORMAL:
             self._health.after()
         early = built is not None and built.fault is not None
         starved = built.starved if built and early else self._nursery.starved
         starved = starved and verdict.verdict is Word.CRASHED
+        verdict = findings.labelled(verdict, source, task.source, trial.table, self.rules)
         return msgspec.structs.replace(
             verdict,
             verdict=Word.OUT_OF_MEMORY if starved else verdict.verdict,

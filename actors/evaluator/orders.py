@@ -9,6 +9,8 @@ from typing import Literal
 
 from actors.evaluator.fastbuild.family import Family
 from actors.evaluator.layout import Layout
+from actors.evaluator.profile import Profile
+from protocol.settings import Precision
 from protocol.values import Device, DeviceKind, Value
 
 Part = Literal["runner", "referee", "builder"]
@@ -135,6 +137,12 @@ class Collect(Order, frozen=True, kw_only=True):
     limit: int  # bytes that the descriptor's memory has
 
 
+class TakeProfile(Order, frozen=True, kw_only=True):
+    """Call the module on a slot under the profiler; asked once nothing is timed any more."""
+
+    slot: int
+
+
 class Canary(Order, frozen=True, kw_only=True):
     """Compute something known on the device; only asked of a process without a candidate."""
 
@@ -166,6 +174,7 @@ ToRunner = (
     | CallOnce
     | Bench
     | Collect
+    | TakeProfile
     | Canary
     | Write
     | Leave
@@ -199,6 +208,12 @@ class Collected(Order, frozen=True, kw_only=True):
     outputs: tuple[Layout, ...]
 
 
+class Profiled(Order, frozen=True, kw_only=True):
+    """What the profiler saw, as the candidate's process says."""
+
+    profile: Profile
+
+
 class Raised(Order, frozen=True, kw_only=True):
     """The candidate raised."""
 
@@ -209,7 +224,7 @@ class Raised(Order, frozen=True, kw_only=True):
     memory: bool = False  # memory ran out
 
 
-FromRunner = Done | Loaded | Called | Collected | Raised
+FromRunner = Done | Loaded | Called | Collected | Profiled | Raised
 
 # --- judge <-> referee ------------------------------------------------------------------------
 
@@ -229,6 +244,7 @@ class Prepare(Order, frozen=True, kw_only=True):
     source: str
     seed: int
     lend: bool = False  # hand bytes over in device memory
+    precision: Precision = "task"  # the lowest that is accepted
 
 
 class Prepared(Order, frozen=True, kw_only=True):
@@ -323,6 +339,7 @@ class Compare(Order, frozen=True, kw_only=True):
 class Compared(Order, frozen=True, kw_only=True):
     reason: str = ""  # "" when they agree
     max_error: float | None = None  # in units of the tolerance
+    share: float | None = None  # the same error in units of KernelBench's tolerance
 
 
 class Forget(Order, frozen=True, kw_only=True):

@@ -67,6 +67,7 @@ class Referee:
         self.device = device
         self._original: Original
         self._lends = False
+        self._floor = 0.0
         self._rounds: dict[int, Round] = {}
         self._drawn = 0
         self._taken: list[torch.Tensor] = []
@@ -115,6 +116,7 @@ class Referee:
     def _prepare(self, order: Prepare) -> tuple[FromReferee, list[int]]:
         self._find_device()
         self._lends = order.lend and self.device == "cuda"
+        self._floor = correctness.PRECISIONS.get(order.precision, 0.0)
         task = Original(order.source, self.device, order.seed)
         inputs = task.inputs(order.seed + 1)
         steady = task.repeats(inputs, None)
@@ -201,14 +203,15 @@ class Referee:
     def _compare_outputs(self, drawn: Round, got: list[torch.Tensor]) -> Compared:
         eager = list(tensors.tensors_in(drawn.eager))
         exact = [None] * len(eager) if drawn.exact is None else tensors.tensors_in(drawn.exact)
-        worst = 0.0
+        worst = share = 0.0
         for number, (mine, theirs, truth) in enumerate(zip(got, eager, exact, strict=True)):
             where = "output" if len(eager) == 1 else f"output {number}"
-            finding = correctness.compare(mine, theirs, truth, where)
+            finding = correctness.compare(mine, theirs, truth, where, floor=self._floor)
             worst = max(worst, finding.max_error)
+            share = max(share, correctness.kernelbench(mine, theirs))
             if finding.reason:
-                return Compared(reason=finding.reason, max_error=worst)
-        return Compared(max_error=worst)
+                return Compared(reason=finding.reason, max_error=worst, share=share)
+        return Compared(max_error=worst, share=share)
 
 
 def _compare_inputs(drawn: Round, got: list[torch.Tensor]) -> Compared:

@@ -17,7 +17,7 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator import canary, devmem, places, takeover, tensors
+from actors.evaluator import canary, devmem, places, profile, takeover, tensors
 from actors.evaluator.channel import Channel, Closed, close_all
 from actors.evaluator.faults import raised
 from actors.evaluator.guards import Guards
@@ -39,6 +39,8 @@ from actors.evaluator.orders import (
     Leave,
     Load,
     Loaded,
+    Profiled,
+    TakeProfile,
     ToRunner,
     Write,
 )
@@ -113,6 +115,10 @@ class Runner:
             case Collect():
                 tensors.write(self._outputs, carried[0], order.limit)
                 return Collected(outputs=tuple(map(tensors.layout_of, self._outputs)))
+            case TakeProfile():
+                module, inputs = self._module, self._slots[order.slot]
+                look = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
+                return Profiled(profile=profile.take(look, self.device))
             case Canary():
                 canary.sing(self.device)
             case Write():

@@ -48,7 +48,7 @@ from actors.evaluator.orders import (
 )
 from actors.evaluator.stillness import Stillness, children
 from actors.evaluator.verdicts import Fault, fault_of
-from protocol.settings import Limits
+from protocol.settings import Limits, Precision
 from protocol.values import Stage, Task, Value
 
 KINDS: tuple[Kind, ...] = ("shifted", "sparse", "scaled", "spikes", "blocks", "permuted")
@@ -81,10 +81,17 @@ class Standard:
     """One task's referee and reference runner."""
 
     def __init__(
-        self, nursery: Nursery, task: Task, limits: Limits, confinement: Confinement
+        self,
+        nursery: Nursery,
+        task: Task,
+        limits: Limits,
+        confinement: Confinement,
+        *,
+        precision: Precision = "task",
     ) -> None:
         self.nursery = nursery
         self.task = task
+        self._precision = precision
         self.limits = limits
         self.confinement = confinement
         self.seed = secrets.randbits(62)  # of the construction: candidates get the same
@@ -126,7 +133,9 @@ class Standard:
         self.referee = self.nursery.spawn("referee", self.confinement, FromReferee, trusted=True)
         self._started.append(self.referee)
         Stillness(children(self.nursery.pid) - before).favour()
-        order = Prepare(source=self.task.source, seed=self.seed, lend=lend)
+        order = Prepare(
+            source=self.task.source, seed=self.seed, lend=lend, precision=self._precision
+        )
         answer = self.referee.ask(order, self._patience)
         if isinstance(answer, Gone):
             return self._problem_of(answer)

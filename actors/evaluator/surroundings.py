@@ -35,15 +35,15 @@ def needed() -> tuple[str, ...]:
     # A working directory is on Python's path too: never let that open a home or a run.
     closed = {Path.cwd(), Path.home(), OWN_ROOM, Path("/"), *map(Path, SHARED)}
     for path in (Path(entry).absolute() for entry in entries):
-        if path.exists() and not closed & {path, path.resolve()}:
+        if _there(path) and not closed & {path, path.resolve()}:
             found += [path, path.resolve()]
-    return tuple(sorted({str(path) for path in found if path.exists()}))
+    return tuple(sorted({str(path) for path in found if _there(path)}))
 
 
 def hidden(wanted: list[Path]) -> tuple[str, ...]:
     """Return which of `wanted` can look empty but for what is needed in them, outermost first."""
     needs = [Path(need) for need in (*needed(), *SYSTEM)]
-    found = {path.resolve() for path in wanted if path.is_dir()}
+    found = {path.resolve() for path in wanted if _there(path) and path.is_dir()}
     free = {path for path in found if not any(path.is_relative_to(need) for need in needs)}
     free |= {path for path in found if path in map(Path, SHARED)}
     free.discard(Path("/"))
@@ -57,5 +57,8 @@ def nodes(device: str) -> tuple[str, ...]:
     return tuple(path for path in [*plain, *(card if device == "cuda" else [])] if _there(path))
 
 
-def _there(path: str) -> bool:
-    return Path(path).exists()
+def _there(path: str | Path) -> bool:
+    try:
+        return Path(path).exists()
+    except PermissionError:  # of a folder on the way: then no child can read it either
+        return False

@@ -10,25 +10,30 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from actors.evaluator import evidence, sandbox
+from actors.evaluator import evidence, findings, roofline, sandbox
 from actors.evaluator.build import Built
+from actors.evaluator.card import Card
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.fastbuild.asked import compiles
-from actors.evaluator.layout import leaves
+from actors.evaluator.layout import leaves, total_bytes
 from actors.evaluator.nursery import Nursery
 from actors.evaluator.orders import (
     Called,
     CallOnce,
+    Compared,
     Confinement,
     FromRunner,
     Import,
     Kind,
     Loaded,
     Order,
+    Profiled,
     Raised,
+    TakeProfile,
 )
+from actors.evaluator.profile import Profile, bounded
 from actors.evaluator.race import Race
-from actors.evaluator.sensors import Reading, Sensors
+from actors.evaluator.sensors import Reading
 from actors.evaluator.standard import Drawing, Standard
 from actors.evaluator.stillness import Stillness, children
 from actors.evaluator.timing import Timing
@@ -53,8 +58,7 @@ class Trial:
         confinement: Confinement,
         source: str,
         build_it: Callable[[float], Built],
-        *,
-        sensors: Sensors,
+        card: Card,
     ) -> None:
         self.nursery = nursery
         self.standard = standard
@@ -62,7 +66,9 @@ class Trial:
         self.confinement = confinement
         self.source = source
         self._build_it = build_it
-        self._sensors = sensors
+        self.table: Profile | None = None
+        self._card = card
+        self._share: float | None = None  # of KernelBench's tolerance, at worst
         self._reading: Reading | None = None
         self.timing: Timing | None = None
         self.max_error: float | None = None
@@ -71,16 +77,24 @@ class Trial:
         self._runner: Child[FromRunner] | None = None
         self._stillness = Stillness(set())
 
-    def run(self, on_running: Callable[[], None], doing: Callable[[str], None]) -> Verdict:
+    def run(
+        self,
+        on_running: Callable[[], None],
+        doing: Callable[[str], None],
+        *,
+        profiled: bool = False,
+    ) -> Verdict:
         """Go through the stages; whatever the candidate does, return a verdict."""
         try:
-            fault = self._build(doing) or self._judge(on_running, doing)
+            fault = self._build(doing) or self._judge(on_running, doing, profiled)
         finally:
             if self._runner is not None:
                 self._runner.kill()
         return self._verdict(fault)
 
-    def _judge(self, on_running: Callable[[], None], doing: Callable[[str], None]) -> Fault | None:
+    def _judge(
+        self, on_running: Callable[[], None], doing: Callable[[str], None], profiled: bool
+    ) -> Fault | None:
         on_running()
         doing("checking")
         began = time.monotonic()
@@ -93,7 +107,10 @@ class Trial:
             return fault
         doing("timing")
         began = time.monotonic()
-        fault = self._time(self._runner) or self._end(self._runner)
+        fault = self._time(self._runner)
+        if fault is None and profiled:
+            self._profile(self._runner)
+        fault = fault or self._end(self._runner)
         self._spent["time"] += time.monotonic() - began
         return fault
 
@@ -193,7 +210,7 @@ class Trial:
             return wrong(f"it {called.breach[:200]}", "check")
         found = self.standard.judge_output(runner, drawing.number, "check", called, number)
         if not isinstance(found, Fault) and not found.reason:
-            self._note_error(found.max_error)
+            self._note_error(found)
             found = self.standard.judge_inputs(runner, 0, drawing)
         if isinstance(found, Fault):
             return found
@@ -222,9 +239,9 @@ class Trial:
         more = "" if len(self._missing) <= NAMES else f" and {len(self._missing) - NAMES} more"
         return f" (ModelNew has no parameter or buffer named {names}{more})"
 
-    def _note_error(self, error: float | None) -> None:
-        if error is not None:
-            self.max_error = max(self.max_error or 0.0, error)
+    def _note_error(self, found: Compared) -> None:
+        self.max_error = max(self.max_error or 0.0, found.max_error or 0.0)
+        self._share = max(self._share or 0.0, found.share or 0.0)
 
     def _time(self, runner: Child[FromRunner]) -> Fault | None:
         limits = self.limits
@@ -232,7 +249,7 @@ class Trial:
             self.standard,
             runner,
             self._stillness,
-            self._sensors,
+            self._card.sensors,
             time_s=limits.time_s,
             call_s=limits.check_s,
         )
@@ -242,6 +259,12 @@ class Trial:
             return result
         self.timing = result
         return None
+
+    def _profile(self, runner: Child[FromRunner]) -> None:
+        """Let the profiler look on; a candidate that fails here has been judged already."""
+        answer = runner.ask(TakeProfile(slot=0), self.limits.check_s)
+        if not isinstance(answer, Gone) and isinstance(answer[0], Profiled):
+            self.table = bounded(answer[0].profile)
 
     def _end(self, runner: Child[FromRunner]) -> Fault | None:
         """Let it leave: a fault that comes as late as that is still its own."""
@@ -281,17 +304,22 @@ class Trial:
             speedup=timed.speedup if timed else None,
             speedup_ci95=timed.ci95 if timed else None,
             max_error=self.max_error,
-            profile=_profile(timed, self._reading),
+            profile=self._figures(timed),
             log=evidence.clean(output, folders, limit=4096),
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,
         )
 
-
-def _profile(timed: Timing | None, reading: Reading | None) -> dict[str, str] | None:
-    if timed is None:
-        return None
-    clocks = {"clocks": reading.said()} if reading is not None else {}
-    left_out = f", {timed.disturbed} disturbed ones left out" if timed.disturbed else ""
-    busy = f", {timed.busy} disturbed ones used: the machine was busy" if timed.busy else ""
-    return {"timing": f"{timed.groups} groups A B B A{left_out}{busy}", **clocks}
+    def _figures(self, timed: Timing | None) -> dict[str, str] | None:
+        if timed is None:
+            return None
+        facts, device = self.standard.facts, self._card.device
+        moved = sum(map(total_bytes, (facts.inputs, facts.state, facts.outputs)))
+        return findings.figures(
+            timed,
+            self._reading,
+            roofline.summary(moved, 0, timed.median_us, roofline.of_device(device)),
+            self._share,
+            facts.notes,
+            self.table,
+        )

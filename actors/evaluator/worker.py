@@ -70,7 +70,7 @@ class EvaluatorWorker:
     def _evaluate(self, request: Evaluate, port: Port, doing: Callable[[str], None]) -> Evaluated:
         verdicts: list[Verdict] = []
         built = self.judge.build(request.source, port.revoked)
-        for _ in range(request.rounds):
+        for number in range(request.rounds):
             verdict = self.judge.judge(
                 request.task,
                 request.source,
@@ -79,6 +79,8 @@ class EvaluatorWorker:
                 doing,
                 port.revoked,
                 built,
+                # A winner's, once: what a planner needs to know, and too slow for everybody.
+                profiled=request.rounds > 1 and number == 0,
             )
             built = None  # used up: what it left in its folder is no other round's
             if isinstance(verdict, Problem):

@@ -19,6 +19,7 @@ from protocol.settings import FILE_NAME, Settings
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 # Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.
 CLAUDE = "claude-sonnet-4-6"
+AHEAD = 3  # expansions under way for each card
 # Belongs to one run and is not taken over from a stark.toml that was copied from it.
 OF_ONE_RUN = ("tasks", "model_reason")
 # A resumed run may have another fleet, budget and limits, but stays the same search.
@@ -47,8 +48,11 @@ def of_new_run(
     cuda = told["device"] == "cuda"
     told.setdefault("backend", "cuda" if cuda else "cpp")
     told.setdefault("evaluators", max(1, len(gpus)) if cuda else 1)
+    # A card's figures are worth the minute that torch.compile takes once for each task.
+    told.setdefault("rules", {}).setdefault("baselines", "all" if cuda else "eager")
     search = told.setdefault("search", {})
-    search.setdefault("in_flight", told["evaluators"])
+    # On a card the next candidates are built while one is measured.
+    search.setdefault("in_flight", told["evaluators"] * (AHEAD if cuda else 1))
     settings = _convert(told, "the settings")
     refuse_unbuilt(settings)
     return settings

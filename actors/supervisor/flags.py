@@ -95,6 +95,8 @@ def name(text: str) -> str:
 STRATEGIES = ("stark", "search", "team", "sampling", "reflexion")
 POLICIES = ("epsilon-greedy", "greedy", "mcts", "evolutionary")
 
+PRECISIONS = ("task", "tf32", "float16", "bfloat16")
+
 _MODEL = "claude-…, recipes, script:FILE, replay:RUN, or a name that --base-url serves"
 OPTIONS = tuple(
     Option(flag=flag, setting=setting, read=read, metavar=metavar, help=text)
@@ -117,6 +119,14 @@ OPTIONS = tuple(
         ("--max-cost", "max_cost", positive, "USD", "stop before spending more"),
         ("--max-minutes", "max_minutes", positive, "M", "stop this start after M minutes"),
         ("--min-sandbox", "min_sandbox", whole(0), "LEVEL", "refuse a weaker sandbox (1)"),
+        ("--precision", "rules.precision", one_of(*PRECISIONS), "WORD", "lowest allowed (task)"),
+        (
+            "--baselines",
+            "rules.baselines",
+            one_of("eager", "all"),
+            "WORD",
+            "all: torch.compile too",
+        ),
         ("--listen", "listen", name, "ADDR", "tcp://127.0.0.1:PORT instead of a socket file"),
     )
 )
@@ -139,6 +149,8 @@ def parse(argv: Sequence[str]) -> Wish:
     }
     if parsed["until_idle"]:
         given["until_idle"] = True
+    if parsed["require_custom_kernel"]:
+        given["rules.require_custom_kernel"] = True
     wish = Wish(
         tasks=tuple(parsed["task"]),
         resume=parsed["resume"],
@@ -194,6 +206,11 @@ def _parser() -> argparse.ArgumentParser:
             metavar=option.metavar,
             help=option.help,
         )
+    parser.add_argument(
+        "--require-custom-kernel",
+        action="store_true",
+        help="reject what computes with the library alone, falls back, or never runs its kernel",
+    )
     parser.add_argument("--until-idle", action="store_true", help="not there yet")
     parser.add_argument("--join", metavar="TICKET", help="not there yet")
     parser.add_argument("--json", action="store_true", help="print result.json alone on stdout")

@@ -45,7 +45,7 @@ def test_the_model_is_claude_with_a_key_and_the_rule_book_without() -> None:
 def test_a_gpu_machine_gets_one_evaluator_a_card_and_as_many_in_flight() -> None:
     """Device, evaluators and expansions under way follow the hardware unless said."""
     two = settle("", gpus=("0", "1"))
-    assert ("cuda", "cuda", 2, 2) == (
+    assert ("cuda", "cuda", 2, 6) == (
         two.device,
         two.backend,
         two.evaluators,

@@ -1,0 +1,61 @@
+"""What a verdict says besides its word: figures for people and agents, and labels.
+
+Labels are heuristics about a candidate's text.  They never change a verdict, unless the user asked
+for custom kernels only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from actors.evaluator import labels
+from actors.evaluator.profile import Profile, printed
+from actors.evaluator.sensors import Reading
+from actors.evaluator.timing import Timing
+from protocol.settings import Rules
+from protocol.values import Verdict, Word
+
+
+def figures(
+    timed: Timing,
+    reading: Reading | None,
+    roofline: Mapping[str, str],
+    share: float | None,
+    notes: Sequence[str],
+    table: Profile | None,
+) -> dict[str, str]:
+    """Return what was seen of a correct candidate: name -> printable figure."""
+    left_out = f", {timed.disturbed} disturbed ones left out" if timed.disturbed else ""
+    busy = f", {timed.busy} disturbed ones used: the machine was busy" if timed.busy else ""
+    found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}"}
+    if reading is not None:
+        found["clocks"] = reading.said()
+    if share is not None:
+        within = "within" if share <= 1 else "outside of"
+        found["KernelBench's tolerance"] = f"{within} it: {share:.3g} of what it allows"
+    if notes:
+        found["task"] = "; ".join(notes)
+    found |= roofline
+    return printed(table, found) if table is not None else found
+
+
+def labelled(
+    verdict: Verdict, source: str, reference: str, table: Profile | None, rules: Rules
+) -> Verdict:
+    """Return the verdict with its labels, or as rejected for them where the user wants that."""
+    if not verdict.correct:
+        return verdict
+    # A table that was cut may lack the very kernel: then only the text counts.
+    kernels = [row.name for row in table.rows] if table is not None and not table.more else None
+    found = labels.of(source, reference=reference, kernels=kernels)
+    if not found:
+        return verdict
+    profile = {**(verdict.profile or {}), "labels": ", ".join(found)}
+    reason = labels.rejects(found) if rules.require_custom_kernel else None
+    if reason is None:
+        return msgspec.structs.replace(verdict, profile=profile)
+    return msgspec.structs.replace(
+        verdict, verdict=Word.REJECTED, stage="check", reason=reason, profile=profile
+    )
