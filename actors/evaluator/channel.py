@@ -98,6 +98,12 @@ class Channel(Generic[T]):
             raise Closed("end of the channel")
         self._buffer += data
 
+    def pending(self) -> bool:
+        """Whether anything has come that nobody has asked for."""
+        if select.select([self.socket], [], [], 0)[0]:
+            self.pump()
+        return bool(self._buffer)
+
     def next(self) -> tuple[T, list[int]] | None:
         """Return the next whole order and its descriptors, or None when it is not all there."""
         if len(self._buffer) < HEAD.size:

@@ -89,6 +89,8 @@ class Child(Generic[T]):
             return self.gone
         until = time.monotonic() + seconds
         try:
+            if self.channel.pending():
+                raise Garbled("it answered before it was asked")
             self.channel.send(order, carried, seconds)
             while True:
                 found = self.channel.next()

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from actors.evaluator import tensors
+from actors.evaluator import devmem, region, tensors
 from actors.evaluator.layout import total_bytes
 from protocol.values import DeviceKind
 
@@ -55,7 +55,9 @@ def _mapped(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> ob
 
 
 def parcel(value: object, make: Callable[[int], int]) -> int:
-    """Return a region with the bytes of `value`, in memory that `make` gives."""
+    """Return a region with the bytes of `value`, in memory that `make` gives, to be read only."""
     made = make(total_bytes(tensors.layout_of(value)))
     tensors.write(value, made)
+    if not devmem.is_device(made):
+        region.close_to_writers(made)
     return made

@@ -139,10 +139,12 @@ def _parent(pid: str) -> int:
     # Twice as fast as a Path's ways; the race asks before each of its windows.
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            state, parent = file.read().rpartition(b")")[2].split()[:2]
-    except (OSError, ValueError):
+            fields = file.read().rpartition(b")")[2].split()
+        state, parent, threads = fields[0], int(fields[1]), int(fields[17])
+    except (OSError, ValueError, IndexError):
         return 0
-    return 0 if state in b"ZX" else int(parent)
+    # A process whose first thread has ended is a zombie to look at, and others of it may run.
+    return 0 if state == b"X" or (state == b"Z" and threads < 2) else parent
 
 
 def _kill(pid: int) -> None:

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from protocol.values import Value
 
 ALIGNMENT = 64  # bytes; what torch's own CPU allocator gives
+MAX_RANK, MAX_SIZE = 64, 1 << 48  # of a layout that a candidate's process may send
 FLOAT_TOLERANCE = 1e-4  # for a plain Python float among the outputs
 
 ITEM_BYTES = {
@@ -77,7 +78,9 @@ Layout: TypeAlias = Leaf | Nest | Plain | Other
 def sound(layout: Layout) -> bool:
     """Whether a layout from a candidate's process is one that bytes can have."""
     return all(
-        leaf.dtype in ITEM_BYTES and all(size >= 0 for size in leaf.shape)
+        leaf.dtype in ITEM_BYTES
+        and len(leaf.shape) <= MAX_RANK
+        and all(0 <= size < MAX_SIZE for size in leaf.shape)
         for leaf in leaves(layout)
     )
 

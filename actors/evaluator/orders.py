@@ -276,6 +276,10 @@ class Restore(Order, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
 
 
+class Renew(Order, frozen=True, kw_only=True):
+    """Hand over init inputs, state and first state again, in memory that nobody has held."""
+
+
 class Lend(Order, frozen=True, kw_only=True):
     """Make memory that a result can be written to.  Answered with its descriptor."""
 
@@ -304,7 +308,7 @@ class Deal(Order, frozen=True, kw_only=True):
 
 
 class Dealt(Order, frozen=True, kw_only=True):
-    """Fresh inputs, known as `first`, `first` + 1, …  Descriptor: the bytes of all."""
+    """Fresh inputs, known as `first`, `first` + 1, …  Descriptors: their bytes, by side."""
 
     first: int
     inputs: tuple[Layout, ...]
@@ -359,6 +363,7 @@ ToReferee = (
     | Prepare
     | Bear
     | Restore
+    | Renew
     | Lend
     | Draw
     | Deal

@@ -138,7 +138,7 @@ class Race:
                     whole += time.perf_counter() - began
                     waited += pressure.waited_s() - before
             finally:
-                os.close(hand.parcel)
+                hand.close()
                 if self.standard.alive:
                     self.standard.forget(hand.first, self._calls)
         self.reading = self._sensors.read()
@@ -149,6 +149,19 @@ class Race:
             waiting=1.0 if throttled else waited / whole,
         )
 
+    def alone_us(self) -> float:
+        """Return what the reference takes once the candidate is gone, the slower of two windows."""
+        taken = []
+        for _window in range(2):
+            hand = self.standard.deal(self._calls)
+            try:
+                taken.append(self._window("reference", hand).best_us)
+            finally:
+                hand.close()
+                self.standard.forget(hand.first, self._calls)
+        self._drop_memory()
+        return max(taken)
+
     def _window(self, side: Side, hand: Hand) -> timing.Block:
         """Feed, call, collect; nothing of a candidate runs before or after."""
         calls = len(hand.inputs)
@@ -156,7 +169,8 @@ class Race:
         memory = self._results(size)
         with self._moving(side):
             time.sleep(SETTLE_S)
-            fed_s, _answer = self._ask(side, FeedAll(inputs=hand.inputs), [hand.parcel])
+            parcel = hand.parcels[-1 if side == "candidate" else 0]
+            fed_s, _answer = self._ask(side, FeedAll(inputs=hand.inputs), [parcel])
             block_s, _answer = self._ask(side, Bench(calls=calls, slots=calls))
             collected_s, answer = self._ask(side, Collect(limit=size), [memory])
             # Of the reference, too, whom nobody doubts: what comes next must find both alike.

@@ -39,6 +39,7 @@ from actors.evaluator.orders import (
     Lend,
     Prepare,
     Prepared,
+    Renew,
     Restore,
     Take,
     ToReferee,
@@ -86,6 +87,8 @@ class Referee:
                 return Bears(bears=self._original.bears(order.kind, order.seed)), []
             case Restore():
                 self._original.restore(order.names)
+            case Renew():
+                return Done(), self._parcels()
             case Lend():
                 return Done(), [self._lent(order.size)]
             case Draw():
@@ -142,8 +145,11 @@ class Referee:
         if not list(leaves(answer.outputs)):
             raise Unfitting("Model.forward returns no tensor: there is nothing to compare")
         self._original = task
-        made = [parcel(each, self._lent) for each in (task.init, task.state, task.first)]
-        return answer, made
+        return answer, self._parcels()
+
+    def _parcels(self) -> list[int]:
+        task = self._original
+        return [parcel(each, self._lent) for each in (task.init, task.state, task.first)]
 
     def _find_device(self) -> None:
         if self.device == "cuda" and not torch.cuda.is_available():
@@ -168,7 +174,9 @@ class Referee:
             self._drawn += 1
             self._rounds[self._drawn] = Round(hand[-1])
         layouts = tuple(tensors.layout_of(inputs) for inputs in hand)
-        return Dealt(first=first, inputs=layouts), [parcel(hand, self._lent)]
+        # On the card one side could write to what the other is about to read: two, then.
+        sides = 2 if self._lends else 1
+        return Dealt(first=first, inputs=layouts), [parcel(hand, self._lent) for _ in range(sides)]
 
     def _expect(self, drawn: Round, seed: int) -> None:
         if drawn.eager is None:

@@ -1,6 +1,7 @@
 """Shared memory that bytes cross in: made by trusted code, of fixed size, passed as a descriptor.
 
-The seals matter: a process that could shrink a region would kill whoever reads it (SIGBUS).
+The seals matter: a process that could shrink a region would kill whoever reads it (SIGBUS), and one
+that could write to what others will read would speak to them, or spoil it for them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,20 @@ import os
 
 
 def make(size: int, name: str) -> int:
-    """Return the descriptor of `size` zero bytes that can neither grow nor shrink."""
+    """Return the descriptor of `size` zero bytes that can neither grow nor shrink.
+
+    Whoever has filled it with what is only to be read says `close_to_writers`.
+    """
     region = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(region, max(size, 1))
-        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(region, fcntl.F_ADD_SEALS, seals)
+        fcntl.fcntl(region, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
     except OSError:
         os.close(region)
         raise
     return region
+
+
+def close_to_writers(region: int) -> None:
+    """Make a region one that can only be read (or mapped privately) from now on."""
+    fcntl.fcntl(region, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)

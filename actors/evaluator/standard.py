@@ -41,6 +41,7 @@ from actors.evaluator.orders import (
     Prepare,
     Prepared,
     Raised,
+    Renew,
     Restore,
     Take,
     Unfit,
@@ -74,7 +75,12 @@ class Hand(Value, frozen=True, kw_only=True):
 
     first: int  # the first one's number with the referee
     inputs: tuple[Layout, ...]
-    parcel: int
+    parcels: list[int]  # the reference's first; on the host one does for both
+
+    def close(self) -> None:
+        """Let the bytes go."""
+        for parcel in self.parcels:
+            os.close(parcel)
 
 
 class Standard:
@@ -193,6 +199,16 @@ class Standard:
     def _clean(self, words: str) -> str:
         return evidence.one_line(evidence.clean(words, [self.confinement.folder]))
 
+    def renew(self) -> None:
+        """Have what modules are made of in memory that no candidate has held.
+
+        On the host it is sealed; what is handed over on the card can be written to.
+        """
+        if self.lends:
+            _said, fresh = self._referee(Renew())
+            self._drop_parcels()
+            self._parcels = fresh
+
     def construct(self) -> tuple[Construct, list[int]]:
         """Return the order that constructs a module as the reference was."""
         return Construct(seed=self.seed, init=self.facts.init), self._parcels[:1]
@@ -232,13 +248,13 @@ class Standard:
         return said.outputs
 
     def deal(self, count: int) -> Hand:
-        """Draw fresh inputs `count` times, for timed calls; the caller closes the parcel."""
+        """Draw fresh inputs `count` times, for timed calls; the caller closes the hand."""
         said, carried = self._referee(Deal(seed=secrets.randbits(62), count=count))
         if not isinstance(said, Dealt):
             raise self.failed(said)
         for draw in range(said.first, said.first + count):
             self._seeds[draw] = secrets.randbits(62)
-        return Hand(first=said.first, inputs=said.inputs, parcel=carried[0])
+        return Hand(first=said.first, inputs=said.inputs, parcels=carried)
 
     def lend(self, size: int) -> int:
         """Return memory that `size` bytes of results can be written to; the caller closes it."""
@@ -336,6 +352,9 @@ class Standard:
         """End both."""
         for child in self._started:
             child.kill()
-        for parcel in self._parcels:
-            os.close(parcel)
-        self._started, self._parcels = [], []
+        self._drop_parcels()
+        self._started = []
+
+    def _drop_parcels(self) -> None:
+        while self._parcels:
+            os.close(self._parcels.pop())

@@ -93,7 +93,7 @@ def write(value: object, region: int, limit: int | None = None) -> None:
         raise Uncrossable(f"{places[-1]} bytes, expected at most {limit}")
     if not places[-1]:
         return
-    with opened(region, places[-1] if limit is None else limit) as window:
+    with opened(region, places[-1] if limit is None else limit, writing=True) as window:
         for tensor, place in zip(tensors_in(value), places, strict=False):
             if tensor.numel():
                 flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
@@ -102,10 +102,12 @@ def write(value: object, region: int, limit: int | None = None) -> None:
 
 
 @contextmanager
-def opened(region: int, size: int) -> Iterator[torch.Tensor]:
+def opened(region: int, size: int, *, writing: bool = False) -> Iterator[torch.Tensor]:
     """Give a region's bytes as a tensor, on the host or on the card."""
     if not devmem.is_device(region):
-        with mmap.mmap(region, size) as window:
+        # Privately, where nothing is to be written: what is sealed can't be mapped otherwise.
+        flags = mmap.MAP_SHARED if writing else mmap.MAP_PRIVATE
+        with mmap.mmap(region, size, flags=flags) as window:
             yield torch.frombuffer(window, dtype=torch.uint8)
         return
     mapping = devmem.Mapping(region, size)

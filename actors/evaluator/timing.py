@@ -135,8 +135,8 @@ def _sign_rank(count: int) -> int:
 
 # --- what is claimed and what is proven ---------------------------------------------------------
 
-PROVEN = 0.25  # what may be missing from a claim before it is added
-UNEXPLAINED = 0.1  # the same, of calls on fresh inputs against calls on known ones
+PROVEN = 0.1  # what may be missing from a claim before it is added
+UNEXPLAINED = 0.05  # the same, of calls on fresh inputs against calls on known ones
 IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
 
 

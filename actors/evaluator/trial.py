@@ -44,6 +44,7 @@ from protocol.values import Seconds, Stage, Verdict, Word
 LEAVE_S = 5.0
 MAX_SOURCE_BYTES = 1 << 20
 NAMES = 5
+SLOWED = 1.3  # what a reference may take beside a candidate, of what it takes alone
 MORE_CHECKS_S = 5.0  # a slow task is not checked on all kinds of draws
 
 
@@ -70,6 +71,7 @@ class Trial:
         self._card = card
         self._share: float | None = None  # of KernelBench's tolerance, at worst
         self._reading: Reading | None = None
+        self._race: Race | None = None
         self.timing: Timing | None = None
         self.max_error: float | None = None
         self._missing: tuple[str, ...] = ()
@@ -110,7 +112,7 @@ class Trial:
         fault = self._time(self._runner)
         if fault is None and profiled:
             self._profile(self._runner)
-        fault = fault or self._end(self._runner)
+        fault = fault or self._end(self._runner) or self._slowed()
         self._spent["time"] += time.monotonic() - began
         return fault
 
@@ -141,6 +143,7 @@ class Trial:
         )
         if fault is not None:
             return fault
+        self.standard.renew()
         construct, carried = self.standard.construct()
         fault = self._tell(runner, construct, limits.check_s + late, "check", carried)
         if fault is not None:
@@ -254,11 +257,21 @@ class Trial:
             call_s=limits.check_s,
         )
         result = race.run()
-        self._reading = race.reading
+        self._race, self._reading = race, race.reading
         if isinstance(result, Fault):
             return result
         self.timing = result
         return None
+
+    def _slowed(self) -> Fault | None:
+        """See that the reference was not held up: kernels run on when their process is stopped."""
+        if self.standard.task.device == "cpu" or self._race is None or self.timing is None:
+            return None
+        alone, beside = self._race.alone_us(), self.timing.reference_us
+        if beside <= SLOWED * alone:
+            return None
+        reason = f"beside it the reference takes {beside:.4g} µs a call, alone {alone:.4g} µs"
+        return Fault(word=Word.REJECTED, stage="time", reason=reason)
 
     def _profile(self, runner: Child[FromRunner]) -> None:
         """Let the profiler look on; a candidate that fails here has been judged already."""
