@@ -30,7 +30,7 @@ from actors.evaluator.verdicts import Fault, fault_of, wrong
 from protocol.values import Word
 
 # Inputs and outputs of one block's fresh calls: little, where it is drawn and copied by the host.
-HAND_BYTES = 1 << 22
+HAND_BYTES = 1 << 24
 LENT_BYTES = 1 << 31
 MOST_FRESH = 512  # calls of a block
 FEWEST_FRESH = 2
@@ -84,6 +84,7 @@ class Race:
         # Of a long block, by side: what one side claims must not decide how long the other works.
         self._wanted: dict[Side, int] = {"reference": self._calls, "candidate": self._calls}
         self._overhead_s = 0.0
+        self._benched_s = self._waited_s = 0.0  # of this group, and waited for a processor therein
 
     def run(self, on_group: Callable[[int], None] = lambda _groups: None) -> Timing | Fault:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
@@ -128,15 +129,12 @@ class Race:
     def _group(self) -> Claim:
         """Time one group A B B A, each of its halves on inputs of its own."""
         blocks: dict[Side, list[timing.Block]] = {"reference": [], "candidate": []}
-        whole = waited = 0.0
+        self._benched_s = self._waited_s = 0.0
         for sides in timing.HALVES:
             hand = self.standard.deal(self._calls)
             try:
                 for side in sides:
-                    before, began = pressure.waited_s(), time.perf_counter()
                     blocks[side].append(self._window(side, hand))
-                    whole += time.perf_counter() - began
-                    waited += pressure.waited_s() - before
             finally:
                 hand.close()
                 if self.standard.alive:
@@ -146,7 +144,7 @@ class Race:
         return Claim(
             reference=(blocks["reference"][0], blocks["reference"][1]),
             candidate=(blocks["candidate"][0], blocks["candidate"][1]),
-            waiting=1.0 if throttled else waited / whole,
+            waiting=1.0 if throttled else self._waited_s / max(self._benched_s, 1e-6),
         )
 
     def alone_us(self) -> float:
@@ -224,9 +222,12 @@ class Race:
     ) -> tuple[float, FromRunner]:
         """Return the seconds from the order to the answer, and the answer."""
         child = self.candidate if side == "candidate" else self.standard.runner
-        began = time.perf_counter()
+        waited, began = pressure.waited_s(), time.perf_counter()
         answer = child.ask(order, self._call_s, carried or [])
         seconds = time.perf_counter() - began
+        if isinstance(order, Bench):
+            self._waited_s += pressure.waited_s() - waited
+            self._benched_s += seconds
         if isinstance(answer, Gone) or isinstance(answer[0], Raised):
             if side == "reference":
                 raise self.standard.failed(answer)
