@@ -58,7 +58,9 @@ def _parser() -> Parser:
         help="all: measure torch.compile's two modes, too, once for each device and task",
     )
     parser.add_argument(
-        "--profile", action="store_true", help="profile correct candidates; takes seconds each"
+        "--profile",
+        action="store_true",
+        help="look at correct candidates with the profilers and checkers that there are",
     )
     parser.add_argument(
         "--min-sandbox", type=int, metavar="N", help="refuse to run below this sandbox level"

@@ -99,7 +99,10 @@ def in_order(
         try:
             for source in sources:
                 built = builds.popleft().result()
-                yield judge.judge(task, source, reference, built=built, profiled=profiled)
+                found = judge.judge(task, source, reference, built=built, profiled=profiled)
+                if profiled and isinstance(found, Verdict):
+                    found = judge.inspect(task, source, found)
+                yield found
         finally:
             over.set()
             pool.shutdown(cancel_futures=True)

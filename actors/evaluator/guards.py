@@ -18,6 +18,7 @@ M_PERTURB = -6  # of glibc's mallopt
 ROUND = 512  # what torch's caching allocator rounds to
 SMALL = 1 << 20  # up to here it serves from small segments
 SMALL_ZONE, ZONE = 1 << 17, 1 << 21  # our memory on each side
+TRIES = 16
 
 
 class Guards:
@@ -26,6 +27,7 @@ class Guards:
     def __init__(self, device: str, sizes: Sequence[int]) -> None:
         """`sizes`: the bytes of each output that is expected."""
         self._zones: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._fillers: list[torch.Tensor] = []  # held, so that the hole is the only one of its size
         if device == "cuda":
             torch.cuda.empty_cache()  # only what is laid out here can be given to the candidate
             for size in sizes:
@@ -39,15 +41,24 @@ class Guards:
         if not size:
             return
         zone = SMALL_ZONE if size <= SMALL else ZONE
+        place = 0
         if zone == ZONE:
             whole = _bytes(zone + size + zone)
+            place = whole.data_ptr()
             del whole  # cached: the three come out of it, one after the other
-        before, hole, after = _bytes(zone), _bytes(size), _bytes(zone)
-        before.fill_(PATTERN)
-        after.fill_(PATTERN)
-        hole.fill_(POISON)
-        if before.data_ptr() + zone == hole.data_ptr() == after.data_ptr() - size:
-            self._zones.append((before, after))
+        for _try in range(TRIES):
+            before = _bytes(zone)
+            if place and before.data_ptr() != place:
+                self._fillers.append(before)  # a gap elsewhere: now it is none any more
+                continue
+            hole, after = _bytes(size), _bytes(zone)
+            if before.data_ptr() + zone == hole.data_ptr() == after.data_ptr() - size:
+                before.fill_(PATTERN)
+                after.fill_(PATTERN)
+                hole.fill_(POISON)
+                self._zones.append((before, after))
+                return
+            self._fillers += [before, hole, after]
 
     def breach(self) -> str:
         """Return what was written outside of an output; "" when nothing was seen."""

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.evaluator import baseline_store, baselines, findings
+from actors.evaluator import baseline_store, baselines, findings, inspection
 from actors.evaluator.at_hand import AtHand
 from actors.evaluator.baseline_store import BaselineStore
 from actors.evaluator.build import Built
@@ -30,6 +30,7 @@ from actors.evaluator.grounds import Grounds
 from actors.evaluator.health import Health
 from actors.evaluator.layout import describe
 from actors.evaluator.nursery import Nursery, Unjudgeable
+from actors.evaluator.orders import Confinement
 from actors.evaluator.scratch import Scratch
 from actors.evaluator.standard import Problem
 from actors.evaluator.trial import MAX_SOURCE_BYTES, Trial
@@ -175,6 +176,35 @@ class Judge:
     def _insist(self, unwanted: Callable[[], bool]) -> None:
         if self._closing or unwanted():
             raise Unwanted
+
+    def inspect(
+        self, task: Task, source: str, verdict: Verdict, unwanted: Callable[[], bool] = never
+    ) -> Verdict:
+        """Look at a winner with the maker's tools; out-of-bounds accesses make it `wrong`."""
+        if self.kind == "cpu" or not verdict.correct:
+            return verdict
+        found = self._twice(lambda: self._inspect(task, source), unwanted)
+        said = msgspec.structs.replace(verdict, profile={**(verdict.profile or {}), **found})
+        errors = inspection.errors_in(found)
+        if not errors:
+            return said
+        reason = f"compute-sanitizer's memcheck: {errors}"[:500]
+        return msgspec.structs.replace(said, verdict=Word.WRONG, stage="check", reason=reason)
+
+    def _inspect(self, task: Task, source: str) -> dict[str, str]:
+        standard = self._standard.of(task)
+        if isinstance(standard, Problem):
+            return {}
+        with ExitStack() as stack:
+
+            def fresh() -> Confinement:
+                building = self._builds.building(
+                    source, self._nursery, self._fresh("tool", stack), self._card.arch, never
+                )
+                building.run(self.limits.build_s)
+                return building.confinement
+
+            return inspection.inspect(self._nursery, standard, source, fresh)
 
     def _measure(self, task: Task) -> Reference | Problem:
         standard = self._standard.of(task)

@@ -93,6 +93,8 @@ class Nursery:
         *,
         trusted: bool,
         unwanted: Callable[[], bool] | None = None,
+        command: tuple[str, ...] = (),
+        patience_s: float = SPAWN_S,
     ) -> Child[T]:
         """Fork a child for `part`; only a trusted one may send descriptors.
 
@@ -104,15 +106,17 @@ class Nursery:
                 zygote = self.pid
                 try:
                     child: Child[T] = self._spawn(
-                        part, confinement, union, unwanted, trusted=trusted
+                        part, confinement, union, unwanted, command, trusted=trusted
                     )
                 except (Closed, Stuck):
                     self.stop()  # it died between two orders
                     continue
             self._last = child
             # From its answer on, whatever happens to the child is the child's own doing.
-            if not isinstance(child.ask(Ping(), SPAWN_S), Gone):
+            if not isinstance(child.ask(Ping(), patience_s), Gone):
                 return child
+            if command:
+                return child  # a tool that can't be run is no fault of the zygote
             with self._asking:
                 if self.pid == zygote:  # another thread may have replaced it
                     self.stop()
@@ -124,6 +128,7 @@ class Nursery:
         confinement: Confinement,
         union: object,
         unwanted: Callable[[], bool] | None,
+        command: tuple[str, ...],
         *,
         trusted: bool,
     ) -> Child[T]:
@@ -134,7 +139,7 @@ class Nursery:
         status, status_write = os.pipe()
         leash_read, leash = os.pipe()
         given = (theirs.fileno(), output_write, status_write, leash_read)
-        order = Spawn(part=part, device=self.device, confinement=confinement)
+        order = Spawn(part=part, device=self.device, confinement=confinement, command=command)
         try:
             self._channel.send(order, given, SEND_S)
         except (Closed, Stuck):

@@ -13,7 +13,7 @@ from actors.evaluator.profile import Profile
 from protocol.settings import Precision
 from protocol.values import Device, DeviceKind, Value
 
-Part = Literal["runner", "referee", "builder"]
+Part = Literal["runner", "referee", "builder", "tool"]
 Kind = Literal["plain", "scaled", "shifted", "sparse", "blocks", "spikes", "permuted"]  # of draws
 
 
@@ -44,6 +44,7 @@ class Spawn(Order, frozen=True, kw_only=True):
     part: Part
     device: DeviceKind
     confinement: Confinement
+    command: tuple[str, ...] = ()  # what a "tool" is run by
 
 
 class Ready(Order, frozen=True, kw_only=True):

@@ -89,7 +89,11 @@ class EvaluatorWorker:
             verdicts.append(verdict)
             if not verdict.correct:
                 break
-        return Evaluated(lease=request.lease, verdict=combined(verdicts))
+        verdict = combined(verdicts)
+        if request.rounds > 1:
+            doing("inspecting")
+            verdict = self.judge.inspect(request.task, request.source, verdict, port.revoked)
+        return Evaluated(lease=request.lease, verdict=verdict)
 
     def close(self) -> None:
         """End every child."""

@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 from typing import NoReturn
 
-from actors.evaluator import cgroup, linux, walls
+from actors.evaluator import alone, cgroup, linux, walls
 from actors.evaluator.channel import Channel, Closed, close_all
 from actors.evaluator.keeper import Ends, keep
 from actors.evaluator.orders import Ready, Spawn
@@ -86,7 +86,11 @@ def _keep(order: Spawn, carried: list[int], ready: Ready) -> NoReturn:
             order.confinement,
             ready,
             order.device,
-            lambda descriptor: parts[order.part](descriptor, order.device),
+            lambda descriptor: (
+                alone.replace(order.command, descriptor, order.device)
+                if order.part == "tool"
+                else parts[order.part](descriptor, order.device)
+            ),
         )
     except BaseException:  # noqa: BLE001  # the keeper's outermost line
         traceback.print_exc()

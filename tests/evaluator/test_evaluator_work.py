@@ -8,13 +8,14 @@ from pathlib import Path
 
 from evaluator_samples import candidate, descendants, settles
 
-from actors.evaluator import sandbox, scratch
+from actors.evaluator import inspection, sandbox, scratch
 from actors.evaluator.judge import Judge
 from actors.evaluator.nursery import Nursery
 from actors.evaluator.orders import Confinement, FromRunner, Import
+from actors.evaluator.standard import Standard
 from actors.evaluator.worker import EvaluatorWorker
 from protocol.messages import Evaluate, Evaluated, Lease, Measure, Measured, Returned
-from protocol.values import Call, Reference, Task, Word
+from protocol.values import Call, Reference, Task, Verdict, Word
 
 LEASE = Lease(work="small/1/evaluate", epoch=1)
 
@@ -148,3 +149,21 @@ def test_leftovers_of_dead_incarnations_are_removed(tmp_path: Path) -> None:
     scratch.Scratch(mine)
     left = sorted(path.name for path in (tmp_path / "scratch").iterdir())
     assert left == ["evaluator-0-new", "evaluator-1-other"]
+
+
+def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
+    """A fresh interpreter started by another program, confined like any runner, answers as one."""
+    verdict = judge.judge(task, candidate())
+    assert isinstance(verdict, Verdict)
+    standard = judge._standard.of(task)
+    assert isinstance(standard, Standard)
+    folder = judge.scratch.fresh("tool")
+    said = inspection._run(
+        judge._nursery,
+        standard,
+        candidate(forward="import os; print('under', os.environ['TOOL'], flush=True)"),
+        judge._grounds.confinement(folder, trusted=False),
+        ("env", "TOOL=glass"),
+    )
+    judge.scratch.remove(folder)
+    assert "under glass" in said

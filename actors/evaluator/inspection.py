@@ -1,0 +1,99 @@
+"""A winner under NVIDIA's tools, in a fresh process: out-of-bounds accesses, races, ncu's numbers.
+
+Minutes would be too long for every candidate, seconds are not for a winner.  Where a tool is not
+installed or not permitted, that is what the verdict says.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+from actors.evaluator import tools
+from actors.evaluator.child import Child, Gone
+from actors.evaluator.nursery import Nursery
+from actors.evaluator.orders import CallOnce, Confinement, FromRunner, Import, Order, Raised
+from actors.evaluator.standard import Standard
+from actors.evaluator.tools import Tool
+
+START_S = 60.0  # torch is imported again, under the tool
+CALL_S = 120.0
+NAMES: tuple[Tool, ...] = ("memcheck", "racecheck", "ncu")
+SHOWN = 3  # of the kernels that ncu saw
+
+
+def inspect(
+    nursery: Nursery,
+    standard: Standard,
+    source: str,
+    fresh: Callable[[], Confinement],
+) -> dict[str, str]:
+    """Return what each tool found: its name -> words for people."""
+    found: dict[str, str] = {}
+    for name in NAMES:
+        executable = "ncu" if name == "ncu" else "compute-sanitizer"
+        if shutil.which(executable) is None:
+            continue
+        said = _run(nursery, standard, source, fresh(), tuple(tools.command(name, [])))
+        found[name] = _numbers(said) if name == "ncu" else _errors(said)
+    return found
+
+
+def errors_in(found: dict[str, str]) -> str:
+    """Return memcheck's words when it found something; "" otherwise."""
+    words = found.get("memcheck", "")
+    return words if words[:1].isdigit() and not words.startswith("0 ") else ""
+
+
+def _run(
+    nursery: Nursery,
+    standard: Standard,
+    source: str,
+    confinement: Confinement,
+    command: tuple[str, ...],
+) -> str:
+    """Call the candidate once under a tool; return all that was printed."""
+    child: Child[FromRunner] = nursery.spawn(
+        "tool", confinement, FromRunner, trusted=False, command=command, patience_s=START_S
+    )
+    drawing = standard.draw()
+    try:
+        standard.renew()
+        construct, made = standard.construct()
+        load, state = standard.load()
+        feed, inputs = standard.feed(drawing, 0)
+        steps: list[tuple[Order, list[int]]] = [
+            (Import(source=source, class_name="ModelNew"), []),
+            (construct, made),
+            (load, state),
+            (feed, inputs),
+            (CallOnce(slot=0, seed=drawing.seed, keep=0), []),
+        ]
+        for order, carried in steps:
+            answer = child.ask(order, CALL_S, carried)
+            if isinstance(answer, Gone) or isinstance(answer[0], Raised):
+                break
+        child.dismiss(CALL_S)
+    finally:
+        os.close(drawing.parcel)
+        standard.forget(drawing.number)
+        child.kill()
+    return child.output.text()
+
+
+def _errors(said: str) -> str:
+    summary = tools.sanitizer_summary(said)
+    if summary.count is None:
+        return f"did not run to its end: {' '.join(said.split())[-200:]}"
+    return f"{summary.count} errors" + "".join(f"; {line}" for line in summary.lines)
+
+
+def _numbers(said: str) -> str:
+    kernels = tools.ncu_numbers(said)
+    if not kernels:
+        return f"no numbers: {' '.join(said.split())[-200:]}"
+    return " | ".join(
+        f"{name}: " + ", ".join(f"{key} {value}" for key, value in figures.items())
+        for name, figures in list(kernels.items())[:SHOWN]
+    )
