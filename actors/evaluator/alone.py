@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import sys
 
+from actors.evaluator.surroundings import OWN_ROOM
+
 
 def replace(command: tuple[str, ...], descriptor: int, device: str) -> None:
     """Become `command` with this program at its end, which takes over the channel."""
     os.set_inheritable(descriptor, True)
     # The tool's own child finds our rooms where this process does.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    rooms = [str(OWN_ROOM), *filter(None, sys.path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms)}
     # No caching: each tensor is an allocation of its own, with an end that the tool knows.
     environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
     program = [sys.executable, "-m", "actors.evaluator.alone", str(descriptor), device]

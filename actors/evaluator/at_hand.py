@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from actors.evaluator.grounds import Grounds
+from actors.evaluator.layout import total_bytes
 from actors.evaluator.nursery import Nursery
 from actors.evaluator.scratch import Scratch
 from actors.evaluator.standard import Problem, Standard
@@ -33,6 +34,7 @@ class AtHand:
         self._nursery.awake()
         folder = self._scratch.fresh("task")
         confinement = self._grounds.confinement(folder, trusted=True)
+        self._grounds.task_bytes = 0
         standard = Standard(
             self._nursery, task, self._grounds.limits, confinement, precision=self._precision
         )
@@ -41,6 +43,9 @@ class AtHand:
         if problem is not None:
             self.drop()
             return problem
+        facts = standard.facts
+        parts = (facts.inputs, facts.state, facts.outputs)
+        self._grounds.task_bytes = sum(map(total_bytes, parts))
         return standard
 
     def drop(self) -> None:

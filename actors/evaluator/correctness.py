@@ -10,12 +10,14 @@ passed by zeros.  Integers and booleans are exact.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 
 from protocol.values import Value
 
 SLACK = 8.0
+PIECE = 1 << 24  # elements that are compared at once
 FLOORS = {
     torch.float64: 1e-9,
     torch.complex128: 1e-9,
@@ -48,43 +50,102 @@ def compare(
     """Compare `got` with the reference; shapes and dtypes are already known to be equal.
 
     `eager` is the reference's output in the task's precision, `exact` the one in float64; `floor`
-    is what a user allows besides.
+    is what a user allows besides.  Goes through large tensors in pieces.
     """
     if not got.numel():
         return Finding()
-    if not (eager.is_floating_point() or eager.is_complex()):
-        error = torch.where(got == eager, 0.0, math.inf)
-        return _report(got, eager, error, where)
-    wide = torch.complex128 if eager.is_complex() else torch.float64
-    own, ours = got.to(wide), eager.to(wide)
-    truth = ours if exact is None else exact.to(wide)
-    allowed = max(floor, FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR), SLACK * lost(ours, truth))
-    error = _error(own, ours, truth) / (_scale(truth) * allowed)
-    return _report(got, truth, error, where)
+    truth = eager if exact is None else exact
+    if not _is_real(eager):
+        return _thorough(got, eager, truth, where, 0.0, 0.0)
+    size = _root_mean_square(truth)
+    allowed = max(floor, FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR))
+    off = _quickly(got, truth, size)
+    if off <= allowed:  # what eager loses need not be known, and nothing is infinite or NaN
+        return Finding(max_error=off / allowed)
+    allowed = max(allowed, SLACK * lost(eager, truth))
+    return _thorough(got, eager, truth, where, size, allowed)
+
+
+def _quickly(got: torch.Tensor, truth: torch.Tensor, size: float) -> float:
+    """Return the largest relative error; NaN where something is not finite."""
+    worst = 0.0
+    for _begin, (own, true) in _pieces(got, truth):
+        scale = true.abs().add_(size + TINY)
+        here = (own - true).abs_().div_(scale).max().item()
+        if not here <= worst:  # NaN stays NaN
+            worst = here
+    return worst
+
+
+def _thorough(
+    got: torch.Tensor,
+    eager: torch.Tensor,
+    truth: torch.Tensor,
+    where: str,
+    size: float,
+    allowed: float,
+) -> Finding:
+    worst, count, first = 0.0, 0, -1
+    for begin, (own, ours, true) in _pieces(got, eager, truth):
+        if _is_real(eager):
+            error = _error(own, ours, true) / ((_finite(true.abs()) + size + TINY) * allowed)
+        else:
+            error = torch.where(own == ours, 0.0, math.inf)
+        bad = ~(error <= 1.0)
+        here = int(bad.sum().item())
+        if here and first < 0:
+            first = begin + int(bad.to(torch.uint8).argmax().item())
+        count += here
+        worst = max(worst, torch.nan_to_num(error, nan=math.inf, posinf=math.inf).max().item())
+    return _report(got, truth, worst, count, first, where) if count else Finding(max_error=worst)
 
 
 def lost(ours: torch.Tensor, truth: torch.Tensor) -> float:
     """Return the share that `ours` is off at worst, relative to element and tensor."""
-    if not ours.numel() or not (ours.is_floating_point() or ours.is_complex()):
+    if not ours.numel() or not _is_real(ours):
         return 0.0
-    wide = torch.complex128 if ours.is_complex() else torch.float64
-    ours, truth = ours.to(wide), truth.to(wide)
-    return (_finite((ours - truth).abs()) / _scale(truth)).max().item()
-
-
-def _scale(truth: torch.Tensor) -> torch.Tensor:
-    magnitude = _finite(truth.abs())
-    return magnitude + magnitude.square().mean().sqrt() + TINY
+    size = _root_mean_square(truth)
+    return max(
+        (_finite((mine - true).abs()) / (_finite(true.abs()) + size + TINY)).max().item()
+        for _begin, (mine, true) in _pieces(ours, truth)
+    )
 
 
 def kernelbench(got: torch.Tensor, eager: torch.Tensor) -> float:
     """Return the largest error in units of KernelBench's tolerance, absolute plus relative."""
-    if not got.numel() or not (eager.is_floating_point() or eager.is_complex()):
+    if not got.numel() or not _is_real(eager):
         return 0.0
-    wide = torch.complex128 if eager.is_complex() else torch.float64
-    own, ours = got.to(wide), eager.to(wide)
-    allowed = FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR) * (1 + _finite(ours.abs()))
-    return float((_finite((own - ours).abs()) / allowed).max().item())
+    floor = FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR)
+    return max(
+        float((_finite((own - ours).abs()) / (floor * (1 + _finite(ours.abs())))).max().item())
+        for _begin, (own, ours) in _pieces(got, eager)
+    )
+
+
+def _is_real(tensor: torch.Tensor) -> bool:
+    """Whether its elements are floating (or complex): integers are compared exactly."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _pieces(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
+    """Yield pieces of tensors of one shape, widened: float64 copies of gigabytes would not fit."""
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    for begin in range(0, flat[0].numel(), PIECE):
+        yield begin, [_widened(tensor[begin : begin + PIECE]) for tensor in flat]
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    # float32 is near enough to tell 1e-4; beside float64 torch widens it by itself.
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    if tensor.dtype in (torch.float16, torch.bfloat16) or tensor.element_size() == 1:
+        return tensor.double() if tensor.is_floating_point() else tensor
+    return tensor
+
+
+def _root_mean_square(truth: torch.Tensor) -> float:
+    total = sum(_finite(piece.abs()).square().sum().item() for _begin, (piece,) in _pieces(truth))
+    return math.sqrt(total / truth.numel())
 
 
 def _finite(values: torch.Tensor) -> torch.Tensor:
@@ -102,13 +163,9 @@ def _error(own: torch.Tensor, ours: torch.Tensor, truth: torch.Tensor) -> torch.
     return torch.where(same, 0.0, error)
 
 
-def _report(got: torch.Tensor, truth: torch.Tensor, error: torch.Tensor, where: str) -> Finding:
-    bad = ~(error <= 1.0)
-    worst = torch.nan_to_num(error, nan=math.inf, posinf=math.inf).max().item()
-    count = int(bad.sum().item())
-    if not count:
-        return Finding(max_error=worst)
-    flat = int(bad.reshape(-1).to(torch.uint8).argmax().item())
+def _report(
+    got: torch.Tensor, truth: torch.Tensor, worst: float, count: int, flat: int, where: str
+) -> Finding:
     place = [int(part) for part in torch.unravel_index(torch.tensor(flat), got.shape)]
     times = "" if math.isinf(worst) else f", the worst {worst:.3g} times the tolerance"
     return Finding(

@@ -14,6 +14,7 @@ from protocol.values import DeviceKind
 
 PROCESSES = 1024  # of one candidate, threads counted; a compiler needs a few dozen
 FILE_GIB = 4
+COPIES = 4  # of a task's tensors that honest code may hold beside what the limit is meant for
 CUDA_DATA_GIB = 64.0  # CUDA maps much more than it uses
 BUILD_JOBS = 4
 
@@ -27,6 +28,7 @@ class Grounds:
         self.kind = kind
         self.limits = limits
         self.store = store
+        self.task_bytes = 0  # of the present task's inputs, parameters and outputs
         private = [*hide, Path.home(), *map(Path, surroundings.SHARED)]
         self._keep = surroundings.needed()
         self._toolkits: tuple[str, ...] = ()
@@ -43,14 +45,16 @@ class Grounds:
         With a `toolkit` it builds the short way; the toolkits are its to read.
         """
         cuda = self.kind == "cuda"
-        gib = max(self.limits.memory_gib, CUDA_DATA_GIB) if cuda else self.limits.memory_gib
+        data = int(self.limits.memory_gib * 2**30) + COPIES * self.task_bytes
+        if cuda:
+            data = max(data, int(CUDA_DATA_GIB * 2**30))
         extra = {TOOLKITS: self._toolkits[0]} if toolkit else {}
         return Confinement(
             folder=str(folder),
             hide=self.hide,
             keep=(*self._keep, *(self._toolkits if toolkit else ())),
             environment=self._environment(folder, arch, extra),
-            data_bytes=None if trusted else int(gib * 2**30),
+            data_bytes=None if trusted else data,
             file_bytes=None if trusted else FILE_GIB * 2**30,
             processes=PROCESSES,
             memory_bytes=None if trusted else self._together(),
@@ -73,6 +77,6 @@ class Grounds:
 
     def _together(self) -> int:
         """Return what a candidate's processes may take together, pages that they share included."""
-        whole = int(2 * self.limits.memory_gib * 2**30)
+        whole = int(2 * self.limits.memory_gib * 2**30) + COPIES * self.task_bytes
         ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return max(whole, ram // 2) if self.kind == "cuda" else whole

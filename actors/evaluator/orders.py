@@ -257,6 +257,7 @@ class Prepared(Order, frozen=True, kw_only=True):
     outputs: Layout
     steady: bool  # the same inputs give the same outputs, unseeded
     precise: bool  # a float64 reference could be made
+    room: int = 0  # bytes of the card's memory for the inputs and outputs of one block
     notes: tuple[str, ...] = ()
 
 
@@ -339,6 +340,7 @@ class Compare(Order, frozen=True, kw_only=True):
     draw: int
     what: Literal["output", "inputs"]
     taken: int | None = None  # the part taken before, instead of the descriptor's bytes
+    share: bool = False  # say how much of KernelBench's tolerance it takes, too
 
 
 class Compared(Order, frozen=True, kw_only=True):

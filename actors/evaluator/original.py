@@ -21,6 +21,8 @@ from actors.evaluator.runner import import_file, seed_all
 from protocol.values import DeviceKind
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
+# Bytes of inputs and parameters; of more, eager itself is the truth: float64 would take minutes.
+MOST_WIDENED = {"cpu": 1 << 27, "cuda": 1 << 31}
 BLOWN_UP = 1e-3  # the share that eager may lose on other draws; more, and they say nothing
 
 
@@ -125,6 +127,8 @@ class Original:
     def find_precision(self, inputs: list[object]) -> None:
         """See whether the module can be widened."""
         held = [*tensors.tensors_in(inputs), *self.model.parameters()]
+        if sum(each.numel() * each.element_size() for each in held) > MOST_WIDENED[self.device]:
+            return
         floating = [tensor for tensor in held if tensor.is_floating_point()]
         if not floating or all(tensor.dtype == torch.float64 for tensor in floating):
             return

@@ -31,7 +31,6 @@ from protocol.values import Word
 
 # Inputs and outputs of one block's fresh calls: little, where it is drawn and copied by the host.
 HAND_BYTES = 1 << 24
-LENT_BYTES = 1 << 31
 MOST_FRESH = 512  # calls of a block
 FEWEST_FRESH = 2
 LARGE_BYTES = 1 << 30  # a call that moves more has blocks of its own
@@ -83,6 +82,8 @@ class Race:
         self._memory: dict[int, int] = {}  # for results: size -> descriptor
         # Of a long block, by side: what one side claims must not decide how long the other works.
         self._wanted: dict[Side, int] = {"reference": self._calls, "candidate": self._calls}
+        self._on_host = standard.task.device == "cpu"
+        self._block_s = timing.BLOCK_S if self._on_host else timing.CARD_BLOCK_S
         self._overhead_s = 0.0
         self._benched_s = self._waited_s = 0.0  # of this group, and waited for a processor therein
 
@@ -166,7 +167,7 @@ class Race:
         size = calls * self._each
         memory = self._results(size)
         with self._moving(side):
-            time.sleep(SETTLE_S)
+            time.sleep(SETTLE_S if self._on_host else 0.0)
             parcel = hand.parcels[-1 if side == "candidate" else 0]
             fed_s, _answer = self._ask(side, FeedAll(inputs=hand.inputs), [parcel])
             block_s, _answer = self._ask(side, Bench(calls=calls, slots=calls))
@@ -242,7 +243,9 @@ class Race:
             raise Refused(wrong("in a timed block: outputs are not what is expected", "time"))
         if not self.standard.steady:
             return []
-        chosen = sorted({secrets.randbelow(calls) for _choice in range(CHOSEN)})
+        chosen = sorted(
+            {secrets.randbelow(calls) for _choice in range(CHOSEN if self._on_host else 1)}
+        )
         self.standard.take(memory, size, answer.outputs, chosen)
         return [(call, answer.outputs[call]) for call in chosen]
 
@@ -260,7 +263,8 @@ class Race:
         for round_ in range(1000):
             claim = self._group()
             self._plan(claim)
-            if round_ + 1 >= WARM_CALLS and time.monotonic() - began >= warm_s:
+            spent = time.monotonic() - began
+            if spent >= self._time_s or (round_ + 1 >= WARM_CALLS and spent >= warm_s):
                 return
 
     def _plan(self, claim: Claim) -> None:
@@ -272,8 +276,8 @@ class Race:
         for side, seconds in each_s.items():
             # Where there is little time, blocks are short: a few of them have to fit.
             most = int(self._time_s / BLOCKS / seconds) + 1
-            self._wanted[side] = min(timing.calls_a_block(seconds), most)
-        hand_bytes = LENT_BYTES if self.standard.lends else HAND_BYTES
+            self._wanted[side] = min(timing.calls_a_block(seconds, self._block_s), most)
+        hand_bytes = self.standard.facts.room if self.standard.lends else HAND_BYTES
         room = max(self._fewest, min(MOST_FRESH, hand_bytes // self._each))
         # The faster side wants more; but the reference's own time bounds what it is asked for.
         bearable = max(self._fewest, int(REFERENCE_S / each_s["reference"]))

@@ -164,7 +164,11 @@ class Runner:
         with torch.no_grad():
             output = self._module(*self._slots[order.slot])  # type: ignore[operator]
         self._synchronize()
-        self._kept[order.keep] = output
+        # The one before is looked at once more, to see that this call left it alone.
+        self._kept = {
+            order.keep: output,
+            **{k: v for k, v in self._kept.items() if k == order.keep - 1},
+        }
         return Called(output=tensors.layout_of(output), breach=guards.breach() if guards else "")
 
     def _bench(self, calls: int, slots: int) -> None:

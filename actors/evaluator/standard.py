@@ -55,6 +55,9 @@ from protocol.values import Stage, Task, Value
 KINDS: tuple[Kind, ...] = ("shifted", "sparse", "scaled", "spikes", "blocks", "permuted")
 
 
+LARGE_BYTES, FEW_KINDS = 1 << 30, 1  # with gigabytes of inputs one other kind must do
+
+
 class Problem(Value, frozen=True, kw_only=True):
     """Why a task can't be judged: the user's to repair."""
 
@@ -174,7 +177,8 @@ class Standard:
 
     def _try_kinds(self) -> Problem | None:
         """Find out which other draws the task bears; one that kills the referee is not borne."""
-        left = list(KINDS)
+        large = total_bytes(self.facts.inputs) > LARGE_BYTES
+        left = list(KINDS[:FEW_KINDS] if large else KINDS)
         while left:
             kind = left.pop(0)
             answer = self.referee.ask(Bear(kind=kind, seed=secrets.randbits(62)), self._patience)
@@ -292,13 +296,16 @@ class Standard:
         stage: Stage,
         called: Called,
         number: int,
+        *,
+        share: bool = False,
     ) -> Compared | Fault:
         """Compare an output that the candidate holds with what is expected of `draw`."""
         expected = self.expect(draw)
         differs = difference(expected, called.output)
         if differs:
             return Compared(reason=differs)
-        return self._compare(candidate, Write(what="output", number=number), expected, draw, stage)
+        order = Write(what="output", number=number)
+        return self._compare(candidate, order, expected, draw, stage, share=share)
 
     def judge_inputs(
         self, candidate: Child[FromRunner], slot: int, drawing: Drawing
@@ -308,7 +315,14 @@ class Standard:
         return self._compare(candidate, order, drawing.inputs, drawing.number, "check")
 
     def _compare(
-        self, candidate: Child[FromRunner], order: Write, layout: Layout, draw: int, stage: Stage
+        self,
+        candidate: Child[FromRunner],
+        order: Write,
+        layout: Layout,
+        draw: int,
+        stage: Stage,
+        *,
+        share: bool = False,
     ) -> Compared | Fault:
         size = total_bytes(layout)
         memory = self.lend(size)
@@ -318,7 +332,7 @@ class Standard:
             if isinstance(answer, Gone) or isinstance(answer[0], Raised):
                 return fault_of(answer, stage, candidate.output.text())
             what: Literal["output", "inputs"] = "inputs" if order.what == "inputs" else "output"
-            said, _carried = self._referee(Compare(draw=draw, what=what), [memory])
+            said, _carried = self._referee(Compare(draw=draw, what=what, share=share), [memory])
         finally:
             os.close(memory)
         if not isinstance(said, Compared):

@@ -19,10 +19,11 @@ Side = Literal["reference", "candidate"]
 HALVES: tuple[tuple[Side, Side], ...] = (("reference", "candidate"), ("candidate", "reference"))
 
 BLOCK_S = 0.02  # a block lasts at least this long
+CARD_BLOCK_S = 0.01  # on a card, where nobody else's threads come between
 MAX_CALLS = 50_000
 WIDTH = 0.01  # enough is known when the interval is narrower than this share of the ratio
 CALM = 0.3  # a group in which tasks waited longer than this share is disturbed
-LEAST_GROUPS = 12  # before the interval may end it
+LEAST_GROUPS = 8  # before the interval may end it
 FEWEST_GROUPS = 3  # even when time is up
 # Two-sided 95 % points of Student's t, for fewer groups than a sign interval can use.
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
@@ -55,11 +56,11 @@ class Timing(Value, frozen=True, kw_only=True):
     busy: int = 0  # that were disturbed and had to be used all the same
 
 
-def calls_a_block(call_s: float) -> int:
+def calls_a_block(call_s: float, block_s: float = BLOCK_S) -> int:
     """Return how many calls make a block, when one takes `call_s` seconds."""
-    if call_s * MAX_CALLS <= BLOCK_S:
+    if call_s * MAX_CALLS <= block_s:
         return MAX_CALLS
-    return math.ceil(BLOCK_S / call_s)
+    return math.ceil(block_s / call_s)
 
 
 def calm(groups: Sequence[Group]) -> Sequence[Group]:
@@ -137,6 +138,7 @@ def _sign_rank(count: int) -> int:
 
 PROVEN = 0.1  # what may be missing from a claim before it is added
 UNEXPLAINED = 0.1  # the same, of calls on fresh inputs against calls on known ones
+QUARTILE_REACH = 0.71  # ranks, times the root of the count: where a quartile is with 90 %
 IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
 
 
@@ -194,16 +196,19 @@ def _beginning(block: Block) -> float:
     return block.us - block.best_us
 
 
-def _unsteady(claims: Sequence[Claim], cost: Callable[[Block], float]) -> float:
-    costs = sorted(cost(block) for claim in claims for block in claim.reference)
-    return costs[len(costs) // 4] - costs[0]
-
-
 def _more(claims: Sequence[Claim], cost: Callable[[Block], float]) -> float:
-    """Compare lower quartiles: a disturbed block says nothing of either side."""
+    """Return what `cost` is more for the candidate, where that is no accident; else 0.
+
+    Lower quartiles are compared, since a disturbed block says nothing of either side; and they
+    have to differ by more than both may be off, as their order statistics say.
+    """
     mine = sorted(cost(block) for claim in claims for block in claim.candidate)
     theirs = sorted(cost(block) for claim in claims for block in claim.reference)
-    return max(0.0, mine[len(mine) // 4] - theirs[len(theirs) // 4])
+    count = len(mine)
+    reach = round(QUARTILE_REACH * math.sqrt(count))
+    least = mine[max(0, count // 4 - reach)]
+    most = theirs[min(count - 1, count // 4 + reach)]
+    return mine[count // 4] - theirs[count // 4] if least > most else 0.0
 
 
 def claimed_us(claims: Sequence[Claim]) -> float:
@@ -233,8 +238,7 @@ def verified(claims: Sequence[Claim]) -> Timing:
     more = 0.0
     for share, cost in ((PROVEN, _around), (UNEXPLAINED, _beginning)):
         us = _more(claims, cost)
-        # Beyond what the reference itself is unsteady by: else luck would be charged.
-        more += us if us > max(share * best.median_us, _unsteady(claims, cost)) else 0.0
+        more += us if us > share * best.median_us else 0.0
     return summary([_slower(claim.best, more) for claim in claims]) if more else best
 
 

@@ -211,7 +211,9 @@ class Trial:
         called = answer[0]
         if called.breach:
             return wrong(f"it {called.breach[:200]}", "check")
-        found = self.standard.judge_output(runner, drawing.number, "check", called, number)
+        found = self.standard.judge_output(
+            runner, drawing.number, "check", called, number, share=number == 0
+        )
         if not isinstance(found, Fault) and not found.reason:
             self._note_error(found)
             found = self.standard.judge_inputs(runner, 0, drawing)

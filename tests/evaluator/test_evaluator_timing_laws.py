@@ -81,11 +81,11 @@ def test_the_summary_is_the_median_of_ratios(ratios: list[float]) -> None:
 
 
 def test_it_stops_when_enough_is_known_or_time_is_up() -> None:
-    """Narrow intervals end it early, but never before a dozen groups; time ends it after three."""
+    """Narrow intervals end it early, but never before eight groups; time ends it after three."""
     steady = [group(200, 100)] * 40
     wild = [group(200 + 100 * (number % 3), 100) for number in range(40)]
-    assert not timing.enough(steady[:11], 1.0, 20.0)
-    assert timing.enough(steady[:12], 1.0, 20.0)
+    assert not timing.enough(steady[:7], 1.0, 20.0)
+    assert timing.enough(steady[:8], 1.0, 20.0)
     assert not timing.enough(wild, 1.0, 20.0)
     assert timing.enough(wild, 20.0, 20.0)
     assert not timing.enough(steady[:2], 99.0, 20.0)
