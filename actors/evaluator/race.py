@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from actors.evaluator import pressure, timing
 from actors.evaluator.child import Child, Gone
-from actors.evaluator.layout import Layout, leaves, sound, total_bytes
+from actors.evaluator.layout import Layout, sound, total_bytes
 from actors.evaluator.orders import Bench, Collect, Collected, FeedAll, FromRunner, Order, Raised
 from actors.evaluator.sensors import Reading, Sensors
 from actors.evaluator.standard import Hand, Standard
@@ -67,12 +67,14 @@ class Race:
         *,
         time_s: float,
         call_s: float,
+        floor_us: float,
     ) -> None:
         self.standard = standard
         self.candidate = candidate
         self.stillness = stillness
         self.reading: Reading | None = None  # of the card's sensors, after the last group
         self._sensors = sensors
+        self._floor_us = floor_us  # what no machine like this can beat
         self._time_s = time_s
         self._call_s = call_s  # the longest that one order may take
         facts = standard.facts
@@ -115,17 +117,11 @@ class Race:
                 f"outputs it takes {timing.proven_us(claims):.4g} µs"
             )
             return Fault(word=Word.REJECTED, stage="time", reason=reason)
-        floor_us = self._floor_us()
         timed = timing.verified(claims)
-        if timed.median_us < floor_us:
+        if timed.median_us < self._floor_us:
             reason = f"{timed.median_us:.4g} µs a call is less than moving its outputs can take"
             return Fault(word=Word.REJECTED, stage="time", reason=reason)
         return timed
-
-    def _floor_us(self) -> float:
-        """Return what no machine can beat: the bytes of the outputs at 20 TB/s."""
-        sizes = [leaf.nbytes for leaf in leaves(self.standard.facts.outputs)]
-        return sum(sizes) / 20e12 * 1e6
 
     def _group(self) -> Claim:
         """Time one group A B B A, each of its halves on inputs of its own."""

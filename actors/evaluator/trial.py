@@ -44,6 +44,7 @@ from protocol.values import Seconds, Stage, Verdict, Word
 LEAVE_S = 5.0
 MAX_SOURCE_BYTES = 1 << 20
 NAMES = 5
+ANY_BYTES_S = 20e12  # more than any processor moves in a second
 SLOWED = 1.3  # what a reference may take beside a candidate, of what it takes alone
 MORE_CHECKS_S = 5.0  # a slow task is not checked on all kinds of draws
 
@@ -257,6 +258,7 @@ class Trial:
             self._card.sensors,
             time_s=limits.time_s,
             call_s=limits.check_s,
+            floor_us=self._floor_us(),
         )
         result = race.run()
         self._race, self._reading = race, race.reading
@@ -264,6 +266,12 @@ class Trial:
             return result
         self.timing = result
         return None
+
+    def _floor_us(self) -> float:
+        """Return what moving the outputs alone takes at best; a cheat may well read no input."""
+        size = sum(leaf.nbytes for leaf in leaves(self.standard.facts.outputs))
+        floor = roofline.floor_us(size, 0, roofline.of_device(self._card.device))
+        return floor or size / ANY_BYTES_S * 1e6
 
     def _slowed(self) -> Fault | None:
         """See that the reference was not held up: kernels run on when their process is stopped."""
