@@ -7,14 +7,14 @@ Runs in the runner; what it finds helps honest code, a liar's outputs are judged
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 
 import torch
 
+from actors.evaluator import malloc
+
 PATTERN = 0xA5
 POISON = 0xFF  # NaN in every floating type
-M_PERTURB = -6  # of glibc's mallopt
 ROUND = 512  # what torch's caching allocator rounds to
 SMALL = 1 << 20  # up to here it serves from small segments
 SMALL_ZONE, ZONE = 1 << 17, 1 << 21  # our memory on each side
@@ -34,7 +34,7 @@ class Guards:
                 self._lay(-(-size // ROUND) * ROUND)
             torch.cuda.synchronize()
         else:
-            _perturb(POISON)
+            malloc.perturb(POISON)
 
     def _lay(self, size: int) -> None:
         """Leave a hole of `size` bytes, poisoned, between two zones of ours."""
@@ -63,7 +63,7 @@ class Guards:
     def breach(self) -> str:
         """Return what was written outside of an output; "" when nothing was seen."""
         if not self._zones:
-            _perturb(0)
+            malloc.perturb(0)
             return ""
         for before, after in self._zones:
             for zone, where in ((after, "after the end"), (before, "before the beginning")):
@@ -78,10 +78,3 @@ class Guards:
 
 def _bytes(size: int) -> torch.Tensor:
     return torch.empty(size, dtype=torch.uint8, device="cuda")
-
-
-def _perturb(byte: int) -> None:
-    """Have malloc fill what it gives and takes back; where there is no glibc, nothing happens."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_PERTURB, byte)

@@ -17,7 +17,7 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator import canary, devmem, places, profile, takeover, tensors
+from actors.evaluator import canary, devmem, malloc, places, profile, takeover, tensors
 from actors.evaluator.channel import Channel, Closed, close_all
 from actors.evaluator.faults import raised
 from actors.evaluator.guards import Guards
@@ -200,6 +200,7 @@ class Runner:
 
 def serve(descriptor: int, device: DeviceKind) -> None:
     """Answer the judge until it says `Leave` or is gone."""
+    malloc.keep()
     faulthandler.enable()  # the stack of a segfault is worth a lot to who must repair it
     channel: Channel[ToRunner] = Channel(
         socket.socket(fileno=descriptor), ToRunner, descriptors=True
