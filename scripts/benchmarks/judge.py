@@ -149,13 +149,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(device, LIMITS, Path(folder) / "judge", say=print)
         try:
-            print(f"{machine()}; {judge.device.fingerprint}; sandbox level {judge.level}")
             began = time.monotonic()
             judge.prepare(list(sources.values()))
             reference = judge.measure(task)
             if isinstance(reference, Problem):
                 raise SystemExit(reference.words)
             judge.judge(task, judged.again(device, 0))
+            print(f"{machine()}; {judge.device.fingerprint}; sandbox level {judge.level}")
             print(f"warm after {time.monotonic() - began:.1f} s (toolkit, zygote, reference)")
             whole = ours(judge, task, reference, sources)
             if options.repeats:
