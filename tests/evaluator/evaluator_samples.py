@@ -79,7 +79,7 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "actors.evaluator", *map(str, arguments)]
 
 
-def settles(root: int, known: set[int], seconds: float = 3.0) -> bool:
+def settles(root: int, known: set[int], seconds: float = 30.0) -> bool:
     """Whether soon nothing but processes that were `known` is left below `root`."""
     until = time.monotonic() + seconds
     while descendants(root) - known:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,19 @@ def test_a_killed_holder_frees_its_slot(tmp_path: Path) -> None:
         assert number == 0
 
 
+def ends(state: Path) -> bool:
+    """Whether a process that was killed is gone soon: on a busy machine it waits for its turn."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            if state.read_text().rpartition(")")[2].split()[0] in "ZX":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_at_the_deadline_the_whole_group_dies(tmp_path: Path) -> None:
     """A driver's children do not outlive it."""
     script = f"sleep 300 & echo $! > {tmp_path}/pid; wait"
@@ -138,4 +152,4 @@ def test_at_the_deadline_the_whole_group_dies(tmp_path: Path) -> None:
     child = int((tmp_path / "pid").read_text())
     state = Path(f"/proc/{child}/stat")
 
-    assert not state.exists() or state.read_text().split(")")[1].split()[0] == "Z"
+    assert ends(state)
