@@ -58,17 +58,6 @@ def of(
     return measured
 
 
-def eager_us(standard: Standard) -> float:
-    """Return the microseconds of one call of the task's own module."""
-    return eager_figure(standard).us
-
-
-def compiled_us(standard: Standard, mode: str) -> float | None:
-    """Return the same under torch.compile; None when it can't be compiled here."""
-    figure = compiled_figure(standard, mode)
-    return figure.us if figure else None
-
-
 def eager_figure(standard: Standard) -> Figure:
     """Measure the task's own module; raise `Unjudgeable` when it can't be timed."""
     measured = _measure(standard, standard.runner)

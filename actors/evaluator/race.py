@@ -128,14 +128,9 @@ class Race:
         blocks: dict[Side, list[timing.Block]] = {"reference": [], "candidate": []}
         self._benched_s = self._waited_s = 0.0
         for sides in timing.HALVES:
-            hand = self.standard.deal(self._calls)
-            try:
+            with self._dealt() as hand:
                 for side in sides:
                     blocks[side].append(self._window(side, hand))
-            finally:
-                hand.close()
-                if self.standard.alive:
-                    self.standard.forget(hand.first, self._calls)
         self.reading = self._sensors.read()
         throttled = self.reading is not None and self.reading.throttled
         return Claim(
@@ -147,15 +142,25 @@ class Race:
     def alone_us(self) -> float:
         """Return what the reference takes once the candidate is gone, the slower of two windows."""
         taken = []
-        for _window in range(2):
-            hand = self.standard.deal(self._calls)
-            try:
-                taken.append(self._window("reference", hand).best_us)
-            finally:
-                hand.close()
-                self.standard.forget(hand.first, self._calls)
-        self._drop_memory()
+        try:
+            for _window in range(2):
+                with self._dealt() as hand:
+                    taken.append(self._window("reference", hand).best_us)
+        finally:
+            self._drop_memory()
+            self.standard.stillness.end()  # or whoever asks it next waits in vain
         return max(taken)
+
+    @contextmanager
+    def _dealt(self) -> Iterator[Hand]:
+        """Give fresh inputs for one block's calls; nobody keeps them afterwards."""
+        hand = self.standard.deal(self._calls)
+        try:
+            yield hand
+        finally:
+            hand.close()
+            if self.standard.alive:
+                self.standard.forget(hand.first, self._calls)
 
     def _window(self, side: Side, hand: Hand) -> timing.Block:
         """Feed, call, collect; nothing of a candidate runs before or after."""

@@ -119,10 +119,6 @@ class Standard:
     def steady(self) -> bool:
         return self.facts.steady
 
-    @property
-    def input_bytes(self) -> int:
-        return total_bytes(self.facts.inputs)
-
     def open(self) -> Problem | None:
         """Start both; say what is wrong with the task, if anything is."""
         # Device memory as far as the driver shares it between such processes; else the host's.
@@ -178,9 +174,7 @@ class Standard:
     def _try_kinds(self) -> Problem | None:
         """Find out which other draws the task bears; one that kills the referee is not borne."""
         large = total_bytes(self.facts.inputs) > LARGE_BYTES
-        left = list(KINDS[:FEW_KINDS] if large else KINDS)
-        while left:
-            kind = left.pop(0)
+        for kind in KINDS[:FEW_KINDS] if large else KINDS:
             answer = self.referee.ask(Bear(kind=kind, seed=secrets.randbits(62)), self._patience)
             if not isinstance(answer, Gone):
                 if isinstance(answer[0], Bears) and answer[0].bears:

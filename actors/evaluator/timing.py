@@ -227,7 +227,7 @@ def impossible(claims: Sequence[Claim]) -> bool:
     Short of that the time elsewhere is only added: nothing is gained by it, and nobody is refused.
     """
     reference = [block for claim in claims for block in claim.reference]
-    around = sorted(block.all_us - block.us for block in reference)[len(reference) // 4]
+    around = sorted(map(_around, reference))[len(reference) // 4]
     call = sorted(block.best_us for block in reference)[len(reference) // 4]
     return elsewhere_us(claims) > max(IMPOSSIBLE * claimed_us(claims), around, call / 2)
 

@@ -33,7 +33,6 @@ from actors.evaluator.orders import (
 )
 from actors.evaluator.profile import Profile, bounded
 from actors.evaluator.race import Race
-from actors.evaluator.sensors import Reading
 from actors.evaluator.standard import Drawing, Standard
 from actors.evaluator.stillness import Stillness, children
 from actors.evaluator.timing import Timing
@@ -71,7 +70,6 @@ class Trial:
         self.table: Profile | None = None
         self._card = card
         self._share: float | None = None  # of KernelBench's tolerance, at worst
-        self._reading: Reading | None = None
         self._race: Race | None = None
         self.timing: Timing | None = None
         self.max_error: float | None = None
@@ -261,7 +259,7 @@ class Trial:
             floor_us=self._floor_us(),
         )
         result = race.run()
-        self._race, self._reading = race, race.reading
+        self._race = race
         if isinstance(result, Fault):
             return result
         self.timing = result
@@ -340,7 +338,7 @@ class Trial:
         moved = sum(map(total_bytes, (facts.inputs, facts.state, facts.outputs)))
         return findings.figures(
             timed,
-            self._reading,
+            self._race.reading if self._race else None,
             roofline.summary(moved, 0, timed.median_us, roofline.of_device(device)),
             self._share,
             facts.notes,

@@ -11,8 +11,11 @@ from evaluator_samples import candidate, descendants, settles
 from actors.evaluator import inspection, sandbox, scratch
 from actors.evaluator.judge import Judge
 from actors.evaluator.nursery import Nursery
-from actors.evaluator.orders import Confinement, FromRunner, Import
+from actors.evaluator.orders import Confinement, Done, FromRunner, Import, Ping
+from actors.evaluator.race import Race
+from actors.evaluator.sensors import Sensors
 from actors.evaluator.standard import Standard
+from actors.evaluator.stillness import Stillness
 from actors.evaluator.worker import EvaluatorWorker
 from protocol.messages import Evaluate, Evaluated, Lease, Measure, Measured, Returned
 from protocol.values import Call, Reference, Task, Verdict, Word
@@ -167,3 +170,23 @@ def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
     )
     judge.scratch.remove(folder)
     assert "under glass" in said
+
+
+def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Task) -> None:
+    """Whoever asks it next gets an answer: it does not stay stopped."""
+    assert isinstance(judge.judge(task, candidate()), Verdict)
+    standard = judge._standard.of(task)
+    assert isinstance(standard, Standard)
+    race = Race(
+        standard,
+        standard.runner,
+        Stillness(set()),
+        Sensors(""),
+        time_s=0.05,
+        call_s=10.0,
+        floor_us=0.0,
+    )
+    assert race.alone_us() > 0
+    answer = standard.runner.ask(Ping(), 10.0)
+    assert isinstance(answer, tuple)
+    assert isinstance(answer[0], Done)
