@@ -114,7 +114,7 @@ def _say(words: str) -> None:
 
 def _for_people(path: Path, verdict: Verdict, reference: Reference) -> str:
     head = f"{path.name}: {verdict.verdict}"
-    if verdict.median_us is not None and verdict.speedup is not None:
+    if verdict.correct and verdict.median_us is not None and verdict.speedup is not None:
         low, high = verdict.speedup_ci95 or (float("nan"), float("nan"))
         return (
             f"{head}, {verdict.median_us:.4g} µs against {verdict.reference_us:.4g} µs, "

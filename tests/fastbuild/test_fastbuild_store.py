@@ -153,3 +153,9 @@ def test_at_the_deadline_the_whole_group_dies(tmp_path: Path) -> None:
     state = Path(f"/proc/{child}/stat")
 
     assert ends(state)
+
+
+def test_a_store_that_cannot_be_written_keeps_nothing_and_raises_nothing(tmp_path: Path) -> None:
+    """Nobody's verdict depends on whether a result was kept."""
+    (tmp_path / "file").write_text("in the way")
+    assert not Results(tmp_path / "file" / "results").keep("key", tmp_path)

@@ -53,8 +53,11 @@ class Results:
         place = self.root / key
         if place.exists():
             return True
-        self.root.mkdir(parents=True, exist_ok=True)
-        half = Path(tempfile.mkdtemp(prefix=HALF, dir=self.root))
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            half = Path(tempfile.mkdtemp(prefix=HALF, dir=self.root))
+        except OSError:  # a full disk costs the next one a build, nobody a verdict
+            return False
         try:
             if not _copy_plain(folder, half):
                 return False
