@@ -27,6 +27,11 @@ class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     leaders: int = 2  # r
     window_cap: int = 5
     in_flight: int = 1  # K, expansions under way at once, a task
+    # The other policies' numbers.
+    mcts_c: float = 0.5  # weight of exploration; rewards lie between 0 and 1
+    mcts_width: int = 5  # children of a node before the walk goes below it
+    population: int = 10  # evolutionary: the youngest so many correct nodes are alive
+    tournament: int = 3  # evolutionary: so many of them are drawn, and the fastest grows
 
 
 class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass, field
 from random import Random
 
+from sortedcontainers import SortedList
+
 ROOT = 0
 FAILED = math.inf  # the score of whatever is not correct
 
@@ -30,7 +32,6 @@ class Node:
     grandchildren: list[int] = field(default_factory=list)
     pending: int = 0  # children under way
     failed: int = 0  # evaluated children that failed
-    leaf_place: int = -1  # index in the tree's list of leaves, -1 when it is none
 
     @property
     def has_bug(self) -> bool:
@@ -54,7 +55,12 @@ class Tree:
         self.root_children = root_children
         self.failed_children = failed_children
         self.nodes: dict[int, Node] = {}
-        self._leaves: list[int] = []
+        # What happened, in order: a policy with figures of its own reads on from where it was.
+        self.begun: list[int] = []  # the parent of each child that was begun
+        self.recorded: list[int] = []  # evaluated nodes but the root, as they ended
+        self.correct: list[int] = []  # the correct ones among them, the root first
+        # Sorted, so that a draw depends on which leaves there are and not on how they came about.
+        self._leaves: SortedList[int] = SortedList()
         # (score, number) of correct nodes; an ineligible one is dropped when it comes up and
         # pushed again if a late child makes it eligible.
         self._heap: list[tuple[float, int]] = []
@@ -72,8 +78,9 @@ class Tree:
         """Note that a child of `parent` is under way."""
         node = self.nodes[parent]
         if node.degree == 0:
-            self._drop_leaf(node)
+            self._leaves.remove(parent)
         node.pending += 1
+        self.begun.append(parent)
 
     def add(self, number: int, parent: int, score: float) -> Node:
         """Add the evaluated child that `begin` announced; FAILED for one that is not correct."""
@@ -95,6 +102,7 @@ class Tree:
         if not was_eligible and not above.has_bug and self.eligible(above):
             heapq.heappush(self._heap, (above.score, above.number))
         self._insert(node)
+        self.recorded.append(number)
         return node
 
     def within(self, number: int, top: int) -> bool:
@@ -133,7 +141,10 @@ class Tree:
 
     def random_leaf(self, rng: Random) -> int | None:
         """Return an expandable leaf, failing ones included, each as likely as the other."""
-        return rng.choice(self._leaves) if self._leaves else None
+        if not self._leaves:
+            return None
+        leaf: int = self._leaves[rng.randrange(len(self._leaves))]
+        return leaf
 
     def leaves(self) -> frozenset[int]:
         """Return the nodes that have no child, neither evaluated nor under way."""
@@ -143,12 +154,5 @@ class Tree:
         self.nodes[node.number] = node
         if not node.has_bug:
             heapq.heappush(self._heap, (node.score, node.number))
-        node.leaf_place = len(self._leaves)
-        self._leaves.append(node.number)
-
-    def _drop_leaf(self, node: Node) -> None:
-        last = self._leaves.pop()
-        if last != node.number:
-            self._leaves[node.leaf_place] = last
-            self.nodes[last].leaf_place = node.leaf_place
-        node.leaf_place = -1
+            self.correct.append(node.number)
+        self._leaves.add(node.number)

@@ -85,8 +85,6 @@ def refuse_unbuilt(settings: Settings) -> None:
     """Raise UsageError for words that are fixed but not built yet."""
     if settings.strategy != "stark":
         raise UsageError(f"--strategy {settings.strategy} is not built yet: use stark")
-    if settings.policy != "epsilon-greedy":
-        raise UsageError(f"--policy {settings.policy} is not built yet: use epsilon-greedy")
     if settings.until_idle:
         raise UsageError("--until-idle is not built yet: leave it out")
 

@@ -1,4 +1,4 @@
-"""Selection and window time against the size of the tree."""
+"""Selection and window time against the size of the tree, for each policy."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ import time
 from random import Random
 
 from actors.coordinator.leaderboard import Leaderboard
-from actors.coordinator.policy import EpsilonGreedy
+from actors.coordinator.policy import POLICIES, Policy, policy_named
 from actors.coordinator.tree import FAILED, ROOT, Tree
 from actors.coordinator.window import code_window, debug_window, plan_window
-from protocol.settings import SearchSettings
+from protocol.settings import SearchSettings, Settings
 from scripts.benchmarks.machine import percentile
 
 SIZES = (1_000, 100_000, 1_000_000)
+OTHERS = SIZES[:2]  # a million nodes are grown once, by the default
 STEPS = 2_000
 
 
-def grown(size: int) -> tuple[Tree, Leaderboard, EpsilonGreedy, Random]:
+def grown(name: str, size: int) -> tuple[Tree, Leaderboard, Policy, Random]:
     """Grow a tree by the policy itself: four in ten attempts fail, few improve on their parent."""
     settings = SearchSettings()
     tree = Tree(root_score=1000.0, root_children=5, failed_children=3)
     board = Leaderboard(tree, settings.leaders)
     board.add(ROOT, "root")
     rng = Random(0)
-    policy = EpsilonGreedy(epsilon=settings.epsilon)
+    policy = policy_named(name, settings)
     for number in range(1, size):
         step(tree, board, policy, rng, number)
     return tree, board, policy, rng
 
 
 def step(
-    tree: Tree, board: Leaderboard, policy: EpsilonGreedy, rng: Random, number: int
+    tree: Tree, board: Leaderboard, policy: Policy, rng: Random, number: int
 ) -> tuple[int, ...]:
     """Do all that one attempt costs the search: select, windows, add, leaderboard."""
     parent = policy.select(tree, rng)
@@ -52,15 +53,17 @@ def step(
 
 def main() -> None:
     """Print microseconds a step at each size."""
-    print(f"{'nodes':>10} {'p50 µs':>10} {'p99 µs':>10}")
-    for size in SIZES:
-        tree, board, policy, rng = grown(size)
-        times = []
-        for number in range(size, size + STEPS):
-            begun = time.perf_counter()
-            step(tree, board, policy, rng, number)
-            times.append((time.perf_counter() - begun) * 1e6)
-        print(f"{size:>10,} {percentile(times, 50):>10.1f} {percentile(times, 99):>10.1f}")
+    print(f"{'policy':<16} {'nodes':>10} {'p50 µs':>10} {'p99 µs':>10}")
+    for name in POLICIES:
+        for size in SIZES if name == Settings().policy else OTHERS:
+            tree, board, policy, rng = grown(name, size)
+            times = []
+            for number in range(size, size + STEPS):
+                begun = time.perf_counter()
+                step(tree, board, policy, rng, number)
+                times.append((time.perf_counter() - begun) * 1e6)
+            p50, p99 = percentile(times, 50), percentile(times, 99)
+            print(f"{name:<16} {size:>10,} {p50:>10.1f} {p99:>10.1f}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import combinations
 
 
 @dataclass
@@ -68,3 +69,45 @@ class SlowTree:
 
     def debug_window(self, i: int) -> set[int]:
         return {i, 0, *self.siblings(i)}
+
+    # --- what the policies choose from -------------------------------------------------------
+
+    def greedy(self) -> set[int]:
+        """The nodes that the greedy rule may name, each equally likely."""
+        best = self.best_eligible()
+        return set(self.leaves()) if best is None else {best}
+
+    def tournament_shares(self, population: int, tournament: int) -> dict[int, float]:
+        """Each node's share of selections: of all draws, those in which it is the fastest."""
+        correct = [i for i in [0, *self.order] if not self.failed(i)]
+        alive = [i for i in correct[-population:] if self.eligible(i)]
+        if not alive:
+            return {i: 1 / len(self.leaves()) for i in self.leaves()}
+        draws = list(combinations(alive, min(tournament, len(alive))))
+        winners = [min(draw, key=lambda i: (self.scores[i], i)) for draw in draws]
+        return {i: winners.count(i) / len(draws) for i in alive if i in winners}
+
+    def visits(self, i: int) -> int:
+        return len(self.subtree(i)) + sum(self.pending.count(n) for n in self.subtree(i))
+
+    def reward(self, i: int) -> float:
+        speeds = [self.scores[0] / self.scores[n] for n in self.subtree(i)]
+        return sum(x / (1 + x) for x in speeds)
+
+    def uct(self, c: float, width: int) -> int | None:
+        """Walk down as the rule says; None where nothing below the root may be grown."""
+
+        def grows(i: int) -> bool:
+            return self.eligible(i) and len(self.children(i)) + self.pending.count(i) < width
+
+        def bound(i: int, child: int) -> float:
+            explore = math.sqrt(math.log(self.visits(i)) / self.visits(child))
+            return self.reward(child) / self.visits(child) + c * explore
+
+        at = 0
+        while not grows(at):
+            ways = [n for n in self.children(at) if any(grows(m) for m in self.subtree(n))]
+            if not ways:
+                return None
+            at = max(ways, key=lambda child: (round(bound(at, child), 9), -child))
+        return at

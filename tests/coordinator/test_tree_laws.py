@@ -6,47 +6,11 @@ import math
 from collections import Counter
 from random import Random
 
-import pytest
+from grown import STEPS, R, grow
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from slow_tree import SlowTree
 
-from actors.coordinator.leaderboard import Leaderboard
-from actors.coordinator.policy import EpsilonGreedy
 from actors.coordinator.tree import FAILED, Tree
 from actors.coordinator.window import code_window, debug_window, plan_window
-
-R = 2
-SCORES = st.one_of(st.just(FAILED), st.sampled_from([10.0, 20.0, 30.0, 99.0, 150.0]))
-STEPS = st.lists(st.tuples(st.integers(0, 10**6), SCORES, st.integers(0, 6)), max_size=40)
-
-
-def grow(steps: list[tuple[int, float, int]]) -> tuple[Tree, Leaderboard, SlowTree]:
-    """Grow the fast and the slow tree alike; a step begins a child or ends the oldest one."""
-    tree = Tree(root_score=100.0, root_children=5, failed_children=3)
-    board = Leaderboard(tree, R)
-    board.add(0, "root")
-    slow = SlowTree()
-    under_way: list[int] = []
-    for place, score, kernel in steps:
-        begin = not (kernel == 6 and under_way)
-        parent = sorted(slow.parents)[place % len(slow.parents)]
-        tree.begin(parent)
-        slow.pending.append(parent)
-        under_way.append(parent)
-        while under_way and (not begin or len(under_way) > 2):
-            begin = True
-            ended = under_way.pop(0)
-            number = len(slow.parents)
-            slow.pending.remove(ended)
-            slow.parents[number] = ended
-            slow.scores[number] = score
-            slow.kernels[number] = f"kernel {kernel}"
-            slow.order.append(number)
-            tree.add(number, ended, score)
-            if not math.isinf(score):
-                board.add(number, f"kernel {kernel}")
-    return tree, board, slow
 
 
 @given(STEPS)
@@ -114,23 +78,6 @@ def test_a_window_over_the_cap_is_a_uniform_draw() -> None:
     assert set(seen) == {0, 1, *range(6, 26)}
     expected = 4000 * 5 / 22
     assert all(abs(count - expected) < 5 * math.sqrt(expected) for count in seen.values())
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
-def test_ten_thousand_selections_agree_with_the_rule(epsilon: float) -> None:
-    """The best node has 1 - epsilon of the draws plus its share as a leaf; leaves share epsilon."""
-    tree = Tree(root_score=100.0, root_children=5, failed_children=3)
-    for number, score in enumerate([60.0, 80.0, FAILED, 90.0, FAILED], start=1):
-        tree.begin(0)
-        tree.add(number, 0, score)
-    policy = EpsilonGreedy(epsilon=epsilon)
-    drawn = Counter(policy.select(tree, Random(seed)) for seed in range(10_000))
-
-    for number in range(1, 6):
-        share = epsilon / 5 + (1.0 - epsilon if number == 1 else 0.0)
-        slack = 4.5 * math.sqrt(10_000 * share * (1 - share)) + 1e-9
-        assert abs(drawn[number] - 10_000 * share) <= slack
-    assert drawn[0] == 0  # five children: the root is out, whatever its score
 
 
 def test_a_dead_branch_is_pruned_and_revived_by_a_late_success() -> None:

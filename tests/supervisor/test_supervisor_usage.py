@@ -67,7 +67,7 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --base-url http://127.0.0.1:1", "--base-url needs --model"),
     ("--task t.py --strategy clever", "expected stark or"),
     ("--task t.py --strategy team", "not built yet"),
-    ("--task t.py --policy mcts", "not built yet"),
+    ("--task t.py --policy clever", "expected epsilon-greedy or"),
     ("--task t.py --until-idle", "not built yet"),
     ("--join ticket", "not there yet"),
     ("--task t.py --listen tcp://0.0.0.0:5555", "need keys"),
