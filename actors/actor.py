@@ -26,6 +26,7 @@ from protocol.messages import (
     Answered,
     Beat,
     Blocked,
+    Heard,
     Hello,
     Lease,
     Message,
@@ -130,6 +131,7 @@ class Actor:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._beat_s = 5.0
         self._next_beat = self._next_resend = 0.0
+        self._rtt_ms: float | None = None
         self._doing = ""
         self._draining_until: float | None = None
         self._exit: int | None = None
@@ -193,7 +195,15 @@ class Actor:
         )
 
     def _beat(self) -> None:
-        self._send(Beat(holds=self._held.leases(), credit=self._credit, doing=self._doing))
+        self._send(
+            Beat(
+                holds=self._held.leases(),
+                credit=self._credit,
+                doing=self._doing,
+                sent=time.monotonic(),
+                rtt_ms=self._rtt_ms,
+            )
+        )
 
     # --- incoming ----------------------------------------------------------------------------
 
@@ -221,6 +231,8 @@ class Actor:
             case Refuse():
                 self.log.error("refused", reason=message.reason)
                 self._exit = EXIT_REFUSED
+            case Heard():
+                self._rtt_ms = (time.monotonic() - message.sent) * 1000
             case Recorded():
                 self._held.forget(message.lease)
             case Stored():

@@ -20,7 +20,7 @@ from protocol.values import (
 )
 
 MAJOR = 1
-MINOR = 0
+MINOR = 1
 
 
 class Message(Value, tag=True, frozen=True, kw_only=True):
@@ -57,6 +57,8 @@ class Beat(Message, frozen=True, kw_only=True):
     holds: tuple[Lease, ...] = ()
     credit: int = 1
     doing: str = ""  # for people: "asking claude-…", "building gelu/7"
+    sent: float = 0.0  # the sender's own clock, answered with `Heard`; 0: wants no answer
+    rtt_ms: float | None = None  # of the last beat that was answered
 
 
 class Answered(Message, frozen=True, kw_only=True):
@@ -120,6 +122,7 @@ class Returned(Message, frozen=True, kw_only=True):
 
     lease: Lease
     reason: str = ""
+    quarantined: bool = False  # nothing can be judged on this device until it is well again
 
 
 class Lost(Message, frozen=True, kw_only=True):
@@ -172,6 +175,14 @@ class Refuse(Message, frozen=True, kw_only=True):
 
 class Who(Message, frozen=True, kw_only=True):
     """I do not know you (I restarted): say Hello again."""
+
+
+class Heard(Message, frozen=True, kw_only=True):
+    """Your `Beat` arrived, and what had been said before it is durable."""
+
+    sent: float  # as the beat said it
+    silent: tuple[str, ...] = ()  # to supervisors: incarnations that say nothing any more
+    trouble: str = ""  # to supervisors: why the coordinator can't go on just now
 
 
 class Ask(Message, frozen=True, kw_only=True):
@@ -242,4 +253,4 @@ class Retire(Message, frozen=True, kw_only=True):
 AgentWork = MakePlan | Write | Repair
 EvaluatorWork = Measure | Evaluate
 Work = AgentWork | EvaluatorWork
-ToWorker = Welcome | Refuse | Who | Work | Stored | Recorded | Revoke | Retire
+ToWorker = Welcome | Refuse | Who | Heard | Work | Stored | Recorded | Revoke | Retire

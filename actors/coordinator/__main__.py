@@ -13,10 +13,12 @@ from structlog.typing import FilteringBoundLogger
 
 from actors.coordinator.coordinator import Coordinator
 from actors.coordinator.database import Database, StoreFull, StoreTaken
+from actors.coordinator.mail import Mail
 from actors.log import open_log
 from actors.post import hold_lifeline, name_process, on_terminate
 from protocol import settings as settings_file
 from protocol import transport
+from protocol.messages import Beat, Heard
 from protocol.settings import Settings
 from protocol.values import Task
 
@@ -73,10 +75,24 @@ def serve(
             log.error("the store takes nothing; waiting for room", error=str(error))
             with contextlib.suppress(OSError):  # that disk may be the same one
                 sys.stderr.write(f"coordinator: {run_dir}/run.db: {error}; waiting for room\n")
-            time.sleep(FULL_WAIT_S)
+            wait_for_room(Mail(socket, log), str(error))
         finally:
             if database is not None:
                 database.close()
+
+
+def wait_for_room(mail: Mail, trouble: str) -> None:
+    """Wait, and answer heartbeats meanwhile: we live, only the disk is full.
+
+    Whatever else is said now is lost, and is said again: nothing of it was acknowledged.
+    """
+    until = time.monotonic() + FULL_WAIT_S
+    while (left := until - time.monotonic()) > 0:
+        mail.wait(left)
+        for sender, message in mail.read():
+            if isinstance(message, Beat) and message.sent:
+                mail.say(sender, Heard(sent=message.sent, trouble=trouble))
+        mail.tell()
 
 
 def read_tasks(run_dir: Path, settings: Settings) -> list[Task]:

@@ -28,7 +28,8 @@ class Books:
 
     def grant(self, epoch: int, work: str, slot: str, incarnation: str, at: float) -> None:
         self._db.write(
-            "INSERT INTO lease VALUES (?, ?, ?, ?, ?, NULL, NULL, 0)",
+            "INSERT INTO lease (epoch, work, slot, incarnation, granted, running)"
+            " VALUES (?, ?, ?, ?, ?, 0)",
             (epoch, work, slot, incarnation, at),
         )
 
@@ -108,12 +109,18 @@ class Books:
     def worker_up(self, slot: str, role: str, incarnation: str, pid: int, at: float) -> None:
         """Record who sits in a slot; the same one saying hello again is not a new start."""
         self._db.write(
-            "INSERT INTO worker VALUES (?, ?, ?, ?, 'up', '', ?, 1, '') ON CONFLICT DO UPDATE SET"
+            "INSERT INTO worker (slot, role, incarnation, pid, state, doing, since, starts, how)"
+            " VALUES (?, ?, ?, ?, 'up', '', ?, 1, '') ON CONFLICT DO UPDATE SET"
             " starts = starts + (incarnation != excluded.incarnation),"
             " incarnation = excluded.incarnation, pid = excluded.pid, state = 'up',"
-            " since = excluded.since",
+            " since = excluded.since, quarantine = ''",
             (slot, role, incarnation, pid, at),
         )
+
+    def workers_up(self) -> list[tuple[str, str, str]]:
+        """Return (slot, role, incarnation) of those who were up when they were last heard of."""
+        rows = self._db.rows("SELECT slot, role, incarnation FROM worker WHERE state = 'up'")
+        return [(slot, role, incarnation) for slot, role, incarnation in rows]
 
     def worker_doing(self, slot: str, doing: str, at: float) -> None:
         self._db.write(
@@ -123,9 +130,20 @@ class Books:
 
     def worker_gone(self, slot: str, incarnation: str, state: str, how: str, at: float) -> None:
         self._db.write(
-            "UPDATE worker SET state = ?, how = ?, doing = '', since = ?"
+            "UPDATE worker SET state = ?, how = ?, doing = '', since = ?, leases = 0, rtt_ms = NULL"
             " WHERE slot = ? AND incarnation = ?",
             (state, how, at, slot, incarnation),
+        )
+
+    def worker_health(self, slot: str, leases: int, rtt_ms: float | None) -> None:
+        self._db.write(
+            "UPDATE worker SET leases = ?, rtt_ms = ? WHERE slot = ?", (leases, rtt_ms, slot)
+        )
+
+    def worker_quarantined(self, slot: str, why: str) -> None:
+        """Record why nothing is judged on a worker's device; "" when it is well again."""
+        self._db.write(
+            "UPDATE worker SET quarantine = ? WHERE slot = ? AND quarantine != ?", (why, slot, why)
         )
 
     # --- events ------------------------------------------------------------------------------

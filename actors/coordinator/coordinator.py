@@ -15,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from actors.coordinator.books import Books
 from actors.coordinator.database import Database
 from actors.coordinator.fleet import LOSSES, Ended, Fleet, Grant
+from actors.coordinator.health import Health
 from actors.coordinator.mail import Mail
 from actors.coordinator.policy import policy_named
 from actors.coordinator.scoring import believable, kernel_of, positive, score_us
@@ -42,6 +43,7 @@ from protocol.values import WORKERS, Reference, Role, Task, Verdict, Word
 TICK_S = 0.25
 DRAIN_S = 25.0
 FAREWELL_S = 0.3
+QUARANTINE_S = 10.0
 
 
 class Coordinator:
@@ -68,6 +70,7 @@ class Coordinator:
         self._tick = time.monotonic()
         self.epoch = self.store.begin(time.time())
         self.fleet = Fleet(lease_s=settings.lease_s, epoch=self.books.last_epoch())
+        self.health = Health(self.fleet, self.books)
         for task in tasks:
             self.store.add_task(task, settings.search.budget)
         stored = self.store.tasks()
@@ -129,7 +132,17 @@ class Coordinator:
             return
         self.store.add_seconds(now - self._tick)
         self._tick = now
+        self._expire(now)
+        self.health.write(now)
+
+    def _expire(self, now: float) -> None:
+        missed = set(self.fleet.silent)
         self._ended(self.fleet.expire(now))
+        for incarnation in self.fleet.silent.keys() - missed:
+            slot = self.fleet.silent[incarnation].slot
+            how = f"not heard of for {self.settings.lease_s:g} s"
+            self.books.worker_gone(slot, incarnation, "silent", how, time.time())
+            self._event("silent", slot, how)
 
     def _over(self, now: float) -> tuple[str, str] | None:
         """Return the final (status, reason) when the run is over."""
@@ -201,7 +214,11 @@ class Coordinator:
             self.log.warning("not for this role", slot=peer.slot, role=peer.role, message=kind)
             self.mail.say(sender, messages.Refuse(reason=f"a {peer.role} may not say {kind}"))
         elif isinstance(message, messages.Beat):
-            self._answer(sender, *self.fleet.beat(sender, message, time.monotonic()))
+            now = time.monotonic()
+            self._answer(sender, *self.fleet.beat(sender, message, now))
+            heard = self.health.answer(peer, message, now)
+            if heard is not None:
+                self.mail.say(sender, heard)
             self.books.worker_doing(peer.slot, message.doing, time.time())
         elif peer.role is Role.SUPERVISOR:
             self._heard_supervisor(message)
@@ -230,6 +247,8 @@ class Coordinator:
             case messages.Returned():
                 end = self.fleet.returned(message.lease, sender)
                 self._ended([end] if end else [])
+                if message.quarantined:
+                    self._quarantined(sender, message.reason)
                 self.mail.say(sender, messages.Recorded(lease=message.lease))
             case messages.Blocked():
                 self._event("blocked", message.lease.work, message.reason)
@@ -257,6 +276,13 @@ class Coordinator:
         if self._draining:
             self.mail.say(sender, messages.Retire())
 
+    def _quarantined(self, sender: str, why: str) -> None:
+        """Leave a device alone for a while: the others go on, and its next lease examines it."""
+        slot = self.fleet.peers[sender].slot
+        self.fleet.rest(sender, time.monotonic() + QUARANTINE_S)
+        self.books.worker_quarantined(slot, why)
+        self._event("quarantined", slot, why)
+
     def _answer(self, sender: str, revoked: list[Lease], ended: list[Ended]) -> None:
         for lease in revoked:
             self.mail.say(sender, messages.Revoke(lease=lease))
@@ -280,6 +306,7 @@ class Coordinator:
             self._event("late result", result.lease.work, sender)
             return
         self.books.end_lease(result.lease.epoch, "done", time.time())
+        self.books.worker_quarantined(self.fleet.peers[sender].slot, "")
         task, number, stage = parse_work(result.lease.work)
         del self._offers[result.lease.work]
         match result:
@@ -366,6 +393,8 @@ class Coordinator:
             for row in self.books.open_leases()
         ]
         self.fleet.restore(grants, self.books.losses())
+        for slot, role, incarnation in self.books.workers_up():
+            self.fleet.expect(slot, Role(role), incarnation, now)
         for task, budget, status in self.store.tasks():
             self._perform(task.name, self._taken_up(task, budget, status))
         self._event("coordinator", f"epoch {self.epoch}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Database:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.execute("PRAGMA foreign_keys = ON")
+            add_missing_columns(self._db)
             self._db.executescript(schema())
         self._open = False
 
@@ -83,6 +84,20 @@ class Database:
 def schema() -> str:
     """Return the tables of `run.db` as SQL."""
     return resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+
+
+def add_missing_columns(run: sqlite3.Connection) -> None:
+    """Give the tables of an older run the columns that this version's schema has besides."""
+    model = sqlite3.connect(":memory:")
+    with closing(model):
+        model.executescript(schema())
+        found = model.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        for (table,) in found.fetchall():
+            there = {row[1] for row in run.execute(f"PRAGMA table_info({table})")}
+            for _, name, kind, not_null, default, _ in model.execute(f"PRAGMA table_info({table})"):
+                if there and name not in there:
+                    rule = f" NOT NULL DEFAULT {default}" if not_null else ""
+                    run.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}{rule}")
 
 
 @contextmanager

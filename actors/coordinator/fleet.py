@@ -27,6 +27,8 @@ class Peer:
     role: Role
     credit: int
     heard: float
+    since: float  # it has been heard of without a gap since then
+    rests_until: float = 0.0  # its device is not well: no leases before that
     leases: set[str] = field(default_factory=set)
 
 
@@ -66,6 +68,8 @@ class Fleet:
         self.peers: dict[str, Peer] = {}
         self.grants: dict[str, Grant] = {}
         self.losses: dict[str, int] = {}
+        self.silent: dict[str, Peer] = {}  # not heard of for a lease's time, and not known dead
+        self._expected: dict[str, Peer] = {}  # known to an earlier coordinator, not heard of yet
         self._waiting: dict[Role, deque[str]] = {role: deque() for role in Role}
         self._offered: dict[str, Role] = {}
 
@@ -92,7 +96,7 @@ class Fleet:
             free = [
                 peer
                 for peer in self.peers.values()
-                if peer.role is role and peer.credit > len(peer.leases)
+                if peer.role is role and peer.credit > len(peer.leases) and peer.rests_until <= now
             ]
             while queue and free:
                 peer = min(free, key=lambda peer: len(peer.leases))
@@ -145,6 +149,7 @@ class Fleet:
         ended: list[Ended] = []
         for incarnation in sorted(older - {hello.incarnation}):
             ended += self.lost(incarnation)
+        self._seen(hello.slot)
         known = self.peers.get(hello.incarnation)
         peer = Peer(
             incarnation=hello.incarnation,
@@ -152,6 +157,7 @@ class Fleet:
             role=hello.role,
             credit=hello.credit,
             heard=now,
+            since=known.since if known else now,
             leases=known.leases if known else set(),
         )
         self.peers[hello.incarnation] = peer
@@ -194,6 +200,8 @@ class Fleet:
     def lost(self, incarnation: str) -> list[Ended]:
         """Forget a dead peer; its work is offered again, charged if candidate code ran."""
         self.peers.pop(incarnation, None)
+        self.silent.pop(incarnation, None)
+        self._expected.pop(incarnation, None)
         held = [grant for grant in self.grants.values() if grant.incarnation == incarnation]
         return [self._end(grant, "lost", charged=grant.running) for grant in held]
 
@@ -203,16 +211,29 @@ class Fleet:
         silent = [peer for peer in self.peers.values() if peer.heard + self.lease_s <= now]
         for peer in silent:
             # It may only be stopped: a heartbeat will be answered with `Who`, and it says Hello.
-            del self.peers[peer.incarnation]
+            self.silent[peer.incarnation] = self.peers.pop(peer.incarnation)
+        missing = [peer for peer in self._expected.values() if peer.heard + self.lease_s <= now]
+        for peer in missing:
+            self.silent[peer.incarnation] = self._expected.pop(peer.incarnation)
         return [self._end(grant, "expired", charged=grant.running) for grant in late]
 
-    def soonest(self) -> float | None:
-        """Return when the next lease or peer expires."""
-        times = [grant.expires for grant in self.grants.values()]
-        times += [peer.heard + self.lease_s for peer in self.peers.values()]
-        return min(times, default=None)
+    def rest(self, incarnation: str, until: float) -> None:
+        """Lease nothing to a peer before `until`."""
+        if incarnation in self.peers:
+            self.peers[incarnation].rests_until = until
+
+    def expect(self, slot: str, role: Role, incarnation: str, now: float) -> None:
+        """An earlier coordinator knew this peer: it has a lease's time to be heard of again."""
+        peer = Peer(incarnation=incarnation, slot=slot, role=role, credit=0, heard=now, since=now)
+        self._expected[incarnation] = peer
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _seen(self, slot: str) -> None:
+        """Whoever sat in `slot` is missed no more: it, or its successor, was heard of."""
+        for missed in (self.silent, self._expected):
+            for incarnation in [name for name, one in missed.items() if one.slot == slot]:
+                del missed[incarnation]
 
     def _lease(self, work: str, peer: Peer, now: float) -> Grant:
         self.epoch += 1

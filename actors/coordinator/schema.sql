@@ -1,4 +1,5 @@
 -- One run's truth.  Written by its coordinator alone; everybody else opens it read-only.
+-- A new column is null or has a default: it is added to the tables of older runs when they resume.
 
 CREATE TABLE IF NOT EXISTS run (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -85,11 +86,14 @@ CREATE TABLE IF NOT EXISTS worker (
     role TEXT NOT NULL,
     incarnation TEXT NOT NULL,
     pid INTEGER NOT NULL,
-    state TEXT NOT NULL,           -- up, lost, left
+    state TEXT NOT NULL,           -- up, silent, lost, left
     doing TEXT NOT NULL,
     since REAL NOT NULL,
     starts INTEGER NOT NULL,
-    how TEXT NOT NULL              -- how the last one ended
+    how TEXT NOT NULL,             -- how the last one ended
+    leases INTEGER NOT NULL DEFAULT 0,  -- that it holds
+    rtt_ms REAL,                   -- from a heartbeat to its answer; null: not measured yet
+    quarantine TEXT NOT NULL DEFAULT '' -- why nothing is judged on its device; '': it is well
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS event (

@@ -39,7 +39,8 @@ class Store:
     def begin(self, at: float) -> int:
         """Note that a coordinator begins; return how many there have been."""
         self._db.write(
-            "INSERT INTO run VALUES (1, ?, 'running', '', 1, ?, ?, 0.0) ON CONFLICT DO UPDATE"
+            "INSERT INTO run (id, run_id, status, epoch, created, started, seconds)"
+            " VALUES (1, ?, 'running', 1, ?, ?, 0.0) ON CONFLICT DO UPDATE"
             " SET epoch = epoch + 1, started = excluded.started, status = 'running', reason = ''",
             (secrets.token_hex(8), at, at),
         )

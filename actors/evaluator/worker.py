@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from actors.actor import Port
 from actors.evaluator.child import Unwanted
+from actors.evaluator.health import Quarantined
 from actors.evaluator.judge import Judge, Problem
 from actors.evaluator.nursery import Unjudgeable
 from actors.evaluator.rounds import combined
@@ -48,7 +49,8 @@ class EvaluatorWorker:
             self._failures += 1
             if self._failures >= FAILURES:
                 raise
-            return Returned(lease=request.lease, reason=str(error))
+            sick = isinstance(error, Quarantined)
+            return Returned(lease=request.lease, reason=str(error), quarantined=sick)
         self._failures = 0
         return result
 

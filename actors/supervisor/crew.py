@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from actors.supervisor.fleet import Place
-from actors.supervisor.snapshot import Snapshot
-from protocol.values import Value
+from actors.supervisor.snapshot import Snapshot, WorkerState
+from protocol.values import WORKERS, Value
 
 
 class Member(Value, frozen=True, kw_only=True):
@@ -18,12 +18,18 @@ class Member(Value, frozen=True, kw_only=True):
     restarts: int
     doing: str
     seconds: float | None  # how long it has been doing that
+    cause: str = ""  # how the one before ended, or why its device is quarantined
+    leases: int = 0
+    rtt_ms: float | None = None  # from a heartbeat to the coordinator's answer
 
 
 def members(
     places: Mapping[str, Place], snapshot: Snapshot, wall: float, now: float
 ) -> tuple[Member, ...]:
-    """Return all places in the order of starting; `wall` is the time of day, `now` monotonic."""
+    """Return our places in the order of starting, then the workers of other machines.
+
+    `wall` is the time of day, `now` monotonic.
+    """
     known = {worker.slot: worker for worker in snapshot.workers}
     rows = []
     for slot, place in places.items():
@@ -38,9 +44,31 @@ def members(
                 restarts=max(0, place.starts - 1),
                 doing=doing or _waiting(place, now),
                 seconds=max(0.0, wall - worker.since) if doing and worker else None,
+                cause=(worker.quarantine if worker else "") or place.cause,
+                leases=worker.leases if worker else 0,
+                rtt_ms=worker.rtt_ms if worker else None,
             )
         )
+    rows += [
+        _elsewhere(worker, wall)
+        for slot, worker in known.items()
+        if slot not in places and worker.role in WORKERS and worker.state != "lost"
+    ]
     return tuple(rows)
+
+
+def _elsewhere(worker: WorkerState, wall: float) -> Member:
+    return Member(
+        slot=worker.slot,
+        state=worker.state,
+        pid=None,
+        restarts=max(0, worker.starts - 1),
+        doing=worker.doing,
+        seconds=max(0.0, wall - worker.since),
+        cause=worker.quarantine or worker.how,
+        leases=worker.leases,
+        rtt_ms=worker.rtt_ms,
+    )
 
 
 def _waiting(place: Place, now: float) -> str:

@@ -40,6 +40,7 @@ class Place:
     child: Child | None = None
     deaths: Deaths = field(default_factory=Deaths)
     starts: int = 0
+    cause: str = ""  # how the last process here ended
     due: float | None = None  # monotonic; None: not to be started
 
 
@@ -89,6 +90,7 @@ class Fleet:
         place = self.places[child.spec.name]
         status, how = children.bury(child)
         place.child = None
+        place.cause = how
         self.sweep()
         place.deaths = place.deaths.add(now, place.spec.intensity)
         finished = status == 0 and place.spec.restart == "transient"

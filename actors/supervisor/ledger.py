@@ -182,9 +182,13 @@ def _under_way(connection: sqlite3.Connection) -> dict[str, list[UnderWay]]:
 
 
 def _workers(connection: sqlite3.Connection) -> Iterator[WorkerState]:
-    rows = connection.execute("SELECT slot, role, state, doing, since FROM worker ORDER BY slot")
-    for slot, role, state, doing, since in rows:
-        yield WorkerState(slot=slot, role=role, state=state, doing=doing or "", since=since or 0.0)
+    cursor = connection.execute("SELECT * FROM worker ORDER BY slot")
+    names = [column[0] for column in cursor.description]
+    for values in cursor:
+        # A run of an older version has not all of these columns; what is new has a default.
+        known = {name: value for name, value in zip(names, values, strict=True)}
+        wanted = {name: known[name] for name in WorkerState.__struct_fields__ if name in known}
+        yield msgspec.convert(wanted, WorkerState)
 
 
 def settle(run_dir: Path) -> None:

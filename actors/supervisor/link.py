@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections import deque
 
 import zmq
 
 from protocol import codec, transport
-from protocol.messages import Beat, Drain, Hello, Lost, Message, Refuse, Welcome, Who
+from protocol.messages import Beat, Drain, Heard, Hello, Lost, Message, Refuse, Welcome, Who
 from protocol.values import Role
 
 SLOT = "supervisor"
 REMEMBERED = 64  # losses said again after a new coordinator's welcome
+# Beats without an answer before the coordinator counts as hung.  Counted, not timed: while we are
+# stopped ourselves (Ctrl-Z) we beat no more, and a coordinator that nobody asks is not silent.
+UNANSWERED = 4
+UNANSWERED_AT_FIRST = 12  # before its first word: a long run takes time to be read from disk
+LEAST_S = 5.0
 
 
 class Link:
@@ -34,6 +40,11 @@ class Link:
         self._draining = False
         self._beat_s = 5.0
         self._next_beat = 0.0
+        self.silent: tuple[str, ...] = ()  # incarnations that the coordinator hears no more
+        self.trouble = ""  # why the coordinator can't go on just now
+        self.rtt_ms: float | None = None
+        self._welcomed = False
+        self._unanswered: list[float] = []  # when the beats were sent that wait for an answer
 
     @property
     def descriptors(self) -> tuple[int, int]:
@@ -53,7 +64,23 @@ class Link:
             self._heard(message)
         if now >= self._next_beat:
             self._next_beat = now + self._beat_s
-            self._send(Beat(credit=0, doing="supervising"))
+            self._unanswered.append(now)
+            self._send(Beat(credit=0, doing="supervising", sent=now, rtt_ms=self.rtt_ms))
+
+    def is_deaf(self, since: float, now: float) -> bool:
+        """Whether a coordinator that began at `since` left so many beats unanswered that it hangs.
+
+        Both on the monotonic clock.
+        """
+        waiting = [sent for sent in self._unanswered if sent >= since]
+        allowed = UNANSWERED if self._welcomed else UNANSWERED_AT_FIRST
+        return len(waiting) >= allowed and now - waiting[0] >= LEAST_S
+
+    def expect_another(self) -> None:
+        """The coordinator is dead: what it did not answer is no fault of the next one."""
+        self._welcomed = False
+        self._unanswered.clear()
+        self.silent, self.trouble = (), ""
 
     def lost(self, slot: str, incarnation: str, how: str) -> None:
         """Tell the coordinator that a worker is dead."""
@@ -74,8 +101,13 @@ class Link:
         self._context.term()
 
     def _heard(self, message: Message) -> None:
+        self._unanswered.clear()
         match message:
+            case Heard():
+                self.rtt_ms = (time.monotonic() - message.sent) * 1000
+                self.silent, self.trouble = message.silent, message.trouble
             case Welcome():
+                self._welcomed = True
                 self._beat_s = message.beat_s
                 for loss in self._losses:
                     self._send(loss)

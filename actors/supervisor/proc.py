@@ -36,6 +36,12 @@ def is_zombie(pid: int) -> bool:
     return bool(fields) and fields[0] in "ZX"
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether `pid` was stopped by a signal and not continued."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] == "T"
+
+
 def _stat(pid: int) -> list[str]:
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from structlog.typing import FilteringBoundLogger
 
-from actors.supervisor import crew, outcome
+from actors.supervisor import children, crew, outcome
 from actors.supervisor.children import Child, output_of
 from actors.supervisor.fleet import Died, Fleet
 from actors.supervisor.ledger import Ledger
@@ -23,6 +23,7 @@ from actors.supervisor.link import Link
 from actors.supervisor.screen import Screen
 from actors.supervisor.snapshot import Snapshot
 from actors.supervisor.spec import COORDINATOR
+from actors.supervisor.vigil import Vigil
 from actors.supervisor.watch import STOP_SIGNALS, Event, Watch
 from protocol.settings import Settings
 from protocol.values import Value
@@ -78,10 +79,12 @@ class Shift:
         self._began = time.monotonic()
         self._next_look = 0.0
         self._next_show = 0.0
+        self._vigil = Vigil(fleet, link)
         self._drain_until: float | None = None
         self._drain_why = ""
         self._best: dict[str, int] = {}  # task -> the node that its best file holds
         self._refusal_told = False
+        self._trouble = ""
 
     def serve(self) -> Ending:
         """Start everything, keep it alive until the run ends, then end everything."""
@@ -124,6 +127,8 @@ class Shift:
     def _died(self, died: Died) -> None:
         name = died.spec.name
         self._log.info("died", child=name, how=died.how, restart_in_s=died.restart_in_s)
+        if name == COORDINATOR:
+            self._link.expect_another()
         if died.spec.fenced:
             self._link.lost(name, died.incarnation, died.how)
         if died.too_often:
@@ -187,6 +192,15 @@ class Shift:
                 self._end(Kind.STOPPED, f"{self._drain_why}; not all ended in time", at_once=True)
         elif minutes is not None and now - self._began > minutes * 60:
             self._drain(f"--max-minutes {minutes:g} are over")
+        for child, why in self._vigil.hung(now):
+            self._log.warning("killed", child=child.spec.name, why=why)
+            self._screen.say(f"{child.spec.name} {why}: killed")
+            children.kill(child)
+        if self._link.trouble != self._trouble:
+            self._trouble = self._link.trouble
+            self._screen.say(
+                f"the coordinator waits: {self._trouble}" if self._trouble else "it goes on"
+            )
         if self._link.refused and not self._refusal_told:
             self._refusal_told = True
             self._screen.say(f"the coordinator refuses its supervisor: {self._link.refused}")

@@ -79,6 +79,11 @@ class WorkerState(Value, frozen=True, kw_only=True):
     state: str
     doing: str
     since: float  # wall clock
+    starts: int = 1
+    how: str = ""  # how the last one in this slot ended
+    leases: int = 0
+    rtt_ms: float | None = None  # from a heartbeat to its answer
+    quarantine: str = ""  # why nothing is judged on its device
 
 
 class Snapshot(Value, frozen=True, kw_only=True):

@@ -127,9 +127,9 @@ def _label(node: Node, best: Node | None) -> Text:
 
 
 def crew_table(crew: tuple[Member, ...]) -> Table:
-    """Return what each actor does, since when, and how often it was started again."""
+    """Return what each actor does, since when, and how often and why it was started again."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("actor", "pid", "doing", "for", "restarts"):
+    for title in ("actor", "pid", "doing", "for", "leases", "rtt", "restarts", "last cause"):
         table.add_column(title, no_wrap=True, overflow="ellipsis")
     for member in crew:
         table.add_row(
@@ -137,6 +137,9 @@ def crew_table(crew: tuple[Member, ...]) -> Table:
             str(member.pid or "–"),
             Text(member.doing or ("idle" if member.state == "up" else member.state)),
             phrases.clock(member.seconds) if member.seconds is not None else "",
+            str(member.leases or ""),
+            phrases.duration(member.rtt_ms * 1000) if member.rtt_ms is not None else "",
             str(member.restarts or ""),
+            Text(member.cause),
         )
     return table

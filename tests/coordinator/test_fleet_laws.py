@@ -46,6 +46,35 @@ def test_a_result_counts_once_and_only_from_the_holder() -> None:
     assert fleet.settle(grant.lease, "a") is None
 
 
+def test_who_falls_silent_is_missed_until_it_or_its_successor_speaks() -> None:
+    """Also a peer that only an earlier coordinator knew; a dead one is not missed."""
+    fleet = fleet_with()
+    fleet.hello(hello("a", "evaluator-0"), 0.0)
+    fleet.expect("evaluator-1", Role.EVALUATOR, "b", 0.0)
+    fleet.expect("evaluator-2", Role.EVALUATOR, "c", 0.0)
+    fleet.hello(hello("c", "evaluator-2"), LEASE_S - 1)
+
+    fleet.expire(LEASE_S + 1)
+    assert {"a", "b"} == set(fleet.silent)
+    fleet.hello(hello("successor", "evaluator-0"), LEASE_S + 2)
+    assert {"b"} == set(fleet.silent)
+    fleet.lost("b")
+    fleet.expire(LEASE_S + 5)
+    assert set() == set(fleet.silent)
+
+
+def test_a_device_that_is_not_well_gets_no_lease_for_a_while() -> None:
+    """The work that it handed back goes to another, or waits."""
+    fleet = fleet_with("t/1/evaluate")
+    fleet.hello(hello("a"), 0.0)
+    (grant,) = fleet.grant(0.0)
+    fleet.returned(grant.lease, "a")
+    fleet.rest("a", 10.0)
+
+    assert [] == fleet.grant(9.0)
+    assert ["a"] == [grant.incarnation for grant in fleet.grant(10.0)]
+
+
 def test_a_late_result_after_the_lease_expired_is_not_taken() -> None:
     """Stopped past its lease, then continued: somebody else's result counts, once."""
     fleet = fleet_with("t/1/evaluate")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from actors.log import open_log
-from actors.supervisor import children, leftovers, proc, shift
+from actors.supervisor import children, leftovers, link, proc, shift, vigil
 from actors.supervisor.fleet import Fleet
 from actors.supervisor.ledger import Ledger
 from actors.supervisor.link import Link
@@ -44,7 +44,7 @@ time.sleep(600)
 LIFELINE = "import sys; sys.stdin.read(); open(sys.argv[1], 'w').write('let go')"
 # Answers a supervisor: says Welcome, writes down losses, ends on Drain.
 COORDINATOR = """
-import sys, zmq
+import os, sys, zmq
 from protocol import codec, messages, transport
 
 socket = transport.listen(zmq.Context(), 'ipc://coordinator.sock')
@@ -55,12 +55,27 @@ while True:
         case messages.Hello():
             welcome = messages.Welcome(epoch=1, beat_s=0.2, lease_s=1.0)
             socket.send_multipart([sender, *words.encode(welcome)])
+        case messages.Beat(sent=sent):
+            names = tuple(open('silent').read().split()) if os.path.exists('silent') else ()
+            heard = messages.Heard(sent=sent, silent=names)
+            socket.send_multipart([sender, *words.encode(heard)])
+            open('heard', 'w').close()
         case messages.Lost(slot=slot, how=how):
             with open('losses', 'a') as file:
                 file.write(f'{slot}: {how}\\n')
         case messages.Drain():
             sys.exit(0)
 """
+
+
+# The first one hangs at the first beat that it ever gets; its successor is well.
+HANGS_ONCE = COORDINATOR.replace(
+    "case messages.Beat(",
+    "case messages.Beat() if not os.path.exists('hung'):\n"
+    "            open('hung', 'w').close()\n"
+    "            time.sleep(600)\n"
+    "        case messages.Beat(",
+).replace("import os, sys, zmq", "import os, sys, time, zmq")
 
 
 def spec(name: str, *argv: str, limit: int = 50, role: str = "evaluator") -> ChildSpec:
@@ -135,8 +150,8 @@ def _shift(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dic
     children.adopt_orphans()
     watch = Watch()
     fleet = Fleet(specs, folder, random.Random(1), on_start=watch.child)
-    link = Link("ipc://coordinator.sock")
-    for descriptor in link.descriptors:
+    line = Link("ipc://coordinator.sock")
+    for descriptor in line.descriptors:
         watch.descriptor(descriptor)
     said = Path("said").open("w")  # noqa: SIM115  # as long as the process
     work = shift.Shift(
@@ -144,13 +159,13 @@ def _shift(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dic
         settings=Settings(max_minutes=minutes),
         fleet=fleet,
         watch=watch,
-        link=link,
+        link=line,
         ledger=Ledger(folder),
         screen=PlainScreen(said),
         log=open_log(folder, "supervisor"),
     )
     ending = work.serve()
-    link.close()
+    line.close()
     return {
         "kind": str(ending.kind),
         "why": ending.why,
@@ -198,6 +213,57 @@ def coordinator_returns(folder: Path) -> dict[str, object]:
     fenced = _fenced(spec("evaluator-0", SLEEP))
     seen = _shift(folder, spec("coordinator", COORDINATOR, role="coordinator"), fenced)
     return seen | {"losses": (folder / "losses").read_text()}
+
+
+def coordinator_hangs(folder: Path) -> dict[str, object]:
+    """A coordinator that lives and answers nothing is replaced; the next one is heard."""
+    link.LEAST_S = 0.5
+
+    def disturb() -> None:
+        until((folder / "heard").exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=disturb, daemon=True).start()
+    return _shift(folder, spec("coordinator", HANGS_ONCE, role="coordinator"))
+
+
+def silent_worker(folder: Path) -> dict[str, object]:
+    """A worker that the coordinator hears no more is killed, once, and started again."""
+
+    def disturb() -> None:
+        until((folder / "incarnation").exists)
+        (folder / "incarnation").rename(folder / "silent")
+        until(lambda: (folder / "losses").exists())
+        until((folder / "incarnation").exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    program = "import os, sys, time; print(sys.argv[-1], file=open('new', 'w'), flush=True)\n"
+    program += "os.rename('new', 'incarnation'); time.sleep(600)"
+    threading.Thread(target=disturb, daemon=True).start()
+    seen = _shift(
+        folder,
+        spec("coordinator", COORDINATOR, role="coordinator"),
+        _fenced(spec("evaluator-0", program)),
+    )
+    return seen | {"losses": (folder / "losses").read_text()}
+
+
+def stopped_worker(folder: Path) -> dict[str, object]:
+    """A worker that was stopped before it ever said a word does not stay so."""
+    vigil.STOPPED_S = 0.2
+
+    def disturb() -> None:
+        until(lambda: (folder / "losses").exists())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    program = "import os, time; first = not os.path.exists('s'); open('s', 'w')\n"
+    program += "if first: os.kill(os.getpid(), 19)\ntime.sleep(600)"
+    threading.Thread(target=disturb, daemon=True).start()
+    return _shift(
+        folder,
+        spec("coordinator", COORDINATOR, role="coordinator"),
+        _fenced(spec("evaluator-0", program)),
+    )
 
 
 def two_interrupts(folder: Path) -> dict[str, object]:
@@ -250,6 +316,9 @@ SCENES = (
     too_often,
     coordinator_ends,
     coordinator_returns,
+    coordinator_hangs,
+    silent_worker,
+    stopped_worker,
     two_interrupts,
     time_is_up,
 )

@@ -84,6 +84,28 @@ def test_a_loss_reaches_the_next_coordinator(tmp_path: Path) -> None:
     assert seen["left"] == 0
 
 
+def test_a_hung_coordinator_is_replaced(tmp_path: Path) -> None:
+    """It lives, so only its silence tells; the run does not wait for ever."""
+    seen = play("coordinator_hangs", tmp_path)
+    assert "coordinator answers no more: killed" in seen["said"]
+    assert ("over", 2, 0) == (seen["kind"], seen["starts"]["coordinator"], seen["left"])
+
+
+def test_a_silent_worker_is_replaced_once(tmp_path: Path) -> None:
+    """The coordinator hears a worker no more: that process is killed, its successor is not."""
+    seen = play("silent_worker", tmp_path)
+    assert 1 == seen["said"].count("evaluator-0 says nothing any more: killed")
+    assert ["evaluator-0: signal 9 (SIGKILL)"] == seen["losses"].splitlines()
+    assert (2, 0) == (seen["starts"]["evaluator-0"], seen["left"])
+
+
+def test_a_worker_stopped_at_its_first_step_is_replaced(tmp_path: Path) -> None:
+    """Nobody has ever heard of it, so nobody could miss it."""
+    seen = play("stopped_worker", tmp_path)
+    assert "evaluator-0 has been stopped for 0 s: killed" in seen["said"]
+    assert (2, 0) == (seen["starts"]["evaluator-0"], seen["left"])
+
+
 def test_the_second_interrupt_stops_at_once(tmp_path: Path) -> None:
     """The first drains; the second kills, even where the coordinator hangs."""
     seen = play("two_interrupts", tmp_path)

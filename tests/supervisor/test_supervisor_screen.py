@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 from supervisor_sample import Sample, correct, failed
 
-from actors.supervisor.crew import Member
+from actors.supervisor.crew import Member, members
 from actors.supervisor.ledger import Ledger
 from actors.supervisor.screen import PlainScreen
-from actors.supervisor.snapshot import Node, Snapshot, TaskState
+from actors.supervisor.snapshot import Node, Snapshot, TaskState, WorkerState
 from actors.supervisor.view import LiveScreen, nodes_to_show
 from protocol.settings import Settings
 from protocol.values import Verdict, Word
@@ -86,8 +86,9 @@ def test_the_live_view_shows_tree_crew_and_spend(tmp_path: Path) -> None:
     )
     screen = LiveScreen(console, sample.settings, "runs/x")
     crew = (
-        Member(slot="coder-0", state="up", pid=7, restarts=2, doing="asking [bold]", seconds=63.0),
-    )
+        Member(slot="coder-0", state="up", pid=7, restarts=2, doing="asking [bold]", seconds=63.0,
+               leases=3, rtt_ms=1.5, cause="signal 9 (SIGKILL)"),
+    )  # fmt: skip
     screen.show(poll(ledger), crew, 75.0)
     screen.say("evaluator-0 died [signal 9]")
     screen.close()
@@ -100,11 +101,43 @@ def test_the_live_view_shows_tree_crew_and_spend(tmp_path: Path) -> None:
         "5 correct 2.00×",
         "asking [bold]",
         "1:03",
+        "1.50 ms",
+        "signal 9 (SIGKILL)",
         "0.50 USD",
         "died [signal 9]",
     ):
         assert words in text
     ledger.close()
+
+
+def test_an_older_run_can_be_looked_at(tmp_path: Path) -> None:
+    """A worker table without the columns that came later reads with their defaults."""
+    sample = Sample(tmp_path)
+    sample.db.execute(
+        "INSERT INTO worker (slot, role, incarnation, pid, state, doing, since, starts, how)"
+        " VALUES ('evaluator-0', 'evaluator', 'x', 1, 'up', 'building', 1.0, 2, '')"
+    )
+    for column in ("leases", "rtt_ms", "quarantine"):
+        sample.db.execute(f"ALTER TABLE worker DROP COLUMN {column}")
+    ledger = Ledger(tmp_path)
+    (worker,) = poll(ledger).workers
+    ledger.close()
+
+    assert ("building", 2, 0, None, "") == (
+        worker.doing, worker.starts, worker.leases, worker.rtt_ms, worker.quarantine
+    )  # fmt: skip
+
+
+def test_the_crew_shows_other_machines_workers(tmp_path: Path) -> None:
+    """Our own places with what they do; then whoever works elsewhere, but not the dead."""
+    elsewhere = WorkerState(slot="evaluator-0@b", role="evaluator", state="up", doing="timing",
+                            since=10.0, leases=2, rtt_ms=3.0)  # fmt: skip
+    dead = WorkerState(slot="evaluator-1@b", role="evaluator", state="lost", doing="", since=1.0)
+    rows = members({}, Snapshot(workers=(elsewhere, dead)), 15.0, 0.0)
+
+    assert [("evaluator-0@b", "up", "timing", 5.0, 2)] == [
+        (row.slot, row.state, row.doing, row.seconds, row.leases) for row in rows
+    ]
 
 
 def node(number: int, parent: int, verdict: Verdict) -> Node:
