@@ -7,7 +7,8 @@ of the present lease can end it, and that what is lost is offered again.
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -29,7 +30,13 @@ class Peer:
     heard: float
     since: float  # it has been heard of without a gap since then
     rests_until: float = 0.0  # its device is not well: no leases before that
+    number: int = 0  # in the order of arrival: among equally loaded ones the eldest is asked
     leases: set[str] = field(default_factory=set)
+    queued: set[int] = field(default_factory=set)  # loads under which it stands in the queue
+
+    @property
+    def load(self) -> int:
+        return len(self.leases)
 
 
 @dataclass(slots=True)
@@ -72,6 +79,11 @@ class Fleet:
         self._expected: dict[str, Peer] = {}  # known to an earlier coordinator, not heard of yet
         self._waiting: dict[Role, deque[str]] = {role: deque() for role in Role}
         self._offered: dict[str, Role] = {}
+        # What follows answers in steps that do not grow with the fleet.
+        self._takers: dict[Role, list[tuple[int, int, str]]] = {role: [] for role in Role}
+        self._held: defaultdict[str, set[str]] = defaultdict(set)  # incarnation -> granted works
+        self._seats: defaultdict[str, set[str]] = defaultdict(set)  # slot -> incarnations in it
+        self._arrived = 0
 
     # --- work --------------------------------------------------------------------------------
 
@@ -91,25 +103,23 @@ class Fleet:
         """Lease waiting work to peers with credit, the least loaded first."""
         granted: list[Grant] = []
         for role, queue in self._waiting.items():
-            if not queue:
-                continue
-            free = [
-                peer
-                for peer in self.peers.values()
-                if peer.role is role and peer.credit > len(peer.leases) and peer.rests_until <= now
-            ]
-            while queue and free:
-                peer = min(free, key=lambda peer: len(peer.leases))
+            resting: list[Peer] = []
+            while queue and (peer := self._least_loaded(role)) is not None:
+                if peer.rests_until > now:
+                    resting.append(peer)
+                    continue
                 granted.append(self._lease(queue.popleft(), peer, now))
-                if peer.credit <= len(peer.leases):
-                    free.remove(peer)
+                self._may_be_free(peer)
+            for peer in resting:
+                self._may_be_free(peer)
         return granted
 
     def restore(self, grants: Iterable[Grant], losses: dict[str, int]) -> None:
         """Take up stored leases: their holders have until `expires` to claim them."""
         self.losses = dict(losses)
         for grant in grants:
-            self.grants[grant.work] = grant
+            self._grant(grant)
+            self._seats[grant.slot].add(grant.incarnation)
             self._offered[grant.work] = grant.role
 
     def settle(self, lease: Lease, incarnation: str) -> Grant | None:
@@ -144,13 +154,15 @@ class Fleet:
 
         An older incarnation of the same slot is dead: the supervisor runs one at a time.
         """
-        seats: list[Peer | Grant] = [*self.peers.values(), *self.grants.values()]
-        older = {seat.incarnation for seat in seats if seat.slot == hello.slot}
         ended: list[Ended] = []
-        for incarnation in sorted(older - {hello.incarnation}):
+        for incarnation in sorted(self._seats[hello.slot] - {hello.incarnation}):
             ended += self.lost(incarnation)
-        self._seen(hello.slot)
+        self._seats[hello.slot] = {hello.incarnation}
+        # Whoever sat there is missed no more: it, or its successor, was heard of.
+        for missed in (self.silent, self._expected):
+            missed.pop(hello.incarnation, None)
         known = self.peers.get(hello.incarnation)
+        self._arrived += 1
         peer = Peer(
             incarnation=hello.incarnation,
             slot=hello.slot,
@@ -158,7 +170,9 @@ class Fleet:
             credit=hello.credit,
             heard=now,
             since=known.since if known else now,
+            number=known.number if known else self._arrived,
             leases=known.leases if known else set(),
+            queued=known.queued if known else set(),
         )
         self.peers[hello.incarnation] = peer
         revoked: list[Lease] = []
@@ -170,9 +184,9 @@ class Fleet:
             else:
                 revoked.append(lease)
         held = {lease.work for lease in hello.holds}
-        for grant in list(self.grants.values()):
-            if grant.incarnation == peer.incarnation and grant.work not in held:
-                ended.append(self._end(grant, "missed", charged=False))
+        for work in sorted(self._held[peer.incarnation] - held):
+            ended.append(self._end(self.grants[work], "missed", charged=False))
+        self._may_be_free(peer)
         return revoked, ended
 
     def beat(self, incarnation: str, beat: Beat, now: float) -> tuple[list[Lease], list[Ended]]:
@@ -195,6 +209,7 @@ class Fleet:
             grant.missed += 1  # the first may have crossed the lease on the wire
             if grant.missed >= MISSED_BEATS:
                 ended.append(self._end(grant, "missed", charged=False))
+        self._may_be_free(peer)
         return revoked, ended
 
     def lost(self, incarnation: str) -> list[Ended]:
@@ -202,8 +217,10 @@ class Fleet:
         self.peers.pop(incarnation, None)
         self.silent.pop(incarnation, None)
         self._expected.pop(incarnation, None)
-        held = [grant for grant in self.grants.values() if grant.incarnation == incarnation]
-        return [self._end(grant, "lost", charged=grant.running) for grant in held]
+        held = sorted((self.grants[work] for work in self._held[incarnation]), key=_epoch)
+        ended = [self._end(grant, "lost", charged=grant.running) for grant in held]
+        del self._held[incarnation]
+        return ended
 
     def expire(self, now: float) -> list[Ended]:
         """End the leases whose holders have not been heard of in time."""
@@ -226,14 +243,9 @@ class Fleet:
         """An earlier coordinator knew this peer: it has a lease's time to be heard of again."""
         peer = Peer(incarnation=incarnation, slot=slot, role=role, credit=0, heard=now, since=now)
         self._expected[incarnation] = peer
+        self._seats[slot].add(incarnation)
 
     # --- inside ------------------------------------------------------------------------------
-
-    def _seen(self, slot: str) -> None:
-        """Whoever sat in `slot` is missed no more: it, or its successor, was heard of."""
-        for missed in (self.silent, self._expected):
-            for incarnation in [name for name, one in missed.items() if one.slot == slot]:
-                del missed[incarnation]
 
     def _lease(self, work: str, peer: Peer, now: float) -> Grant:
         self.epoch += 1
@@ -245,15 +257,39 @@ class Fleet:
             epoch=self.epoch,
             expires=now + self.lease_s,
         )
-        self.grants[work] = grant
+        self._grant(grant)
         peer.leases.add(work)
         return grant
 
+    def _grant(self, grant: Grant) -> None:
+        self.grants[grant.work] = grant
+        self._held[grant.incarnation].add(grant.work)
+
+    def _may_be_free(self, peer: Peer) -> None:
+        """Queue a peer by its load, if it takes more; what changed since is seen when it is due."""
+        if peer.credit > peer.load and peer.load not in peer.queued:
+            peer.queued.add(peer.load)
+            heapq.heappush(self._takers[peer.role], (peer.load, peer.number, peer.incarnation))
+
+    def _least_loaded(self, role: Role) -> Peer | None:
+        """Take the least loaded peer that takes more out of its queue; None: there is none."""
+        queue = self._takers[role]
+        while queue:
+            load, _, incarnation = heapq.heappop(queue)
+            peer = self.peers.get(incarnation)
+            if peer is not None:
+                peer.queued.discard(load)
+                if peer.load == load and peer.credit > load:
+                    return peer
+        return None
+
     def _free(self, grant: Grant) -> None:
         del self.grants[grant.work]
+        self._held[grant.incarnation].discard(grant.work)
         peer = self.peers.get(grant.incarnation)
         if peer is not None:
             peer.leases.discard(grant.work)
+            self._may_be_free(peer)
 
     def _end(self, grant: Grant, outcome: str, *, charged: bool) -> Ended:
         self._free(grant)
@@ -265,3 +301,7 @@ class Fleet:
             return Ended(grant, outcome, exhausted=True)
         self.offer(grant.work, role, first=True)
         return Ended(grant, outcome)
+
+
+def _epoch(grant: Grant) -> int:
+    return grant.epoch

@@ -34,6 +34,22 @@ def test_work_waits_for_credit() -> None:
     assert fleet.waiting() == 1
 
 
+def test_the_least_loaded_worker_is_asked_first() -> None:
+    """Work spreads over a fleet before anybody gets a second piece; the eldest goes first."""
+    fleet = Fleet(lease_s=LEASE_S, epoch=0)
+    for name, slot in (("a", "evaluator-0"), ("b", "evaluator-1")):
+        peer = Hello(role=Role.EVALUATOR, slot=slot, incarnation=name, pid=1, credit=2)
+        fleet.hello(peer, 0.0)
+    for number in range(5):
+        fleet.offer(f"t/{number}/evaluate", Role.EVALUATOR)
+
+    grants = fleet.grant(0.0)
+
+    assert ["a", "b", "a", "b"] == [grant.incarnation for grant in grants]
+    assert fleet.settle(grants[1].lease, "b") is grants[1]
+    assert ["b"] == [grant.incarnation for grant in fleet.grant(0.0)]
+
+
 def test_a_result_counts_once_and_only_from_the_holder() -> None:
     """A second copy, a stranger's and an old epoch's result are not taken."""
     fleet = fleet_with("t/1/evaluate")
@@ -192,6 +208,8 @@ class FleetMachine(RuleBasedStateMachine):
         for grant in self.fleet.grant(self.now):
             self.epochs.append(grant.epoch)
             self.holds[grant.incarnation].add(grant.lease)
+        if self.fleet.waiting():
+            assert all(peer.credit <= len(peer.leases) for peer in self.fleet.peers.values())
 
     @rule()
     def offer(self) -> None:
