@@ -39,7 +39,11 @@ class AtHand:
             self._nursery, task, self._grounds.limits, confinement, precision=self._precision
         )
         self._standard = standard
-        problem = standard.open()
+        try:
+            problem = standard.open()
+        except BaseException:
+            self.drop()  # half open it would be found, and believed, by the next who wants it
+            raise
         if problem is not None:
             self.drop()
             return problem

@@ -127,12 +127,20 @@ class Channel(Generic[T]):
             raise Garbled(f"not an order: {error}") from error
         return order, carried
 
-    def receive(self) -> tuple[T, list[int]]:
-        """Block until an order is there: the children's way of reading."""
+    def receive(self, awake_s: float = 0.0) -> tuple[T, list[int]]:
+        """Block until an order is there: the children's way of reading.
+
+        For `awake_s` it does not sleep: orders of a timed window follow each other closely, and
+        being woken takes longer than many a kernel.
+        """
+        until = time.perf_counter() + awake_s
         while True:
             found = self.next()
             if found is not None:
                 return found
+            while time.perf_counter() < until:
+                if select.select([self.socket], [], [], 0)[0]:
+                    break
             self.pump()
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ LOOK_S = 0.2  # how often a wait asks whether it is still wanted
 GRACE_S = 2.0  # from a closed channel to the word of the keeper
 REAP_S = 20.0  # a keeper that takes longer than this to kill a tree is lost itself
 READ_BYTES = 1 << 16
+AWAKE_S = 0.05  # at most, for an answer that is timed
 
 
 class Gone(Value, frozen=True, kw_only=True):
@@ -82,9 +83,12 @@ class Child(Generic[T]):
         self._open_pipe = True
 
     def ask(
-        self, order: Order, seconds: float, carried: Sequence[int] = ()
+        self, order: Order, seconds: float, carried: Sequence[int] = (), *, keen: bool = False
     ) -> tuple[T, list[int]] | Gone:
-        """Send `order` and return the answer with its descriptors, or how the child went."""
+        """Send `order` and return the answer with its descriptors, or how the child went.
+
+        `keen`: stay awake for the answer, where being woken would be counted as the child's time.
+        """
         if self.gone is not None:
             return self.gone
         until = time.monotonic() + seconds
@@ -92,6 +96,8 @@ class Child(Generic[T]):
             if self.channel.pending():
                 raise Garbled("it answered before it was asked")
             self.channel.send(order, carried, seconds)
+            if keen:
+                self._stay_awake()
             while True:
                 found = self.channel.next()
                 if found is not None:
@@ -121,6 +127,13 @@ class Child(Generic[T]):
             self.kill()
             raise Unwanted
         return True
+
+    def _stay_awake(self) -> None:
+        """Return when something has come from the child, or it takes long."""
+        until = time.perf_counter() + AWAKE_S
+        while time.perf_counter() < until:
+            if self._poller.poll(0):
+                return
 
     def _read_output(self) -> None:
         data = os.read(self._pipe, READ_BYTES)

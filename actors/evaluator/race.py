@@ -127,9 +127,16 @@ class Race:
         """Time one group A B B A, each of its halves on inputs of its own."""
         blocks: dict[Side, list[timing.Block]] = {"reference": [], "candidate": []}
         self._benched_s = self._waited_s = 0.0
-        for sides in timing.HALVES:
+        first, second = timing.HALVES
+        with self._dealt() as hand:
+            for side in first:
+                blocks[side].append(self._window(side, hand))
+            if self._again:
+                for side in second:
+                    blocks[side].append(self._window_again(side))
+        if not self._again:
             with self._dealt() as hand:
-                for side in sides:
+                for side in second:
                     blocks[side].append(self._window(side, hand))
         self.reading = self._sensors.read()
         throttled = self.reading is not None and self.reading.throttled
@@ -145,7 +152,7 @@ class Race:
         try:
             for _window in range(2):
                 with self._dealt() as hand:
-                    taken.append(self._window("reference", hand).best_us)
+                    taken.append(self._window("reference", hand).us)
         finally:
             self._drop_memory()
             self.standard.stillness.end()  # or whoever asks it next waits in vain
@@ -171,18 +178,23 @@ class Race:
             time.sleep(SETTLE_S if self._on_host else 0.0)
             parcel = hand.parcels[-1 if side == "candidate" else 0]
             fed_s, _answer = self._ask(side, FeedAll(inputs=hand.inputs), [parcel])
-            block_s, _answer = self._ask(side, Bench(calls=calls, slots=calls))
+            block_s, _answer = self._timed(side, Bench(calls=calls, slots=calls))
             collected_s, answer = self._ask(side, Collect(limit=size), [memory])
             # Of the reference, too, whom nobody doubts: what comes next must find both alike.
             check = self._take(memory, size, answer, calls)
-            known_us = self._repeat(side, calls)
+            known_us = self._repeat(side) if self._again else None
         if side == "candidate":
             self._verify(check, hand)
-        return timing.Block(
-            us=self._net_us(block_s, calls),
-            all_us=(fed_s + block_s + collected_s) / calls * 1e6,
-            known_us=known_us,
-        )
+        us = self._net_us(block_s, calls)
+        all_us = (fed_s + block_s + collected_s) / calls * 1e6
+        fresh = timing.Fresh(us=us, all_us=all_us)
+        return timing.Block(us=us if known_us is None else known_us, fresh=fresh)
+
+    def _window_again(self, side: Side) -> timing.Block:
+        """Time a long block on the inputs that are there: all of them were proven just before."""
+        with self._moving(side):
+            time.sleep(SETTLE_S if self._on_host else 0.0)
+            return timing.Block(us=self._repeat(side))
 
     def _results(self, size: int) -> int:
         """Return memory for the outputs of a block: the same one as long as its size is."""
@@ -195,15 +207,18 @@ class Race:
         while self._memory:
             os.close(self._memory.popitem()[1])
 
-    def _repeat(self, side: Side, calls: int) -> float | None:
-        """Where fresh inputs are too few for a long block, time more calls on the same.
+    @property
+    def _again(self) -> bool:
+        """Whether fresh inputs are too few for a long block: more calls are timed on the same.
 
         If one side needs it, both do: what a beginning costs shows in the difference.
         """
-        if max(self._wanted.values()) < STRETCH * calls:
-            return None
-        wanted = max(self._wanted[side], calls)
-        seconds, _answer = self._ask(side, Bench(calls=wanted, slots=calls))
+        return max(self._wanted.values()) >= STRETCH * self._calls
+
+    def _repeat(self, side: Side) -> float:
+        """Return the microseconds a call of a long block on inputs that were there before."""
+        wanted = max(self._wanted[side], self._calls)
+        seconds, _answer = self._timed(side, Bench(calls=wanted, slots=self._calls))
         return self._net_us(seconds, wanted)
 
     def _net_us(self, seconds: float, calls: int) -> float:
@@ -219,13 +234,18 @@ class Race:
         finally:
             still.begin()
 
+    def _timed(self, side: Side, block: Bench) -> tuple[float, FromRunner]:
+        """Time a block; an empty one goes before it, so that both ends are awake when it begins."""
+        self._ask(side, Bench(calls=0, slots=1))
+        return self._ask(side, block)
+
     def _ask(
         self, side: Side, order: Order, carried: list[int] | None = None
     ) -> tuple[float, FromRunner]:
         """Return the seconds from the order to the answer, and the answer."""
         child = self.candidate if side == "candidate" else self.standard.runner
         waited, began = pressure.waited_s(), time.perf_counter()
-        answer = child.ask(order, self._call_s, carried or [])
+        answer = child.ask(order, self._call_s, carried or [], keen=not self._on_host)
         seconds = time.perf_counter() - began
         if isinstance(order, Bench):
             self._waited_s += pressure.waited_s() - waited

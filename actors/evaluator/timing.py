@@ -9,7 +9,7 @@ distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Literal
 
@@ -142,16 +142,18 @@ QUARTILE_REACH = 0.71  # ranks, times the root of the count: where a quartile is
 IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
 
 
-class Block(Value, frozen=True, kw_only=True):
-    """Microseconds a call: of the block, with feeding and collecting, and on inputs seen before."""
+class Fresh(Value, frozen=True, kw_only=True):
+    """Microseconds a call on inputs of its own: of the calls, and with feeding and collecting."""
 
     us: float
     all_us: float
-    known_us: float | None = None
 
-    @property
-    def best_us(self) -> float:
-        return self.us if self.known_us is None else self.known_us
+
+class Block(Value, frozen=True, kw_only=True):
+    """The longest block of one turn, microseconds a call, and what proves it, where it was fed."""
+
+    us: float
+    fresh: Fresh | None = None
 
 
 class Claim(Value, frozen=True, kw_only=True):
@@ -167,15 +169,10 @@ class Claim(Value, frozen=True, kw_only=True):
         first, second = self.reference
         third, fourth = self.candidate
         return Group(
-            reference=(first.best_us, second.best_us),
-            candidate=(third.best_us, fourth.best_us),
+            reference=(first.us, second.us),
+            candidate=(third.us, fourth.us),
             waiting=self.waiting,
         )
-
-    @property
-    def fresh_us(self) -> float:
-        """What the candidate claims for calls on inputs of their own."""
-        return sum(block.us for block in self.candidate) / 2
 
 
 def elsewhere_us(claims: Sequence[Claim]) -> float:
@@ -183,27 +180,32 @@ def elsewhere_us(claims: Sequence[Claim]) -> float:
     return _more(claims, _around)
 
 
-def _around(block: Block) -> float:
-    return block.all_us - block.us
+def _around(_us: float, fresh: Fresh) -> float:
+    return fresh.all_us - fresh.us
 
 
-def _beginning(block: Block) -> float:
+def _beginning(us: float, fresh: Fresh) -> float:
     """Return what fresh inputs cost, a call.
 
     A block has a beginning: caches and clocks are cold, pipelines empty.  The reference, which has
     no reason to remember results, says what that takes.
     """
-    return block.us - block.best_us
+    return fresh.us - us
 
 
-def _more(claims: Sequence[Claim], cost: Callable[[Block], float]) -> float:
+def _costs(blocks: Iterable[Block], cost: Callable[[float, Fresh], float]) -> list[float]:
+    """Return what `cost` is in each block that was fed, the least first."""
+    return sorted(cost(block.us, block.fresh) for block in blocks if block.fresh is not None)
+
+
+def _more(claims: Sequence[Claim], cost: Callable[[float, Fresh], float]) -> float:
     """Return what `cost` is more for the candidate, where that is no accident; else 0.
 
     Lower quartiles are compared, since a disturbed block says nothing of either side; and they
     have to differ by more than both may be off, as their order statistics say.
     """
-    mine = sorted(cost(block) for claim in claims for block in claim.candidate)
-    theirs = sorted(cost(block) for claim in claims for block in claim.reference)
+    mine = _costs((block for claim in claims for block in claim.candidate), cost)
+    theirs = _costs((block for claim in claims for block in claim.reference), cost)
     count = len(mine)
     reach = round(QUARTILE_REACH * math.sqrt(count))
     least = mine[max(0, count // 4 - reach)]
@@ -213,7 +215,8 @@ def _more(claims: Sequence[Claim], cost: Callable[[Block], float]) -> float:
 
 def claimed_us(claims: Sequence[Claim]) -> float:
     """Return the microseconds a call that the candidate's blocks on fresh inputs took."""
-    return median([claim.fresh_us for claim in claims])
+    fresh = [block.fresh for claim in claims for block in claim.candidate]
+    return median([each.us for each in fresh if each is not None])
 
 
 def proven_us(claims: Sequence[Claim]) -> float:
@@ -227,8 +230,9 @@ def impossible(claims: Sequence[Claim]) -> bool:
     Short of that the time elsewhere is only added: nothing is gained by it, and nobody is refused.
     """
     reference = [block for claim in claims for block in claim.reference]
-    around = sorted(map(_around, reference))[len(reference) // 4]
-    call = sorted(block.best_us for block in reference)[len(reference) // 4]
+    call = sorted(block.us for block in reference)[len(reference) // 4]
+    costs = _costs(reference, _around)
+    around = costs[len(costs) // 4]
     return elsewhere_us(claims) > max(IMPOSSIBLE * claimed_us(claims), around, call / 2)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.evaluator import timing
-from actors.evaluator.timing import Block, Claim, Group
+from actors.evaluator.timing import Block, Claim, Fresh, Group
 
 LOGS = st.lists(st.floats(-3, 3), min_size=2, max_size=60)
 
@@ -112,8 +112,10 @@ def test_disturbed_groups_do_not_move_the_figures() -> None:
 
 def claim(reference: tuple[float, float, float], candidate: tuple[float, float, float]) -> Claim:
     """A group of even blocks: microseconds on fresh inputs, with all around, on known inputs."""
-    mine, theirs = (Block(us=us, all_us=all_us, known_us=known) for us, all_us, known in
-                    (candidate, reference))  # fmt: skip
+    mine, theirs = (
+        Block(us=known, fresh=Fresh(us=us, all_us=all_us))
+        for us, all_us, known in (candidate, reference)
+    )
     return Claim(reference=(theirs, theirs), candidate=(mine, mine))
 
 
