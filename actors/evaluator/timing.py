@@ -9,7 +9,7 @@ distribution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Literal
 
@@ -137,16 +137,18 @@ def _sign_rank(count: int) -> int:
 # --- what is claimed and what is proven ---------------------------------------------------------
 
 PROVEN = 0.1  # what may be missing from a claim before it is added
-UNEXPLAINED = 0.1  # the same, of calls on fresh inputs against calls on known ones
+COLD_US = 100.0  # a block: launching on a host whose caches are cold, in nobody's call
 QUARTILE_REACH = 0.71  # ranks, times the root of the count: where a quartile is with 90 %
 IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
 
 
 class Fresh(Value, frozen=True, kw_only=True):
-    """Microseconds a call on inputs of its own: of the calls, and with feeding and collecting."""
+    """Calls on inputs of their own, microseconds a call: feeding, the calls, collecting."""
 
+    calls: int
     us: float
-    all_us: float
+    fed_us: float = 0.0
+    collected_us: float = 0.0
 
 
 class Block(Value, frozen=True, kw_only=True):
@@ -154,6 +156,9 @@ class Block(Value, frozen=True, kw_only=True):
 
     us: float
     fresh: Fresh | None = None
+
+
+Cost = Callable[[float, Fresh], float]
 
 
 class Claim(Value, frozen=True, kw_only=True):
@@ -175,13 +180,16 @@ class Claim(Value, frozen=True, kw_only=True):
         )
 
 
-def elsewhere_us(claims: Sequence[Claim]) -> float:
-    """Return what the candidate needed more than the reference outside its blocks, a call."""
-    return _more(claims, _around)
+def _feeding(_us: float, fresh: Fresh) -> float:
+    return fresh.fed_us
+
+
+def _collecting(_us: float, fresh: Fresh) -> float:
+    return fresh.collected_us
 
 
 def _around(_us: float, fresh: Fresh) -> float:
-    return fresh.all_us - fresh.us
+    return fresh.fed_us + fresh.collected_us
 
 
 def _beginning(us: float, fresh: Fresh) -> float:
@@ -193,19 +201,28 @@ def _beginning(us: float, fresh: Fresh) -> float:
     return fresh.us - us
 
 
-def _costs(blocks: Iterable[Block], cost: Callable[[float, Fresh], float]) -> list[float]:
-    """Return what `cost` is in each block that was fed, the least first."""
+def elsewhere_us(claims: Sequence[Claim]) -> float:
+    """Return what the candidate needed more than the reference outside its blocks, a call."""
+    return _more(claims, _feeding) + _more(claims, _collecting)
+
+
+def _of(claims: Sequence[Claim], side: Side, cost: Cost) -> list[float]:
+    """Return a side's costs in the blocks that were fed, the least first."""
+    blocks = [
+        block
+        for claim in claims
+        for block in (claim.reference if side == "reference" else claim.candidate)
+    ]
     return sorted(cost(block.us, block.fresh) for block in blocks if block.fresh is not None)
 
 
-def _more(claims: Sequence[Claim], cost: Callable[[float, Fresh], float]) -> float:
+def _more(claims: Sequence[Claim], cost: Cost) -> float:
     """Return what `cost` is more for the candidate, where that is no accident; else 0.
 
     Lower quartiles are compared, since a disturbed block says nothing of either side; and they
     have to differ by more than both may be off, as their order statistics say.
     """
-    mine = _costs((block for claim in claims for block in claim.candidate), cost)
-    theirs = _costs((block for claim in claims for block in claim.reference), cost)
+    mine, theirs = _of(claims, "candidate", cost), _of(claims, "reference", cost)
     count = len(mine)
     reach = round(QUARTILE_REACH * math.sqrt(count))
     least = mine[max(0, count // 4 - reach)]
@@ -215,8 +232,7 @@ def _more(claims: Sequence[Claim], cost: Callable[[float, Fresh], float]) -> flo
 
 def claimed_us(claims: Sequence[Claim]) -> float:
     """Return the microseconds a call that the candidate's blocks on fresh inputs took."""
-    fresh = [block.fresh for claim in claims for block in claim.candidate]
-    return median([each.us for each in fresh if each is not None])
+    return median(_of(claims, "candidate", lambda _us, fresh: fresh.us))
 
 
 def proven_us(claims: Sequence[Claim]) -> float:
@@ -229,21 +245,31 @@ def impossible(claims: Sequence[Claim]) -> bool:
 
     Short of that the time elsewhere is only added: nothing is gained by it, and nobody is refused.
     """
-    reference = [block for claim in claims for block in claim.reference]
-    call = sorted(block.us for block in reference)[len(reference) // 4]
-    costs = _costs(reference, _around)
-    around = costs[len(costs) // 4]
-    return elsewhere_us(claims) > max(IMPOSSIBLE * claimed_us(claims), around, call / 2)
+    reference = sorted(block.us for claim in claims for block in claim.reference)
+    call = reference[len(reference) // 4]
+    around = _of(claims, "reference", _around)
+    least = max(IMPOSSIBLE * claimed_us(claims), around[len(around) // 4], call / 2)
+    return elsewhere_us(claims) > least
 
 
 def verified(claims: Sequence[Claim]) -> Timing:
     """Return the figures that are proven: what was done elsewhere, or only once, is added."""
     best = summary([claim.best for claim in claims])
-    more = 0.0
-    for share, cost in ((PROVEN, _around), (UNEXPLAINED, _beginning)):
-        us = _more(claims, cost)
-        more += us if us > share * best.median_us else 0.0
+    more = sum(_unproven(claims, cost, best.median_us) for cost in (_feeding, _collecting))
+    begun = _more(claims, _beginning)
+    cold = COLD_US / min(_of(claims, "candidate", lambda _us, fresh: fresh.calls))
+    more += begun if begun > max(PROVEN * best.median_us, cold) else 0.0
     return summary([_slower(claim.best, more) for claim in claims]) if more else best
+
+
+def _unproven(claims: Sequence[Claim], cost: Cost, claimed: float) -> float:
+    """Return what `cost` is more for the candidate, where it is much of both: claim and cost.
+
+    Gigabytes are fed at a speed that depends on where they lie: a small share of that is nobody's.
+    """
+    theirs = _of(claims, "reference", cost)
+    us = _more(claims, cost)
+    return us if us > PROVEN * max(claimed, theirs[len(theirs) // 4]) else 0.0
 
 
 def _slower(group: Group, us: float) -> Group:

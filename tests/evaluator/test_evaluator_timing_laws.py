@@ -111,9 +111,9 @@ def test_disturbed_groups_do_not_move_the_figures() -> None:
 
 
 def claim(reference: tuple[float, float, float], candidate: tuple[float, float, float]) -> Claim:
-    """A group of even blocks: microseconds on fresh inputs, with all around, on known inputs."""
+    """A group of even blocks: microseconds on fresh inputs, with collecting, on known inputs."""
     mine, theirs = (
-        Block(us=known, fresh=Fresh(us=us, all_us=all_us))
+        Block(us=known, fresh=Fresh(calls=100, us=us, fed_us=30.0, collected_us=all_us - us))
         for us, all_us, known in (candidate, reference)
     )
     return Claim(reference=(theirs, theirs), candidate=(mine, mine))
@@ -123,6 +123,29 @@ def test_a_cold_beginning_is_nobody_s_fault() -> None:
     """What a block's beginning costs the reference, it may cost the candidate: nothing is added."""
     found = timing.verified([claim((594.0, 700.0, 362.0), (321.0, 420.0, 98.0))] * 12)
     assert found.speedup == pytest.approx(362 / 98)
+
+
+@given(st.integers(1, 512))
+def test_a_cold_launch_is_nobody_s_fault(calls: int) -> None:
+    """A hundred microseconds at the beginning of a block are no cache, however few its calls."""
+    theirs = Block(us=400.0, fresh=Fresh(calls=calls, us=400.0))
+    mine = Block(us=100.0, fresh=Fresh(calls=calls, us=100.0 + 99.0 / calls))
+    found = timing.verified([Claim(reference=(theirs, theirs), candidate=(mine, mine))] * 12)
+    assert found.speedup == pytest.approx(4.0)
+
+
+def test_slow_feeding_is_seen_and_slow_memory_is_not() -> None:
+    """Work done while inputs are fed is added; what memory costs from place to place is not."""
+    theirs = Block(us=400.0, fresh=Fresh(calls=10, us=400.0, fed_us=250.0, collected_us=120.0))
+
+    def speedup(fed_us: float) -> float:
+        fresh = Fresh(calls=10, us=100.0, fed_us=fed_us, collected_us=120.0)
+        mine = Block(us=100.0, fresh=fresh)
+        claims = [Claim(reference=(theirs, theirs), candidate=(mine, mine))] * 12
+        return timing.verified(claims).speedup
+
+    assert speedup(270.0) == pytest.approx(4.0)
+    assert speedup(350.0) == pytest.approx(2.0)
 
 
 def test_results_remembered_from_known_inputs_are_not_credited() -> None:
