@@ -123,7 +123,7 @@ def work(run: Run, wish: Wish) -> int:
         else:
             snapshot, ending = serve(run, ledger, screen, watch)
         screen.close()
-        if snapshot.status == "refused":
+        if snapshot.status == "refused" and not wish.keep_refused:
             return refuse_task(run, snapshot, ledger)
         code, found = conclusion.conclude(
             run.folder, run.settings, ledger, snapshot, ending, PlainScreen(lines(wish)).say

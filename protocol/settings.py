@@ -76,6 +76,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     coders: int = 1
     debuggers: int = 1
     evaluators: int = 1
+    tasks_at_once: int = 0  # tasks whose trees grow at the same time; 0: all
     max_cost: float | None = None  # US dollars
     max_minutes: float | None = None
     until_idle: bool = False

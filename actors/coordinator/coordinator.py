@@ -8,6 +8,7 @@ loses nothing that it has said: the next one begins from `run.db`.
 from __future__ import annotations
 
 import time
+from collections import deque
 
 import zmq
 from structlog.typing import FilteringBoundLogger
@@ -34,6 +35,7 @@ from actors.coordinator.search import (
 )
 from actors.coordinator.store import Store
 from actors.coordinator.tree import FAILED
+from actors.coordinator.waiting import task_of
 from actors.coordinator.work import ROLE_OF, Orders, parse_work, work_id
 from protocol import codec, messages
 from protocol.messages import Lease
@@ -67,6 +69,7 @@ class Coordinator:
         self._drain_asked = False
         self._draining: tuple[float, str, str] | None = None  # (until, status, reason)
         self._offers: dict[str, Offer] = {}
+        self._unopened: deque[tuple[Task, int, str]] = deque()
         self._tick = time.monotonic()
         self.epoch = self.store.begin(time.time())
         self.fleet = Fleet(lease_s=settings.lease_s, epoch=self.books.last_epoch())
@@ -93,6 +96,7 @@ class Coordinator:
         """Read, decide, commit, tell; return the run's status once it is over."""
         for sender, message in self.mail.read():
             self._heard(sender, message)
+        self._open_tasks()
         now = time.monotonic()
         if self.mail.empty:
             # What a peer said while we were stopped is heard before anybody is called late.
@@ -395,10 +399,29 @@ class Coordinator:
         self.fleet.restore(grants, self.books.losses())
         for slot, role, incarnation in self.books.workers_up():
             self.fleet.expect(slot, Role(role), incarnation, now)
+        # What is leased can come to an end at any moment: its task is open, however many are.
+        leased = {task_of(grant.work) for grant in grants}
         for task, budget, status in self.store.tasks():
-            self._perform(task.name, self._taken_up(task, budget, status))
+            if task.name in leased:
+                self._perform(task.name, self._taken_up(task, budget, status))
+            else:
+                self._unopened.append((task, budget, status))
+        self._open_tasks()
         self._event("coordinator", f"epoch {self.epoch}")
         self._heed_cost()
+
+    def _open_tasks(self) -> None:
+        """Begin tasks in their order, no more at once than the settings want."""
+        most = self.settings.tasks_at_once or len(self.searches)
+        while self._unopened:
+            closed = {task.name for task, _, _ in self._unopened}
+            under_way = sum(
+                not search.finished for name, search in self.searches.items() if name not in closed
+            )
+            if under_way >= most:
+                return
+            task, budget, status = self._unopened.popleft()
+            self._perform(task.name, self._taken_up(task, budget, status))
 
     def _taken_up(self, task: Task, budget: int, status: str) -> list[Instruction]:
         search = self.searches[task.name]

@@ -8,14 +8,16 @@ of the present lease can end it, and that what is lost is offered again.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from actors.coordinator.waiting import Waiting, task_of
 from protocol.messages import Beat, Hello, Lease
 from protocol.values import Role
 
 MISSED_BEATS = 2  # heartbeats that do not list a lease before it counts as never received
+MIXED = 2  # pieces of work that an evaluator holds, when they are of several tasks
 LOSSES = 2  # evaluators lost while it ran, and a candidate is never leased again
 
 
@@ -33,6 +35,7 @@ class Peer:
     number: int = 0  # in the order of arrival: among equally loaded ones the eldest is asked
     leases: set[str] = field(default_factory=set)
     queued: set[int] = field(default_factory=set)  # loads under which it stands in the queue
+    task: str = ""  # of the work that it took last
 
     @property
     def load(self) -> int:
@@ -77,12 +80,14 @@ class Fleet:
         self.losses: dict[str, int] = {}
         self.silent: dict[str, Peer] = {}  # not heard of for a lease's time, and not known dead
         self._expected: dict[str, Peer] = {}  # known to an earlier coordinator, not heard of yet
-        self._waiting: dict[Role, deque[str]] = {role: deque() for role in Role}
+        order: dict[str, int] = {}
+        self._waiting = {role: Waiting(order) for role in Role}
         self._offered: dict[str, Role] = {}
         # What follows answers in steps that do not grow with the fleet.
         self._takers: dict[Role, list[tuple[int, int, str]]] = {role: [] for role in Role}
         self._held: defaultdict[str, set[str]] = defaultdict(set)  # incarnation -> granted works
         self._seats: defaultdict[str, set[str]] = defaultdict(set)  # slot -> incarnations in it
+        self._warm: Counter[str] = Counter()  # task -> evaluators whose last work was its
         self._arrived = 0
 
     # --- work --------------------------------------------------------------------------------
@@ -92,27 +97,40 @@ class Fleet:
         if work in self._offered:
             return
         self._offered[work] = role
-        queue = self._waiting[role]
-        queue.appendleft(work) if first else queue.append(work)
+        self._waiting[role].add(work, first=first)
 
     def waiting(self) -> int:
         """Return how many pieces of work nobody holds."""
-        return sum(len(queue) for queue in self._waiting.values())
+        return sum(map(len, self._waiting.values()))
 
     def grant(self, now: float) -> list[Grant]:
         """Lease waiting work to peers with credit, the least loaded first."""
         granted: list[Grant] = []
-        for role, queue in self._waiting.items():
-            resting: list[Peer] = []
-            while queue and (peer := self._least_loaded(role)) is not None:
-                if peer.rests_until > now:
-                    resting.append(peer)
+        for role, waiting in self._waiting.items():
+            unfit: list[Peer] = []
+            while waiting and (peer := self._least_loaded(role)) is not None:
+                task = self._task_for(peer, waiting) if peer.rests_until <= now else None
+                if task is None:
+                    unfit.append(peer)
                     continue
-                granted.append(self._lease(queue.popleft(), peer, now))
+                granted.append(self._lease(waiting.take(task), peer, now))
                 self._may_be_free(peer)
-            for peer in resting:
+            for peer in unfit:
                 self._may_be_free(peer)
         return granted
+
+    def _task_for(self, peer: Peer, waiting: Waiting) -> str | None:
+        """Return the task that a peer had best work for; None: for none of these now.
+
+        An evaluator stays with its task.  Another one's work it gets only while it holds no more
+        than one piece, so that a card builds the next candidate and does not go to and fro; and
+        rather a task that no other evaluator is warm for.
+        """
+        if peer.role is not Role.EVALUATOR:
+            return waiting.next_task()
+        if waiting.has(peer.task):
+            return peer.task
+        return waiting.next_task(self._warm) if peer.load < MIXED else None
 
     def restore(self, grants: Iterable[Grant], losses: dict[str, int]) -> None:
         """Take up stored leases: their holders have until `expires` to claim them."""
@@ -173,6 +191,7 @@ class Fleet:
             number=known.number if known else self._arrived,
             leases=known.leases if known else set(),
             queued=known.queued if known else set(),
+            task=known.task if known else "",
         )
         self.peers[hello.incarnation] = peer
         revoked: list[Lease] = []
@@ -214,7 +233,9 @@ class Fleet:
 
     def lost(self, incarnation: str) -> list[Ended]:
         """Forget a dead peer; its work is offered again, charged if candidate code ran."""
-        self.peers.pop(incarnation, None)
+        gone = self.peers.pop(incarnation, None)
+        if gone is not None:
+            self._warms(gone, "")
         self.silent.pop(incarnation, None)
         self._expected.pop(incarnation, None)
         held = sorted((self.grants[work] for work in self._held[incarnation]), key=_epoch)
@@ -228,6 +249,7 @@ class Fleet:
         silent = [peer for peer in self.peers.values() if peer.heard + self.lease_s <= now]
         for peer in silent:
             # It may only be stopped: a heartbeat will be answered with `Who`, and it says Hello.
+            self._warms(peer, "")
             self.silent[peer.incarnation] = self.peers.pop(peer.incarnation)
         missing = [peer for peer in self._expected.values() if peer.heard + self.lease_s <= now]
         for peer in missing:
@@ -259,7 +281,17 @@ class Fleet:
         )
         self._grant(grant)
         peer.leases.add(work)
+        self._warms(peer, task_of(work))
         return grant
+
+    def _warms(self, peer: Peer, task: str) -> None:
+        """Note what a peer works on; "": it is gone."""
+        if peer.role is Role.EVALUATOR and task != peer.task:
+            for name, change in ((peer.task, -1), (task, 1)):
+                self._warm[name] += change
+                if not name or not self._warm[name]:
+                    del self._warm[name]
+        peer.task = task
 
     def _grant(self, grant: Grant) -> None:
         self.grants[grant.work] = grant

@@ -20,12 +20,14 @@ KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 # Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.
 CLAUDE = "claude-sonnet-4-6"
 AHEAD = 3  # expansions under way for each card
+OPEN = 4  # tasks under way for each evaluator, while models think
+AT_ONCE = ("recipes", "script:", "replay:")  # models that answer at once
 # Belongs to one run and is not taken over from a stark.toml that was copied from it.
 OF_ONE_RUN = ("tasks", "model_reason")
 # A resumed run may have another fleet, budget and limits, but stays the same search.
 MAY_CHANGE = (
     *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen"),
-    *("evaluators", "planners", "coders", "debuggers"),
+    *("evaluators", "planners", "coders", "debuggers", "tasks_at_once"),
 )
 
 
@@ -50,9 +52,7 @@ def of_new_run(
     told.setdefault("evaluators", max(1, len(gpus)) if cuda else 1)
     # A card's figures are worth the minute that torch.compile takes once for each task.
     told.setdefault("rules", {}).setdefault("baselines", "all" if cuda else "eager")
-    search = told.setdefault("search", {})
-    # On a card the next candidates are built while one is measured.
-    search.setdefault("in_flight", told["evaluators"] * (AHEAD if cuda else 1))
+    _set_under_way(told, len(task_names), AHEAD if cuda else 1)
     settings = _convert(told, "the settings")
     refuse_unbuilt(settings)
     return settings
@@ -87,6 +87,20 @@ def refuse_unbuilt(settings: Settings) -> None:
         raise UsageError(f"--strategy {settings.strategy} is not built yet: use stark")
     if settings.until_idle:
         raise UsageError("--until-idle is not built yet: leave it out")
+
+
+def _set_under_way(told: dict[str, Any], tasks: int, ahead: int) -> None:
+    """Set how many tasks are open at once, and how many expansions of each are under way.
+
+    Together as many as keep the evaluators busy; on a card the next candidates are built while one
+    is measured.  Many tasks with one expansion each grow better trees than one with many; with a
+    model that answers at once, a task fills an evaluator alone and is not left until it is done.
+    """
+    evaluators = told["evaluators"]
+    quick = str(told["model"]).startswith(AT_ONCE)
+    told.setdefault("tasks_at_once", evaluators * (1 if quick else OPEN))
+    open_tasks = max(1, min(tasks, told["tasks_at_once"] or tasks))
+    told.setdefault("search", {}).setdefault("in_flight", -(-evaluators * ahead // open_tasks))
 
 
 def _set_model(told: dict[str, Any], environ: Mapping[str, str]) -> None:

@@ -27,6 +27,7 @@ class Wish:
     resume: Path | None = None
     run_dir: Path | None = None
     json: bool = False
+    keep_refused: bool = False
     join: str = ""
     given: dict[str, object] = field(default_factory=dict)
 
@@ -115,6 +116,7 @@ OPTIONS = tuple(
         ("--coders", "coders", whole(1), "N", "coder processes (1)"),
         ("--debuggers", "debuggers", whole(1), "N", "debugger processes (1)"),
         ("--in-flight", "search.in_flight", whole(1), "K", "expansions at once (evaluators)"),
+        ("--tasks-at-once", "tasks_at_once", whole(1), "N", "tasks open at once (4 an evaluator)"),
         ("--seed", "seed", whole(0), "N", "seed of every draw (0)"),
         ("--max-cost", "max_cost", positive, "USD", "stop before spending more"),
         ("--max-minutes", "max_minutes", positive, "M", "stop this start after M minutes"),
@@ -156,6 +158,7 @@ def parse(argv: Sequence[str]) -> Wish:
         resume=parsed["resume"],
         run_dir=parsed["run_dir"],
         json=parsed["json"],
+        keep_refused=parsed["keep_refused"],
         join=parsed["join"] or "",
         given=given,
     )
@@ -213,5 +216,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--until-idle", action="store_true", help="not there yet")
     parser.add_argument("--join", metavar="TICKET", help="not there yet")
+    parser.add_argument(
+        "--keep-refused",
+        action="store_true",
+        help="keep the run folder also when no task can be measured",
+    )
     parser.add_argument("--json", action="store_true", help="print result.json alone on stdout")
     return parser

@@ -22,12 +22,21 @@ PLACES = ("coordinator", *WORKERS)
 class FakeRun:
     """Processes by place; whatever is killed is started again at once, as a supervisor would."""
 
-    def __init__(self, run_dir: Path, *, budget: int, in_flight: int = 1, **more: object) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        budget: int,
+        in_flight: int = 1,
+        tasks: tuple[str, ...] = ("t",),
+        **more: object,
+    ) -> None:
         self.run_dir = run_dir
         (run_dir / "tasks").mkdir(parents=True)
-        (run_dir / "tasks" / "t.py").write_text("# the reference\n")
+        for task in tasks:
+            (run_dir / "tasks" / f"{task}.py").write_text("# the reference\n")
         search = SearchSettings(budget=budget, in_flight=in_flight)
-        settings = Settings(tasks=("t",), search=search, beat_s=0.5, lease_s=3.0, **more)
+        settings = Settings(tasks=tasks, search=search, beat_s=0.5, lease_s=3.0, **more)
         settings_file.write(run_dir, settings)
         self.children: dict[str, subprocess.Popen[bytes]] = {}
 

@@ -12,10 +12,14 @@ from protocol.settings import Settings
 
 
 def settle(
-    arguments: str, environ: dict[str, str] | None = None, gpus: tuple[str, ...] = ()
+    arguments: str,
+    environ: dict[str, str] | None = None,
+    gpus: tuple[str, ...] = (),
+    tasks: int = 1,
 ) -> Settings:
     wish = flags.parse(["--task", "t.py", *arguments.split()])
-    return choices.of_new_run(wish, ("t",), environ or {}, gpus)
+    names = tuple(f"t{number}" for number in range(tasks))
+    return choices.of_new_run(wish, names, environ or {}, gpus)
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +57,20 @@ def test_a_gpu_machine_gets_one_evaluator_a_card_and_as_many_in_flight() -> None
     )
     cpu = settle("--device cpu --evaluators 3", gpus=("0", "1"))
     assert ("cpu", "cpp", 3, 3) == (cpu.device, cpu.backend, cpu.evaluators, cpu.search.in_flight)
+
+
+def test_many_tasks_share_the_fleet() -> None:
+    """A model that thinks: several tasks, few expansions each; one that does not: task by task."""
+    key = {"ANTHROPIC_API_KEY": "k"}
+
+    def under_way(found: Settings) -> tuple[int, int]:
+        return found.tasks_at_once, found.search.in_flight
+
+    assert under_way(settle("", key, ("0",), tasks=35)) == (4, 1)
+    assert under_way(settle("", key, ("0", "1"), tasks=35)) == (8, 1)
+    assert under_way(settle("", key, ("0",), tasks=2)) == (4, 2)
+    assert under_way(settle("", {}, ("0",), tasks=35)) == (1, 3)
+    assert under_way(settle("--tasks-at-once 6 --in-flight 2", key, ("0",), tasks=35)) == (6, 2)
 
 
 def test_the_settings_survive_their_file(tmp_path: Path) -> None:

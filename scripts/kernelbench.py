@@ -1,0 +1,24 @@
+"""`python scripts/kernelbench.py --root CHECKOUT --level 1`: KernelBench's tables by one command.
+
+Runs a level's problems as one run over the whole fleet, writes a results folder, prints the table.
+The same command again goes on where it stopped.  `scripts/tables/` does the work.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    """Do what the command line asks; return the exit status."""
+    sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from scripts.tables.conduct import conduct
+
+    return conduct(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""KernelBench tables: problems chosen, runs started, figures counted and shown."""
