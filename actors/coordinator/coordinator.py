@@ -344,8 +344,8 @@ class Coordinator:
         """Make the node: in one transaction with the end of its lease and the next attempt."""
         reference = self.store.reference(task)
         score = FAILED if reference is None else score_us(verdict, reference)
-        self.store.add_node(task, number, verdict, None if score == FAILED else score, time.time())
         candidate = self.store.candidate(task, number)
+        self.store.add_node(task, number, verdict, None if score == FAILED else score, time.time())
         kernel = kernel_of(candidate.source if candidate else "")
         self._perform(task, self.searches[task].handle(AttemptEnded(number, score, kernel)))
 

@@ -33,6 +33,10 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        # What attempts under way have so far, and the references: written here, read often.
+        self._plans: dict[tuple[str, int], Plan] = {}
+        self._candidates: dict[tuple[str, int], Candidate] = {}
+        self._references: dict[str, Reference] = {}
 
     # --- the run -----------------------------------------------------------------------------
 
@@ -95,8 +99,14 @@ class Store:
         return [f"{name}: {problem}" for name, problem in rows]
 
     def reference(self, task: str) -> Reference | None:
-        row = self._db.row("SELECT reference FROM task WHERE name = ?", (task,))
-        return msgspec.msgpack.decode(row[0], type=Reference) if row and row[0] else None
+        """Return the measured reference, once there is one."""
+        known = self._references.get(task)
+        if known is None:
+            row = self._db.row("SELECT reference FROM task WHERE name = ?", (task,))
+            if not row or not row[0]:
+                return None
+            known = self._references[task] = msgspec.msgpack.decode(row[0], type=Reference)
+        return known
 
     def tasks(self) -> list[tuple[Task, int, str]]:
         """Return (task, budget, status) in the order in which they were named."""
@@ -126,12 +136,14 @@ class Store:
             )
 
     def save_plan(self, task: str, number: int, plan: Plan) -> None:
+        self._plans[task, number] = plan
         self._db.write(
             "UPDATE attempt SET plan = ? WHERE task = ? AND number = ?",
             (_encode(plan), task, number),
         )
 
     def save_candidate(self, task: str, number: int, candidate: Candidate) -> None:
+        self._candidates[task, number] = candidate
         self._db.write(
             "UPDATE attempt SET candidate = ? WHERE task = ? AND number = ?",
             (_encode(candidate), task, number),
@@ -139,10 +151,17 @@ class Store:
 
     def plan(self, task: str, number: int) -> Plan | None:
         """Return an attempt's plan, once there is one."""
+        known = self._plans.get((task, number))
+        if known is not None:
+            return known
         row = self._db.row("SELECT plan FROM attempt WHERE task = ? AND number = ?", (task, number))
         return msgspec.msgpack.decode(row[0], type=Plan) if row and row[0] else None
 
     def candidate(self, task: str, number: int) -> Candidate | None:
+        """Return an attempt's candidate, once there is one."""
+        known = self._candidates.get((task, number))
+        if known is not None:
+            return known
         row = self._db.row(
             "SELECT candidate FROM attempt WHERE task = ? AND number = ?", (task, number)
         )
@@ -175,6 +194,8 @@ class Store:
         self._db.write(
             "UPDATE attempt SET state = 'done' WHERE task = ? AND number = ?", (task, number)
         )
+        self._plans.pop((task, number), None)
+        self._candidates.pop((task, number), None)
 
     def confirm_node(
         self, task: str, number: int, verdict: Verdict | None, score_us: float | None

@@ -26,7 +26,7 @@ ROLE_OF = {
 }
 
 CONFIRM_ROUNDS = 3  # fresh processes each: what differs from start to start is seen
-SHOWN = 256  # nodes kept at hand, so that a window costs no read
+SHOWN = 1024  # nodes kept at hand, so that a window costs no read
 
 
 def work_id(task: str, number: int, stage: Stage) -> str:
