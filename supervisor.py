@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from actors.supervisor import (
     flags,
     folder,
     hardware,
+    joining,
+    keys,
     leftovers,
     outcome,
     preflight,
@@ -41,6 +44,7 @@ from actors.supervisor.shift import Ending, Kind, Shift
 from actors.supervisor.snapshot import Snapshot
 from actors.supervisor.view import LiveScreen
 from actors.supervisor.watch import Watch
+from protocol import tickets
 from protocol.settings import Settings
 
 
@@ -59,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line asks; return the exit status."""
     try:
         wish = flags.parse(sys.argv[1:] if argv is None else argv)
+        if wish.join:
+            return joining.join(wish, os.environ)
         run = take_up(wish, os.environ) if wish.resume else begin(wish, os.environ)
     except UsageError as error:
         return refuse(str(error))
@@ -80,6 +86,7 @@ def begin(wish: Wish, environ: Mapping[str, str]) -> Run:
     made = folder.make(wish.run_dir, tasks)
     try:
         made.write(settings, tasks)
+        invite(made, settings)
     except BaseException as error:
         made.remove()
         if isinstance(error, OSError):
@@ -102,6 +109,7 @@ def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
         old.clean()
         if changed != settings:
             old.write(changed)
+        invite(old, changed)
     except OSError as error:
         old.close()
         raise UsageError(f"can't go on in {old.shown}: {error.strerror}") from error
@@ -109,6 +117,12 @@ def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
         old.close()
         raise
     return Run(folder=old, settings=changed, gpus=gpus, resumed=True)
+
+
+def invite(place: RunFolder, settings: Settings) -> None:
+    """Make keys and a ticket where other machines are to join."""
+    if settings.public:
+        keys.open_house(place.path, settings, time.time())
 
 
 def work(run: Run, wish: Wish) -> int:
@@ -142,11 +156,13 @@ def serve(run: Run, ledger: Ledger, screen: Screen, watch: Watch) -> tuple[Snaps
     place = run.folder.path
     for line in opening(run.settings, run.folder.shown):
         screen.say(line)
+    if run.settings.public:
+        screen.say(keys.invitation(run.folder.shown, tickets.read(place / tickets.FILE_NAME)))
     os.chdir(place)  # the coordinator's socket has a short, relative address
     children.adopt_orphans()
     specs = spec.children(run.settings, place, run.folder.run_id, os.environ, run.gpus)
     fleet = Fleet(specs, place, random.Random(), on_start=watch.child)  # noqa: S311  # jitter only
-    with closing(Link(run.settings.listen)) as link:
+    with closing(Link(run.settings.local)) as link:
         for descriptor in link.descriptors:
             watch.descriptor(descriptor)
         shift = Shift(

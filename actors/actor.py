@@ -20,7 +20,7 @@ import zmq
 
 from actors.held import Held, Holding
 from actors.log import open_log
-from actors.post import Post, hold_lifeline, name_process, on_terminate
+from actors.post import Post, credential_of, hold_lifeline, name_process, on_terminate
 from protocol import codec, transport
 from protocol.messages import (
     Answered,
@@ -124,8 +124,9 @@ class Actor:
         self.log = open_log(post.run_dir, post.slot)
         self._codec = codec.to_worker()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = transport.connect(self._context, post.address, post.incarnation)
-        self._monitor = transport.connections(self._socket)
+        key = credential_of(post, worker.role)
+        self._line = transport.Line(self._context, post.address, post.incarnation, key)
+        self._socket = self._line.socket
         self._held = Held()
         self._said: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -140,11 +141,11 @@ class Actor:
         """Work until retired, refused or drained; return the exit status."""
         self.log.info("up", pid=os.getpid(), role=self.worker.role)
         poller = zmq.Poller()
-        for source in (self._socket, self._monitor, self._wake):
+        for source in (self._socket, self._line.monitor, self._wake):
             poller.register(source, zmq.POLLIN)
         while self._exit is None:
             ready = dict(poller.poll(self._poll_ms(time.monotonic())))
-            if self._monitor in ready and transport.drain_connections(self._monitor):
+            if self._line.news(time.monotonic()).up:
                 self._hello()
             if self._wake in ready:
                 os.eventfd_read(self._wake)
@@ -152,9 +153,7 @@ class Actor:
             self._read_threads()
             self._keep_time(time.monotonic())
         self.log.info("down", status=self._exit)
-        self._socket.disable_monitor()
-        self._monitor.close()
-        self._socket.close()
+        self._line.close()
         self._context.term()
         return self._exit
 
@@ -325,6 +324,8 @@ class Actor:
         if self._draining_until is not None and (
             not len(self._held) or now >= self._draining_until
         ):
+            for lease in self._held.unfinished():
+                self._send(Returned(lease=lease, reason="not done in time to leave"))
             self._exit = 0
 
 

@@ -96,6 +96,10 @@ class Held:
         with holding.stored:
             holding.stored.notify_all()
 
+    def unfinished(self) -> tuple[Lease, ...]:
+        """Return the leases that have no result yet."""
+        return tuple(h.lease for h in self._holdings.values() if h.result is None and not h.gone)
+
     def unacknowledged(self) -> list[Result | Returned | Answered | Running]:
         """Return all that must be said again, in the order in which it was first said."""
         again: list[Result | Returned | Answered | Running] = []

@@ -19,7 +19,9 @@ from pathlib import Path
 
 from setproctitle import setproctitle
 
-from protocol.values import Value
+from protocol import tickets
+from protocol.tickets import Credential
+from protocol.values import Role, Value
 
 
 class Post(Value, frozen=True, kw_only=True):
@@ -29,6 +31,7 @@ class Post(Value, frozen=True, kw_only=True):
     slot: str
     incarnation: str
     run_dir: Path
+    ticket: Path | None = None  # where the key lies, on a machine that has joined
 
 
 def add_post_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +40,7 @@ def add_post_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--slot", required=True, help="the supervised place, such as coder-0")
     parser.add_argument("--incarnation", default="", help="fresh for every process")
     parser.add_argument("--run-dir", type=Path, default=Path(), help="the run directory")
+    parser.add_argument("--ticket", type=Path, metavar="FILE", help="with this role's key")
 
 
 def post_from(arguments: argparse.Namespace) -> Post:
@@ -46,7 +50,21 @@ def post_from(arguments: argparse.Namespace) -> Post:
         slot=arguments.slot,
         incarnation=arguments.incarnation or secrets.token_hex(8),
         run_dir=arguments.run_dir,
+        ticket=arguments.ticket,
     )
+
+
+def credential_of(post: Post, role: Role) -> Credential | None:
+    """Return the key for `role`; None on the run's own machine, which needs none.
+
+    Raises ValueError with one line when the ticket can't be used.
+    """
+    if post.ticket is None:
+        return None
+    credential = tickets.read(post.ticket).credential(role)
+    if credential is None:
+        raise ValueError(f"the ticket {post.ticket} has no key for {role}s")
+    return credential
 
 
 def name_process(slot: str) -> None:
@@ -75,8 +93,12 @@ def hold_lifeline(farewell: Callable[[], None]) -> None:
 
 
 def on_terminate(action: Callable[[], None]) -> None:
-    """Call `action` on SIGTERM; leave SIGINT to the supervisor (Ctrl-C reaches the whole group)."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: action())
+    """Call `action` on SIGTERM and SIGUSR1 (a batch system's warning).
+
+    SIGINT is the supervisor's: Ctrl-C reaches the whole group.
+    """
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda _number, _frame: action())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

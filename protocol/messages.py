@@ -165,6 +165,9 @@ class Welcome(Message, frozen=True, kw_only=True):
     epoch: int
     beat_s: float
     lease_s: float
+    # The run's stark.toml, for a joined machine's supervisor.  As text: whoever does not know one
+    # of its words must not judge by the others, and can say so in one line.
+    settings: str = ""
 
 
 class Refuse(Message, frozen=True, kw_only=True):
@@ -248,6 +251,8 @@ class Revoke(Message, frozen=True, kw_only=True):
 
 class Retire(Message, frozen=True, kw_only=True):
     """Finish what you hold, take nothing more, then leave with exit status 0."""
+
+    reason: str = ""  # for people: "finished", "stopped"
 
 
 AgentWork = MakePlan | Write | Repair

@@ -15,6 +15,7 @@ import msgspec
 from protocol.values import Backend, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
+LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
 
 
 class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,12 +82,31 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_minutes: float | None = None
     until_idle: bool = False
     min_sandbox: int = 1
-    listen: str = "ipc://coordinator.sock"  # relative: actors run in the run directory
+    listen: str = LOCAL  # or where other machines connect, besides
     beat_s: float = 5.0
     lease_s: float = 15.0
     search: SearchSettings = SearchSettings()
     limits: Limits = Limits()
     rules: Rules = Rules()
+
+    @property
+    def local(self) -> str:
+        """Where this machine's own actors connect."""
+        return self.listen if self.listen.startswith("ipc://") else LOCAL
+
+    @property
+    def public(self) -> tuple[str, ...]:
+        """Where other machines connect, with keys."""
+        return () if self.listen.startswith("ipc://") else (self.listen,)
+
+    def count(self, role: Role) -> int:
+        """Return how many processes of a role run on this machine."""
+        return {
+            Role.PLANNER: self.planners,
+            Role.CODER: self.coders,
+            Role.DEBUGGER: self.debuggers,
+            Role.EVALUATOR: self.evaluators,
+        }.get(role, 0)
 
     def model_of(self, role: Role) -> str:
         """Return the name of the model that answers for an agent's role."""

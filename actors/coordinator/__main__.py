@@ -13,9 +13,11 @@ from structlog.typing import FilteringBoundLogger
 
 from actors.coordinator.coordinator import Coordinator
 from actors.coordinator.database import Database, StoreFull, StoreTaken
+from actors.coordinator.doorkeeper import Doorkeeper
 from actors.coordinator.mail import Mail
 from actors.log import open_log
 from actors.post import hold_lifeline, name_process, on_terminate
+from protocol import ring as ring_file
 from protocol import settings as settings_file
 from protocol import transport
 from protocol.messages import Beat, Heard
@@ -31,7 +33,11 @@ def main() -> int:
     """Serve until the run is over; the exit status is 0 however it ended, 4 if it could not."""
     parser = argparse.ArgumentParser(prog="python -m actors.coordinator", description=__doc__)
     parser.add_argument("--run-dir", type=Path, default=Path())
-    parser.add_argument("--listen", default="", help="instead of the address in stark.toml")
+    parser.add_argument(
+        "--listen",
+        default="",
+        help="for this machine's actors, instead of the address in stark.toml",
+    )
     arguments = parser.parse_args()
     name_process("coordinator")
     log = open_log(arguments.run_dir, "coordinator")
@@ -39,19 +45,54 @@ def main() -> int:
         settings = settings_file.read(arguments.run_dir)
         tasks = read_tasks(arguments.run_dir, settings)
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        socket = transport.listen(context, arguments.listen or settings.listen)
+        socket, door = open_doors(context, arguments.run_dir, settings, arguments.listen, log)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"coordinator: {error}\n")
         return EXIT_USAGE
     hold_lifeline(lambda: None)
     try:
-        serve(arguments.run_dir, socket, settings, tasks, log)
+        serve(arguments.run_dir, socket, settings, tasks, log, door)
     except StoreTaken as error:
         sys.stderr.write(f"coordinator: {error}\n")
         return EXIT_FAULT
     socket.close()
+    if door is not None:
+        door.close()
     context.term()
     return 0
+
+
+def open_doors(
+    context: zmq.Context[zmq.Socket[bytes]],
+    run_dir: Path,
+    settings: Settings,
+    listen: str,
+    log: FilteringBoundLogger,
+) -> tuple[zmq.Socket[bytes], Doorkeeper | None]:
+    """Listen for this machine's actors, and where the settings say so for other machines, too.
+
+    Raises ValueError or OSError with one line; other machines are never spoken to in the clear.
+    """
+    address = listen or settings.local
+    if not transport.is_loopback(address):
+        raise ValueError(
+            f"--listen {address} can be reached from other machines, and nothing here would be"
+            " secret: use python supervisor.py --listen, which makes keys and a ticket"
+        )
+    if not settings.public or listen.startswith("tcp://"):
+        return transport.listen(context, address), None
+    ring = ring_file.read(run_dir)
+    if ring is None:
+        raise ValueError(
+            f"{run_dir}: there are no keys for {settings.listen}: resume the run with"
+            f" python supervisor.py --resume {run_dir} --listen {settings.listen}"
+        )
+    door = Doorkeeper(run_dir, ring, log)
+    door.open(context)
+    socket = transport.listen(
+        context, address, secured=settings.public, server=ring.server, beat_s=settings.beat_s
+    )
+    return socket, door
 
 
 def serve(
@@ -60,6 +101,7 @@ def serve(
     settings: Settings,
     tasks: list[Task],
     log: FilteringBoundLogger,
+    door: Doorkeeper | None = None,
 ) -> str:
     """Serve the run; while the disk is full, say so, wait, and begin again from what is stored."""
     while True:
@@ -67,7 +109,7 @@ def serve(
         try:
             database = Database(run_dir)
             coordinator = Coordinator(
-                database=database, socket=socket, settings=settings, tasks=tasks, log=log
+                database=database, socket=socket, settings=settings, tasks=tasks, log=log, door=door
             )
             on_terminate(coordinator.ask_to_drain)
             return coordinator.run()
@@ -75,7 +117,7 @@ def serve(
             log.error("the store takes nothing; waiting for room", error=str(error))
             with contextlib.suppress(OSError):  # that disk may be the same one
                 sys.stderr.write(f"coordinator: {run_dir}/run.db: {error}; waiting for room\n")
-            wait_for_room(Mail(socket, log), str(error))
+            wait_for_room(Mail(socket, log, door), str(error))
         finally:
             if database is not None:
                 database.close()
@@ -89,7 +131,7 @@ def wait_for_room(mail: Mail, trouble: str) -> None:
     until = time.monotonic() + FULL_WAIT_S
     while (left := until - time.monotonic()) > 0:
         mail.wait(left)
-        for sender, message in mail.read():
+        for sender, _, message in mail.read():
             if isinstance(message, Beat) and message.sent:
                 mail.say(sender, Heard(sent=message.sent, trouble=trouble))
         mail.tell()

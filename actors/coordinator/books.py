@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from actors.coordinator.database import Database
+from protocol.messages import Lease
 from protocol.values import Call, Value
 
 
@@ -40,6 +41,14 @@ class Books:
         self._db.write(
             "UPDATE lease SET ended = ?, outcome = ? WHERE epoch = ?", (at, outcome, epoch)
         )
+
+    def was_granted(self, lease: Lease, incarnation: str) -> bool:
+        """Whether that lease is or was that incarnation's."""
+        row = self._db.row(
+            "SELECT 1 FROM lease WHERE epoch = ? AND work = ? AND incarnation = ?",
+            (lease.epoch, lease.work, incarnation),
+        )
+        return row is not None
 
     def last_epoch(self) -> int:
         epoch: int = self._db.value("SELECT COALESCE(MAX(epoch), 0) FROM lease")

@@ -8,16 +8,21 @@ loses nothing that it has said: the next one begins from `run.db`.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 
 import zmq
+from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
+from actors.coordinator import suspicion
 from actors.coordinator.books import Books
+from actors.coordinator.bounds import bounded
 from actors.coordinator.database import Database
-from actors.coordinator.fleet import LOSSES, Ended, Fleet, Grant
+from actors.coordinator.doorkeeper import Doorkeeper
+from actors.coordinator.fleet import LOSSES, Ended, Fleet, Grant, Want
 from actors.coordinator.health import Health
 from actors.coordinator.mail import Mail
+from actors.coordinator.origin import Origin
 from actors.coordinator.policy import policy_named
 from actors.coordinator.scoring import believable, kernel_of, positive, score_us
 from actors.coordinator.search import (
@@ -37,15 +42,16 @@ from actors.coordinator.store import Store
 from actors.coordinator.tree import FAILED
 from actors.coordinator.waiting import task_of
 from actors.coordinator.work import ROLE_OF, Orders, parse_work, work_id
-from protocol import codec, messages
+from protocol import messages
 from protocol.messages import Lease
-from protocol.settings import Settings
+from protocol.settings import Settings, to_toml
 from protocol.values import WORKERS, Reference, Role, Task, Verdict, Word
 
 TICK_S = 0.25
 DRAIN_S = 25.0
 FAREWELL_S = 0.3
 QUARANTINE_S = 10.0
+COMPLAINTS = 100  # of one ticket, that are recorded
 
 
 class Coordinator:
@@ -59,17 +65,21 @@ class Coordinator:
         settings: Settings,
         tasks: list[Task],
         log: FilteringBoundLogger,
+        door: Doorkeeper | None = None,
     ) -> None:
         self.settings = settings
         self.log = log
         self.db = database
         self.store = Store(database)
         self.books = Books(database)
-        self.mail = Mail(socket, log)
+        self.door = door
+        self.mail = Mail(socket, log, door)
+        self._complaints: Counter[str] = Counter()  # by ticket
         self._drain_asked = False
         self._draining: tuple[float, str, str] | None = None  # (until, status, reason)
         self._offers: dict[str, Offer] = {}
         self._unopened: deque[tuple[Task, int, str]] = deque()
+        self._here = [role for role in WORKERS if settings.count(role)]
         self._tick = time.monotonic()
         self.epoch = self.store.begin(time.time())
         self.fleet = Fleet(lease_s=settings.lease_s, epoch=self.books.last_epoch())
@@ -94,8 +104,8 @@ class Coordinator:
 
     def round(self) -> str | None:
         """Read, decide, commit, tell; return the run's status once it is over."""
-        for sender, message in self.mail.read():
-            self._heard(sender, message)
+        for sender, origin, message in self.mail.read():
+            self._heard(sender, origin, message)
         self._open_tasks()
         now = time.monotonic()
         if self.mail.empty:
@@ -115,7 +125,7 @@ class Coordinator:
                 self._ended(self.fleet.lost(grant.incarnation))
         if over is None:
             return None
-        self._farewell()
+        self._farewell(over[0])
         return over[0]
 
     def ask_to_drain(self) -> None:
@@ -127,7 +137,7 @@ class Coordinator:
         if self._draining is None:
             self._draining = (time.monotonic() + DRAIN_S, status, reason)
             self.store.set_status("draining", reason)
-            self._retire_all()
+            self._retire_all("the run stops")
 
     def _keep_time(self, now: float) -> None:
         if self._drain_asked:
@@ -159,15 +169,17 @@ class Coordinator:
             until, status, reason = self._draining
             if not self.fleet.grants or now > until:
                 return status, reason
+        elif self.settings.until_idle and self.fleet.idle(self._here):
+            return "idle", "nothing is left for the roles that run here"
         return None
 
-    def _retire_all(self) -> None:
+    def _retire_all(self, reason: str) -> None:
         for peer in self.fleet.peers.values():
-            if peer.role in WORKERS:
-                self.mail.say(peer.incarnation, messages.Retire())
+            if peer.role in WORKERS or not peer.origin.local:
+                self.mail.say(peer.incarnation, messages.Retire(reason=reason))
 
-    def _farewell(self) -> None:
-        self._retire_all()
+    def _farewell(self, status: str) -> None:
+        self._retire_all(f"the run is {status}")
         self.mail.tell()
         time.sleep(FAREWELL_S)  # linger counts from the socket's close; let its pipes empty first
 
@@ -206,17 +218,18 @@ class Coordinator:
 
     # --- hearing -----------------------------------------------------------------------------
 
-    def _heard(self, sender: str, message: messages.ToCoordinator) -> None:
-        if isinstance(message, messages.Hello):
-            self._hello(sender, message)
-            return
+    def _heard(self, sender: str, origin: Origin, said: messages.ToCoordinator) -> None:
         peer = self.fleet.peers.get(sender)
-        if peer is None:
+        others = self.fleet.count(origin) if isinstance(said, messages.Hello) else 0
+        wrong = suspicion.complaint(origin, sender, said, peer, others)
+        if wrong:
+            self._complain(sender, origin, wrong)
+            return
+        message = bounded(said, peer.kind if peer else "")
+        if isinstance(message, messages.Hello):
+            self._hello(sender, origin, message)
+        elif peer is None:
             self.mail.say(sender, messages.Who())
-        elif not isinstance(message, codec.allowed(peer.role)):  # type: ignore[arg-type]
-            kind = type(message).__name__
-            self.log.warning("not for this role", slot=peer.slot, role=peer.role, message=kind)
-            self.mail.say(sender, messages.Refuse(reason=f"a {peer.role} may not say {kind}"))
         elif isinstance(message, messages.Beat):
             now = time.monotonic()
             self._answer(sender, *self.fleet.beat(sender, message, now))
@@ -229,9 +242,20 @@ class Coordinator:
         else:
             self._heard_worker(sender, peer.role, message)
 
+    def _complain(self, sender: str, origin: Origin, wrong: str) -> None:
+        """Refuse a message that claims what can't be, and with it its sender's leases."""
+        self.mail.say(sender, messages.Refuse(reason=wrong))
+        peer = self.fleet.peers.get(sender)
+        if peer is not None and peer.origin.ticket == origin.ticket:
+            self._ended(self.fleet.dismissed(sender))
+            self.books.worker_gone(peer.slot, sender, "dismissed", wrong, time.time())
+        self._complaints[origin.ticket] += 1
+        if self._complaints[origin.ticket] <= COMPLAINTS:  # a liar must not fill the disk
+            self._event("refused", origin.ticket or sender, wrong)
+
     def _heard_supervisor(self, message: messages.ToCoordinator) -> None:
         match message:
-            case messages.Lost():
+            case messages.Lost() if self._may_be_lost(message):
                 self._ended(self.fleet.lost(message.incarnation))
                 self.books.worker_gone(
                     message.slot, message.incarnation, "lost", message.how, time.time()
@@ -239,6 +263,11 @@ class Coordinator:
                 self._event("lost", message.slot, message.how)
             case messages.Drain():
                 self.drain()
+
+    def _may_be_lost(self, loss: messages.Lost) -> bool:
+        """Whether that incarnation, where it is known, sits in the slot that the loss names."""
+        seats = [self.fleet.peers.get(loss.incarnation), *self.fleet.held_by(loss.incarnation)]
+        return all(seat.slot == loss.slot for seat in seats if seat is not None)
 
     def _heard_worker(self, sender: str, role: Role, message: messages.ToCoordinator) -> None:
         match message:
@@ -262,23 +291,30 @@ class Coordinator:
             case messages.Unusable() | messages.Measured() | messages.Evaluated():
                 self._result(sender, message)
 
-    def _hello(self, sender: str, hello: messages.Hello) -> None:
-        if hello.incarnation != sender:
-            self.mail.say(
-                sender, messages.Refuse(reason="the socket's name is not the incarnation")
-            )
-            return
-        self._answer(sender, *self.fleet.hello(hello, time.monotonic()))
+    def _hello(self, sender: str, origin: Origin, hello: messages.Hello) -> None:
+        self._answer(sender, *self.fleet.hello(hello, time.monotonic(), origin))
         self.books.worker_up(hello.slot, hello.role, sender, hello.pid, time.time())
         self._event("hello", hello.slot, f"pid {hello.pid}")
         self.mail.say(
             sender,
             messages.Welcome(
-                epoch=self.epoch, beat_s=self.settings.beat_s, lease_s=self.settings.lease_s
+                epoch=self.epoch,
+                beat_s=self.settings.beat_s,
+                lease_s=self.settings.lease_s,
+                settings=self._terms(origin, hello.role),
             ),
         )
         if self._draining:
-            self.mail.say(sender, messages.Retire())
+            self.mail.say(sender, messages.Retire(reason="the run stops"))
+
+    def _terms(self, origin: Origin, role: Role) -> str:
+        """Return what a joined machine's supervisor needs to know of the run's settings."""
+        if self.door is None or origin.local or role is not Role.SUPERVISOR:
+            return ""
+        terms = self.settings
+        if not self.door.lends_agents(origin.ticket):
+            terms = replace(terms, base_url="")  # it may hold a password
+        return to_toml(terms)
 
     def _quarantined(self, sender: str, why: str) -> None:
         """Leave a device alone for a while: the others go on, and its next lease examines it."""
@@ -294,9 +330,22 @@ class Coordinator:
 
     def _answered(self, sender: str, role: Role, message: messages.Answered) -> None:
         # Stored whoever holds the lease by now: it was paid for.
+        if not self._held(message.lease, sender):
+            return
         self.books.add_call(message.lease.work, role, message.call, time.time())
         self.mail.say(sender, messages.Stored(lease=message.lease))
         self._heed_cost()
+
+    def _held(self, lease: Lease, sender: str, result: messages.Result | None = None) -> bool:
+        """Whether that lease was ever the sender's, and can end so; else the sender is refused."""
+        if not self.books.was_granted(lease, sender):
+            wrong = f"{lease.work} was never leased to it"
+        elif result is not None and not suspicion.fits(parse_work(lease.work)[2], result):
+            wrong = f"{lease.work} does not end with {type(result).__name__}"
+        else:
+            return True
+        self._complain(sender, self.fleet.peers[sender].origin, wrong)
+        return False
 
     def _heed_cost(self) -> None:
         cap = self.settings.max_cost
@@ -305,6 +354,8 @@ class Coordinator:
 
     def _result(self, sender: str, result: messages.Result) -> None:
         """Take a result from whoever holds its lease now; a late one is acknowledged only."""
+        if not self._held(result.lease, sender, result):
+            return
         self.mail.say(sender, messages.Recorded(lease=result.lease))
         if self.fleet.settle(result.lease, sender) is None:
             self._event("late result", result.lease.work, sender)
@@ -368,10 +419,19 @@ class Coordinator:
                 case Offer(stage, attempt):
                     work = work_id(task, attempt.number, stage)
                     self._offers[work] = instruction
-                    self.fleet.offer(work, ROLE_OF[stage])
+                    self.fleet.offer(work, ROLE_OF[stage], self._want(task, stage))
                 case Finish(problem):
                     self.store.end_task(task, problem)
                     self._event("task over", task, problem)
+
+    def _want(self, task: str, stage: Stage) -> Want:
+        """Candidates go to the kind of device that measured their reference."""
+        if ROLE_OF[stage] is not Role.EVALUATOR:
+            return Want()
+        reference = self.store.reference(task)
+        kind = reference.device.fingerprint if reference else ""
+        # The second look decides who wins: here, where it can be had, and not by a stranger.
+        return Want(kind=kind, trusted=stage is Stage.CONFIRM)
 
     def _search(self, task: Task) -> Search:
         return Search(

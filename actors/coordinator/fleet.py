@@ -9,16 +9,29 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from actors.coordinator.origin import LOCAL, Origin
 from actors.coordinator.waiting import Waiting, task_of
 from protocol.messages import Beat, Hello, Lease
 from protocol.values import Role
 
+KIND_S = 60.0  # work waits so long for a device of its kind; then any device may have it
 MISSED_BEATS = 2  # heartbeats that do not list a lease before it counts as never received
 MIXED = 2  # pieces of work that an evaluator holds, when they are of several tasks
 LOSSES = 2  # evaluators lost while it ran, and a candidate is never leased again
+
+
+@dataclass(frozen=True)
+class Want:
+    """What work asks of a peer besides the role."""
+
+    kind: str = ""  # the fingerprint of a device; "": any
+    trusted: bool = False  # on the run's own machine, as long as somebody there can do it
+
+
+ANYBODY = Want()
 
 
 @dataclass(slots=True)
@@ -31,6 +44,8 @@ class Peer:
     credit: int
     heard: float
     since: float  # it has been heard of without a gap since then
+    origin: Origin = LOCAL
+    kind: str = ""  # its device's fingerprint
     rests_until: float = 0.0  # its device is not well: no leases before that
     number: int = 0  # in the order of arrival: among equally loaded ones the eldest is asked
     leases: set[str] = field(default_factory=set)
@@ -65,7 +80,7 @@ class Ended:
     """A lease that ended without a result."""
 
     grant: Grant
-    outcome: str  # "lost", "expired", "missed", "returned"
+    outcome: str  # "lost", "expired", "missed", "returned", "dismissed"
     exhausted: bool = False  # too many evaluators were lost while this candidate ran
 
 
@@ -82,7 +97,8 @@ class Fleet:
         self._expected: dict[str, Peer] = {}  # known to an earlier coordinator, not heard of yet
         order: dict[str, int] = {}
         self._waiting = {role: Waiting(order) for role in Role}
-        self._offered: dict[str, Role] = {}
+        self._offered: dict[str, tuple[Role, Want]] = {}
+        self._seen: dict[str, float] = {}  # kind that work waited for -> when one was at hand
         # What follows answers in steps that do not grow with the fleet.
         self._takers: dict[Role, list[tuple[int, int, str]]] = {role: [] for role in Role}
         self._held: defaultdict[str, set[str]] = defaultdict(set)  # incarnation -> granted works
@@ -92,16 +108,28 @@ class Fleet:
 
     # --- work --------------------------------------------------------------------------------
 
-    def offer(self, work: str, role: Role, *, first: bool = False) -> None:
-        """Queue work for a role; what was lost goes `first`."""
-        if work in self._offered:
-            return
-        self._offered[work] = role
+    def offer(self, work: str, role: Role, want: Want = ANYBODY, *, first: bool = False) -> None:
+        """Queue work for a role, and a kind of device; what was lost goes `first`."""
+        known = work in self._offered
+        self._offered[work] = role, want
+        if known:
+            return  # restored with its lease, before it was known what it wants
         self._waiting[role].add(work, first=first)
 
     def waiting(self) -> int:
         """Return how many pieces of work nobody holds."""
         return sum(map(len, self._waiting.values()))
+
+    def count(self, origin: Origin) -> int:
+        """Return how many peers a ticket has; of this machine's own nobody keeps count."""
+        if origin.local:
+            return 0
+        return sum(peer.origin.ticket == origin.ticket for peer in self.peers.values())
+
+    def idle(self, here: Collection[Role]) -> bool:
+        """Whether nothing is held, and nothing waits for a role that is `here` or connected."""
+        roles = {*here, *(peer.role for peer in self.peers.values())}
+        return not self.grants and not any(self._waiting[role] for role in roles)
 
     def grant(self, now: float) -> list[Grant]:
         """Lease waiting work to peers with credit, the least loaded first."""
@@ -109,7 +137,7 @@ class Fleet:
         for role, waiting in self._waiting.items():
             unfit: list[Peer] = []
             while waiting and (peer := self._least_loaded(role)) is not None:
-                task = self._task_for(peer, waiting) if peer.rests_until <= now else None
+                task = self._task_for(peer, waiting, now) if peer.rests_until <= now else None
                 if task is None:
                     unfit.append(peer)
                     continue
@@ -119,7 +147,7 @@ class Fleet:
                 self._may_be_free(peer)
         return granted
 
-    def _task_for(self, peer: Peer, waiting: Waiting) -> str | None:
+    def _task_for(self, peer: Peer, waiting: Waiting, now: float) -> str | None:
         """Return the task that a peer had best work for; None: for none of these now.
 
         An evaluator stays with its task.  Another one's work it gets only while it holds no more
@@ -128,9 +156,31 @@ class Fleet:
         """
         if peer.role is not Role.EVALUATOR:
             return waiting.next_task()
-        if waiting.has(peer.task):
+
+        def fits(work: str) -> bool:
+            return self._fits(peer, self._offered[work][1], now)
+
+        if waiting.has(peer.task, fits):
             return peer.task
-        return waiting.next_task(self._warm) if peer.load < MIXED else None
+        return waiting.next_task(self._warm, fits) if peer.load < MIXED else None
+
+    def _fits(self, peer: Peer, want: Want, now: float) -> bool:
+        """Whether a peer may have work that wants this.
+
+        Figures of different devices are never compared, so work waits for a device of the kind
+        that its task was measured on.  Where none comes any more, any device will do: a score is
+        the ratio to the reference, taken in turn on one and the same device.
+        """
+        strict = now - self._seen.setdefault(want.kind, now) <= KIND_S
+        if want.kind and strict and peer.kind != want.kind:
+            return False
+        if not want.trusted or peer.origin.local:
+            return True
+        return not any(
+            one.origin.local and one.credit and (one.kind == want.kind or not strict)
+            for one in self.peers.values()
+            if one.role is peer.role
+        )
 
     def restore(self, grants: Iterable[Grant], losses: dict[str, int]) -> None:
         """Take up stored leases: their holders have until `expires` to claim them."""
@@ -138,7 +188,7 @@ class Fleet:
         for grant in grants:
             self._grant(grant)
             self._seats[grant.slot].add(grant.incarnation)
-            self._offered[grant.work] = grant.role
+            self._offered[grant.work] = grant.role, ANYBODY
 
     def settle(self, lease: Lease, incarnation: str) -> Grant | None:
         """End the lease that a result came for; None when it is not that peer's any more."""
@@ -165,9 +215,16 @@ class Fleet:
         grant.running = True
         return grant
 
+    def held_by(self, incarnation: str) -> list[Grant]:
+        """Return the leases of one incarnation, the oldest first."""
+        works = self._held.get(incarnation, set())
+        return sorted((self.grants[work] for work in works), key=_epoch)
+
     # --- peers -------------------------------------------------------------------------------
 
-    def hello(self, hello: Hello, now: float) -> tuple[list[Lease], list[Ended]]:
+    def hello(
+        self, hello: Hello, now: float, origin: Origin = LOCAL
+    ) -> tuple[list[Lease], list[Ended]]:
         """Welcome a peer; return the leases that it must drop and those that ended.
 
         An older incarnation of the same slot is dead: the supervisor runs one at a time.
@@ -189,11 +246,14 @@ class Fleet:
             heard=now,
             since=known.since if known else now,
             number=known.number if known else self._arrived,
+            origin=origin,
+            kind=hello.device.fingerprint if hello.device else "",
             leases=known.leases if known else set(),
             queued=known.queued if known else set(),
             task=known.task if known else "",
         )
         self.peers[hello.incarnation] = peer
+        self._notice(peer)
         revoked: list[Lease] = []
         for lease in hello.holds:
             grant = self.grants.get(lease.work)
@@ -213,6 +273,7 @@ class Fleet:
         peer = self.peers[incarnation]
         peer.heard = now
         peer.credit = beat.credit
+        self._notice(peer)
         revoked: list[Lease] = []
         for lease in beat.holds:
             grant = self.grants.get(lease.work)
@@ -233,15 +294,23 @@ class Fleet:
 
     def lost(self, incarnation: str) -> list[Ended]:
         """Forget a dead peer; its work is offered again, charged if candidate code ran."""
+        held = self._forget(incarnation)
+        return [self._end(grant, "lost", charged=grant.running) for grant in held]
+
+    def dismissed(self, incarnation: str) -> list[Ended]:
+        """Forget a peer that is not wanted; its work is offered again and nobody is charged."""
+        held = self._forget(incarnation)
+        return [self._end(grant, "dismissed", charged=False) for grant in held]
+
+    def _forget(self, incarnation: str) -> list[Grant]:
         gone = self.peers.pop(incarnation, None)
         if gone is not None:
             self._warms(gone, "")
         self.silent.pop(incarnation, None)
         self._expected.pop(incarnation, None)
-        held = sorted((self.grants[work] for work in self._held[incarnation]), key=_epoch)
-        ended = [self._end(grant, "lost", charged=grant.running) for grant in held]
-        del self._held[incarnation]
-        return ended
+        held = self.held_by(incarnation)
+        self._held.pop(incarnation, None)
+        return held
 
     def expire(self, now: float) -> list[Ended]:
         """End the leases whose holders have not been heard of in time."""
@@ -268,6 +337,10 @@ class Fleet:
         self._seats[slot].add(incarnation)
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _notice(self, peer: Peer) -> None:
+        if peer.credit and peer.kind in self._seen:
+            self._seen[peer.kind] = peer.heard
 
     def _lease(self, work: str, peer: Peer, now: float) -> Grant:
         self.epoch += 1
@@ -317,7 +390,8 @@ class Fleet:
 
     def _free(self, grant: Grant) -> None:
         del self.grants[grant.work]
-        self._held[grant.incarnation].discard(grant.work)
+        if grant.incarnation in self._held:
+            self._held[grant.incarnation].discard(grant.work)
         peer = self.peers.get(grant.incarnation)
         if peer is not None:
             peer.leases.discard(grant.work)
@@ -325,13 +399,13 @@ class Fleet:
 
     def _end(self, grant: Grant, outcome: str, *, charged: bool) -> Ended:
         self._free(grant)
-        role = self._offered.pop(grant.work)
+        role, want = self._offered.pop(grant.work)
         if charged:
             self.losses[grant.work] = self.losses.get(grant.work, 0) + 1
         if self.losses.get(grant.work, 0) >= LOSSES:
             self.losses.pop(grant.work)
             return Ended(grant, outcome, exhausted=True)
-        self.offer(grant.work, role, first=True)
+        self.offer(grant.work, role, want, first=True)
         return Ended(grant, outcome)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from actors.coordinator.books import Books
 from actors.coordinator.fleet import Fleet, Peer
+from actors.coordinator.origin import machine_of
 from protocol.messages import Beat, Heard
 from protocol.values import WORKERS, Role
 
@@ -66,4 +67,9 @@ class Health:
     def _silent_for(self, peer: Peer, now: float) -> tuple[str, ...]:
         if peer.role is not Role.SUPERVISOR or now - peer.since < self._fleet.lease_s:
             return ()
-        return tuple(name for name, one in self._fleet.silent.items() if one.role in WORKERS)
+        here = machine_of(peer.slot)  # the others are other supervisors' business
+        return tuple(
+            name
+            for name, one in self._fleet.silent.items()
+            if one.role in WORKERS and machine_of(one.slot) == here
+        )

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import zmq
 from structlog.typing import FilteringBoundLogger
 
+from actors.coordinator.doorkeeper import Doorkeeper
+from actors.coordinator.origin import LOCAL, Origin
 from protocol import codec, messages
 from protocol.messages import Message
 
@@ -22,9 +24,12 @@ LAST = int(zmq.NOBLOCK)
 class Mail:
     """One ROUTER socket, with an outbox that is emptied after the commit."""
 
-    def __init__(self, socket: zmq.Socket[bytes], log: FilteringBoundLogger) -> None:
+    def __init__(
+        self, socket: zmq.Socket[bytes], log: FilteringBoundLogger, door: Doorkeeper | None = None
+    ) -> None:
         self._socket = socket
         self._log = log
+        self._door = door
         self._codec = codec.to_coordinator()
         self._outbox: list[tuple[str, Message]] = []
         self.empty = True  # whether the last read left nothing waiting
@@ -33,21 +38,35 @@ class Mail:
         """Return when something has arrived, or after `seconds`."""
         self._socket.poll(max(0, int(seconds * 1000)))
 
-    def read(self) -> Iterator[tuple[str, messages.ToCoordinator]]:
-        """Yield (sender, message) of a round's worth of what waits; answer bad frames here."""
+    def read(self) -> Iterator[tuple[str, Origin, messages.ToCoordinator]]:
+        """Yield (sender, origin, message) of a round's worth; answer what is none here."""
         self.empty = False
         for _ in range(ROUND_MESSAGES):
             try:
-                identity, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                frames, origin = self._receive()
             except zmq.Again:
                 self.empty = True
                 return
+            identity = frames.pop(0)
             sender = identity.decode("latin-1")  # any bytes are a name, and back again
             try:
-                yield sender, self._codec.decode(frames)
+                message = self._codec.decode(frames)
             except codec.BadFrame as error:
                 self._log.warning("bad frame", peer=identity.hex(), error=str(error))
                 self.say(sender, messages.Refuse(reason=str(error)))
+                continue
+            yield sender, origin, message
+
+    def _receive(self) -> tuple[list[bytes], Origin]:
+        if self._door is None:
+            return self._socket.recv_multipart(zmq.NOBLOCK), LOCAL
+        frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        try:
+            key = frames[-1].get("User-Id")  # the ZAP handler's word: libzmq adds it to each frame
+        except zmq.ZMQError:
+            key = ""  # no handler was asked: the socket file
+        origin = self._door.origin(str(key)) if key else LOCAL
+        return [frame.bytes for frame in frames], origin
 
     def say(self, to: str, message: Message) -> None:
         """Put a message into the outbox."""

@@ -8,7 +8,7 @@ to warm up another takes seconds and, for some, gigabytes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 
 def task_of(work: str) -> str:
@@ -36,14 +36,21 @@ class Waiting:
         queue = self._queues.setdefault(task, deque())
         queue.appendleft(work) if first else queue.append(work)
 
-    def has(self, task: str) -> bool:
-        """Whether work of this task waits."""
-        return task in self._queues
+    def has(self, task: str, fits: Callable[[str], bool]) -> bool:
+        """Whether work of this task waits, and the first piece of it `fits`."""
+        return task in self._queues and fits(self._queues[task][0])
 
-    def next_task(self, taken: Container[str] = ()) -> str:
-        """Return the task whose turn it is: the first that nobody has `taken`, else the first."""
+    def next_task(
+        self, taken: Container[str] = (), fits: Callable[[str], bool] | None = None
+    ) -> str | None:
+        """Return the task whose turn it is: the first that nobody has `taken`, else the first.
+
+        Only of those whose first piece of work `fits`; None where there is none.
+        """
         tasks = sorted(self._queues, key=self._order.__getitem__)
-        return next((task for task in tasks if task not in taken), tasks[0])
+        if fits is not None:
+            tasks = [task for task in tasks if fits(self._queues[task][0])]
+        return next((task for task in tasks if task not in taken), tasks[0] if tasks else None)
 
     def take(self, task: str) -> str:
         """Take the first piece of a task's work."""

@@ -72,6 +72,7 @@ def _parser() -> Parser:
     parser.add_argument("--slot", default="evaluator-0", help="the supervised place")
     parser.add_argument("--incarnation", default="", help="fresh for every process")
     parser.add_argument("--run-dir", type=Path, default=Path(), help="the run directory")
+    parser.add_argument("--ticket", type=Path, metavar="FILE", help="with the evaluator's key")
     return parser
 
 

@@ -18,8 +18,9 @@ from protocol.messages import (
     Returned,
     Work,
 )
-from protocol.values import Device, Role, Verdict
+from protocol.values import Device, Role, Verdict, Word
 
+KILLED = (Word.CRASHED, Word.COMPILE_FAILED)  # what a signal from outside looks like
 FAILURES = 3  # in a row, then the actor ends and the supervisor decides
 
 
@@ -52,6 +53,9 @@ class EvaluatorWorker:
             sick = isinstance(error, Quarantined)
             return Returned(lease=request.lease, reason=str(error), quarantined=sick)
         self._failures = 0
+        if isinstance(result, Evaluated) and result.verdict.verdict in KILLED and port.revoked():
+            # A batch system signals every process of a job: that was not the candidate's doing.
+            return Returned(lease=request.lease, reason="ended while this machine was leaving")
         return result
 
     def _work(self, request: Work, port: Port) -> Measured | Evaluated:

@@ -15,6 +15,7 @@ import msgspec
 from actors.supervisor import flags
 from actors.supervisor.flags import OPTIONS, UsageError, Wish
 from protocol.settings import FILE_NAME, Settings
+from protocol.values import WORKERS
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 # Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.
@@ -26,7 +27,7 @@ AT_ONCE = ("recipes", "script:", "replay:")  # models that answer at once
 OF_ONE_RUN = ("tasks", "model_reason")
 # A resumed run may have another fleet, budget and limits, but stays the same search.
 MAY_CHANGE = (
-    *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen"),
+    *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen", "until_idle"),
     *("evaluators", "planners", "coders", "debuggers", "tasks_at_once"),
 )
 
@@ -61,6 +62,7 @@ def of_new_run(
 def of_resumed_run(old: Settings, wish: Wish) -> Settings:
     """Return the settings that a run goes on with; raise UsageError when a flag contradicts it."""
     told: dict[str, Any] = msgspec.to_builtins(old)
+    told["until_idle"] = False  # said anew at each start, or not at all
     options = {option.setting: option.flag for option in OPTIONS}
     for field, value in wish.given.items():
         flag = options.get(field, "--" + field.replace("_", "-"))
@@ -85,8 +87,13 @@ def refuse_unbuilt(settings: Settings) -> None:
     """Raise UsageError for words that are fixed but not built yet."""
     if settings.strategy != "stark":
         raise UsageError(f"--strategy {settings.strategy} is not built yet: use stark")
-    if settings.until_idle:
-        raise UsageError("--until-idle is not built yet: leave it out")
+    elsewhere = settings.public or settings.until_idle
+    missing = [role for role in WORKERS if not settings.count(role)]
+    if missing and not elsewhere:
+        raise UsageError(
+            f"--{missing[0]}s 0: nobody would do their work: add --listen tcp://ADDR:PORT, where"
+            " other machines join, or --until-idle"
+        )
 
 
 def _set_under_way(told: dict[str, Any], tasks: int, ahead: int) -> None:
@@ -100,7 +107,9 @@ def _set_under_way(told: dict[str, Any], tasks: int, ahead: int) -> None:
     quick = str(told["model"]).startswith(AT_ONCE)
     told.setdefault("tasks_at_once", evaluators * (1 if quick else OPEN))
     open_tasks = max(1, min(tasks, told["tasks_at_once"] or tasks))
-    told.setdefault("search", {}).setdefault("in_flight", -(-evaluators * ahead // open_tasks))
+    told.setdefault("search", {}).setdefault(
+        "in_flight", max(1, -(-evaluators * ahead // open_tasks))
+    )
 
 
 def _set_model(told: dict[str, Any], environ: Mapping[str, str]) -> None:

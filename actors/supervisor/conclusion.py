@@ -20,6 +20,8 @@ def status(ending: Ending, snapshot: Snapshot, found: Results) -> Exit:
         return Exit.USAGE
     if snapshot.status == "finished":
         return outcome.exit_status(found)
+    if snapshot.status == "idle":
+        return Exit.IDLE
     return Exit.FAULT if ending.kind is Kind.FAULT else Exit.STOPPED
 
 
@@ -80,9 +82,12 @@ def _lines(folder: RunFolder, snapshot: Snapshot, ending: Ending, code: Exit) ->
     if snapshot.tasks:
         lines.append(f"spent {phrases.spend(phrases.total([t.spend for t in snapshot.tasks]))}")
         lines.append(f"report {folder.shown}/{report.FILE_NAME}")
-    if code in (Exit.STOPPED, Exit.FAULT):
+    if snapshot.status == "idle":
+        lines.append(f"not finished: {snapshot.reason}")
+    elif code in (Exit.STOPPED, Exit.FAULT):
         why = snapshot.reason if snapshot.status == "blocked" else ending.why or snapshot.reason
         word = "a fault" if code is Exit.FAULT else "not finished"
         lines.append(f"{word}: {why}" if why else word)
+    if code in (Exit.STOPPED, Exit.FAULT) or snapshot.status == "idle":
         lines.append(f"resume with: {COMMAND} --resume {folder.shown}")
     return lines

@@ -31,6 +31,12 @@ class Wish:
     join: str = ""
     given: dict[str, object] = field(default_factory=dict)
 
+    @property
+    def minutes(self) -> float | None:
+        """What `--max-minutes` says."""
+        said = self.given.get("max_minutes")
+        return said if isinstance(said, float) else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
@@ -111,10 +117,10 @@ OPTIONS = tuple(
         ("--strategy", "strategy", one_of(*STRATEGIES), "WORD", ", ".join(STRATEGIES)),
         ("--policy", "policy", one_of(*POLICIES), "WORD", ", ".join(POLICIES)),
         ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),
-        ("--evaluators", "evaluators", whole(1), "N", "evaluator processes (one a GPU)"),
-        ("--planners", "planners", whole(1), "N", "planner processes (1)"),
-        ("--coders", "coders", whole(1), "N", "coder processes (1)"),
-        ("--debuggers", "debuggers", whole(1), "N", "debugger processes (1)"),
+        ("--evaluators", "evaluators", whole(0), "N", "evaluator processes (one a GPU)"),
+        ("--planners", "planners", whole(0), "N", "planner processes (1)"),
+        ("--coders", "coders", whole(0), "N", "coder processes (1)"),
+        ("--debuggers", "debuggers", whole(0), "N", "debugger processes (1)"),
         ("--in-flight", "search.in_flight", whole(1), "K", "expansions at once (evaluators)"),
         ("--tasks-at-once", "tasks_at_once", whole(1), "N", "tasks open at once (4 an evaluator)"),
         ("--seed", "seed", whole(0), "N", "seed of every draw (0)"),
@@ -129,9 +135,13 @@ OPTIONS = tuple(
             "WORD",
             "all: torch.compile too",
         ),
-        ("--listen", "listen", name, "ADDR", "tcp://127.0.0.1:PORT instead of a socket file"),
+        ("--listen", "listen", name, "ADDR", "tcp://ADDR:PORT for other machines"),
     )
 )
+
+
+# What a machine that joins says itself; everything else is the run's.
+LENT = ("evaluators", "planners", "coders", "debuggers", "min_sandbox", "max_minutes")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -181,13 +191,25 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
 
 def _refuse_contradictions(wish: Wish) -> None:
     if wish.join:
-        raise UsageError("--join is not there yet: run everything on one machine for now")
-    if wish.resume is not None:
+        _refuse_beside_join(wish)
+    elif wish.resume is not None:
         for flag, there in (("--task", wish.tasks), ("--run-dir", wish.run_dir)):
             if there:
                 raise UsageError(f"--resume goes on with the run's own tasks: leave out {flag}")
     elif not wish.tasks:
-        raise UsageError("nothing to do: give --task FILE, or --resume runs/NAME")
+        raise UsageError("nothing to do: give --task FILE, --resume runs/NAME or --join TICKET")
+
+
+def _refuse_beside_join(wish: Wish) -> None:
+    if wish.tasks or wish.resume is not None:
+        raise UsageError("--join lends this machine to a run elsewhere: leave out --task, --resume")
+    options = {option.setting: option.flag for option in OPTIONS}
+    for setting in wish.given:
+        if setting not in LENT:
+            flag = options.get(setting, "--" + setting.replace("_", "-"))
+            raise UsageError(f"--join obeys the run's own settings: leave out {flag}")
+    if wish.json:
+        raise UsageError("--join has no results to print: leave out --json")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -214,8 +236,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="reject what computes with the library alone, falls back, or never runs its kernel",
     )
-    parser.add_argument("--until-idle", action="store_true", help="not there yet")
-    parser.add_argument("--join", metavar="TICKET", help="not there yet")
+    parser.add_argument(
+        "--until-idle",
+        action="store_true",
+        help="end once the roles that run here can do nothing more",
+    )
+    parser.add_argument("--join", metavar="TICKET", help="lend this machine to a run elsewhere")
     parser.add_argument(
         "--keep-refused",
         action="store_true",

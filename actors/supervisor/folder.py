@@ -21,6 +21,7 @@ from protocol import settings as settings_file
 from protocol.settings import Settings
 
 LOCK = "lock"
+NUMBERS = ("", *(f"-{number}" for number in range(2, 100)))
 
 
 class RunFolder:
@@ -109,10 +110,7 @@ def resume(path: Path) -> tuple[RunFolder, Settings]:
         raise UsageError(f"--resume {path}: that is no run folder (it has no stark.toml)")
     try:
         descriptor = _lock(path)
-        run_id = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
-        if not run_id:
-            run_id = secrets.token_hex(8)
-            os.pwrite(descriptor, f"{run_id}\n".encode(), 0)
+        run_id = _mark(descriptor)
     except OSError as error:
         raise UsageError(f"--resume {path}: {error.strerror}") from error
     folder = RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=[])
@@ -121,6 +119,38 @@ def resume(path: Path) -> tuple[RunFolder, Settings]:
     except ValueError as error:
         folder.close()
         raise UsageError(f"--resume {path}: {error}") from error
+
+
+def lodge(wanted: Path | None, name: str) -> RunFolder:
+    """Return the folder of a machine that joins: the one it had before, if nobody is in it.
+
+    Raises UsageError with one line, or OSError.
+    """
+    paths = [wanted] if wanted is not None else [Path("runs") / f"{name}{n}" for n in NUMBERS]
+    for path in paths:
+        if (path / settings_file.FILE_NAME).exists() and (path / "tasks").exists():
+            raise UsageError(f"--run-dir {path} is a run's own folder: choose another")
+        made: list[Path] = []
+        _make_folders(path, made)
+        try:
+            descriptor = _lock(path)
+        except UsageError:
+            if path is paths[-1]:
+                raise
+            continue  # another supervisor of this machine lends something to the same run
+        run_id = _mark(descriptor)
+        (path / "logs").mkdir(exist_ok=True)
+        return RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=made)
+    raise UsageError("--join: no folder is free")
+
+
+def _mark(descriptor: int) -> str:
+    """Return the mark in a lock file; make one where there is none."""
+    run_id = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+    if not run_id:
+        run_id = secrets.token_hex(8)
+        os.pwrite(descriptor, f"{run_id}\n".encode(), 0)
+    return run_id
 
 
 def _lock(path: Path) -> int:

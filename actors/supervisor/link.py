@@ -14,7 +14,19 @@ from collections import deque
 import zmq
 
 from protocol import codec, transport
-from protocol.messages import Beat, Drain, Heard, Hello, Lost, Message, Refuse, Welcome, Who
+from protocol.messages import (
+    Beat,
+    Drain,
+    Heard,
+    Hello,
+    Lost,
+    Message,
+    Refuse,
+    Retire,
+    Welcome,
+    Who,
+)
+from protocol.tickets import Credential
 from protocol.values import Role
 
 SLOT = "supervisor"
@@ -29,13 +41,19 @@ LEAST_S = 5.0
 class Link:
     """A DEALER that never blocks; `pump` is called at every turn of the loop."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(
+        self, address: str, *, slot: str = SLOT, credential: Credential | None = None
+    ) -> None:
         self.refused = ""  # the coordinator's reason, when it would not have us
+        self.retired = ""  # its reason, when it needs this machine no longer
+        self.denied = False  # our key opens nothing there
+        self.welcome: Welcome | None = None  # the last one
         self._codec = codec.to_worker()
         self._incarnation = secrets.token_hex(8)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = transport.connect(self._context, address, self._incarnation)
-        self._monitor = transport.connections(self._socket)
+        self._line = transport.Line(self._context, address, self._incarnation, credential)
+        self._socket = self._line.socket
+        self._slot = slot
         self._losses: deque[Lost] = deque(maxlen=REMEMBERED)
         self._draining = False
         self._beat_s = 5.0
@@ -49,11 +67,13 @@ class Link:
     @property
     def descriptors(self) -> tuple[int, int]:
         """What becomes readable when there may be something to pump."""
-        return self._socket.FD, self._monitor.FD
+        return self._socket.FD, self._line.monitor.FD
 
     def pump(self, now: float) -> None:
         """Read all that has come, answer it, and beat when it is time."""
-        if transport.drain_connections(self._monitor):
+        news = self._line.news(now)
+        self.denied |= news.denied
+        if news.up:
             self._hello()
         while self._socket.poll(0):
             frames = self._socket.recv_multipart(zmq.NOBLOCK)
@@ -93,11 +113,9 @@ class Link:
         self._draining = True
         self._send(Drain())
 
-    def close(self) -> None:
-        """Hang up."""
-        self._socket.disable_monitor()
-        self._monitor.close(0)
-        self._socket.close(0)
+    def close(self, *, said: bool = False) -> None:
+        """Hang up; with `said`, give the last words a moment to leave."""
+        self._line.close(None if said else 0)
         self._context.term()
 
     def _heard(self, message: Message) -> None:
@@ -108,6 +126,7 @@ class Link:
                 self.silent, self.trouble = message.silent, message.trouble
             case Welcome():
                 self._welcomed = True
+                self.welcome = message
                 self._beat_s = message.beat_s
                 for loss in self._losses:
                     self._send(loss)
@@ -117,14 +136,16 @@ class Link:
                 self._hello()
             case Refuse():
                 self.refused = message.reason
+            case Retire():
+                self.retired = message.reason or "told to leave"
             case _:
-                pass  # work, receipts and retirement are for workers
+                pass  # work and receipts are for workers
 
     def _hello(self) -> None:
         self._send(
             Hello(
                 role=Role.SUPERVISOR,
-                slot=SLOT,
+                slot=self._slot,
                 incarnation=self._incarnation,
                 pid=os.getpid(),
                 credit=0,

@@ -24,6 +24,7 @@ class Exit(IntEnum):
     """The exit statuses of the command."""
 
     FASTER = 0  # a correct candidate at least as fast as the reference was found, for every task
+    IDLE = 0  # --until-idle: the roles that run here can do nothing more
     NONE = 1  # the budget ended without one
     USAGE = 2
     STOPPED = 3  # before the end; can be resumed

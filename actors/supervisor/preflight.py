@@ -7,6 +7,7 @@ No torch here, and no task code is run: a file is parsed, not imported.  Each re
 from __future__ import annotations
 
 import ast
+import ipaddress
 import json
 import re
 import socket
@@ -18,7 +19,6 @@ from msgspec.structs import replace
 
 from actors.supervisor.choices import has_key
 from actors.supervisor.flags import UsageError
-from protocol import transport
 from protocol.settings import Settings
 from protocol.values import Value
 
@@ -154,7 +154,7 @@ def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:
 
 
 def check_address(settings: Settings) -> None:
-    """Raise UsageError when `--listen` is off loopback, taken or no address."""
+    """Raise UsageError when `--listen` is taken or no address."""
     if settings.listen.startswith("ipc://"):
         return
     try:
@@ -162,13 +162,12 @@ def check_address(settings: Settings) -> None:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if not host or not port or not settings.listen.startswith("tcp://"):
-        raise UsageError(f"--listen {settings.listen}: expected tcp://127.0.0.1:PORT")
-    if not transport.is_loopback(settings.listen):
+    if not port or not settings.listen.startswith("tcp://") or not _is_literal(host):
         raise UsageError(
-            f"--listen {settings.listen}: other machines need keys, which are not there yet; use"
-            f" tcp://127.0.0.1:{port}"
+            f"--listen {settings.listen}: expected tcp://ADDR:PORT, ADDR a numeric address of this"
+            " machine, or 0.0.0.0 for all of them"
         )
+    host = "0.0.0.0" if host == "*" else host or ""  # noqa: S104  # with keys
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -178,3 +177,10 @@ def check_address(settings: Settings) -> None:
             raise UsageError(
                 f"--listen {settings.listen}: {error.strerror}; choose another port"
             ) from error
+
+
+def _is_literal(host: str | None) -> bool:
+    try:
+        return host == "*" or bool(ipaddress.ip_address(host or ""))
+    except ValueError:
+        return False

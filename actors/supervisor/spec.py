@@ -13,7 +13,7 @@ from typing import Literal
 from actors.supervisor import environment
 from actors.supervisor.restarts import Intensity
 from protocol.settings import FILE_NAME, Settings
-from protocol.values import AGENTS, Role, Value
+from protocol.values import WORKERS, Role, Value
 
 COORDINATOR = "coordinator"
 COORDINATOR_INTENSITY = Intensity(limit=3, window_s=60.0)
@@ -37,6 +37,24 @@ class ChildSpec(Value, frozen=True, kw_only=True):
         return [*self.argv, *(("--incarnation", incarnation) if self.fenced else ())]
 
 
+class Station(Value, frozen=True, kw_only=True):
+    """Where a machine's workers connect, and what they are called there."""
+
+    address: str
+    machine: str = ""  # "gpu7-91f3aa.5c2e1a"; "" for the run's own
+    tickets: Path | None = None  # the folder that holds one for each role
+
+    def slot(self, role: Role, number: int) -> str:
+        """Return a slot that is unique over all machines of a run."""
+        return f"{role}-{number}" + (f"@{self.machine}" if self.machine else "")
+
+    def post(self, role: Role, number: int, run_dir: Path) -> tuple[str, ...]:
+        """Return the arguments by which a worker finds its place; secrets only as a file's path."""
+        place = ("--connect", self.address, "--slot", self.slot(role, number))
+        key = () if self.tickets is None else ("--ticket", str(self.tickets / f"{role}.json"))
+        return (*place, "--run-dir", str(run_dir), *key)
+
+
 def children(
     settings: Settings,
     run_dir: Path,
@@ -45,71 +63,53 @@ def children(
     gpus: tuple[str, ...],
 ) -> tuple[ChildSpec, ...]:
     """Return the specs of a run in the order of starting: coordinator, agents, evaluators."""
-    specs = [
-        ChildSpec(
-            name=COORDINATOR,
-            role=COORDINATOR,
-            argv=_module("coordinator", "--run-dir", str(run_dir), "--listen", settings.listen),
-            environment=environment.of_child(environ, run_id),
-            restart="transient",
-            intensity=COORDINATOR_INTENSITY,
-        )
-    ]
-    wanted = {
-        Role.PLANNER: settings.planners,
-        Role.CODER: settings.coders,
-        Role.DEBUGGER: settings.debuggers,
-    }
-    for role in AGENTS:
-        for number in range(wanted[role]):
-            specs.append(_agent(role, number, settings, run_dir, run_id, environ))
-    for number in range(settings.evaluators):
-        specs.append(_evaluator(number, settings, run_dir, run_id, environ, gpus))
-    return tuple(specs)
-
-
-def _agent(
-    role: Role,
-    number: int,
-    settings: Settings,
-    run_dir: Path,
-    run_id: str,
-    environ: Mapping[str, str],
-) -> ChildSpec:
-    slot = f"{role}-{number}"
-    config = ("--config", str(run_dir / FILE_NAME))
-    return ChildSpec(
-        name=slot,
-        role=role,
-        argv=_module("agents", "--role", role, *_post(settings, slot, run_dir), *config),
-        environment=environment.of_child(environ, run_id, key=True),
-        intensity=AGENT_INTENSITY,
-        fenced=True,
+    coordinator = ChildSpec(
+        name=COORDINATOR,
+        role=COORDINATOR,
+        argv=_module("coordinator", "--run-dir", str(run_dir), "--listen", settings.local),
+        environment=environment.of_child(environ, run_id),
+        restart="transient",
+        intensity=COORDINATOR_INTENSITY,
     )
+    station = Station(address=settings.local)
+    return (coordinator, *workers(settings, station, run_dir, run_id, environ, gpus))
 
 
-def _evaluator(
-    number: int,
+def workers(
     settings: Settings,
+    station: Station,
     run_dir: Path,
     run_id: str,
     environ: Mapping[str, str],
     gpus: tuple[str, ...],
-) -> ChildSpec:
-    slot = f"{Role.EVALUATOR}-{number}"
-    gpu = gpus[number % len(gpus)] if gpus and settings.device == "cuda" else None
-    return ChildSpec(
-        name=slot,
-        role=Role.EVALUATOR,
-        argv=_module("evaluator", *_post(settings, slot, run_dir), "--device", settings.device),
-        environment=environment.of_child(environ, run_id, gpu=gpu),
-        intensity=EVALUATOR_INTENSITY,
-        fenced=True,
-    )
-
-
-def _post(settings: Settings, slot: str, run_dir: Path) -> tuple[str, ...]:
-    return ("--connect", settings.listen, "--slot", slot, "--run-dir", str(run_dir))
+) -> tuple[ChildSpec, ...]:
+    """Return the specs of a machine's agents and evaluators."""
+    specs = []
+    for role in WORKERS:
+        for number in range(settings.count(role)):
+            post = station.post(role, number, run_dir)
+            slot = station.slot(role, number)
+            if role is Role.EVALUATOR:
+                gpu = gpus[number % len(gpus)] if gpus and settings.device == "cuda" else None
+                argv = _module("evaluator", *post, "--device", settings.device)
+                seen = environment.of_child(environ, run_id, gpu=gpu)
+                intensity = EVALUATOR_INTENSITY
+            else:
+                config = ("--config", str(run_dir / FILE_NAME))
+                argv = _module("agents", "--role", role, *post, *config)
+                seen = environment.of_child(environ, run_id, key=True)
+                intensity = AGENT_INTENSITY
+            specs.append(
+                ChildSpec(
+                    name=slot,
+                    role=role,
+                    argv=argv,
+                    environment=seen,
+                    intensity=intensity,
+                    fenced=True,
+                )
+            )
+    return tuple(specs)
 
 
 def _module(room: str, *arguments: str) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from types import FrameType
 
 from actors.supervisor.children import Child
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# SIGUSR1 is a batch system's warning that the time is nearly up.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 SIGNALS = (*STOP_SIGNALS, signal.SIGCHLD)
 
 Event = Child | signal.Signals  # that child has ended; that signal came
@@ -40,6 +41,10 @@ class Watch:
     def descriptor(self, descriptor: int) -> None:
         """Wake up when `descriptor` becomes readable; its owner looks by itself."""
         self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def forget(self, descriptor: int) -> None:
+        """Wait for `descriptor` no more; before it is closed, since its number is used again."""
+        self._selector.unregister(descriptor)
 
     def wait(self, limit_s: float) -> list[Event]:
         """Return what happened, after `limit_s` seconds at most; signals first."""

@@ -6,10 +6,15 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from supervisor_sample import TASK_SOURCE, Sample
+
+from protocol import tickets
+from protocol.ring import Ring, new_pair, new_ticket
+from protocol.values import Role
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,6 +33,20 @@ def command(folder: Path, *arguments: str, **variables: str) -> subprocess.Compl
     )
 
 
+def ticket(expires: float) -> tickets.Ticket:
+    """Return a ticket for evaluators, of a run where nobody listens."""
+    house = Ring(server=new_pair())
+    return new_ticket(
+        house,
+        run="run",
+        name="abc",
+        addresses=("tcp://127.0.0.1:1",),
+        roles=(Role.SUPERVISOR, Role.EVALUATOR),
+        expires=expires,
+        beat_s=1.0,
+    )
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a good task and several bad ones."""
@@ -41,6 +60,11 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "full" / "notes.txt").write_text("mine")
     (tmp_path / "again").mkdir()
     (tmp_path / "again" / "t.py").write_text(TASK_SOURCE)
+    for name, expires in (("late.json", 0.0), ("good.json", time.time() + 60)):
+        tickets.write(tmp_path / name, ticket(expires))
+    for name, mode in (("open.json", 0o644), ("private.json", 0o600)):
+        (tmp_path / name).write_text("{}")
+        (tmp_path / name).chmod(mode)
     (tmp_path / "bad.jsonl").write_text('{"role": "coder", "code": "x"}\nnonsense\n')
     return tmp_path
 
@@ -68,10 +92,18 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --strategy clever", "expected stark or"),
     ("--task t.py --strategy team", "not built yet"),
     ("--task t.py --policy clever", "expected epsilon-greedy or"),
-    ("--task t.py --until-idle", "not built yet"),
-    ("--join ticket", "not there yet"),
-    ("--task t.py --listen tcp://0.0.0.0:5555", "need keys"),
-    ("--task t.py --listen tcp://127.0.0.1", "expected tcp://127.0.0.1:PORT"),
+    ("--task t.py --evaluators 0", "nobody would do their work"),
+    ("--join absent", "can't read the ticket absent"),
+    ("--join open.json", "can be read by others: chmod 600 open.json"),
+    ("--join private.json", "private.json is no ticket"),
+    ("--join late.json", "late.json has expired"),
+    ("--join good.json --coders 1", "not for coders"),
+    ("--join good.json --evaluators 0", "nothing to lend"),
+    ("--join good.json --budget 3", "obeys the run's own settings: leave out --budget"),
+    ("--join good.json --task t.py", "leave out --task"),
+    ("--task t.py --listen tcp://127.0.0.1", "expected tcp://ADDR:PORT"),
+    ("--task t.py --listen tcp://some.where:5555", "ADDR a numeric address"),
+    ("--task t.py --listen tcp://192.0.2.1:5555", "--listen tcp://192.0.2.1:5555: "),
     ("--task t.py --listen tcp://127.0.0.1:{taken}", "choose another port"),
     ("--task t.py --run-dir full", "full is not empty"),
     ("--task t.py --run-dir t.py", "is a file"),

@@ -1,0 +1,89 @@
+"""The door to other machines: who may connect, and whose word a message is.
+
+A thread of pyzmq's answers libzmq's questions (ZAP) from the key ring; the coordinator asks for the
+origin of every single message, so that a ticket that expires or is revoked counts at once.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import zmq
+from structlog.typing import FilteringBoundLogger
+from zmq.auth.thread import ThreadAuthenticator
+
+from actors.coordinator.origin import Origin
+from protocol import ring as ring_file
+from protocol import transport
+from protocol.ring import Ring
+from protocol.values import AGENTS
+
+LOOK_S = 0.5  # a revocation counts this soon
+
+
+class Doorkeeper:
+    """The key ring as it is now, read again whenever its file changes."""
+
+    def __init__(self, run_dir: Path, ring: Ring, log: FilteringBoundLogger) -> None:
+        self._run_dir = run_dir
+        self._log = log
+        self._ring = ring
+        self._stamp = self._file_stamp()
+        self._next_look = 0.0
+        self._zap: ThreadAuthenticator | None = None
+
+    def open(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        """Answer for `context` who may come in; before its sockets are bound."""
+        self._zap = ThreadAuthenticator(context)
+        self._zap.start()
+        self._zap.configure_curve_callback(transport.ZAP_DOMAIN, self)
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._zap is not None:
+            self._zap.stop()
+            self._zap = None
+
+    def callback(self, _domain: str, key: bytes) -> bool:
+        """Whether the holder of a public key may connect: asked in the ZAP thread."""
+        self._look(time.monotonic())
+        issued = self._ring.find(key.decode("ascii", "replace"))
+        admitted = issued is not None and issued.good(time.time())
+        self._log.info("knock", ticket=issued.ticket if issued else "", admitted=admitted)
+        return admitted
+
+    def origin(self, public: str) -> Origin:
+        """Return whose message came under that key, which was good when its holder connected."""
+        self._look(time.monotonic())
+        issued = self._ring.find(public)
+        if issued is None:
+            return Origin(ticket="unknown", void=True)
+        return Origin(ticket=issued.ticket, role=issued.role, void=not issued.good(time.time()))
+
+    def lends_agents(self, ticket: str) -> bool:
+        """Whether a ticket is for roles that talk to models."""
+        return any(role in AGENTS for role in self._ring.roles(ticket))
+
+    def _look(self, now: float) -> None:
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_S
+        stamp = self._file_stamp()
+        if stamp == self._stamp:
+            return
+        try:
+            ring = ring_file.read(self._run_dir)
+        except ValueError as error:
+            self._log.warning("the key ring can't be read", error=str(error))
+            return
+        self._stamp = stamp
+        # Without a ring nobody has a key.
+        self._ring = ring or Ring(server=self._ring.server)
+
+    def _file_stamp(self) -> tuple[int, int]:
+        try:
+            found = (self._run_dir / ring_file.FILE_NAME).stat()
+        except OSError:
+            return (0, 0)
+        return (found.st_mtime_ns, found.st_ino)

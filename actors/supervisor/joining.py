@@ -1,0 +1,177 @@
+"""`--join TICKET`: what is looked at, made and started so that this machine takes part in a run.
+
+Needs no run.db and no coordinator here.  What the run's stark.toml says (limits, rules, models)
+comes over the wire with the first welcome and is obeyed; how many processes is said here.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from actors.log import open_log
+from actors.supervisor import children, folder, hardware, leftovers, preflight, spec
+from actors.supervisor.flags import UsageError, Wish
+from actors.supervisor.fleet import Fleet
+from actors.supervisor.folder import RunFolder
+from actors.supervisor.spec import Station
+from actors.supervisor.visit import Leave, Visit
+from actors.supervisor.watch import Watch
+from protocol import settings as settings_file
+from protocol import tickets
+from protocol.settings import Settings
+from protocol.tickets import Ticket
+from protocol.values import AGENTS, WORKERS, Role
+
+KEYS = "keys"  # one ticket for each role, in the guest's own folder
+
+
+def join(wish: Wish, environ: Mapping[str, str]) -> int:
+    """Lend this machine to a run; return the exit status."""
+    path = Path(wish.join)
+    ticket = read_ticket(path, time.time())
+    gpus = hardware.gpus(environ)
+    wanted = counts(wish, ticket, gpus)
+    try:
+        place = folder.lodge(wish.run_dir, f"join-{_plain(ticket.run)}-{host()}")
+    except OSError as error:
+        raise UsageError(f"can't make a folder for this machine's files: {error}") from error
+    with place:
+        leftovers.kill(place.run_id)
+        place.clean()
+        try:
+            return _visit(place, ticket, wanted, wish, environ, gpus)
+        finally:
+            shutil.rmtree(place.path / KEYS, ignore_errors=True)
+            place.clean()
+
+
+def read_ticket(path: Path, wall: float) -> Ticket:
+    """Return a ticket that is good today; raise UsageError with one line."""
+    try:
+        ticket = tickets.read(path)
+    except ValueError as error:
+        raise UsageError(f"--join: {error}") from error
+    if wall >= ticket.expires:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(ticket.expires))
+        raise UsageError(
+            f"--join: the ticket {path} has expired at {when}: ask for another, made by"
+            " python scripts/tickets.py RUN new"
+        )
+    return ticket
+
+
+def counts(wish: Wish, ticket: Ticket, gpus: tuple[str, ...]) -> dict[Role, int]:
+    """Return how many processes of each role this machine lends: evaluators unless said."""
+    given = {role: int(str(wish.given.get(f"{role}s", 0))) for role in WORKERS}
+    if not any(f"{role}s" in wish.given for role in WORKERS):
+        given[Role.EVALUATOR] = max(1, len(gpus))
+    if not any(given.values()):
+        raise UsageError("--join: nothing to lend: give --evaluators N, or another role")
+    for role, count in given.items():
+        if count and (role not in ticket.keys or Role.SUPERVISOR not in ticket.keys):
+            raise UsageError(f"--join: the ticket is not for {role}s: leave out --{role}s")
+    return given
+
+
+def host() -> str:
+    """Return this machine's name as it can stand in a slot."""
+    return _plain(socket.gethostname().partition(".")[0])[:40] or "host"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")
+
+
+def _visit(
+    place: RunFolder,
+    ticket: Ticket,
+    wanted: dict[Role, int],
+    wish: Wish,
+    environ: Mapping[str, str],
+    gpus: tuple[str, ...],
+) -> int:
+    # The folder's mark tells two machines of one name apart, and stays when it comes back.
+    machine = f"{host()}-{place.run_id[:6]}.{ticket.name}"
+    base = Path.cwd()
+
+    def settle_in(address: str, told: str) -> Fleet:
+        settings = agree(told, wanted, wish)
+        if any(wanted[role] for role in AGENTS):
+            settings = preflight.check_models(settings, environ, base)
+        if wanted[Role.EVALUATOR]:
+            preflight.check_device(settings, gpus)
+        keys = _split(ticket, wanted, place.path)
+        settings_file.write(place.path, settings)
+        station = Station(address=address, machine=machine, tickets=keys)
+        specs = spec.workers(settings, station, place.path, place.run_id, environ, gpus)
+        jitter = random.Random()  # noqa: S311  # spreads restarts, hides nothing
+        return Fleet(specs, place.path, jitter, on_start=watch.child)
+
+    children.adopt_orphans()
+    watch = Watch()
+    try:
+        visit = Visit(
+            ticket=ticket,
+            machine=machine,
+            settle_in=settle_in,
+            watch=watch,
+            say=_say,
+            log=open_log(place.path, "supervisor"),
+            minutes=wish.minutes,
+        )
+        left = visit.serve()
+    finally:
+        watch.close()
+    line = f"left {ticket.run}: {left.why}"
+    if left.status in (Leave.DONE, Leave.STOPPED):
+        _say(line)
+    else:
+        sys.stderr.write(" ".join(line.split()) + "\n")
+    return left.status
+
+
+def agree(told: str, wanted: dict[Role, int], wish: Wish) -> Settings:
+    """Return the run's settings with this machine's own numbers; raise UsageError."""
+    try:
+        settings = settings_file.parse(told)
+    except ValueError as error:
+        raise UsageError(f"the run has settings that are not known here: {error}") from error
+    least = int(str(wish.given.get("min_sandbox", 0)))
+    return replace(
+        settings,
+        planners=wanted[Role.PLANNER],
+        coders=wanted[Role.CODER],
+        debuggers=wanted[Role.DEBUGGER],
+        evaluators=wanted[Role.EVALUATOR],
+        min_sandbox=max(least, settings.min_sandbox),
+    )
+
+
+def _split(ticket: Ticket, wanted: dict[Role, int], place: Path) -> Path:
+    """Write one ticket for each role that runs here: no process gets another's key."""
+    keys = place / KEYS
+    shutil.rmtree(keys, ignore_errors=True)
+    keys.mkdir(mode=0o700)
+    for role, count in wanted.items():
+        if count:
+            tickets.write(keys / f"{role}.json", ticket.only(role))
+    return keys
+
+
+def _say(line: str) -> None:
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone: what counts is in the logs.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123

@@ -1,0 +1,108 @@
+"""Keys and tickets of a run that listens for other machines: made, taken up again, told.
+
+`--listen` is all that a user does; nothing is ever spoken in the clear off this machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from protocol import ring as ring_file
+from protocol import tickets
+from protocol.ring import Ring
+from protocol.settings import Settings
+from protocol.tickets import Ticket
+from protocol.values import WORKERS, Role
+
+TICKET_S = 7 * 24 * 3600.0
+SIOCGIFADDR = 0x8915
+
+
+def open_house(run_dir: Path, settings: Settings, wall: float) -> Ticket:
+    """Return the ticket in the run folder, made or renewed where it is not good any more."""
+    ring = ring_file.read(run_dir) or Ring(server=ring_file.new_pair())
+    addresses = addresses_of(settings.listen)
+    path = run_dir / tickets.FILE_NAME
+    old = _still_good(path, ring, wall)
+    if old is not None:
+        ticket = replace(old, addresses=addresses, beat_s=settings.beat_s)
+        tickets.write(path, ticket)
+        return ticket
+    return issue(run_dir, ring, path, settings, addresses, WORKERS, wall + TICKET_S)
+
+
+def issue(
+    run_dir: Path,
+    ring: Ring,
+    path: Path,
+    settings: Settings,
+    addresses: tuple[str, ...],
+    roles: Iterable[Role],
+    expires: float,
+) -> Ticket:
+    """Make a ticket for some roles (its machines' supervisors always) and write it to `path`."""
+    ticket = ring_file.new_ticket(
+        ring,
+        run=run_dir.resolve().name,
+        name=secrets.token_hex(3),
+        addresses=addresses,
+        roles=(Role.SUPERVISOR, *roles),
+        expires=expires,
+        beat_s=settings.beat_s,
+    )
+    # The ring first: a ticket that the ring does not know opens nothing.
+    ring_file.write(run_dir, ring.with_ticket(ticket))
+    tickets.write(path, ticket)
+    return ticket
+
+
+def invitation(shown: str, ticket: Ticket) -> str:
+    """Return the line that says how other machines take part."""
+    until = time.strftime("%Y-%m-%d %H:%M", time.localtime(ticket.expires))
+    return (
+        f"other machines: copy {shown}/{tickets.FILE_NAME} there (it is a secret, good until"
+        f" {until}), then python supervisor.py --join {tickets.FILE_NAME} --evaluators N"
+    )
+
+
+def addresses_of(listen: str) -> tuple[str, ...]:
+    """Return where others reach what listens there: of a wildcard all of this machine's own."""
+    parts = urlsplit(listen)
+    host = parts.hostname or ""
+    if host != "*" and not ipaddress.ip_address(host).is_unspecified:
+        return (listen,)
+    hosts = [socket.gethostname(), *_interfaces()]
+    return tuple(f"tcp://{host}:{parts.port}" for host in dict.fromkeys(hosts))
+
+
+def _interfaces() -> list[str]:
+    """Return the IPv4 addresses of this machine, those that only itself reaches last."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has none
+                request = struct.pack("256s", name[:15].encode())
+                answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
+                found.append(socket.inet_ntoa(answer[20:24]))
+    return sorted(found, key=lambda host: ipaddress.ip_address(host).is_loopback)
+
+
+def _still_good(path: Path, ring: Ring, wall: float) -> Ticket | None:
+    try:
+        ticket = tickets.read(path)
+    except ValueError:
+        return None
+    issued = [ring.find(pair.public) for pair in ticket.keys.values()]
+    good = all(one is not None and one.good(wall) for one in issued)
+    return ticket if good and ticket.server == ring.server.public else None

@@ -1,0 +1,94 @@
+"""Join tickets: what another machine needs to take part in a run, in one private file.
+
+A ticket names addresses, the server's public key and one key pair for each role that it allows.
+It is a secret like a password: written with mode 0600, refused when others may read it, good until
+it expires or is revoked.  Expiry is on the wall clock: two machines share no other.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+from protocol.values import Role, Value
+
+FILE_NAME = "ticket.json"
+PRIVATE = 0o600
+MOST_BYTES = 64 * 1024
+
+
+class Pair(Value, frozen=True, kw_only=True):
+    """A CURVE key pair, each key as 40 characters of Z85."""
+
+    public: str
+    secret: str
+
+
+class Credential(Value, frozen=True, kw_only=True):
+    """What one connection needs: who it talks to, and who it is."""
+
+    server: str  # the run's public key
+    own: Pair
+    beat_s: float
+
+
+class Ticket(Value, frozen=True, kw_only=True):
+    """The right to take part in one run, in some roles, for some time."""
+
+    run: str  # the run folder's name, for people
+    name: str  # what the ticket is called when it is revoked; part of its machines' slots
+    addresses: tuple[str, ...]  # tried in turn
+    server: str
+    keys: dict[Role, Pair]
+    expires: float  # seconds since 1970
+    beat_s: float = 5.0
+
+    def credential(self, role: Role) -> Credential | None:
+        """Return what a connection in `role` needs; None when the ticket is not for that role."""
+        own = self.keys.get(role)
+        if own is None:
+            return None
+        return Credential(server=self.server, own=own, beat_s=self.beat_s)
+
+    def only(self, role: Role) -> Ticket:
+        """Return the ticket with one role's keys: no process holds another one's."""
+        return msgspec.structs.replace(self, keys={role: self.keys[role]})
+
+
+def read(path: Path) -> Ticket:
+    """Return the ticket in a file; raise ValueError with one line when it can't be used."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"can't read the ticket {path}: {error.strerror}") from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise ValueError(f"the ticket {path} can be read by others: chmod 600 {path}")
+    try:
+        ticket = msgspec.json.decode(text, type=Ticket)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no ticket of a run: {error}") from error
+    if not ticket.addresses or not ticket.keys:
+        raise ValueError(f"{path} is no ticket of a run: it has no addresses or no keys")
+    return ticket
+
+
+def write(path: Path, ticket: Ticket) -> None:
+    """Write a ticket for nobody but its owner."""
+    write_private(path, msgspec.json.format(msgspec.json.encode(ticket), indent=2) + b"\n")
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file whole that only its owner may read, from its first byte on."""
+    scratch = path.with_name(path.name + ".new")
+    scratch.unlink(missing_ok=True)
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
