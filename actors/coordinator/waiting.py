@@ -36,9 +36,10 @@ class Waiting:
         queue = self._queues.setdefault(task, deque())
         queue.appendleft(work) if first else queue.append(work)
 
-    def has(self, task: str, fits: Callable[[str], bool]) -> bool:
+    def has(self, task: str, fits: Callable[[str], bool] | None = None) -> bool:
         """Whether work of this task waits, and the first piece of it `fits`."""
-        return task in self._queues and fits(self._queues[task][0])
+        queue = self._queues.get(task)
+        return queue is not None and (fits is None or fits(queue[0]))
 
     def next_task(
         self, taken: Container[str] = (), fits: Callable[[str], bool] | None = None
