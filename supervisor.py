@@ -32,6 +32,7 @@ from actors.supervisor import (
     outcome,
     preflight,
     spec,
+    spending,
 )
 from actors.supervisor.flags import UsageError, Wish
 from actors.supervisor.fleet import Fleet
@@ -80,7 +81,7 @@ def begin(wish: Wish, environ: Mapping[str, str]) -> Run:
     tasks = preflight.read_tasks(wish.tasks)
     gpus = hardware.gpus(environ)
     settings = choices.of_new_run(wish, tuple(task.name for task in tasks), environ, gpus)
-    settings = preflight.check_models(settings, environ, Path.cwd())
+    settings = spending.priced(preflight.check_models(settings, environ, Path.cwd()))
     preflight.check_device(settings, gpus)
     preflight.check_address(settings)
     made = folder.make(wish.run_dir, tasks)
@@ -102,7 +103,7 @@ def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
     try:
         gpus = hardware.gpus(environ)
         changed = choices.of_resumed_run(settings, wish)
-        changed = preflight.check_models(changed, environ, Path.cwd())
+        changed = spending.priced(preflight.check_models(changed, environ, Path.cwd()))
         preflight.check_device(changed, gpus)
         leftovers.kill(old.run_id)
         preflight.check_address(changed)

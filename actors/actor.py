@@ -8,11 +8,12 @@ and the supervisor starts the next one.
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +33,8 @@ from protocol.messages import (
     Message,
     Recorded,
     Refuse,
+    Reserve,
+    Reserved,
     Result,
     Retire,
     Returned,
@@ -61,6 +64,13 @@ class Port(Protocol):
 
     def answered(self, call: Call) -> None:
         """Hand over a bought reply; return when it is stored (or the lease is gone)."""
+
+    def reserve(self, model: str, request: str, usd: float | None) -> bool:
+        """Ask for the money for one call; return once it is kept, False when it is not wanted."""
+        ...
+
+    def call_lost(self) -> None:
+        """The call that was reserved last failed, and may have been paid for."""
 
     def revoked(self) -> bool:
         """Whether to stop soon: the lease is gone, or the actor drains."""
@@ -93,9 +103,13 @@ class Done:
 class LeasePort:
     """The `Port` of one lease: thread-safe, speaks through the actor's queue."""
 
-    def __init__(self, holding: Holding, say: Callable[[object], None]) -> None:
+    def __init__(
+        self, holding: Holding, say: Callable[[object], None], numbers: Iterator[int]
+    ) -> None:
         self._holding = holding
         self._say = say
+        self._numbers = numbers  # of the process's calls
+        self._number = 0
 
     def doing(self, words: str) -> None:
         self._say(words)
@@ -110,6 +124,27 @@ class LeasePort:
             self._holding.unstored.append(said)
             self._say(said)
             stored.wait_for(lambda: not self._holding.unstored or self.revoked())
+
+    def reserve(self, model: str, request: str, usd: float | None) -> bool:
+        holding = self._holding
+        self._number = next(self._numbers)
+        with holding.stored:
+            holding.asked = Reserve(
+                lease=holding.lease,
+                number=self._number,
+                model=model,
+                request=request,
+                usd=usd,
+                lost=holding.lost,
+            )
+            self._say(holding.asked)
+            holding.stored.wait_for(lambda: holding.asked is None or self.revoked())
+            granted = holding.asked is None
+            holding.asked = None
+        return granted and not self.revoked()
+
+    def call_lost(self) -> None:
+        self._holding.lost = self._number
 
     def revoked(self) -> bool:
         return self._holding.stop.is_set()
@@ -128,6 +163,7 @@ class Actor:
         self._line = transport.Line(self._context, post.address, post.incarnation, key)
         self._socket = self._line.socket
         self._held = Held()
+        self._call_numbers = itertools.count(1)
         self._said: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._beat_s = 5.0
@@ -236,6 +272,8 @@ class Actor:
                 self._held.forget(message.lease)
             case Stored():
                 self._stored(message.lease)
+            case Reserved():
+                self._reserved(message)
             case Revoke():
                 self._held.revoke(message.lease)
             case Retire():
@@ -250,12 +288,20 @@ class Actor:
                 holding.unstored.clear()
                 holding.stored.notify_all()
 
+    def _reserved(self, message: Reserved) -> None:
+        holding = self._held.get(message.lease.work)
+        if holding is not None:
+            with holding.stored:
+                if holding.asked is not None and holding.asked.number == message.number:
+                    holding.asked = None
+                    holding.stored.notify_all()
+
     def _start(self, request: Work) -> None:
         holding = self._held.take(request.lease)
         if holding is None:
             self._beat()
             return
-        port = LeasePort(holding, self._say)
+        port = LeasePort(holding, self._say, self._call_numbers)
         threading.Thread(
             target=self._perform, args=(request, port), name=request.lease.work, daemon=True
         ).start()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from protocol.messages import Answered, Lease, Result, Returned, Running
+from protocol.messages import Answered, Lease, Reserve, Result, Returned, Running
 
 
 @dataclass(kw_only=True)
@@ -21,6 +21,8 @@ class Holding:
     lease: Lease
     result: Result | Returned | None = None
     unstored: list[Answered] = field(default_factory=list)
+    asked: Reserve | None = None  # waits for `Reserved`
+    lost: int = 0  # the call that failed last and may have been paid for
     running: bool = False  # candidate code runs: must be said again to a new coordinator
     gone: bool = False  # the lease is somebody else's: no result of ours is wanted
     stop: threading.Event = field(default_factory=threading.Event)
@@ -50,7 +52,10 @@ class Held:
             # Granted anew to us, who still work on it: what we say from now on carries this epoch.
             known.lease = lease
             known.result = _with_lease(known.result, lease)
-            known.unstored = [msgspec.structs.replace(a, lease=lease) for a in known.unstored]
+            with known.stored:
+                known.unstored = [msgspec.structs.replace(a, lease=lease) for a in known.unstored]
+                if known.asked is not None:
+                    known.asked = msgspec.structs.replace(known.asked, lease=lease)
             known.gone = False
         return None
 
@@ -66,6 +71,8 @@ class Held:
         if holding.gone:
             del self._holdings[work]
             return None
+        if isinstance(result, Returned):
+            result = msgspec.structs.replace(result, lost=holding.lost)
         holding.result = _with_lease(result, holding.lease)
         return holding.result
 
@@ -100,13 +107,16 @@ class Held:
         """Return the leases that have no result yet."""
         return tuple(h.lease for h in self._holdings.values() if h.result is None and not h.gone)
 
-    def unacknowledged(self) -> list[Result | Returned | Answered | Running]:
+    def unacknowledged(self) -> list[Result | Returned | Answered | Running | Reserve]:
         """Return all that must be said again, in the order in which it was first said."""
-        again: list[Result | Returned | Answered | Running] = []
+        again: list[Result | Returned | Answered | Running | Reserve] = []
         for holding in self._holdings.values():
             if holding.running and holding.result is None:
                 again.append(Running(lease=holding.lease))
-            again.extend(holding.unstored)
+            with holding.stored:
+                again.extend(holding.unstored)
+                if holding.asked is not None:
+                    again.append(holding.asked)
             if holding.result is not None:
                 again.append(holding.result)
         return again

@@ -68,6 +68,17 @@ class Answered(Message, frozen=True, kw_only=True):
     call: Call
 
 
+class Reserve(Message, frozen=True, kw_only=True):
+    """May I spend so much on my next call?  Said before each; it waits for `Reserved`."""
+
+    lease: Lease
+    number: int  # of the call, in this process
+    model: str
+    request: str  # the key of its request's text
+    usd: float | None = None  # the most that it can cost; None: no price is known
+    lost: int = 0  # an earlier call under this lease that failed and may have been paid for
+
+
 class Planned(Message, frozen=True, kw_only=True):
     lease: Lease
     plan: Plan
@@ -123,6 +134,7 @@ class Returned(Message, frozen=True, kw_only=True):
     lease: Lease
     reason: str = ""
     quarantined: bool = False  # nothing can be judged on this device until it is well again
+    lost: int = 0  # as in `Reserve`
 
 
 class Lost(Message, frozen=True, kw_only=True):
@@ -137,12 +149,15 @@ class Drain(Message, frozen=True, kw_only=True):
     """From a supervisor: lease nothing more, end when what runs has ended."""
 
 
-FromAgent = Hello | Beat | Answered | Planned | Written | Repaired | Unusable | Blocked | Returned
+FromAgent = (
+    Hello | Beat | Reserve | Answered | Planned | Written | Repaired | Unusable | Blocked | Returned
+)
 FromEvaluator = Hello | Beat | Running | Measured | Evaluated | Returned
 FromSupervisor = Hello | Beat | Lost | Drain
 ToCoordinator = (
     Hello
     | Beat
+    | Reserve
     | Answered
     | Planned
     | Written
@@ -231,6 +246,13 @@ class Evaluate(Message, frozen=True, kw_only=True):
     rounds: int = 1  # judge it so often, in fresh processes, and report what covers all of them
 
 
+class Reserved(Message, frozen=True, kw_only=True):
+    """The money for that call is kept, on disk: make it."""
+
+    lease: Lease
+    number: int
+
+
 class Stored(Message, frozen=True, kw_only=True):
     """Your `Answered` is on disk."""
 
@@ -258,4 +280,4 @@ class Retire(Message, frozen=True, kw_only=True):
 AgentWork = MakePlan | Write | Repair
 EvaluatorWork = Measure | Evaluate
 Work = AgentWork | EvaluatorWork
-ToWorker = Welcome | Refuse | Who | Heard | Work | Stored | Recorded | Revoke | Retire
+ToWorker = Welcome | Refuse | Who | Heard | Work | Reserved | Stored | Recorded | Revoke | Retire

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from protocol.prices import Price
 from protocol.values import Backend, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
@@ -57,6 +59,9 @@ class Rules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     baselines: Literal["eager", "all"] = "eager"  # "all": torch.compile's two modes, too
 
 
+Effort = Literal["", "low", "medium", "high", "xhigh", "max"]  # "": the model's own
+
+
 class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a run was started with."""
 
@@ -67,7 +72,16 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     coder_model: str = ""
     debugger_model: str = ""
     base_url: str = ""
-    max_tokens: int = 16_000
+    max_tokens: int = 16_000  # of one reply, thinking included
+    at_once: int = 8  # calls under way at once, in each agent process
+    # Wishes: a model that refuses one is asked without it, and the stored call says so.
+    effort: Effort = ""
+    planner_effort: Effort = ""
+    coder_effort: Effort = ""
+    debugger_effort: Effort = ""
+    planner_temperature: float | None = None  # None: the method's 0.8 to plan, 0.1 to code
+    coder_temperature: float | None = None
+    debugger_temperature: float | None = None
     strategy: str = "stark"
     policy: str = "epsilon-greedy"
     seed: int = 0
@@ -88,6 +102,8 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     search: SearchSettings = SearchSettings()
     limits: Limits = Limits()
     rules: Rules = Rules()
+    # Of this run's models; what a stark.toml of yours says wins over the list.
+    prices: dict[str, Price] = msgspec.field(default_factory=dict)
 
     @property
     def local(self) -> str:
@@ -116,6 +132,24 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             Role.DEBUGGER: self.debugger_model,
         }
         return own.get(role, "") or self.model
+
+    def effort_of(self, role: Role) -> Effort:
+        """Return how hard the model of an agent's role is asked to think."""
+        own: dict[Role, Effort] = {
+            Role.PLANNER: self.planner_effort,
+            Role.CODER: self.coder_effort,
+            Role.DEBUGGER: self.debugger_effort,
+        }
+        return own.get(role, "") or self.effort
+
+    def temperature_of(self, role: Role) -> float | None:
+        """Return the temperature that a person wants for an agent's role; None: the method's."""
+        own = {
+            Role.PLANNER: self.planner_temperature,
+            Role.CODER: self.coder_temperature,
+            Role.DEBUGGER: self.debugger_temperature,
+        }
+        return own.get(role)
 
 
 def read(run_dir: Path) -> Settings:
@@ -147,18 +181,23 @@ def write(run_dir: Path, settings: Settings) -> None:
 
 def to_toml(settings: Settings) -> str:
     """Return `settings` as TOML: plain fields first, then one table for each group."""
-    top: list[str] = []
-    tables: list[str] = []
-    for name in settings.__struct_fields__:
-        value = getattr(settings, name)
+    return "".join(_table("", settings)).lstrip("\n")
+
+
+def _table(name: str, group: msgspec.Struct) -> Iterator[str]:
+    """Yield a group's rows, then the groups inside it."""
+    inner: list[tuple[str, msgspec.Struct]] = []
+    if name:
+        yield f"\n[{name}]\n"
+    for field in group.__struct_fields__:
+        value = getattr(group, field)
+        path = f"{name}.{field}" if name else field
         if isinstance(value, msgspec.Struct):
-            rows = [_row(field, getattr(value, field)) for field in value.__struct_fields__]
-            tables.append(f"\n[{name}]\n" + "".join(rows))
+            inner.append((path, value))
+        elif isinstance(value, dict):
+            inner += [(f"{path}.{json.dumps(key)}", row) for key, row in value.items()]
         elif value is not None:  # TOML has no null: an absent word means it was not given
-            top.append(_row(name, value))
-    return "".join(top) + "".join(tables)
-
-
-def _row(name: str, value: object) -> str:
-    # JSON's strings, numbers, booleans and arrays are TOML's too.
-    return f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
+            # JSON's strings, numbers, booleans and arrays are TOML's too.
+            yield f"{field} = {json.dumps(value, ensure_ascii=False)}\n"
+    for path, value in inner:
+        yield from _table(path, value)

@@ -7,6 +7,7 @@ measured is None, never 0.
 
 from __future__ import annotations
 
+import hashlib
 from enum import StrEnum
 from typing import Literal
 
@@ -148,6 +149,9 @@ class Observed(Value, frozen=True, kw_only=True):
     score_us: float | None = None
 
 
+LOST = "lost"  # the stop of a call whose reply nobody saw: it may have been paid for
+
+
 class Call(Value, frozen=True, kw_only=True):
     """One request to a model and its reply, as it is stored and paid for."""
 
@@ -156,8 +160,15 @@ class Call(Value, frozen=True, kw_only=True):
     reply: str
     stop: str = "end_turn"
     temperature: float | None = None  # what was really sent; None when none was
+    effort: str = ""  # likewise
     input_tokens: int = 0  # all of them, cached ones included
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
     output_tokens: int = 0
     usd: float | None = None  # None: no price is known; 0.0 for a model that costs nothing
     seconds: float = 0.0
+
+
+def request_key(request: str) -> str:
+    """Return what names a request's text: a call and the money kept for it have the same."""
+    return hashlib.sha256(request.encode("utf-8", "surrogatepass")).hexdigest()

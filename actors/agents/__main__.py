@@ -21,6 +21,7 @@ from actors.agents.planner import Planner
 from actors.agents.spool import Spool
 from actors.post import add_post_arguments, post_from
 from protocol import settings
+from protocol.prices import price_of
 from protocol.values import AGENTS, Role
 
 WORKERS: dict[Role, Callable[[Desk, int], Worker]] = {
@@ -51,8 +52,16 @@ def hire(role: Role, wanted: settings.Settings, run_dir: Path) -> Worker:
         wanted.model_of(role),
         base_url=wanted.base_url,
         api_key=os.environ.get("ANTHROPIC_API_KEY", ""),
+        price=price_of(wanted.model_of(role), wanted.prices),
+        at_once=wanted.at_once,
     )
-    return WORKERS[role](Desk(model, Spool(run_dir / "spool")), wanted.max_tokens)
+    desk = Desk(
+        model,
+        Spool(run_dir / "spool"),
+        effort=wanted.effort_of(role),
+        temperature=wanted.temperature_of(role),
+    )
+    return WORKERS[role](desk, wanted.max_tokens)
 
 
 def _settings(parsed: argparse.Namespace) -> settings.Settings:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+
 from actors.actor import Port
-from actors.agents.models.model import Denied, Model, TooLong
+from actors.agents.models.model import TOO_LONG, TOO_SLOW, Bounds, Denied, Model, TooLong
 from actors.agents.patience import Patience, Withdrawn
 from actors.agents.problem import Problem
 from actors.agents.prompting import say_again
@@ -22,15 +24,27 @@ from protocol.messages import Blocked, Result, Returned, Unusable
 from protocol.values import Call
 
 T = TypeVar("T")
-MAX_REPLY = 512 * 1024  # characters; what is longer holds no candidate, and nobody wants to read it
+MAX_REPLY = Bounds().characters
+MAX_SHOWN_AGAIN = 60_000  # of a reply that is asked for anew: what 16,000 tokens come to
+WINDOW_FULL = "model_context_window_exceeded"
 MAX_SHOWN = 20_000  # of a reply that could not be used: the whole of it is in the stored call
 
 
 class Desk:
     """A model, the patience to wait for it, and the spool; shared by an agent's threads."""
 
-    def __init__(self, model: Model, spool: Spool, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        spool: Spool,
+        patience: Patience | None = None,
+        *,
+        effort: str = "",
+        temperature: float | None = None,
+    ) -> None:
         self.model = model
+        self._effort = effort
+        self._temperature = temperature  # instead of the method's
         self._spool = spool
         self._patience = patience or Patience()
 
@@ -43,12 +57,13 @@ class Desk:
     ) -> Result | Blocked | Returned:
         """Return `result` of what `read` finds in the answer, or why there is none."""
         lease = request.work.lease
+        request = self._wished(request)
         try:
             request, call = self._ask(request, port)
             found = _judge(call, read)
-            if isinstance(found, Problem) and not found.final:
-                words = say_again(request.role, found.reason)
-                _, call = self._ask(request.again(call.reply, words), port)
+            second = _second_try(request, call, found) if isinstance(found, Problem) else None
+            if second is not None:
+                _, call = self._ask(second, port)
                 found = _judge(call, read)
         except Denied as denied:
             return Blocked(lease=lease, reason=str(denied))
@@ -59,6 +74,11 @@ class Desk:
         if isinstance(found, Problem):
             return Unusable(lease=lease, reason=found.reason, reply=call.reply[:MAX_SHOWN])
         return result(found)
+
+    def _wished(self, request: Request) -> Request:
+        """Return the request with what a person wants of this role's model."""
+        temperature = request.temperature if self._temperature is None else self._temperature
+        return msgspec.structs.replace(request, effort=self._effort, temperature=temperature)
 
     def _ask(self, request: Request, port: Port) -> tuple[Request, Call]:
         """Return the stored answer, and the request as it was really asked."""
@@ -91,19 +111,40 @@ class Desk:
         return spooled
 
 
+def _second_try(request: Request, call: Call, found: Problem) -> Request | None:
+    """Return what to ask about an answer that can't be used, if anything.
+
+    A reply that was cut off is shown and asked for anew, shorter: halves that are joined break in
+    the middle of a fence.  Where the context was too small, less is shown instead.
+    """
+    if found.final:
+        return None
+    if call.stop == WINDOW_FULL:
+        return request.well_shrunk()
+    reply = call.reply
+    if len(reply) > MAX_SHOWN_AGAIN:
+        half = MAX_SHOWN_AGAIN // 2
+        reply = f"{reply[:half]}\n[…]\n{reply[-half:]}"
+    return request.again(reply, say_again(request.role, found.reason))
+
+
 def _judge(call: Call, read: Callable[[Reply], T | Problem]) -> T | Problem:
     """Return what is in the reply, or the problem that its end and its text make."""
     if call.stop == "refusal":
         return Problem(reason="the model refused to answer", final=True)
+    cut = call.stop in ("max_tokens", WINDOW_FULL)
     if not call.reply.strip():
-        return Problem(reason="the model answered with no words")
-    if len(call.reply) > MAX_REPLY:
-        return Problem(reason=f"the reply is {len(call.reply):,} characters long", final=True)
+        when = f" before it was cut off after {call.output_tokens} tokens" if cut else ""
+        return Problem(reason=f"the model answered with no words{when}")
+    if call.stop == TOO_LONG or len(call.reply) > MAX_REPLY:
+        return Problem(reason=f"the reply is over {MAX_REPLY:,} characters long", final=True)
+    if call.stop == TOO_SLOW:
+        return Problem(reason=f"the model took over {call.seconds:.0f} s to answer", final=True)
     reply = parse(call.reply)
     cannot = reply.text("cannot")
     if cannot:
         return Problem(reason=" ".join(cannot.split()), final=True)
     found = read(reply)
-    if isinstance(found, Problem) and call.stop in ("max_tokens", "model_context_window_exceeded"):
+    if isinstance(found, Problem) and cut:
         return Problem(reason=f"the reply was cut off after {call.output_tokens} tokens")
     return found

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 
 from actors.actor import Port
-from actors.agents.models.model import Busy, Denied, Model
+from actors.agents.models.model import Busy, Denied, Model, Paid
 from actors.agents.request import Request
-from protocol.values import Call
+from protocol.values import Call, request_key
 
 FIRST_S = 1.0
 LONGEST_S = 60.0
@@ -42,17 +42,32 @@ class Patience:
     def reply(self, model: Model, request: Request, port: Port) -> Call:
         """Return the model's answer; raise `Withdrawn`, or the model's `Denied` or `TooLong`."""
         failures = 0
+        reserved = False
         while True:
             if port.revoked():
                 raise Withdrawn
+            if not reserved and isinstance(model, Paid):
+                self._reserve(model, request, port)
+                reserved = True
             port.doing(f"asking {model.name} ({request.work.lease.work})")
             try:
                 return model.reply(request)
             except Busy as busy:
                 failures += 1
+                if busy.paid and reserved:
+                    # It counts as spent; the next try needs money of its own.
+                    port.call_lost()
+                    reserved = False
                 if busy.tries is not None and failures >= busy.tries:
                     raise Denied(f"{busy} ({failures} times in a row)") from busy
                 self._wait(busy, failures, port)
+
+    def _reserve(self, model: Paid, request: Request, port: Port) -> None:
+        usd = model.most_usd(request)
+        price = "" if usd is None else f" of up to {usd:.2f} USD"
+        port.doing(f"asking leave for a call{price} ({request.work.lease.work})")
+        if not port.reserve(model.name, request_key(request.render()), usd):
+            raise Withdrawn
 
     def _wait(self, busy: Busy, failures: int, port: Port) -> None:
         # Full waits would send all agents back at the same moment: half of it is chance.

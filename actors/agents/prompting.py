@@ -69,7 +69,7 @@ def _request(
     for number, entry in enumerate(work.window, start=1):
         title = f"Attempt {number}: node {entry.node}, {_relation(entry, work)}"
         text = _observed("attempt.md", title, entry, entry.source)
-        sections.append(Section(kind="attempt", text=text))
+        sections.append(Section(kind="attempt", text=text, node=entry.node))
     sections.append(Section(kind="role", text=instruction))
     return Request(
         role=role,

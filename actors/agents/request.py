@@ -23,6 +23,7 @@ class Section(Value, frozen=True, kw_only=True):
 
     kind: Kind
     text: str
+    node: int = 0  # whose attempt it shows
 
 
 class Turn(Value, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ class Request(Value, frozen=True, kw_only=True):
     sections: tuple[Section, ...]
     turns: tuple[Turn, ...] = ()  # at most one: an answer out of bounds gets one more try
     temperature: float | None = None  # a wish: many models refuse it
+    effort: str = ""  # a wish, too: "low" … "max"; "": the model's own
     max_tokens: int = 16_000
     work: MakePlan | Write | Repair
 
@@ -70,14 +72,32 @@ class Request(Value, frozen=True, kw_only=True):
     def shrunk(self) -> Request | None:
         """Return the request without its largest earlier attempt (of equals the oldest).
 
-        The architecture and the node always stay; None when nothing else is left.
+        The architecture, which is the root's source, and the node always stay; None when no
+        attempt is left.
         """
         attempts = [s for s in self.sections if s.kind == "attempt"]
         if not attempts:
             return None
-        largest = max(attempts, key=lambda section: len(section.text))
-        kept = tuple(section for section in self.sections if section is not largest)
+        largest = max(attempts, key=lambda section: (len(section.text), -section.node))
+        gone = [largest]
+        if len(attempts) == 1:
+            gone += [s for s in self.sections if s.kind == "window"]  # its heading goes, too
+        kept = tuple(s for s in self.sections if not any(s is one for one in gone))
         return msgspec.structs.replace(self, sections=kept)
+
+    def well_shrunk(self) -> Request | None:
+        """Return the request a quarter shorter or more, or without any window; None as above.
+
+        For a model that ran out of room in its reply: asking once more has to make a difference.
+        """
+        smaller = self.shrunk()
+        enough = len(self.render()) * 3 // 4
+        while smaller is not None and len(smaller.render()) > enough:
+            further = smaller.shrunk()
+            if further is None:
+                break
+            smaller = further
+        return smaller
 
 
 def shown_source(work: MakePlan | Write | Repair) -> str:

@@ -1,12 +1,13 @@
-"""The books beside the tree: leases, model calls, workers and events."""
+"""The books beside the tree: leases, model calls and the money for them, workers and events."""
 
 from __future__ import annotations
 
 import msgspec
 
+from actors.coordinator.allowance import Reservation, State
 from actors.coordinator.database import Database
 from protocol.messages import Lease
-from protocol.values import Call, Value
+from protocol.values import LOST, Call, Value
 
 
 class LeaseRow(Value, frozen=True, kw_only=True):
@@ -76,16 +77,11 @@ class Books:
     # --- calls and workers -------------------------------------------------------------------
 
     def add_call(self, work: str, role: str, call: Call, at: float) -> None:
-        """Record a bought reply; the same one said again is recorded once."""
-        known = self._db.row(
-            "SELECT 1 FROM call WHERE work = ? AND request = ?", (work, call.request)
-        )
-        if known:
-            return
+        """Record a bought reply; `knows` says whether it is here already."""
         self._db.write(
-            "INSERT INTO call (work, role, model, request, reply, stop, temperature, input_tokens,"
-            " cached_tokens, output_tokens, usd, seconds, at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO call (work, role, model, request, reply, stop, temperature, effort,"
+            " input_tokens, cached_tokens, cache_write_tokens, output_tokens, usd, seconds, at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 work,
                 role,
@@ -94,8 +90,10 @@ class Books:
                 call.reply,
                 call.stop,
                 call.temperature,
+                call.effort,
                 call.input_tokens,
                 call.cached_tokens,
+                call.cache_write_tokens,
                 call.output_tokens,
                 call.usd,
                 call.seconds,
@@ -103,12 +101,88 @@ class Books:
             ),
         )
 
+    def knows(self, work: str, request: str) -> bool:
+        """Whether a reply to this request is recorded."""
+        found = self._db.row(
+            "SELECT 1 FROM call WHERE work = ? AND request = ? AND stop != ?",
+            (work, request, LOST),
+        )
+        return found is not None
+
+    def add_lost_call(self, one: Reservation, at: float) -> None:
+        """Record a call whose reply nobody saw, at its most."""
+        lost = Call(model=one.model, request="", reply="", stop=LOST, usd=one.usd)
+        self.add_call(one.work, one.role, lost, at)
+        self._db.write(
+            "UPDATE reservation SET call = (SELECT MAX(id) FROM call)"
+            " WHERE incarnation = ? AND number = ?",
+            one.key,
+        )
+
+    # --- the money for calls -----------------------------------------------------------------
+
+    def add_reservation(self, one: Reservation, at: float) -> None:
+        self._db.write(
+            "INSERT INTO reservation (incarnation, number, work, request, role, model, usd, state,"
+            " call, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)",
+            (
+                one.incarnation,
+                one.number,
+                one.work,
+                one.request,
+                one.role,
+                one.model,
+                one.usd,
+                one.state,
+                at,
+            ),
+        )
+
+    def end_reservation(self, one: Reservation) -> None:
+        """Record what became of it; the call that stood for a lost one goes when it is found."""
+        self._db.write(
+            "DELETE FROM call WHERE stop = ? AND id ="
+            " (SELECT call FROM reservation WHERE incarnation = ? AND number = ?)",
+            (LOST, *one.key),
+        )
+        self._db.write(
+            "UPDATE reservation SET state = ?, call = NULL WHERE incarnation = ? AND number = ?",
+            (one.state, *one.key),
+        )
+
+    def has_reservation(self, incarnation: str, number: int) -> bool:
+        row = self._db.row(
+            "SELECT 1 FROM reservation WHERE incarnation = ? AND number = ?", (incarnation, number)
+        )
+        return row is not None
+
+    def reservations(self) -> list[Reservation]:
+        """Return those that can still matter: calls that may be under way, and lost ones."""
+        rows = self._db.rows(
+            "SELECT incarnation, number, work, request, role, model, usd, state FROM reservation"
+            " WHERE state IN ('open', 'lost') ORDER BY id"
+        )
+        return [
+            Reservation(
+                incarnation=incarnation,
+                number=number,
+                work=work,
+                request=request,
+                role=role,
+                model=model,
+                usd=usd,
+                state=State(state),
+            )
+            for incarnation, number, work, request, role, model, usd, state in rows
+        ]
+
     def calls(self, work: str) -> tuple[Call, ...]:
         """Return the replies already bought for a piece of work, in order."""
         rows = self._db.rows(
-            "SELECT model, request, reply, stop, temperature, input_tokens, cached_tokens,"
-            " output_tokens, usd, seconds FROM call WHERE work = ? ORDER BY id",
-            (work,),
+            "SELECT model, request, reply, stop, temperature, effort, input_tokens, cached_tokens,"
+            " cache_write_tokens, output_tokens, usd, seconds FROM call"
+            " WHERE work = ? AND stop != ? ORDER BY id",
+            (work, LOST),
         )
         return tuple(
             msgspec.convert(dict(zip(Call.__struct_fields__, row, strict=True)), Call)

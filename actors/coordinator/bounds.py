@@ -27,6 +27,7 @@ MOST_SPEEDUP = 1e6
 DISAGREE = 20.0  # between a ratio taken in turn and the ratio of two medians
 MOST_USD = 10_000.0  # one call
 MOST_TOKENS = 10**9
+MOST_CALLS = 2**31  # of one process
 IMPOSSIBLE = "an evaluator reported impossible figures"
 
 
@@ -52,13 +53,24 @@ def bounded(message: messages.ToCoordinator, fingerprint: str) -> messages.ToCoo
             return replace(message, verdict=_verdict(message.verdict, fingerprint))
         case messages.Measured():
             return _measured(message, fingerprint)
+        case messages.Reserve():
+            return replace(
+                message,
+                number=_number(message.number),
+                lost=_number(message.lost),
+                model=_name(message.model),
+                request=_name(message.request),
+                usd=_usd(message.usd),
+            )
         case messages.Answered():
             return replace(message, call=_call(message.call))
         case messages.Planned() | messages.Written() | messages.Repaired():
             return _product(message)
         case messages.Unusable():
             return replace(message, reason=_line(message.reason), reply=_text(message.reply))
-        case messages.Blocked() | messages.Returned():
+        case messages.Returned():
+            return replace(message, reason=_line(message.reason), lost=_number(message.lost))
+        case messages.Blocked():
             return replace(message, reason=_line(message.reason))
         case messages.Lost():
             return replace(message, how=_line(message.how))
@@ -154,6 +166,14 @@ def _seconds(seconds: Seconds) -> Seconds:
 # --- agents --------------------------------------------------------------------------------------
 
 
+def _usd(usd: float | None) -> float | None:
+    return usd if usd is not None and 0 <= usd <= MOST_USD else None
+
+
+def _number(number: int) -> int:
+    return min(max(number, 0), MOST_CALLS)
+
+
 def _call(call: Call) -> Call:
     warmth = call.temperature
     return replace(
@@ -166,7 +186,9 @@ def _call(call: Call) -> Call:
         input_tokens=_tokens(call.input_tokens),
         cached_tokens=_tokens(call.cached_tokens),
         output_tokens=_tokens(call.output_tokens),
-        usd=call.usd if call.usd is not None and 0 <= call.usd <= MOST_USD else None,
+        effort=_name(call.effort),
+        cache_write_tokens=_tokens(call.cache_write_tokens),
+        usd=_usd(call.usd),
         seconds=call.seconds if math.isfinite(call.seconds) and call.seconds >= 0 else 0.0,
     )
 

@@ -24,6 +24,7 @@ from actors.coordinator.health import Health
 from actors.coordinator.mail import Mail
 from actors.coordinator.origin import Origin
 from actors.coordinator.policy import policy_named
+from actors.coordinator.purse import Purse
 from actors.coordinator.scoring import believable, kernel_of, positive, score_us
 from actors.coordinator.search import (
     AttemptEnded,
@@ -75,6 +76,7 @@ class Coordinator:
         self.door = door
         self.mail = Mail(socket, log, door)
         self._complaints: Counter[str] = Counter()  # by ticket
+        self.purse = Purse(self.books, settings.max_cost)
         self._drain_asked = False
         self._draining: tuple[float, str, str] | None = None  # (until, status, reason)
         self._offers: dict[str, Offer] = {}
@@ -111,12 +113,14 @@ class Coordinator:
         if self.mail.empty:
             # What a peer said while we were stopped is heard before anybody is called late.
             self._keep_time(now)
+        self._allow_calls()
         granted = [] if self._draining else self._grant(now)
         orders = [
             (grant, self.orders.message(grant.lease, self._offers[grant.work])) for grant in granted
         ]
         over = self._over(now)
         if over is not None:
+            self.purse.lose_orphans(set(), time.time())
             self.store.set_status(*over)
         self.db.commit()
         self.mail.tell()
@@ -197,6 +201,8 @@ class Coordinator:
         for end in ended:
             grant = end.grant
             self.books.end_lease(grant.epoch, end.outcome, time.time())
+            seen = end.outcome == "returned"
+            self.purse.lease_over(grant.incarnation, grant.work, time.time(), seen=seen)
             self._event("lease " + end.outcome, grant.work, grant.incarnation)
             if grant.incarnation in self.fleet.peers and end.outcome != "returned":
                 self.mail.say(grant.incarnation, messages.Revoke(lease=grant.lease))
@@ -271,13 +277,20 @@ class Coordinator:
 
     def _heard_worker(self, sender: str, role: Role, message: messages.ToCoordinator) -> None:
         match message:
+            case messages.Reserve():
+                if self.fleet.holds(sender, message.lease):
+                    self.purse.asked(sender, role, message, time.time())
             case messages.Answered():
-                self._answered(sender, role, message)
+                # Stored whoever holds the lease by now: it was paid for.
+                if self._held(message.lease, sender):
+                    self.purse.answered(sender, role, message, time.time())
+                    self.mail.say(sender, messages.Stored(lease=message.lease))
             case messages.Running():
                 grant = self.fleet.running(message.lease, sender)
                 if grant is not None:
                     self.books.mark_running(grant.epoch)
             case messages.Returned():
+                self.purse.call_lost(sender, message.lost, time.time())
                 end = self.fleet.returned(message.lease, sender)
                 self._ended([end] if end else [])
                 if message.quarantined:
@@ -328,13 +341,16 @@ class Coordinator:
             self.mail.say(sender, messages.Revoke(lease=lease))
         self._ended(ended)
 
-    def _answered(self, sender: str, role: Role, message: messages.Answered) -> None:
-        # Stored whoever holds the lease by now: it was paid for.
-        if not self._held(message.lease, sender):
+    def _allow_calls(self) -> None:
+        """Let agents make the calls that fit into --max-cost; stop when none ever will."""
+        if self._draining:
             return
-        self.books.add_call(message.lease.work, role, message.call, time.time())
-        self.mail.say(sender, messages.Stored(lease=message.lease))
-        self._heed_cost()
+        for incarnation, reserved in self.purse.grant(time.time()):
+            self.mail.say(incarnation, reserved)
+        refusal = self.purse.refusal()
+        if refusal:
+            self._event("blocked", "", refusal)
+            self.drain("blocked", refusal)
 
     def _held(self, lease: Lease, sender: str, result: messages.Result | None = None) -> bool:
         """Whether that lease was ever the sender's, and can end so; else the sender is refused."""
@@ -347,11 +363,6 @@ class Coordinator:
         self._complain(sender, self.fleet.peers[sender].origin, wrong)
         return False
 
-    def _heed_cost(self) -> None:
-        cap = self.settings.max_cost
-        if cap is not None and self.books.spent_usd() >= cap:
-            self.drain("blocked", f"--max-cost {cap} US dollars is spent")
-
     def _result(self, sender: str, result: messages.Result) -> None:
         """Take a result from whoever holds its lease now; a late one is acknowledged only."""
         if not self._held(result.lease, sender, result):
@@ -362,6 +373,7 @@ class Coordinator:
             return
         self.books.end_lease(result.lease.epoch, "done", time.time())
         self.books.worker_quarantined(self.fleet.peers[sender].slot, "")
+        self.purse.lease_over(sender, result.lease.work, time.time(), seen=True)
         task, number, stage = parse_work(result.lease.work)
         del self._offers[result.lease.work]
         match result:
@@ -467,8 +479,8 @@ class Coordinator:
             else:
                 self._unopened.append((task, budget, status))
         self._open_tasks()
+        self.purse.lose_orphans({(row.incarnation, row.work) for row in grants}, time.time())
         self._event("coordinator", f"epoch {self.epoch}")
-        self._heed_cost()
 
     def _open_tasks(self) -> None:
         """Begin tasks in their order, no more at once than the settings want."""

@@ -190,6 +190,11 @@ class Fleet:
             self._seats[grant.slot].add(grant.incarnation)
             self._offered[grant.work] = grant.role, ANYBODY
 
+    def holds(self, incarnation: str, lease: Lease) -> bool:
+        """Whether this peer has that very lease."""
+        grant = self.grants.get(lease.work)
+        return grant is not None and (grant.epoch, grant.incarnation) == (lease.epoch, incarnation)
+
     def settle(self, lease: Lease, incarnation: str) -> Grant | None:
         """End the lease that a result came for; None when it is not that peer's any more."""
         grant = self.grants.get(lease.work)

@@ -70,16 +70,53 @@ CREATE TABLE IF NOT EXISTS call (
     model TEXT NOT NULL,
     request TEXT NOT NULL,
     reply TEXT NOT NULL,
-    stop TEXT NOT NULL,
-    temperature REAL,
-    input_tokens INTEGER NOT NULL,
+    stop TEXT NOT NULL,            -- the model's; 'lost': nobody saw its reply, usd is its most
+    temperature REAL,              -- as it was really sent; null when none was
+    effort TEXT NOT NULL DEFAULT '',
+    input_tokens INTEGER NOT NULL, -- all of them, cached ones included
     cached_tokens INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
     output_tokens INTEGER NOT NULL,
     usd REAL,                      -- null: no price is known
     seconds REAL NOT NULL,
     at REAL NOT NULL
 ) STRICT;
 CREATE INDEX IF NOT EXISTS call_work ON call (work);
+
+-- Kept before a call is made, so that what is spent never passes --max-cost.
+CREATE TABLE IF NOT EXISTS reservation (
+    id INTEGER PRIMARY KEY,
+    incarnation TEXT NOT NULL,
+    number INTEGER NOT NULL,       -- of the call, in that process
+    work TEXT NOT NULL,
+    request TEXT NOT NULL,         -- SHA-256 of the request's text
+    role TEXT NOT NULL,
+    model TEXT NOT NULL,
+    usd REAL,                      -- what the call may cost at most; null: no price is known
+    state TEXT NOT NULL,           -- open, settled, released, lost
+    call INTEGER,                  -- the row that counts a lost one
+    at REAL NOT NULL,
+    UNIQUE (incarnation, number)
+) STRICT;
+
+-- What each node and role took.  Sums over it are a task's and the run's.
+CREATE VIEW IF NOT EXISTS spend AS
+    SELECT
+        substr(work, 1, instr(work, '/') - 1) AS task,
+        CAST(substr(work, instr(work, '/') + 1) AS INTEGER) AS node,
+        role,
+        model,
+        COUNT(*) AS calls,
+        SUM(stop = 'lost') AS lost,
+        SUM(input_tokens) AS input_tokens,
+        SUM(cached_tokens) AS cached_tokens,
+        SUM(cache_write_tokens) AS cache_write_tokens,
+        SUM(output_tokens) AS output_tokens,
+        SUM(usd) AS usd,
+        SUM(usd IS NULL) AS unpriced,
+        SUM(seconds) AS seconds
+    FROM call
+    GROUP BY 1, 2, 3, 4;
 
 CREATE TABLE IF NOT EXISTS worker (
     slot TEXT PRIMARY KEY,

@@ -29,6 +29,7 @@ OF_ONE_RUN = ("tasks", "model_reason")
 MAY_CHANGE = (
     *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen", "until_idle"),
     *("evaluators", "planners", "coders", "debuggers", "tasks_at_once"),
+    *("prices", "at_once"),
 )
 
 
@@ -145,7 +146,9 @@ def _convert(told: dict[str, Any], what: str) -> Settings:
 
 def _set(told: dict[str, Any], field: str, value: object) -> None:
     table, _, name = field.rpartition(".")
-    (told.setdefault(table, {}) if table else told)[name] = value
+    place = told.setdefault(table, {}) if table else told
+    # A few models' prices leave the others' as they are.
+    place[name] = {**place.get(name, {}), **value} if isinstance(value, dict) else value
 
 
 def _get(settings: Settings, field: str) -> object:

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
+from protocol import prices
+
 COMMAND = "python supervisor.py"
 
 
@@ -99,10 +103,26 @@ def name(text: str) -> str:
     return text.strip()
 
 
+def price_file(text: str) -> dict[str, object]:
+    """Read a file of prices, in the form of `protocol/prices.toml`."""
+    path = Path(text)
+    try:
+        table = prices.parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"can't read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise argparse.ArgumentTypeError(f"{path} is no UTF-8 text") from error
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from error
+    return {model: msgspec.to_builtins(price) for model, price in table.items()}
+
+
 STRATEGIES = ("stark", "search", "team", "sampling", "reflexion")
 POLICIES = ("epsilon-greedy", "greedy", "mcts", "evolutionary")
 
 PRECISIONS = ("task", "tf32", "float16", "bfloat16")
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 _MODEL = "claude-…, recipes, script:FILE, replay:RUN, or a name that --base-url serves"
 OPTIONS = tuple(
@@ -114,6 +134,9 @@ OPTIONS = tuple(
         ("--coder-model", "coder_model", name, "NAME", "another model for the coder"),
         ("--debugger-model", "debugger_model", name, "NAME", "another model for the debugger"),
         ("--base-url", "base_url", name, "URL", "a server that speaks the Messages API"),
+        ("--effort", "effort", one_of(*EFFORTS), "WORD", "how hard models think: low … max"),
+        ("--at-once", "at_once", whole(1), "N", "model calls at once, each agent process (8)"),
+        ("--prices", "prices", price_file, "FILE", "TOML: your prices of models"),
         ("--strategy", "strategy", one_of(*STRATEGIES), "WORD", ", ".join(STRATEGIES)),
         ("--policy", "policy", one_of(*POLICIES), "WORD", ", ".join(POLICIES)),
         ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),

@@ -70,6 +70,8 @@ class FakePort:
     def __init__(self) -> None:
         self.words: list[str] = []
         self.calls: list[Call] = []
+        self.reserved: list[float | None] = []
+        self.lost = 0
         self.stop: Callable[[], bool] = lambda: False
         self.on_answered: Callable[[Call], None] = lambda call: None
 
@@ -82,6 +84,13 @@ class FakePort:
     def answered(self, call: Call) -> None:
         self.on_answered(call)
         self.calls.append(call)
+
+    def reserve(self, model: str, request: str, usd: float | None) -> bool:
+        self.reserved.append(usd)
+        return not self.stop()
+
+    def call_lost(self) -> None:
+        self.lost += 1
 
     def revoked(self) -> bool:
         return self.stop()

@@ -9,8 +9,10 @@ request's body to an answer.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,6 +37,10 @@ class Answer:
     cut: bool = False  # the connection ends in the middle of the text
     error_in_stream: str = ""  # an error event of this type after half of the text
     raw: bytes | None = None  # sent as it is, as a 200
+    gate: threading.Event | None = None  # nothing is said before it is set
+    half_gate: threading.Event | None = None  # half of the text is said before it is set
+    pause_s: float = 0.0  # before each event, while the text drips a character at a time
+    flood: bool = False  # words without end, until the other side hangs up
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,8 @@ class MessagesServer:
 
     def _serve(self, handler: BaseHTTPRequestHandler, asked: Asked) -> None:
         chosen = self._next(asked)
+        if chosen.gate is not None:
+            chosen.gate.wait(20)
         if chosen.raw is not None:
             _send(handler, 200, "text/html", chosen.raw, {})
         elif chosen.status != 200:
@@ -116,10 +124,12 @@ class MessagesServer:
             handler.send_header("content-type", "text/event-stream")
             handler.send_header("connection", "close")
             handler.end_headers()
-            for event in _events(chosen, str(asked.body.get("model"))):
-                handler.wfile.write(
-                    f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
-                )
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                for event in _events(chosen, str(asked.body.get("model"))):
+                    time.sleep(chosen.pause_s)
+                    handler.wfile.write(
+                        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+                    )
 
 
 def _send(
@@ -158,6 +168,12 @@ def _events(chosen: Answer, model: str) -> Iterator[dict[str, Any]]:
         block = {"type": "text", "text": ""}
         yield {"type": "content_block_start", "index": 0, "content_block": block}
         yield _delta(chosen.text[:half])
+    if chosen.half_gate is not None:
+        chosen.half_gate.wait(20)
+    while chosen.flood:
+        yield _delta("words and words " * 1000)
+    if chosen.pause_s:
+        yield from (_delta(letter) for letter in chosen.text[half:])
     if chosen.error_in_stream:
         error = {"type": chosen.error_in_stream, "message": chosen.message}
         yield {"type": "error", "error": error}

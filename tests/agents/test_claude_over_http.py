@@ -9,7 +9,6 @@ from agent_fakes import TASK_SOURCE, FakePort, make_plan
 from messages_server import MessagesServer, answer
 
 from actors.agents.desk import Desk
-from actors.agents.models import pricing
 from actors.agents.models.choice import DEFAULT_CLAUDE, choose
 from actors.agents.models.claude import Claude
 from actors.agents.models.model import Busy, Denied, TooLong
@@ -18,6 +17,7 @@ from actors.agents.planner import Planner
 from actors.agents.prompting import plan_request
 from actors.agents.replies import fenced
 from actors.agents.spool import Spool
+from protocol import prices as pricing
 from protocol.messages import Blocked, Planned, Unusable
 
 REQUEST = plan_request(make_plan(), 4321)
@@ -28,7 +28,8 @@ GOOD_PLAN = f"## Advice\n\nFuse both lines.\n\n## Source\n\n{fenced(SCAFFOLD)}\n
 
 
 def claude(server: MessagesServer, name: str = DEFAULT_CLAUDE) -> Claude:
-    model = choose(name, base_url=server.url, api_key="sk-test")
+    price = pricing.price_of(name, pricing.listed())
+    model = choose(name, base_url=server.url, api_key="sk-test", price=price)
     assert isinstance(model, Claude)
     return model
 

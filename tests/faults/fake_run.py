@@ -16,6 +16,7 @@ from protocol.settings import SearchSettings, Settings
 from protocol.values import WORKERS
 
 FAKE_WORKER = Path(__file__).parent / "fake_worker.py"
+TOP = Path(__file__).parents[2]
 PLACES = ("coordinator", *WORKERS)
 
 
@@ -49,7 +50,7 @@ class FakeRun:
         with (self.run_dir / "out.txt").open("ab") as out:
             self.children[place] = subprocess.Popen(
                 [sys.executable, *argv], cwd=self.run_dir, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=out,
+                stdout=out, stderr=out, env={**os.environ, "PYTHONPATH": str(TOP)},
             )  # fmt: skip
 
     def kill(self, place: str, number: int = signal.SIGKILL) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from random import Random
 
 from actors.actor import Port, run_actor
@@ -22,9 +23,12 @@ from protocol.values import (
     Role,
     Verdict,
     Word,
+    request_key,
 )
 
 EAGER_US = 100.0
+USD, MOST_USD = 0.01, 0.03  # of a call
+CHARGED = Path("charged.txt")  # what the server would have on its bill
 
 
 def verdict_of(source: str) -> Verdict:
@@ -51,9 +55,13 @@ class FakeWorker:
         self.device: Device | None = None
         self._work_s = work_s
 
-    def work(self, request: messages.Work, port: Port) -> messages.Result:
+    def work(self, request: messages.Work, port: Port) -> messages.Result | messages.Returned:
         lease = request.lease
         port.doing(lease.work)
+        if isinstance(request, messages.Ask):
+            self._ask(request, port)
+            if port.revoked():
+                return messages.Returned(lease=lease, reason="stopped")
         match request:
             case messages.Measure():
                 return messages.Measured(lease=lease, reference=Reference(eager_us=EAGER_US))
@@ -62,23 +70,25 @@ class FakeWorker:
                 time.sleep(self._work_s)
                 return messages.Evaluated(lease=lease, verdict=verdict_of(request.source))
             case messages.MakePlan():
-                self._ask(request, port)
                 shown = ",".join(str(entry.node) for entry in request.window)
                 plan = Plan(advice=f"advice {lease.work} [{shown}]", scaffold=request.node.source)
                 return messages.Planned(lease=lease, plan=plan)
             case messages.Write():
-                self._ask(request, port)
                 source = f"# {lease.work} from {request.node.node}: {request.plan.advice}\n"
                 return messages.Written(lease=lease, candidate=Candidate(source=source))
             case messages.Repair():
-                self._ask(request, port)
                 source = f"# {lease.work} repairs {request.node.node}: {request.plan.advice}\n"
                 return messages.Repaired(lease=lease, candidate=Candidate(source=source))
 
     def _ask(self, request: messages.AgentWork, port: Port) -> None:
-        if not request.answered:
-            time.sleep(self._work_s)
-            port.answered(Call(model="fake", request=request.lease.work, reply="…", usd=0.0))
+        """Buy a reply with leave, and write down on the side that it was charged."""
+        work = request.lease.work
+        if request.answered or not port.reserve("fake", request_key(work), MOST_USD):
+            return
+        with CHARGED.open("a") as bill:
+            bill.write(f"{work}\n")
+        time.sleep(self._work_s)
+        port.answered(Call(model="fake", request=work, reply="…", usd=USD))
 
     def close(self) -> None:
         """Nothing to end."""

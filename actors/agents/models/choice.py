@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actors.agents.models import pricing, script
-from actors.agents.models.claude import Claude
+from actors.agents.models import script
 from actors.agents.models.model import Model
 from actors.agents.models.recipe import RecipeModel
+from protocol.prices import Price
 
 # The method is defined with temperatures, and of the models that still take one this is the
 # nearest to the paper's own (Claude Sonnet 4, retired).
@@ -19,7 +19,14 @@ class UnknownModel(ValueError):
     """No model has that name; the message is one line for a person."""
 
 
-def choose(name: str, *, base_url: str = "", api_key: str = "") -> Model:
+def choose(
+    name: str,
+    *,
+    base_url: str = "",
+    api_key: str = "",
+    price: Price | None = None,
+    at_once: int = 4,
+) -> Model:
     """Return the model called `name`; raise `UnknownModel` with one line where there is none."""
     if name == "recipes":
         return RecipeModel()
@@ -33,4 +40,6 @@ def choose(name: str, *, base_url: str = "", api_key: str = "") -> Model:
             raise UnknownModel(f"Unknown model {name!r}: {error}") from error
     if not name or not (base_url or name.startswith("claude-")) or kind == "replay":
         raise UnknownModel(f"Unknown model {name!r}: expected {KNOWN}")
-    return Claude(name, api_key=api_key, base_url=base_url, prices=pricing.listed())
+    from actors.agents.models.claude import Claude  # with the SDK's HTTP client: only when asked
+
+    return Claude(name, api_key=api_key, base_url=base_url, price=price, at_once=at_once)

@@ -2,107 +2,160 @@
 
 Promises: every call is streamed and its final message taken; a stream that ends early is no
 answer; the SDK never retries by itself (`patience` does, in one place); what a server may refuse
-(a temperature, cache marks) is a wish, dropped for good on the first 400 that names it.
+(a temperature, an effort, cache marks) is a wish, dropped for good on the first 400 that names it;
+of calls that share their beginning the first goes ahead alone (`warmth`).
 """
 
 from __future__ import annotations
 
 import threading
 import time
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
-from actors.agents.models.model import Busy, Denied, TooLong
-from actors.agents.models.pricing import Prices, Tokens, price_of
+import httpx2
+
+from actors.agents.models.failures import meaning, words_of
+from actors.agents.models.listening import Bounded, Heard, listen
+from actors.agents.models.model import Bounds, Busy, Denied
+from actors.agents.models.warmth import Warmth
 from actors.agents.request import Request
+from protocol.prices import Price
 from protocol.values import Call
 
 if TYPE_CHECKING:
     import anthropic
     from anthropic.types import MessageParam, TextBlockParam
-    from anthropic.types.parsed_message import ParsedMessage
 
 # Of the Claude models only these take a temperature, with thinking off; the others answer 400.
 TAKES_TEMPERATURE = ("claude-opus-4-5", "claude-opus-4-6", "claude-sonnet-4-6", "claude-haiku-4-5")
-GARBLED_TRIES = 5  # answers in a row that are no Messages stream: probably a wrong address
+# How a server's sentence names what it refuses.
+WISHES = {
+    "temperature": ("temperature",),
+    "effort": ("effort", "output_config"),
+    "cache_control": ("cache_control",),
+}
 CONNECT_S = 10.0
 SILENCE_S = 300.0  # between two events; a local server may read a long prompt that long
-SPENT = ("credit balance", "spend limit", "billing")
 
 
 class Claude:
     """One model behind one address; safe to use from several threads."""
 
-    at_once = 4
-
     def __init__(
-        self, name: str, *, api_key: str, base_url: str = "", prices: Prices | None = None
+        self,
+        name: str,
+        *,
+        api_key: str,
+        base_url: str = "",
+        price: Price | None = None,
+        at_once: int = 4,
+        bounds: Bounds | None = None,
+        warmth: Warmth | None = None,
     ) -> None:
         self.name = name
+        self.at_once = at_once
         self._api_key = api_key
         self._base_url = base_url
-        self._price = price_of(name, prices or {})
+        self._price = price
+        self._bounds = bounds or Bounds()
+        self._warmth = warmth or Warmth()
         self._client: anthropic.Anthropic | None = None
         self._lock = threading.Lock()
+        self._is_claude = name.startswith("claude")
         # A model that is no Claude, behind base_url, may know plain text only: no cache marks.
-        self._refused = set() if name.startswith("claude") else {"cache_control"}
-        if name.startswith("claude") and not name.startswith(TAKES_TEMPERATURE):
+        self._refused = set() if self._is_claude else {"cache_control"}
+        if self._is_claude and not name.startswith(TAKES_TEMPERATURE):
             self._refused.add("temperature")
+
+    def most_usd(self, request: Request) -> float | None:
+        """Return what a call can cost at most, cached or not; None: no price is known."""
+        if self._price is None:
+            return None
+        return self._price.most_usd(len(request.render().encode()), request.max_tokens)
 
     def reply(self, request: Request) -> Call:
         """Return the final message of one streamed call."""
         import anthropic
 
         while True:
-            wishes = {"temperature", "cache_control"} - self._refused
+            wishes = _wishes(request) - self._refused
             try:
                 return self._call(request, wishes)
-            except anthropic.BadRequestError as error:
-                words = _words(error)
-                named = {wish for wish in wishes if wish in words}
-                if not named:
-                    raise _failure(error, self.name) from error
-                self._refused |= named
-            except anthropic.APIError as error:
-                raise _failure(error, self.name) from error
+            except (anthropic.BadRequestError, anthropic.UnprocessableEntityError) as error:
+                failure = meaning(error, self.name, begun=False)
+                said = words_of(error).lower()
+                named = {wish for wish in wishes if any(sign in said for sign in WISHES[wish])}
+                if not named and not (self._may_be_plain(failure) and wishes):
+                    raise failure from error
+                self._refused |= named or wishes
+
+    def _may_be_plain(self, failure: Exception) -> bool:
+        """Whether the server may know nothing but text, and says so in words of its own."""
+        return not self._is_claude and isinstance(failure, Denied)
 
     def _call(self, request: Request, wishes: set[str]) -> Call:
-        import httpx2
-
         started = time.monotonic()
-        temperature = request.temperature if "temperature" in wishes else None
-        body = {} if temperature is None else {"temperature": temperature}
-        caching = "cache_control" in wishes
-        try:
-            with self._open().messages.stream(
-                model=self.name,
-                max_tokens=request.max_tokens,
-                system=request.system,
-                messages=_messages(request, caching),
-                # The SDK's own signature has no temperature any more; the wire still does.
-                extra_body=body or None,
-            ) as stream:
-                message = _final(stream)
-        except httpx2.TimeoutException as error:
-            raise Busy(f"no word from the server for {SILENCE_S:.0f} s") from error
-        except httpx2.TransportError as error:
-            raise Busy("the connection was cut in the middle of a reply") from error
-        tokens = _tokens(message)
+        heard = self._listen(request, wishes)
+        tokens = heard.tokens
         return Call(
             model=self.name,
             request=request.render(),
-            reply="".join(block.text for block in message.content if block.type == "text"),
-            stop=message.stop_reason or "",
-            temperature=temperature,
+            reply=heard.text,
+            stop=heard.stop,
+            temperature=request.temperature if "temperature" in wishes else None,
+            effort=request.effort if "effort" in wishes else "",
             input_tokens=tokens.prompt,
             cached_tokens=tokens.cache_read,
+            cache_write_tokens=tokens.cache_written,
             output_tokens=tokens.output,
             usd=None if self._price is None else self._price.usd(tokens),
             seconds=time.monotonic() - started,
         )
 
+    def _listen(self, request: Request, wishes: set[str]) -> Heard:
+        import anthropic
+
+        client = self._open()
+        caching = "cache_control" in wishes
+        turn: AbstractContextManager[Callable[[bool], None]] = nullcontext(lambda cached: None)
+        if caching:  # otherwise nobody gains by going second
+            turn = self._warmth.turn(f"{request.system}\0{request.stable}")
+        begun = False
+
+        def on_begun(cached: bool) -> None:
+            nonlocal begun
+            begun = True
+            say(cached)
+
+        try:
+            with (
+                turn as say,
+                client.messages.stream(
+                    model=self.name,
+                    max_tokens=request.max_tokens,
+                    system=request.system,
+                    messages=_messages(request, caching),
+                    # The SDK's own signature has no temperature any more; the wire still does, and
+                    # a wish that was refused must not be there at all.
+                    extra_body=_body(request, wishes) or None,
+                ) as stream,
+            ):
+                return listen(stream, self._bounds, request.max_tokens, on_begun)
+        except httpx2.TimeoutException as error:
+            raise Busy(f"no word from the server for {SILENCE_S:.0f} s", paid=True) from error
+        except httpx2.TransportError as error:
+            raise Busy("the connection was cut in the middle of a reply", paid=True) from error
+        except (anthropic.BadRequestError, anthropic.UnprocessableEntityError):
+            raise  # it may name a wish
+        except anthropic.APIError as error:
+            raise meaning(error, self.name, begun=begun) from error
+
     def _open(self) -> anthropic.Anthropic:
         import anthropic
-        import httpx2
 
         with self._lock:
             if not self._api_key and not self._base_url:
@@ -110,13 +163,42 @@ class Claude:
                     "ANTHROPIC_API_KEY is not set: set it and resume, or choose --model recipes"
                 )
             if self._client is None:
+                http = anthropic.DefaultHttpxClient(
+                    event_hooks={"response": [partial(_bound, self._bounds)]}
+                )
+                weakref.finalize(self, http.close)
                 self._client = anthropic.Anthropic(
                     api_key=self._api_key or "none",  # a server of one's own may want no key
                     base_url=self._base_url or None,
                     max_retries=0,
                     timeout=httpx2.Timeout(SILENCE_S, connect=CONNECT_S),
+                    http_client=http,
                 )
             return self._client
+
+
+def _bound(bounds: Bounds, response: httpx2.Response) -> None:
+    if isinstance(response.stream, httpx2.SyncByteStream):
+        response.stream = Bounded(response.stream, bounds)
+
+
+def _wishes(request: Request) -> set[str]:
+    """Return what this request would have beyond plain text."""
+    wanted = {"cache_control"}
+    if request.temperature is not None:
+        wanted.add("temperature")
+    if request.effort:
+        wanted.add("effort")
+    return wanted
+
+
+def _body(request: Request, wishes: set[str]) -> dict[str, object]:
+    body: dict[str, object] = {}
+    if "temperature" in wishes:
+        body["temperature"] = request.temperature
+    if "effort" in wishes:
+        body["output_config"] = {"effort": request.effort}
+    return body
 
 
 def _messages(request: Request, caching: bool) -> list[MessageParam]:
@@ -137,74 +219,3 @@ def _messages(request: Request, caching: bool) -> list[MessageParam]:
         messages.append({"role": "assistant", "content": turn.reply})
         messages.append({"role": "user", "content": turn.problem})
     return messages
-
-
-def _final(stream: anthropic.MessageStream[None]) -> ParsedMessage[None]:
-    """Read the stream to its end; an end without a stop reason is a cut one."""
-    try:
-        message = stream.get_final_message()
-        cut = message.stop_reason is None
-    except (ValueError, AssertionError, RuntimeError, TypeError, LookupError, AttributeError) as e:
-        # The SDK trusts what it reads: a server that answers something else shows up as these.
-        raise Busy(
-            "what the server answers is no Messages stream: is --base-url right?",
-            tries=GARBLED_TRIES,
-        ) from e
-    if cut:
-        raise Busy("the reply was cut off before its end")
-    return message
-
-
-def _tokens(message: ParsedMessage[None]) -> Tokens:
-    usage = message.usage
-    return Tokens(
-        read=usage.input_tokens or 0,
-        cache_write=usage.cache_creation_input_tokens or 0,
-        cache_read=usage.cache_read_input_tokens or 0,
-        output=usage.output_tokens or 0,
-    )
-
-
-def _words(error: anthropic.APIError) -> str:
-    """Return the server's own sentence, in one line."""
-    said = getattr(error, "api_message", None) or error.message
-    return " ".join(str(said).split())[:300]
-
-
-def _failure(error: anthropic.APIError, model: str) -> Busy | Denied | TooLong:
-    """Return what an SDK error means to us."""
-    import anthropic
-
-    words = _words(error)
-    if not isinstance(error, anthropic.APIStatusError):
-        slow = isinstance(error, anthropic.APITimeoutError)
-        return Busy("the server did not answer in time" if slow else "no connection to the server")
-    status, kind = error.status_code, error.type or ""
-    if status in (401, 403) or kind in ("authentication_error", "permission_error"):
-        return Denied(
-            f"the key was refused ({status}: {words}): set ANTHROPIC_API_KEY to a key that may "
-            f"use {model}, then resume"
-        )
-    spent = any(word in words.lower() for word in SPENT) or "spend" in (error.error_code or "")
-    if status == 402 or kind == "billing_error" or spent:
-        return Denied(f"the account has no credit left ({status}: {words}): add some, then resume")
-    if status == 404:
-        return Denied(f"the server knows no {model} (404: {words}): choose another --model")
-    if status == 413 or (status == 400 and _is_too_long(words)):
-        return TooLong(f"{status}: {words}")
-    if status in (408, 409, 429) or status >= 500 or status < 400:
-        # Below 400: an error event in the middle of a stream that had begun well.
-        return Busy(f"{status if status >= 400 else kind or 'error'}", after_s=_retry_after(error))
-    return Denied(f"the server refuses our request ({status}: {words})")
-
-
-def _is_too_long(words: str) -> bool:
-    low = words.lower()
-    return "too long" in low or "context window" in low or "context length" in low
-
-
-def _retry_after(error: anthropic.APIStatusError) -> float:
-    try:
-        return max(0.0, float(error.response.headers.get("retry-after", "0")))
-    except ValueError:
-        return 0.0  # it may also be a date; our own waiting is long enough

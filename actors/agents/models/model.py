@@ -6,10 +6,20 @@ its stop reason, and the roles judge it.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from actors.agents.request import Request
-from protocol.values import Call
+from protocol.values import Call, Value
+
+TOO_LONG, TOO_SLOW = "too_long", "too_slow"  # our own stop reasons, beside the API's
+
+
+class Bounds(Value, frozen=True, kw_only=True):
+    """How much of one reply is read."""
+
+    characters: int = 512 * 1024  # what is longer holds no candidate, and nobody wants to read it
+    wire_bytes: int = 32 * 1024 * 1024  # a token's event is some 150 bytes
+    seconds: float = 3600.0  # 16,000 tokens at 5 a second
 
 
 class Model(Protocol):
@@ -26,13 +36,32 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class Paid(Protocol):
+    """A model whose answers cost money, or may: each call has to be allowed first."""
+
+    name: str
+
+    def most_usd(self, request: Request) -> float | None:
+        """Return what one call can cost at most, in US dollars; None where no price is known."""
+        ...
+
+
 class Busy(Exception):
     """Not now: a rate limit, an overloaded or broken server, a lost connection.  Ask again."""
 
-    def __init__(self, reason: str, *, after_s: float = 0.0, tries: int | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        after_s: float = 0.0,
+        tries: int | None = None,
+        paid: bool = False,
+    ) -> None:
         super().__init__(reason)
         self.after_s = after_s  # the server's own wish
         self.tries = tries  # so many failures in a row mean that a person must look
+        self.paid = paid  # a model had begun to work, or may have: it counts as spent
 
 
 class Denied(Exception):

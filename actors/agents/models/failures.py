@@ -1,0 +1,61 @@
+"""What an error of the SDK means to us: wait, stop for a person, or make the request shorter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from actors.agents.models.model import Busy, Denied, TooLong
+
+if TYPE_CHECKING:
+    import anthropic
+
+SPENT = ("credit balance", "spend limit", "billing")
+LONG = ("too long", "context window", "context length", "context size", "context_length")
+# Before these nothing of a request has reached a model.
+UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+
+
+def words_of(error: anthropic.APIError) -> str:
+    """Return the server's own sentence, in one line."""
+    said = getattr(error, "api_message", None) or error.message
+    return " ".join(str(said).split())[:300]
+
+
+def meaning(error: anthropic.APIError, model: str, *, begun: bool) -> Busy | Denied | TooLong:
+    """Return what an SDK error means; `begun`: it came in the middle of a reply."""
+    import anthropic
+
+    words = words_of(error)
+    if not isinstance(error, anthropic.APIStatusError):
+        slow = isinstance(error, anthropic.APITimeoutError)
+        said = "the server did not answer in time" if slow else "no connection to the server"
+        return Busy(said, paid=not isinstance(error.__cause__, UNSENT))
+    status, kind = error.status_code, error.type or ""
+    if status < 400 and kind == "invalid_request_error":
+        status = 400  # said in a stream that had begun with 200
+    if status in (401, 403) or kind in ("authentication_error", "permission_error"):
+        return Denied(
+            f"the key was refused ({status}: {words}): set ANTHROPIC_API_KEY to a key that may "
+            f"use {model}, then resume"
+        )
+    spent = any(word in words.lower() for word in SPENT) or "spend" in (error.error_code or "")
+    if status == 402 or kind == "billing_error" or spent:
+        return Denied(f"the account has no credit left ({status}: {words}): add some, then resume")
+    if status == 404:
+        return Denied(f"the server knows no {model} (404: {words}): choose another --model")
+    if status == 413 or (status in (400, 422) and any(word in words.lower() for word in LONG)):
+        return TooLong(f"{status}: {words}")
+    if status in (408, 409, 429) or status >= 500 or status < 400:
+        # Below 400: an error event in the middle of a stream that had begun well.
+        said = f"{status if status >= 400 else kind or 'error'}"
+        return Busy(said, after_s=_retry_after(error), paid=begun)
+    return Denied(f"the server refuses our request ({status}: {words})")
+
+
+def _retry_after(error: anthropic.APIStatusError) -> float:
+    try:
+        return max(0.0, float(error.response.headers.get("retry-after", "0")))
+    except ValueError:
+        return 0.0  # it may also be a date; our own waiting is long enough

@@ -1,0 +1,137 @@
+"""A streamed reply, read to its end and no further: bounded in words, bytes and time.
+
+Whatever a server sends, an agent's memory and patience have an end: `Bounded` counts what comes
+off the wire, `listen` the words.  A reply that goes past a bound is kept as far as it came, with
+a stop reason of ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from actors.agents.models.model import TOO_LONG, TOO_SLOW, Bounds, Busy
+from protocol.prices import Tokens
+from protocol.values import Value
+
+if TYPE_CHECKING:
+    import anthropic
+    from anthropic.types import Usage
+    from anthropic.types.parsed_message import ParsedMessage
+
+GARBLED_TRIES = 5  # answers in a row that are no Messages stream: probably a wrong address
+
+
+class Heard(Value, frozen=True, kw_only=True):
+    """What a model said, and what it counted."""
+
+    text: str
+    stop: str
+    tokens: Tokens
+
+
+class PastBounds(Exception):
+    """The server says more, or says it more slowly, than anyone will read."""
+
+    def __init__(self, stop: str) -> None:
+        super().__init__(stop)
+        self.stop = stop
+
+
+class Bounded(httpx2.SyncByteStream):
+    """The bytes of one response, up to the bounds."""
+
+    def __init__(self, stream: httpx2.SyncByteStream, bounds: Bounds) -> None:
+        self._stream = stream
+        self._bounds = bounds
+
+    def __iter__(self) -> Iterator[bytes]:
+        until = time.monotonic() + self._bounds.seconds
+        left = self._bounds.wire_bytes
+        for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise PastBounds(TOO_LONG)
+            if time.monotonic() > until:
+                raise PastBounds(TOO_SLOW)
+            yield chunk
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def listen(
+    stream: anthropic.MessageStream[None],
+    bounds: Bounds,
+    max_tokens: int,
+    begun: Callable[[bool], None],
+) -> Heard:
+    """Read a reply; say `begun` with its first event, and whether its beginning is cached.
+
+    Raises `Busy` for a stream that ends early or is none.
+    """
+    message: ParsedMessage[None] | None = None
+    stop, said = "", 0
+    try:
+        for event in stream:
+            if event.type == "message_start":
+                message = stream.current_message_snapshot
+                tokens = _tokens(message.usage)
+                begun(bool(tokens.cache_written or tokens.cache_read))
+            elif event.type == "text":
+                said += len(event.text)
+                if said > bounds.characters:
+                    raise PastBounds(TOO_LONG)
+        if message is not None:
+            message = stream.current_message_snapshot
+            stop = message.stop_reason or ""
+    except PastBounds as past:
+        stop = past.stop
+    except (ValueError, AssertionError, RuntimeError, TypeError, LookupError, AttributeError) as e:
+        # The SDK trusts what it reads: a server that answers something else shows up as these.
+        raise _garbled(paid=message is not None) from e
+    if message is None:
+        raise _garbled(paid=False)
+    if not stop:
+        raise Busy("the reply was cut off before its end", paid=True)
+    return _heard(stream.current_message_snapshot, stop, bounds, max_tokens)
+
+
+def _heard(message: ParsedMessage[None], stop: str, bounds: Bounds, max_tokens: int) -> Heard:
+    text = "".join(block.text for block in message.content if block.type == "text")
+    tokens = _tokens(message.usage)
+    if stop in (TOO_LONG, TOO_SLOW):
+        # Its end, which says how many tokens there were, was never read: count all it may have.
+        tokens = Tokens(
+            read=tokens.read,
+            cache_write=tokens.cache_write,
+            cache_write_hour=tokens.cache_write_hour,
+            cache_read=tokens.cache_read,
+            output=max(tokens.output, max_tokens),
+        )
+    return Heard(text=text[: bounds.characters + 1], stop=stop, tokens=tokens)
+
+
+def _garbled(*, paid: bool) -> Busy:
+    return Busy(
+        "what the server answers is no Messages stream: is --base-url right?",
+        tries=GARBLED_TRIES,
+        paid=paid,
+    )
+
+
+def _tokens(usage: Usage) -> Tokens:
+    """Return the tokens of a reply; an hour's cache writes are part of all that are said."""
+    written = usage.cache_creation_input_tokens or 0
+    hour = usage.cache_creation.ephemeral_1h_input_tokens or 0 if usage.cache_creation else 0
+    hour = min(hour, written)
+    return Tokens(
+        read=usage.input_tokens or 0,
+        cache_write=written - hour,
+        cache_write_hour=hour,
+        cache_read=usage.cache_read_input_tokens or 0,
+        output=usage.output_tokens or 0,
+    )

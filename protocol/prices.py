@@ -1,0 +1,109 @@
+"""What calls cost: a table of prices that anyone can read and replace (`prices.toml`).
+
+A run's `stark.toml` holds the prices of its models; the listed ones are the defaults.  Dollars are
+of Anthropic's usage figures, in which each token is counted once: `input_tokens` leaves out what
+was read from the cache and what was written to it.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import resources
+from typing import Annotated, Any
+
+import msgspec
+
+from protocol.values import Value
+
+MILLION = 1_000_000
+# An entry that is kept for an hour costs twice the input's price, one of five minutes 1.25 times.
+HOUR_TO_MINUTES = 1.6
+SPARE_TOKENS = 1_000  # what a server adds around our words; far more than any is known to
+
+Usd = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]  # NaN and infinity are none
+
+
+class Tokens(Value, frozen=True, kw_only=True):
+    """The tokens of one call, each counted once."""
+
+    read: int = 0  # read anew
+    cache_write: int = 0  # written to the cache for five minutes
+    cache_write_hour: int = 0
+    cache_read: int = 0
+    output: int = 0
+
+    @property
+    def prompt(self) -> int:
+        return self.read + self.cache_written + self.cache_read
+
+    @property
+    def cache_written(self) -> int:
+        return self.cache_write + self.cache_write_hour
+
+
+class Price(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """US dollars for a million tokens of each kind."""
+
+    input: Usd
+    output: Usd
+    cache_read: Usd | None = None  # None: as input
+    cache_write: Usd | None = None  # None: 1.25 times input
+    long_tokens: int | None = None  # a longer prompt is charged by `long`, all of the call
+    long: Price | None = None
+
+    def usd(self, tokens: Tokens) -> float:
+        """Return what the call costs."""
+        if self.long is not None and tokens.prompt > (self.long_tokens or 0):
+            return self.long.usd(tokens)
+        return (
+            tokens.read * self.input
+            + tokens.cache_write * self._write
+            + tokens.cache_write_hour * self._write * HOUR_TO_MINUTES
+            + tokens.cache_read * self._read
+            + tokens.output * self.output
+        ) / MILLION
+
+    def most_usd(self, prompt_bytes: int, max_tokens: int) -> float:
+        """Return what a call can cost at most: no token is shorter than a byte of UTF-8."""
+        dearest = max(self.input, self._write, self._read)
+        prompt = prompt_bytes + SPARE_TOKENS
+        most = (prompt * dearest + max_tokens * self.output) / MILLION
+        if self.long is not None and prompt > (self.long_tokens or 0):
+            return max(most, self.long.most_usd(prompt_bytes, max_tokens))
+        return most
+
+    @property
+    def _read(self) -> float:
+        return self.input if self.cache_read is None else self.cache_read
+
+    @property
+    def _write(self) -> float:
+        return self.input * 1.25 if self.cache_write is None else self.cache_write
+
+
+Prices = dict[str, Price]
+
+
+def parse(text: str) -> Prices:
+    """Return the prices in a TOML text; raise ValueError with one line when it has a mistake."""
+    return {name: _price(name, row) for name, row in tomllib.loads(text).items()}
+
+
+def listed() -> Prices:
+    """Return the prices that came with this version."""
+    return parse((resources.files(__package__) / "prices.toml").read_text(encoding="utf-8"))
+
+
+def price_of(model: str, prices: Prices) -> Price | None:
+    """Return the price of `model`; a dated name has the price of the undated one."""
+    return prices.get(model) or prices.get(re.sub(r"-20\d{6}$", "", model))
+
+
+def _price(name: str, row: Any) -> Price:  # whatever a person wrote there
+    try:
+        return msgspec.convert(row, Price)
+    except msgspec.ValidationError as error:
+        words = str(error).replace("Object missing", "it is missing").replace("Object", "it")
+        words = words.replace(" - at `$.", " - at `")
+        raise ValueError(f"[{name}]: {words}") from error

@@ -1,0 +1,213 @@
+"""What a request may wish for, and how much of an answer is read, over real HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from agent_fakes import FakePort, make_plan, write
+from messages_server import MessagesServer, answer
+from msgspec.structs import replace
+
+from actors.agents.coder import Coder
+from actors.agents.desk import Desk
+from actors.agents.models.claude import Claude
+from actors.agents.models.model import Bounds, Busy, Denied
+from actors.agents.patience import Patience
+from actors.agents.planner import Planner
+from actors.agents.prompting import plan_request
+from actors.agents.spool import Spool
+from protocol import prices
+from protocol.messages import Blocked, Unusable
+from protocol.prices import Price
+from protocol.values import Plan
+
+REQUEST = plan_request(make_plan(), 4321)
+EFFORT = replace(REQUEST, effort="low")
+PRICE = Price(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
+
+
+def claude(server: MessagesServer, name: str = "claude-sonnet-4-6", **more: object) -> Claude:
+    return Claude(name, api_key="sk-test", base_url=server.url, price=PRICE, **more)  # type: ignore[arg-type]
+
+
+def desk(model: Claude, folder: Path, **wishes: object) -> Desk:
+    patience = Patience(sleep=lambda seconds: None, clock=iter(range(10**9)).__next__)
+    return Desk(model, Spool(folder / "spool"), patience, **wishes)  # type: ignore[arg-type]
+
+
+def test_an_effort_goes_out_as_the_api_has_it_and_is_recorded() -> None:
+    """`output_config`, beside the temperature; without a wish the field is not there."""
+    with MessagesServer(answer(text="x")) as server:
+        model = claude(server)
+        asked, plain = model.reply(EFFORT), model.reply(REQUEST)
+        bodies = [one.body for one in server.requests]
+
+    assert {"effort": "low"} == bodies[0]["output_config"]
+    assert "output_config" not in bodies[1]
+    assert ("low", "") == (asked.effort, plain.effort)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["This model does not support the effort parameter.", "output_config: Extra inputs are not"],
+)
+def test_a_refused_effort_is_dropped_once_for_good(words: str) -> None:
+    """One 400 that names it; the temperature stays, and the calls say what was sent."""
+    with MessagesServer(answer(status=400, message=words), answer(text="x")) as server:
+        model = claude(server)
+        calls = [model.reply(EFFORT), model.reply(EFFORT)]
+        sent = [("output_config" in one.body, "temperature" in one.body) for one in server.requests]
+
+    assert [(True, True), (False, True), (False, True)] == sent
+    assert ["", ""] == [call.effort for call in calls]
+
+
+def test_the_roles_wishes_reach_the_server(tmp_path: Path) -> None:
+    """Effort and temperature of one role come from its settings, not from the method's."""
+    with MessagesServer(answer(text="## Cannot\n\nNo.")) as server:
+        one = desk(claude(server), tmp_path, effort="max", temperature=0.5)
+        Planner(one, 1000).work(make_plan(), FakePort())
+        (body,) = [one.body for one in server.requests]
+
+    assert (0.5, {"effort": "max"}) == (body["temperature"], body["output_config"])
+
+
+PLAIN = {"model", "system", "messages", "max_tokens", "stream"}
+
+
+def test_a_server_that_knows_text_only_is_found_out_once() -> None:
+    """It refuses whatever else is there in words of its own: from then on it gets text alone."""
+
+    def choose(body: dict[str, object]) -> object:
+        if set(body) - PLAIN:
+            return answer(status=422, message="1 validation error for Request")
+        return answer(text="yes")
+
+    with MessagesServer(choose=choose) as server:  # type: ignore[arg-type]
+        model = claude(server, "qwen3-coder")
+        calls = [model.reply(EFFORT), model.reply(EFFORT)]
+        sent = [set(one.body) for one in server.requests]
+
+    assert ["yes", "yes"] == [call.reply for call in calls]
+    assert [PLAIN | {"temperature", "output_config"}, PLAIN, PLAIN] == sent
+    assert [(None, "")] * 2 == [(call.temperature, call.effort) for call in calls]
+
+
+def test_a_refusal_that_is_about_no_wish_is_not_asked_again_for_ever() -> None:
+    """Plain text is refused as well: the server's own words reach the person."""
+    with MessagesServer(answer(status=400, message="max_tokens is too large")) as server:
+        with pytest.raises(Denied, match="max_tokens is too large"):
+            claude(server, "qwen3-coder").reply(EFFORT)
+        assert len(server.requests) == 2
+
+
+def test_words_without_end_are_cut_and_counted_in_full(tmp_path: Path) -> None:
+    """A flood ends the attempt after one call: bounded memory, a reason, tokens at their most."""
+    port = FakePort()
+    with MessagesServer(answer(flood=True, text="## Advice")) as server:
+        model = claude(server, bounds=Bounds(characters=100_000))
+        result = Planner(desk(model, tmp_path), 4321).work(make_plan(), port)
+        assert len(server.requests) == 1
+
+    assert isinstance(result, Unusable)
+    assert "characters long" in result.reason
+    (call,) = port.calls
+    assert ("too_long", 4321) == (call.stop, call.output_tokens)
+    assert len(call.reply) <= 100_001
+    assert call.usd == pytest.approx((100 * 3 + 4321 * 15) / 1e6)
+
+
+def test_bytes_without_end_and_without_words_are_no_answer() -> None:
+    """A server that sends 2 MB of something else is a wrong address, not a full memory."""
+    with (
+        MessagesServer(answer(raw=b"<p>" + b"x" * 2_000_000)) as server,
+        pytest.raises(Busy, match="--base-url") as caught,
+    ):
+        claude(server, bounds=Bounds(wire_bytes=1_000_000)).reply(REQUEST)
+
+    assert not caught.value.paid
+
+
+def test_a_drip_ends_the_attempt(tmp_path: Path) -> None:
+    """A letter now and then for longer than anyone waits: one call, recorded, and no second."""
+    port = FakePort()
+    with MessagesServer(answer(text="z" * 400, pause_s=0.02)) as server:
+        model = claude(server, bounds=Bounds(seconds=0.1))
+        result = Coder(desk(model, tmp_path), 99).work(write(Plan(advice="", scaffold="")), port)
+        assert len(server.requests) == 1
+
+    assert isinstance(result, Unusable)
+    assert "to answer" in result.reason
+    assert ["too_slow"] == [call.stop for call in port.calls]
+
+
+@pytest.mark.parametrize(
+    ("said", "paid"),
+    [
+        (answer(status=429), False),
+        (answer(status=500), False),
+        (answer(status=529), False),
+        (answer(raw=b"<html>It works!</html>"), False),
+        (answer(text="some words", cut=True), True),
+        (answer(text="some words", error_in_stream="overloaded_error"), True),
+    ],
+)
+def test_what_failed_after_it_began_may_have_been_paid_for(said: object, paid: bool) -> None:
+    """A reply that broke off counts; a server that never began does not."""
+    with MessagesServer(said) as server, pytest.raises(Busy) as caught:  # type: ignore[arg-type]
+        claude(server).reply(REQUEST)
+
+    assert paid == caught.value.paid
+
+
+def test_money_is_asked_for_before_each_call(tmp_path: Path) -> None:
+    """A 429 keeps what was reserved; a broken reply counts as lost, and the next call asks anew."""
+    port = FakePort()
+    said = [answer(status=429), answer(text="so", cut=True), answer(text="## Cannot\n\nNo.")]
+    with MessagesServer(*said) as server:
+        model = claude(server)
+        Planner(desk(model, tmp_path), 4321).work(make_plan(), port)
+        assert len(server.requests) == 3
+
+    assert [model.most_usd(REQUEST)] * 2 == port.reserved
+    assert 1 == port.lost
+
+
+def test_without_leave_no_call_is_made(tmp_path: Path) -> None:
+    """Where the money is not given the server never hears of it."""
+    port = FakePort()
+    port.reserve = lambda model, request, usd: False  # type: ignore[method-assign]
+    with MessagesServer(answer(text="x")) as server:
+        Planner(desk(claude(server), tmp_path), 4321).work(make_plan(), port)
+        assert [] == server.requests
+    assert [] == port.calls
+
+
+def test_the_most_covers_whatever_the_server_may_count() -> None:
+    """No tokenizer makes more tokens than bytes; the dearest kind of input is assumed."""
+    with MessagesServer(answer(text="x")) as server:
+        most = claude(server).most_usd(REQUEST)
+
+    size = len(REQUEST.render().encode())
+    worst = prices.Tokens(cache_write=size, output=4321)
+    assert most is not None
+    assert PRICE.usd(worst) <= most <= PRICE.usd(worst) + 0.01
+
+
+def test_a_wrong_key_blocks_and_nothing_is_lost(tmp_path: Path) -> None:
+    """A refused key costs nothing, so nothing counts."""
+    port = FakePort()
+    with MessagesServer(answer(status=401, error="authentication_error")) as server:
+        result = Planner(desk(claude(server), tmp_path), 4321).work(make_plan(), port)
+
+    assert isinstance(result, Blocked)
+    assert (1, 0) == (len(port.reserved), port.lost)
+
+
+def test_an_hours_cache_write_costs_twice_the_input() -> None:
+    """Writes for five minutes and for an hour are told apart in the usage, and priced apart."""
+    tokens = prices.Tokens(read=10, cache_write=1000, cache_write_hour=2000, cache_read=300)
+
+    assert 3310 == tokens.prompt
+    assert PRICE.usd(tokens) == pytest.approx((10 * 3 + 1000 * 3.75 + 2000 * 6 + 300 * 0.3) / 1e6)
