@@ -29,7 +29,6 @@ from protocol.messages import (
     Blocked,
     Heard,
     Hello,
-    Lease,
     Message,
     Recorded,
     Refuse,
@@ -270,10 +269,8 @@ class Actor:
                 self._rtt_ms = (time.monotonic() - message.sent) * 1000
             case Recorded():
                 self._held.forget(message.lease)
-            case Stored():
-                self._stored(message.lease)
-            case Reserved():
-                self._reserved(message)
+            case Stored() | Reserved():
+                self._told(message)
             case Revoke():
                 self._held.revoke(message.lease)
             case Retire():
@@ -281,20 +278,17 @@ class Actor:
             case _:
                 self._start(message)  # type: ignore[arg-type]  # all that is left is Work
 
-    def _stored(self, lease: Lease) -> None:
-        holding = self._held.get(lease.work)
-        if holding is not None:
-            with holding.stored:
-                holding.unstored.clear()
-                holding.stored.notify_all()
-
-    def _reserved(self, message: Reserved) -> None:
+    def _told(self, message: Stored | Reserved) -> None:
+        """Let go on what waited for the coordinator's disk."""
         holding = self._held.get(message.lease.work)
-        if holding is not None:
-            with holding.stored:
-                if holding.asked is not None and holding.asked.number == message.number:
-                    holding.asked = None
-                    holding.stored.notify_all()
+        if holding is None:
+            return
+        with holding.stored:
+            if isinstance(message, Stored):
+                holding.unstored.clear()
+            elif holding.asked is not None and holding.asked.number == message.number:
+                holding.asked = None
+            holding.stored.notify_all()
 
     def _start(self, request: Work) -> None:
         holding = self._held.take(request.lease)

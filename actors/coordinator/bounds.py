@@ -53,21 +53,10 @@ def bounded(message: messages.ToCoordinator, fingerprint: str) -> messages.ToCoo
             return replace(message, verdict=_verdict(message.verdict, fingerprint))
         case messages.Measured():
             return _measured(message, fingerprint)
-        case messages.Reserve():
-            return replace(
-                message,
-                number=_number(message.number),
-                lost=_number(message.lost),
-                model=_name(message.model),
-                request=_name(message.request),
-                usd=_usd(message.usd),
-            )
-        case messages.Answered():
-            return replace(message, call=_call(message.call))
+        case messages.Reserve() | messages.Answered() | messages.Unusable():
+            return _of_model(message)
         case messages.Planned() | messages.Written() | messages.Repaired():
             return _product(message)
-        case messages.Unusable():
-            return replace(message, reason=_line(message.reason), reply=_text(message.reply))
         case messages.Returned():
             return replace(message, reason=_line(message.reason), lost=_number(message.lost))
         case messages.Blocked():
@@ -164,6 +153,23 @@ def _seconds(seconds: Seconds) -> Seconds:
 
 
 # --- agents --------------------------------------------------------------------------------------
+
+
+def _of_model(
+    message: messages.Reserve | messages.Answered | messages.Unusable,
+) -> messages.ToCoordinator:
+    if isinstance(message, messages.Answered):
+        return replace(message, call=_call(message.call))
+    if isinstance(message, messages.Unusable):
+        return replace(message, reason=_line(message.reason), reply=_text(message.reply))
+    return replace(
+        message,
+        number=_number(message.number),
+        lost=_number(message.lost),
+        model=_name(message.model),
+        request=_name(message.request),
+        usd=_usd(message.usd),
+    )
 
 
 def _usd(usd: float | None) -> float | None:

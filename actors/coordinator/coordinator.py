@@ -277,14 +277,8 @@ class Coordinator:
 
     def _heard_worker(self, sender: str, role: Role, message: messages.ToCoordinator) -> None:
         match message:
-            case messages.Reserve():
-                if self.fleet.holds(sender, message.lease):
-                    self.purse.asked(sender, role, message, time.time())
-            case messages.Answered():
-                # Stored whoever holds the lease by now: it was paid for.
-                if self._held(message.lease, sender):
-                    self.purse.answered(sender, role, message, time.time())
-                    self.mail.say(sender, messages.Stored(lease=message.lease))
+            case messages.Reserve() | messages.Answered():
+                self._spending(sender, role, message)
             case messages.Running():
                 grant = self.fleet.running(message.lease, sender)
                 if grant is not None:
@@ -340,6 +334,17 @@ class Coordinator:
         for lease in revoked:
             self.mail.say(sender, messages.Revoke(lease=lease))
         self._ended(ended)
+
+    def _spending(
+        self, sender: str, role: Role, message: messages.Reserve | messages.Answered
+    ) -> None:
+        if isinstance(message, messages.Reserve):
+            if self.fleet.holds(sender, message.lease):
+                self.purse.asked(sender, role, message, time.time())
+        elif self._held(message.lease, sender):
+            # Stored whoever holds the lease by now: it was paid for.
+            self.purse.answered(sender, role, message, time.time())
+            self.mail.say(sender, messages.Stored(lease=message.lease))
 
     def _allow_calls(self) -> None:
         """Let agents make the calls that fit into --max-cost; stop when none ever will."""

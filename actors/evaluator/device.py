@@ -10,8 +10,11 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from actors.evaluator import roofline
 from protocol.values import Device, DeviceKind
 
+# The widest that a processor's flags promise, the widest first.
+WIDTHS = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("asimd", 128), ("sse2", 128))
 VECTOR_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "asimd", "sve")
 NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
@@ -31,7 +34,7 @@ def of_cpu() -> Device:
     facts = {
         "processor": model,
         "cores": str(cores),
-        "vector": " ".join(flag for flag in VECTOR_FLAGS if flag in flags) or "unknown",
+        "vector": _vector(flags),
         "caches": _caches(),
         "memory": f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB",
         "torch": _torch_version(),
@@ -39,6 +42,13 @@ def of_cpu() -> Device:
     return Device(
         kind="cpu", name=name, fingerprint=f"{name}; torch {_torch_version()}", facts=facts
     )
+
+
+def _vector(flags: set[str]) -> str:
+    """Return the width of vectors and the extensions that a kernel may count on."""
+    named = " ".join(flag for flag in VECTOR_FLAGS if flag in flags)
+    width = next((f"{bits} bits" for flag, bits in WIDTHS if flag in flags), "")
+    return ", ".join(filter(None, (width, named))) or "unknown"
 
 
 def of_cuda() -> Device:
@@ -53,9 +63,9 @@ def of_cuda() -> Device:
         "multiprocessors": str(card.multi_processor_count),
         "memory": f"{card.total_memory / 2**30:.0f} GiB",
         **_memory(card),
+        **_peak(card),
         "L2 cache": f"{getattr(card, 'L2_cache_size', 0) / 2**20:.0f} MiB",
-        "shared memory a block": f"{getattr(card, 'shared_memory_per_block_optin', 0) // 1024} KiB",
-        "registers a multiprocessor": str(getattr(card, "regs_per_multiprocessor", "unknown")),
+        **_multiprocessor(card),
         "torch": _torch_version(),
         "CUDA": str(torch.version.cuda),
         "driver": _driver(),
@@ -76,6 +86,39 @@ def _memory(card: object) -> dict[str, str]:
     if not (clock_khz and bus_bits):
         return {}
     return {"memory clock": f"{clock_khz / 1000:.0f} MHz", "memory bus": f"{bus_bits} bits"}
+
+
+def _peak(card: object) -> dict[str, str]:
+    """Return what the memory and the units can do at most: the driver's figures, or the table's."""
+    peak = roofline.of_card(
+        str(getattr(card, "name", "")),
+        clock_khz=getattr(card, "memory_clock_rate", 0),
+        bus_bits=getattr(card, "memory_bus_width", 0),
+    )
+    figures = {
+        "memory bandwidth": (peak.gb_s, "GB/s"),
+        "float32": (peak.tflops, "TFLOP/s"),
+        "tensor cores, half precision": (peak.tensor_tflops, "TFLOP/s"),
+    }
+    return {name: f"{most:.4g} {unit}" for name, (most, unit) in figures.items() if most}
+
+
+def _multiprocessor(card: object) -> dict[str, str]:
+    """Return what the blocks on one multiprocessor share; an older torch tells less."""
+    told = {
+        "shared memory a block": ("shared_memory_per_block_optin", 1024, " KiB"),
+        "shared memory a block without opting in": ("shared_memory_per_block", 1024, " KiB"),
+        "shared memory a multiprocessor": ("shared_memory_per_multiprocessor", 1024, " KiB"),
+        "registers a multiprocessor": ("regs_per_multiprocessor", 1, ""),
+        "threads a multiprocessor": ("max_threads_per_multi_processor", 1, ""),
+        "threads a warp": ("warp_size", 1, ""),
+        "clock": ("clock_rate", 1000, " MHz"),
+    }
+    return {
+        name: f"{getattr(card, field) // unit}{word}"
+        for name, (field, unit, word) in told.items()
+        if getattr(card, field, 0)
+    }
 
 
 def uuid_of_cuda() -> str:

@@ -13,10 +13,32 @@ from typing import Any
 
 import msgspec
 
-from actors.supervisor.snapshot import Node, Snapshot, Spend, TaskState, UnderWay, WorkerState
-from protocol.values import Reference, Verdict
+from actors.supervisor import phrases
+from actors.supervisor.snapshot import (
+    Edit,
+    Node,
+    Snapshot,
+    Spend,
+    SpendRow,
+    TaskState,
+    UnderWay,
+    WorkerState,
+)
+from protocol.values import Plan, Reference, Verdict
 
 FILE_NAME = "run.db"
+# Not the view `spend`, which a run of an older version lacks.
+SPEND = (
+    "SELECT substr(work, 1, instr(work, '/') - 1),"
+    " CAST(substr(work, instr(work, '/') + 1) AS INTEGER), role, model, sum(usd IS NULL), sum(usd),"
+    " count(*), sum(stop = 'lost'), sum(input_tokens), sum(cached_tokens), sum(output_tokens),"
+    " sum(seconds) FROM call GROUP BY 1, 2, 3, 4 ORDER BY min(id)"
+)
+EDITS = (
+    "SELECT one.number, one.parent, one.word, one.advice, one.plan, parent.source, one.source,"
+    " one.outside FROM node one LEFT JOIN node parent ON parent.task = one.task"
+    " AND parent.number = one.parent WHERE one.task = ? AND one.number > 0 ORDER BY one.number"
+)
 
 
 class Ledger:
@@ -71,6 +93,27 @@ class Ledger:
         text = self._text("SELECT outside FROM node WHERE task = ? AND number = ?", task, number)
         return msgspec.json.decode(text or "[]", type=list[str])
 
+    def edits(self, task: str) -> Iterator[Edit]:
+        """Yield what each attempt of a task was to change and did, in their order."""
+        connection = self._open()
+        rows = [] if connection is None else connection.execute(EDITS, (task,))
+        for number, parent, word, advice, plan, before, source, outside in rows:
+            yield Edit(
+                number=number,
+                parent=parent,
+                word=word,
+                advice=advice,
+                plan=msgspec.msgpack.decode(plan, type=Plan) if plan else None,
+                before=before or "",
+                source=source,
+                outside=msgspec.json.decode(outside or "[]", type=tuple[str, ...]),
+            )
+
+    def spent(self) -> tuple[SpendRow, ...]:
+        """Return what each node and role took."""
+        connection = self._open()
+        return () if connection is None else tuple(_spend(connection))
+
     def close(self) -> None:
         """Let go of the database."""
         if self._connection is not None:
@@ -105,7 +148,9 @@ class Ledger:
         by_task: dict[str, list[Node]] = {}
         for (task, _), node in sorted(self._nodes.items()):
             by_task.setdefault(task, []).append(node)
-        spend = dict(_spend(connection))
+        spend: dict[str, list[Spend]] = {}
+        for row in _spend(connection):
+            spend.setdefault(row.task, []).append(row.spend)
         under_way = _under_way(connection)
         tasks = connection.execute(
             "SELECT name, budget, status, problem, reference FROM task ORDER BY rowid"
@@ -124,7 +169,7 @@ class Ledger:
                     reference=msgspec.msgpack.decode(blob, type=Reference) if blob else None,
                     nodes=tuple(by_task.get(name, ())),
                     under_way=tuple(under_way.get(name, ())),
-                    spend=spend.get(name, Spend()),
+                    spend=phrases.total(spend.get(name, [])),
                 )
                 for name, budget, status, problem, blob in tasks
             ),
@@ -153,20 +198,22 @@ class Ledger:
             )
 
 
-def _spend(connection: sqlite3.Connection) -> Iterator[tuple[str, Spend]]:
-    rows = connection.execute(
-        "SELECT substr(work, 1, instr(work, '/') - 1), count(*), sum(usd), sum(usd IS NULL),"
-        " sum(input_tokens), sum(cached_tokens), sum(output_tokens) FROM call GROUP BY 1"
-    )
-    for task, calls, usd, unpriced, input_tokens, cached_tokens, output_tokens in rows:
-        yield (
-            task,
-            Spend(
+def _spend(connection: sqlite3.Connection) -> Iterator[SpendRow]:
+    for task, node, role, model, unpriced, usd, *rest in connection.execute(SPEND):
+        calls, lost, input_tokens, cached_tokens, output_tokens, seconds = rest
+        yield SpendRow(
+            task=task,
+            node=node,
+            role=role,
+            model=model,
+            spend=Spend(
                 calls=calls,
+                lost=lost,
                 usd=None if unpriced else usd,
-                input_tokens=input_tokens or 0,
-                cached_tokens=cached_tokens or 0,
-                output_tokens=output_tokens or 0,
+                input_tokens=input_tokens,
+                cached_tokens=cached_tokens,
+                output_tokens=output_tokens,
+                seconds=seconds,
             ),
         )
 

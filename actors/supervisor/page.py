@@ -5,14 +5,14 @@ Works offline and without JavaScript: folding is `<details>`, pictures are inlin
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 
 from actors.supervisor import phrases
 from actors.supervisor.curve import curve
-from actors.supervisor.snapshot import Node, Snapshot, TaskState
+from actors.supervisor.edits import marked
+from actors.supervisor.snapshot import Node, Snapshot, Spend, SpendRow, TaskState
 from protocol import settings as settings_file
 from protocol.settings import Settings
 
@@ -151,38 +151,43 @@ def winner(task: TaskState, source: str, task_source: str) -> str:
     return (
         f"<h3>Winner: node {task.best.number}</h3>"
         f"<details open><summary>Source</summary><pre>{escape(source)}</pre></details>"
-        f"<details><summary>Diff against the task</summary><pre>{_diff(task_source, source)}</pre>"
+        f"<details><summary>Diff against the task</summary><pre>"
+        f"{marked(task_source, source, 'task', 'winner')}</pre>"
         "</details>"
     )
 
 
-def spend_and_hardware(snapshot: Snapshot, settings: Settings) -> str:
-    """Return what the run cost, what it ran on, and the settings that were used."""
-    rows = [
-        (_cell(escape(task.name)), _cell(escape(phrases.spend(task.spend))))
-        for task in snapshot.tasks
-    ]
+def spend(snapshot: Snapshot, by_role: Sequence[SpendRow]) -> str:
+    """Return what each task and role took, and the whole run."""
+    rows = [_spend_row(row.task, row.role, row.model, row.spend) for row in by_role]
+    total = phrases.total([task.spend for task in snapshot.tasks])
+    rows.append(_spend_row("all", "", "", total))
+    titles = ("task", "role", "model", "calls", "lost", "tokens in", "cached", "out", "USD", "s")
+    return f"<h2>Spend</h2>{_table(titles, rows)}"
+
+
+def _spend_row(task: str, role: str, model: str, spent: Spend) -> tuple[str, ...]:
+    counts = (spent.calls, spent.lost, spent.input_tokens, spent.cached_tokens, spent.output_tokens)
+    return (
+        *(_cell(escape(word)) for word in (task, role, model)),
+        *(_number(f"{count:,}") for count in counts),
+        _number("unknown" if spent.usd is None else f"{spent.usd:.4f}"),
+        _number(f"{spent.seconds:.0f}"),
+    )
+
+
+def hardware(snapshot: Snapshot, settings: Settings) -> str:
+    """Return what the run ran on, and the settings that were used."""
     references = [task.reference for task in snapshot.tasks if task.reference]
     device = references[0].device if references else None
     facts = {"device": device.name, "fingerprint": device.fingerprint} if device else {}
     facts |= device.facts if device else {}
-    hardware = [(_cell(escape(name)), _cell(escape(value))) for name, value in facts.items()]
+    rows = [(_cell(escape(name)), _cell(escape(value))) for name, value in facts.items()]
     return (
-        f"<h2>Spend</h2>{_table(('task', 'spent'), rows)}"
-        f"<h2>Hardware</h2>{_table(('what', 'value'), hardware)}"
+        f"<h2>Hardware</h2>{_table(('what', 'value'), rows)}"
         "<h2>Settings</h2><details><summary>stark.toml</summary>"
         f"<pre>{escape(settings_file.to_toml(settings))}</pre></details>"
     )
-
-
-def _diff(old: str, new: str) -> str:
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "task", "winner", lineterm="")
-    marked = []
-    for line in lines:
-        tag = {"+": "ins", "-": "del"}.get(line[:1])
-        text = escape(line)
-        marked.append(f"<{tag}>{text}</{tag}>" if tag else text)
-    return "\n".join(marked)
 
 
 def _cell(inside: str) -> str:

@@ -95,10 +95,12 @@ def total(spends: list[Spend]) -> Spend:
     prices = [spend.usd for spend in spends]
     return Spend(
         calls=sum(spend.calls for spend in spends),
+        lost=sum(spend.lost for spend in spends),
         usd=None if None in prices else sum(price or 0.0 for price in prices),
         input_tokens=sum(spend.input_tokens for spend in spends),
         cached_tokens=sum(spend.cached_tokens for spend in spends),
         output_tokens=sum(spend.output_tokens for spend in spends),
+        seconds=sum(spend.seconds for spend in spends),
     )
 
 
@@ -108,7 +110,7 @@ def spend(spent: Spend) -> str:
     cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
     return (
         f"{usd}, {spent.input_tokens:,} tokens in{cached}, {spent.output_tokens:,} out,"
-        f" {spent.calls} calls"
+        f" {spent.calls} calls{f' ({spent.lost} lost)' if spent.lost else ''}"
     )
 
 

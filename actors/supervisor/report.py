@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from actors.supervisor import page
+from actors.supervisor import edits, page
 from actors.supervisor.files import write_whole
 from actors.supervisor.ledger import Ledger
-from actors.supervisor.snapshot import Snapshot
+from actors.supervisor.snapshot import Snapshot, SpendRow
 from protocol import settings as settings_file
 
 FILE_NAME = "report.html"
@@ -33,17 +33,19 @@ def render(run_dir: Path) -> str:
         snapshot = ledger.poll()
         if snapshot is None:
             raise ValueError(f"{run_dir} has no run.db that can be read yet")
+        spent = ledger.spent()
         body = [
             page.heading(snapshot, settings),
-            *_tasks(snapshot, ledger),
-            page.spend_and_hardware(snapshot, settings),
+            *_tasks(snapshot, ledger, spent),
+            page.spend(snapshot, edits.by_role(spent)),
+            page.hardware(snapshot, settings),
         ]
     finally:
         ledger.close()
     return page.page(f"STARK: {', '.join(settings.tasks)}", body)
 
 
-def _tasks(snapshot: Snapshot, ledger: Ledger) -> Iterator[str]:
+def _tasks(snapshot: Snapshot, ledger: Ledger, spent: Sequence[SpendRow]) -> Iterator[str]:
     for task in snapshot.tasks:
         if len(snapshot.tasks) > 1:
             yield f"<h2>{escape(task.name)}</h2>"
@@ -52,5 +54,6 @@ def _tasks(snapshot: Snapshot, ledger: Ledger) -> Iterator[str]:
         yield page.tree(task)
         yield page.failures(task)
         yield page.attempts(task)
+        yield edits.edits(ledger.edits(task.name), edits.by_node(spent, task.name))
         source = ledger.source(task.name, task.best.number) if task.best else ""
         yield page.winner(task, source, ledger.task_source(task.name))

@@ -5,7 +5,7 @@ Made by the ledger from `run.db`; read by view, outcome and report.  Immutable.
 
 from __future__ import annotations
 
-from protocol.values import Reference, Value, Verdict
+from protocol.values import Plan, Reference, Value, Verdict
 
 
 class Node(Value, frozen=True, kw_only=True):
@@ -25,10 +25,35 @@ class Spend(Value, frozen=True, kw_only=True):
     """What the calls for one task took."""
 
     calls: int = 0
+    lost: int = 0  # of these: nobody saw the reply, counted at the most that it can cost
     usd: float | None = 0.0  # None: at least one call has no known price
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
+    seconds: float = 0.0
+
+
+class SpendRow(Value, frozen=True, kw_only=True):
+    """What the calls of one role for one node took."""
+
+    task: str
+    node: int = 0
+    role: str
+    model: str
+    spend: Spend
+
+
+class Edit(Value, frozen=True, kw_only=True):
+    """What one attempt was to change, and what it changed."""
+
+    number: int
+    parent: int
+    word: str
+    advice: str
+    plan: Plan | None
+    before: str  # the parent's source
+    source: str
+    outside: tuple[str, ...]
 
 
 class UnderWay(Value, frozen=True, kw_only=True):
