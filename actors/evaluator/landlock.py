@@ -46,13 +46,15 @@ def abi() -> int:
     return max(0, linux.syscall(CREATE_RULESET, None, 0, VERSION_FLAG))
 
 
-def restrict(rules: Iterable[tuple[str, int]]) -> None:
-    """Allow what `rules` say of paths that exist, and nothing else, for good."""
+def restrict(rules: Iterable[tuple[str, int]], *, tcp: bool = False) -> None:
+    """Allow what `rules` say of paths that exist, and nothing else, for good; `tcp`: and TCP."""
     version = abi()
     if version < LEAST_ABI:
         raise OSError(f"landlock's ABI is {version}, needed is {LEAST_ABI}")
     handled = EVERYTHING[min(version, 5)]
-    ruleset = _Ruleset(handled, TCP if version >= 4 else 0, SCOPES if version >= 6 else 0)
+    ruleset = _Ruleset(
+        handled, TCP if version >= 4 and not tcp else 0, SCOPES if version >= 6 else 0
+    )
     size = 8 if version < 4 else 16 if version < 6 else 24
     made = linux.called(CREATE_RULESET, ctypes.byref(ruleset), size, 0)
     try:

@@ -6,8 +6,11 @@ Each raises OSError as the rest of `os` does.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import platform
+import socket
+import struct
 from pathlib import Path
 
 NEW_NS = 0x00020000
@@ -26,6 +29,8 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
 CAPABILITY_VERSION_3 = 0x20080522
+
+SET_INTERFACE_FLAGS, INTERFACE_UP = 0x8914, 0x1 | 0x40  # up and running
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -123,6 +128,13 @@ def drop_capabilities() -> None:
         header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
         none = (ctypes.c_uint32 * 6)()
         _checked(_libc.syscall(number, ctypes.byref(header), ctypes.byref(none)), "capset")
+
+
+def raise_loopback() -> None:
+    """Make 127.0.0.1 reachable in a fresh network namespace, for who is in it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        request = struct.pack("16sH14x", b"lo", INTERFACE_UP)
+        fcntl.ioctl(end, SET_INTERFACE_FLAGS, request)
 
 
 def trace_me() -> int:

@@ -36,6 +36,7 @@ class Confinement(Value, frozen=True, kw_only=True):
     file_bytes: int | None = None
     processes: int | None = None
     memory_bytes: int | None = None  # of all its processes together
+    own_network: bool = False  # it may connect, in a network namespace that reaches nobody
 
 
 class Spawn(Order, frozen=True, kw_only=True):

@@ -123,6 +123,8 @@ def furnish(confinement: Confinement, ready: Ready, device: str) -> bool:
         if "/proc" in ready.writable:
             _guard_proc()
     linux.mount("tmpfs", SHARED_MEMORY, "tmpfs", CAREFUL, ROOMY)
+    if confinement.own_network:
+        linux.raise_loopback()
     return capped
 
 
@@ -215,10 +217,12 @@ def confine(confinement: Confinement, ready: Ready, device: str) -> None:
     if not confinement.isolated:
         return
     linux.drop_capabilities()
+    # Tools talk to what they look at over 127.0.0.1; in nobody else's network.
+    connects = confinement.own_network and ready.namespaces
     if ready.landlock:
-        landlock.restrict(rules(confinement, ready, device))
+        landlock.restrict(rules(confinement, ready, device), tcp=connects)
     if ready.seccomp:
-        seccomp.install()
+        seccomp.install(own_network=connects)
 
 
 def rules(confinement: Confinement, ready: Ready, device: str) -> list[tuple[str, int]]:

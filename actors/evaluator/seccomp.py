@@ -129,8 +129,11 @@ def _on_call(number: int, then: list[Instruction]) -> list[Instruction]:
     return [(JUMP_EQUAL, 0, len(then), number), *then]
 
 
-def program(machine: str) -> bytes:
-    """Return the filter for `machine` as the kernel reads it."""
+def program(machine: str, *, own_network: bool = False) -> bytes:
+    """Return the filter for `machine` as the kernel reads it.
+
+    `own_network`: sockets may be made and connected, by who is in a network of his own.
+    """
     which, architecture = MACHINES[machine]
     first = (LOAD, 0, 0, ARGUMENT)
     code: list[Instruction] = [
@@ -144,7 +147,8 @@ def program(machine: str) -> bytes:
     allow: Instruction = (RETURN, 0, 0, ALLOW)
     code += _on_call(CLONE[which], [first, (JUMP_ANY, 0, 1, NEW_WORLDS), _deny(), allow])
     code += _on_call(CLONE3[which], [_deny(errno.ENOSYS)])
-    code += _on_call(SOCKET[which], [first, (JUMP_EQUAL, 1, 0, AF_UNIX), _deny(), allow])
+    if not own_network:
+        code += _on_call(SOCKET[which], [first, (JUMP_EQUAL, 1, 0, AF_UNIX), _deny(), allow])
     # Somebody else's limits are nobody's business; one's own are asked for with 0.
     code += _on_call(PRLIMIT[which], [first, (JUMP_EQUAL, 1, 0, 0), _deny(), allow])
     ordinary, question = PERSONALITIES
@@ -152,19 +156,19 @@ def program(machine: str) -> bytes:
         PERSONALITY[which],
         [first, (JUMP_EQUAL, 2, 0, ordinary), (JUMP_EQUAL, 1, 0, question), _deny(), allow],
     )
-    for numbers in DENIED.values():
+    for name, numbers in DENIED.items():
         number = numbers[which]
-        if number is not None:
+        if number is not None and not (own_network and name == "connect"):
             code += _on_call(number, [_deny()])
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in [*code, allow])
 
 
-def install() -> None:
+def install(*, own_network: bool = False) -> None:
     """Put the filter on this thread and all it will start, for good."""
     machine = platform.machine()
     if machine not in MACHINES:
         raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
-    text = program(machine)
+    text = program(machine, own_network=own_network)
     held = ctypes.create_string_buffer(text, len(text))
     filled = _Program(len(text) // 8, ctypes.addressof(held))
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)

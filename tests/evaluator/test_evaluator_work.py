@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import msgspec
+import pytest
 from evaluator_samples import candidate, descendants, settles
 
-from actors.evaluator import inspection, sandbox, scratch
-from actors.evaluator.judge import Judge
+from actors.evaluator import alone, inspection, sandbox, scratch
+from actors.evaluator.judge import Judge, Unwanted
 from actors.evaluator.nursery import Nursery
 from actors.evaluator.orders import Confinement, Done, FromRunner, Import, Ping
 from actors.evaluator.race import Race
@@ -170,6 +175,63 @@ def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
     )
     judge.scratch.remove(folder)
     assert "under glass" in said
+
+
+TALKS = """\
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    socket.create_connection(server.getsockname(), 5).close()
+try:
+    socket.create_connection(("127.0.0.1", {port}), 5).close()
+except OSError:
+    print("nobody", "else", flush=True)
+"""
+
+
+def test_a_tool_may_talk_to_itself_alone(judge: Judge, task: Task) -> None:
+    """Tools reach what they look at over 127.0.0.1, in a network where nobody else is."""
+    standard = judge._standard.of(task)
+    assert isinstance(standard, Standard)
+    if not judge._nursery.ready.namespaces:
+        pytest.skip("this user gets no namespaces here, and tools are not run")
+    folder = judge.scratch.fresh("tool")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        said = inspection._run(
+            judge._nursery,
+            standard,
+            candidate(forward=TALKS.format(port=server.getsockname()[1])),
+            judge._grounds.confinement(folder, trusted=False),
+            ("env",),
+        )
+        server.settimeout(0.01)
+        with pytest.raises(TimeoutError):
+            server.accept()
+    judge.scratch.remove(folder)
+    assert "nobody else" in said
+
+
+def test_a_tool_finds_our_rooms_where_folders_can_t_be_listed() -> None:
+    """The program around a candidate imports without any folder of ours on Python's path."""
+    libraries = next(path for path in sys.path if (Path(path) / "msgspec").is_dir())
+    program = alone.program_text().replace("\nmain()", "\nprint(main.__module__)")
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": libraries},
+        cwd="/",
+    )
+    assert done.stdout.strip() == "actors.evaluator.alone", done.stderr
+
+
+def test_measuring_goes_well_after_it_was_not_wanted(judge: Judge, task: Task) -> None:
+    """A lease that is revoked while the reference starts leaves nothing half open behind."""
+    fresh = msgspec.structs.replace(task, source=task.source + "\n# another one\n")
+    asked = iter([False])
+    with pytest.raises(Unwanted):
+        judge.measure(fresh, lambda: next(asked, True))
+    assert isinstance(judge.measure(fresh), Reference)
 
 
 def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Task) -> None:
