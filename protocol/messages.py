@@ -87,6 +87,7 @@ class Planned(Message, frozen=True, kw_only=True):
 class Written(Message, frozen=True, kw_only=True):
     lease: Lease
     candidate: Candidate
+    plan: Plan | None = None  # a single agent's own words on it; a coder was given its plan
 
 
 class Repaired(Message, frozen=True, kw_only=True):
@@ -233,6 +234,16 @@ class Repair(Ask, frozen=True, kw_only=True):
     plan: Plan
 
 
+class Solve(Ask, frozen=True, kw_only=True):
+    """A single agent: improve the node, or mend it if it failed, plan and code in one."""
+
+
+class Reflect(Ask, frozen=True, kw_only=True):
+    """A single agent: say what the node, its last attempt, teaches, and then write anew."""
+
+    reflections: tuple[str, ...] = ()  # its words on the attempts before, oldest first
+
+
 class Measure(Message, frozen=True, kw_only=True):
     lease: Lease
     task: Task
@@ -277,7 +288,7 @@ class Retire(Message, frozen=True, kw_only=True):
     reason: str = ""  # for people: "finished", "stopped"
 
 
-AgentWork = MakePlan | Write | Repair
+AgentWork = MakePlan | Write | Repair | Solve | Reflect
 EvaluatorWork = Measure | Evaluate
 Work = AgentWork | EvaluatorWork
 ToWorker = Welcome | Refuse | Who | Heard | Work | Reserved | Stored | Recorded | Revoke | Retire

@@ -18,6 +18,7 @@ from protocol.values import Backend, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
 LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
+SEARCHING = ("stark", "search")  # the strategies that ask a policy which node to grow
 
 
 class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,6 +31,9 @@ class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     leaders: int = 2  # r
     window_cap: int = 5
     in_flight: int = 1  # K, expansions under way at once, a task
+    # The other strategies' numbers.
+    repairs: int = 1  # team: repairs in a row of a sample that failed
+    memory: int = 3  # reflexion: so many of its last reflections are shown
     # The other policies' numbers.
     mcts_c: float = 0.5  # weight of exploration; rewards lie between 0 and 1
     mcts_width: int = 5  # children of a node before the walk goes below it
@@ -123,6 +127,11 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             Role.DEBUGGER: self.debuggers,
             Role.EVALUATOR: self.evaluators,
         }.get(role, 0)
+
+    @property
+    def asked_policy(self) -> str | None:
+        """The policy that chooses nodes; None where the strategy's own rule does."""
+        return self.policy if self.strategy in SEARCHING else None
 
     def model_of(self, role: Role) -> str:
         """Return the name of the model that answers for an agent's role."""

@@ -1,4 +1,4 @@
-"""The coder: a plan made into a whole candidate.
+"""The coder: a plan made into a whole candidate; where one agent does all, that agent, too.
 
 Speaks with the coordinator through the actor's loop.  Promises Python text that defines ModelNew,
 without anchors, and a record of what changed outside them; or `Unusable` with the reason.
@@ -10,12 +10,13 @@ from actors.actor import Port
 from actors.agents.candidates import read_candidate
 from actors.agents.desk import Desk
 from actors.agents.prompting import write_request
-from protocol.messages import Blocked, Result, Returned, Work, Write, Written
+from actors.agents.solver import Solver
+from protocol.messages import Blocked, Reflect, Result, Returned, Solve, Work, Write, Written
 from protocol.values import Device, Role
 
 
 class Coder:
-    """Answers `Write` with `Written`."""
+    """Answers `Write`, `Solve` and `Reflect` with `Written`."""
 
     role = Role.CODER
     device: Device | None = None
@@ -24,9 +25,12 @@ class Coder:
         self.credit = desk.model.at_once
         self._desk = desk
         self._max_tokens = max_tokens
+        self._solver = Solver(desk, max_tokens)
 
     def work(self, request: Work, port: Port) -> Result | Blocked | Returned:
         """Ask for the code and look it over."""
+        if isinstance(request, Solve | Reflect):
+            return self._solver.work(request, port)
         if not isinstance(request, Write):
             raise TypeError(f"a coder was given {type(request).__name__}")
         return self._desk.consult(

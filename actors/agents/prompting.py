@@ -12,12 +12,13 @@ import prompts
 from actors.agents.anchors import BEGIN, END
 from actors.agents.replies import fenced
 from actors.agents.request import Request, Section, shown_source
-from protocol.messages import MakePlan, Repair, Write
+from protocol.messages import AgentWork, MakePlan, Reflect, Repair, Solve, Write
 from protocol.values import Backend, Observed, Reference, Role, Task, Verdict, Word
 
 # METHOD: tau.  A planner should vary, a coder and a debugger should not.
 PLAN_TEMPERATURE = 0.8
 CODE_TEMPERATURE = 0.1
+SOLO_TEMPERATURE = 0.7  # an agent that does all, as KernelBench's baselines
 MAX_LOG = 6_000  # characters of a compiler's or runtime's words that a model gets to see
 FORMS = {
     Role.PLANNER: "'## Advice', then '## Source' with one python block",
@@ -45,6 +46,20 @@ def repair_request(work: Repair, max_tokens: int) -> Request:
     return _request(Role.DEBUGGER, work, shown_source(work), role, CODE_TEMPERATURE, max_tokens)
 
 
+def solve_request(work: Solve, max_tokens: int) -> Request:
+    """Return what a single agent asks."""
+    role = _fill("solo.md")
+    return _request(Role.CODER, work, shown_source(work), role, SOLO_TEMPERATURE, max_tokens)
+
+
+def reflect_request(work: Reflect, max_tokens: int) -> Request:
+    """Return what a single agent asks that looks back before it writes."""
+    words = [" ".join(reflection.split()) for reflection in work.reflections]
+    lines = [f"{number}. {text}" for number, text in enumerate(filter(None, words), start=1)]
+    role = _fill("reflexion.md", reflections="\n".join(lines) or "(none yet)")
+    return _request(Role.CODER, work, shown_source(work), role, SOLO_TEMPERATURE, max_tokens)
+
+
 def say_again(role: Role, problem: str) -> str:
     """Return what is said about an answer that can't be used."""
     return _fill("again.md", problem=problem.rstrip("."), form=FORMS[role])
@@ -52,7 +67,7 @@ def say_again(role: Role, problem: str) -> str:
 
 def _request(
     role: Role,
-    work: MakePlan | Write | Repair,
+    work: AgentWork,
     source: str,
     instruction: str,
     temperature: float,
@@ -109,13 +124,13 @@ def _architecture(task: Task, reference: Reference) -> str:
     )
 
 
-def _node_title(work: MakePlan | Write | Repair) -> str:
+def _node_title(work: AgentWork) -> str:
     if work.node.node == work.root.node:
         return "the module as it was given"
     return f"node {work.node.node}"
 
 
-def _relation(entry: Observed, work: MakePlan | Write | Repair) -> str:
+def _relation(entry: Observed, work: AgentWork) -> str:
     if entry.parent == work.node.node:
         return "a child of the source above"
     if isinstance(work, Repair):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from actors.agents.anchors import lines_of
 from protocol.values import Value
 
-NAMES = ("advice", "source", "candidate", "diagnosis", "cannot")
+NAMES = ("advice", "source", "candidate", "diagnosis", "reflection", "cannot")
 _HEADING = re.compile(r" {0,3}#{1,6}\s*(?:\d+[.)]\s*)?[*_`]*([^*_`:#]*?)[*_`]*:?[*_`]*\s*#*\s*")
 _BOLD = re.compile(r" {0,3}\*\*([A-Za-z]+):?\*\*:?\s*")
 _FENCE = re.compile(r"(\s*)(`{3,}|~{3,})\s*([^`~\s]*)[^`]*")

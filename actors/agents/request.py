@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from actors.agents.anchors import without_anchors
-from protocol.messages import MakePlan, Repair, Write
+from protocol.messages import AgentWork, Repair, Write
 from protocol.values import Role, Value
 
 Kind = Literal["example", "architecture", "node", "window", "attempt", "role"]
@@ -45,7 +45,7 @@ class Request(Value, frozen=True, kw_only=True):
     temperature: float | None = None  # a wish: many models refuse it
     effort: str = ""  # a wish, too: "low" … "max"; "": the model's own
     max_tokens: int = 16_000
-    work: MakePlan | Write | Repair
+    work: AgentWork
 
     @property
     def stable(self) -> str:
@@ -100,13 +100,13 @@ class Request(Value, frozen=True, kw_only=True):
         return smaller
 
 
-def shown_source(work: MakePlan | Write | Repair) -> str:
+def shown_source(work: AgentWork) -> str:
     """Return the source that the work is about.
 
     A node without code of its own (its model gave none) stands for the plan that it had.
     """
     if work.node.source.strip():
         return work.node.source
-    if not isinstance(work, MakePlan) and work.plan.scaffold:
+    if isinstance(work, Write | Repair) and work.plan.scaffold:
         return without_anchors(work.plan.scaffold)
     return work.task.source

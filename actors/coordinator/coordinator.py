@@ -36,10 +36,11 @@ from actors.coordinator.search import (
     Refused,
     Save,
     Search,
-    Stage,
     StageEnded,
 )
+from actors.coordinator.stages import Stage
 from actors.coordinator.store import Store
+from actors.coordinator.strategy import strategy_named
 from actors.coordinator.tree import FAILED
 from actors.coordinator.waiting import task_of
 from actors.coordinator.work import ROLE_OF, Orders, parse_work, work_id
@@ -386,6 +387,8 @@ class Coordinator:
                 self.store.save_plan(task, number, result.plan)
                 self._perform(task, self.searches[task].handle(StageEnded(number)))
             case messages.Written() | messages.Repaired():
+                if isinstance(result, messages.Written) and result.plan is not None:
+                    self.store.save_plan(task, number, result.plan)
                 self.store.save_candidate(task, number, result.candidate)
                 self._perform(task, self.searches[task].handle(StageEnded(number)))
             case messages.Unusable():
@@ -451,11 +454,13 @@ class Coordinator:
         return Want(kind=kind, trusted=stage is Stage.CONFIRM)
 
     def _search(self, task: Task) -> Search:
+        numbers = self.settings.search
+        policy = policy_named(self.settings.policy, numbers)
         return Search(
             task=task.name,
             seed=self.settings.seed,
-            policy=policy_named(self.settings.policy, self.settings.search),
-            settings=self.settings.search,
+            strategy=strategy_named(self.settings.strategy, policy, numbers),
+            settings=numbers,
         )
 
     def _restore(self) -> None:

@@ -8,38 +8,16 @@ seeded by task, attempt and stage: with one expansion at a time, two runs grow t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from random import Random
 
 from actors.coordinator.leaderboard import Leaderboard
-from actors.coordinator.policy import Policy
+from actors.coordinator.stages import Attempt, Stage
+from actors.coordinator.strategy import Sight, Strategy
 from actors.coordinator.tree import FAILED, ROOT, Tree
-from actors.coordinator.window import code_window, debug_window, plan_window
 from protocol.settings import SearchSettings
 
 ROOT_KERNEL = "root"
 CONFIRMED = 3  # at the most so many of the best are judged again, to end with a true figure
-
-
-class Stage(StrEnum):
-    """A piece of work that is leased; its last word in a work id."""
-
-    MEASURE = "measure"
-    PLAN = "plan"
-    WRITE = "write"
-    REPAIR = "repair"
-    EVALUATE = "evaluate"
-    CONFIRM = "confirm"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """One expansion under way: which node grows, by which agents, and how far it is."""
-
-    number: int
-    parent: int
-    repair: bool
-    stage: Stage
 
 
 # --- events: what happened ---------------------------------------------------------------------
@@ -118,7 +96,9 @@ Instruction = Offer | Save | Finish
 class Search:
     """The tree of one task and the attempts under way on it."""
 
-    def __init__(self, *, task: str, seed: int, policy: Policy, settings: SearchSettings) -> None:
+    def __init__(
+        self, *, task: str, seed: int, strategy: Strategy, settings: SearchSettings
+    ) -> None:
         self.task = task
         self.settings = settings
         self.budget = settings.budget
@@ -129,7 +109,7 @@ class Search:
         self.begun = 0  # attempts begun, those ended included
         self.confirmed: dict[int, float] = {}
         self._seed = seed
-        self._policy = policy
+        self._strategy = strategy
 
     @property
     def ended(self) -> int:
@@ -200,12 +180,16 @@ class Search:
         instructions: list[Instruction] = []
         while self.begun < self.budget and len(self.under_way) < self.settings.in_flight:
             number = self.begun + 1
-            parent = self._policy.select(self._tree, self._rng(number, "select"))
+            parent = self._strategy.select(self._tree, self._rng(number, "select"))
             if parent is None:
                 break
-            repair = self._tree[parent].has_bug
-            stage = Stage.REPAIR if repair else Stage.PLAN
-            attempt = Attempt(number=number, parent=parent, repair=repair, stage=stage)
+            node = self._tree[parent]
+            attempt = Attempt(
+                number=number,
+                parent=parent,
+                repair=node.has_bug,
+                stage=self._strategy.opening(node),
+            )
             self._tree.begin(parent)
             self.begun = number
             self.under_way[number] = attempt
@@ -254,15 +238,10 @@ class Search:
 
     def _offer(self, attempt: Attempt) -> Offer:
         rng = self._rng(attempt.number, attempt.stage)
-        i, cap = attempt.parent, self.settings.window_cap
         window: tuple[int, ...] = ()
-        match attempt.stage:
-            case Stage.PLAN:
-                window = plan_window(self._tree, self._board, i, cap, rng)
-            case Stage.WRITE:
-                window = code_window(self._tree, i, cap, rng)
-            case Stage.REPAIR:
-                window = debug_window(self._tree, i, cap, rng)
+        if attempt.stage is not Stage.EVALUATE:
+            sight = Sight(self._tree, self._board, self.settings.window_cap)
+            window = self._strategy.window(attempt.stage, attempt.parent, sight, rng)
         return Offer(attempt.stage, attempt, window, rng.getrandbits(32))
 
     # --- small things ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import secrets
 import msgspec
 
 from actors.coordinator.database import Database
-from actors.coordinator.search import Attempt, Stage
+from actors.coordinator.stages import Attempt, Stage
 from protocol.values import Candidate, Observed, Plan, Reference, Task, Value, Verdict, Word
 
 _encode = msgspec.msgpack.encode

@@ -6,10 +6,12 @@ and `Evaluate` with sources, verdicts and replies already bought, all read from 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 from actors.coordinator.books import Books
-from actors.coordinator.search import Offer, Stage
+from actors.coordinator.search import Offer
+from actors.coordinator.stages import Stage
 from actors.coordinator.store import Store
 from actors.coordinator.tree import ROOT
 from protocol import messages
@@ -20,6 +22,9 @@ ROLE_OF = {
     Stage.PLAN: Role.PLANNER,
     Stage.WRITE: Role.CODER,
     Stage.REPAIR: Role.DEBUGGER,
+    # Where one agent does all, it is the coder's process, with prompts of its own.
+    Stage.SOLVE: Role.CODER,
+    Stage.REFLECT: Role.CODER,
     Stage.MEASURE: Role.EVALUATOR,
     Stage.EVALUATE: Role.EVALUATOR,
     Stage.CONFIRM: Role.EVALUATOR,
@@ -69,35 +74,37 @@ class Orders:
                 reference=reference,
                 rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
             )
-        node, root = self._node(name, offer.attempt.parent), self._node(name, ROOT)
-        shown = [n for n in offer.window if n not in (ROOT, offer.attempt.parent)]
-        window = tuple(self._node(name, n) for n in shown)
-        answered = self._books.calls(lease.work)
-        if stage is Stage.PLAN:
-            return messages.MakePlan(
-                lease=lease,
-                task=task,
-                attempt=number,
-                node=node,
-                root=root,
-                window=window,
-                reference=reference,
-                seed=offer.seed,
-                answered=answered,
-            )
-        plan = self._store.plan(name, number)
-        make = messages.Write if stage is Stage.WRITE else messages.Repair
-        return make(
+        parent = offer.attempt.parent
+        shown = [n for n in offer.window if n not in (ROOT, parent)]
+        return self._request(stage, name, number, offer)(
             lease=lease,
             task=task,
             attempt=number,
-            node=node,
-            root=root,
-            window=window,
-            plan=plan or Plan(advice="", scaffold=node.source or root.source),
+            node=self._node(name, parent),
+            root=self._node(name, ROOT),
+            # Of the attempts before the last one, a reflecting agent is shown the words alone.
+            window=tuple(self._node(name, n) for n in shown if stage is not Stage.REFLECT),
             reference=reference,
             seed=offer.seed,
-            answered=answered,
+            answered=self._books.calls(lease.work),
+        )
+
+    def _request(
+        self, stage: Stage, task: str, number: int, offer: Offer
+    ) -> Callable[..., messages.AgentWork]:
+        """Return the message for an agent's stage, with what this stage alone is told."""
+        if stage is Stage.PLAN:
+            return messages.MakePlan
+        if stage is Stage.SOLVE:
+            return messages.Solve
+        if stage is Stage.REFLECT:
+            remembered = [self._node(task, n).advice for n in offer.window if n != ROOT]
+            return partial(messages.Reflect, reflections=tuple(reversed(remembered)))
+        node, root = self._node(task, offer.attempt.parent), self._node(task, ROOT)
+        plan = self._store.plan(task, number)
+        return partial(
+            messages.Write if stage is Stage.WRITE else messages.Repair,
+            plan=plan or Plan(advice="", scaffold=node.source or root.source),
         )
 
     def _measured(self, task: str) -> Reference:

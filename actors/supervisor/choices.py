@@ -1,6 +1,6 @@
 """The settings of a new run: flags over environment over `stark.toml` over defaults.
 
-Also says which model and why, and refuses the words that are fixed but not built yet.
+Also says which model and why, and refuses what could never run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def of_new_run(
     told.setdefault("rules", {}).setdefault("baselines", "all" if cuda else "eager")
     _set_under_way(told, len(task_names), AHEAD if cuda else 1)
     settings = _convert(told, "the settings")
-    refuse_unbuilt(settings)
+    refuse_unserved(settings)
     return settings
 
 
@@ -80,14 +80,12 @@ def of_resumed_run(old: Settings, wish: Wish) -> Settings:
             )
         _set(told, field, value)
     settings = _convert(told, "the settings")
-    refuse_unbuilt(settings)
+    refuse_unserved(settings)
     return settings
 
 
-def refuse_unbuilt(settings: Settings) -> None:
-    """Raise UsageError for words that are fixed but not built yet."""
-    if settings.strategy != "stark":
-        raise UsageError(f"--strategy {settings.strategy} is not built yet: use stark")
+def refuse_unserved(settings: Settings) -> None:
+    """Raise UsageError for a run whose work nobody would do."""
     elsewhere = settings.public or settings.until_idle
     missing = [role for role in WORKERS if not settings.count(role)]
     if missing and not elsewhere:

@@ -59,7 +59,7 @@ class TaskResult(Value, frozen=True, kw_only=True):
     hardware: str | None
     model: str
     strategy: str
-    policy: str
+    policy: str | None  # null: the strategy asks none
     seed: int
     budget: int
     attempts: int
@@ -155,7 +155,7 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
         hardware=(reference.device.name or None) if reference else None,
         model=settings.model,
         strategy=settings.strategy,
-        policy=settings.policy,
+        policy=settings.asked_policy,
         seed=settings.seed,
         budget=task.budget,
         attempts=len(attempts),

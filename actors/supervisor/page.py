@@ -36,7 +36,8 @@ def heading(snapshot: Snapshot, settings: Settings) -> str:
         f"<h1>{escape(', '.join(task.name for task in snapshot.tasks))}</h1>"
         f'<p class="soft">run {escape(snapshot.run_id)} · {escape(snapshot.status)}'
         f"{escape(': ' + snapshot.reason if snapshot.reason else '')}"
-        f" · {phrases.clock(snapshot.seconds)} · model {escape(phrases.model(settings))}</p>"
+        f" · {phrases.clock(snapshot.seconds)} · model {escape(phrases.model(settings))}"
+        f" · {escape(phrases.search(settings))}</p>"
     )
 
 

@@ -124,3 +124,9 @@ def model(settings: Settings) -> str:
         if other != settings.model:
             text += f", {role}: {other}"
     return text
+
+
+def search(settings: Settings) -> str:
+    """Say how the nodes were chosen: `strategy stark, policy epsilon-greedy, seed 0`."""
+    policy = f", policy {settings.asked_policy}" if settings.asked_policy else ""
+    return f"strategy {settings.strategy}{policy}, seed {settings.seed}"

@@ -66,9 +66,9 @@ def answer(request: messages.Work) -> messages.Result:
         case messages.MakePlan():
             plan = Plan(advice="advice", scaffold=request.node.source)
             return messages.Planned(lease=lease, plan=plan)
-        case messages.Write() | messages.Repair():
+        case messages.Write() | messages.Repair() | messages.Solve() | messages.Reflect():
             body = f"# {lease.work}\n".ljust(SOURCE_BYTES, "#")
-            kind = messages.Written if isinstance(request, messages.Write) else messages.Repaired
+            kind = messages.Repaired if isinstance(request, messages.Repair) else messages.Written
             return kind(lease=lease, candidate=Candidate(source=body))
         case messages.Evaluate():
             speedup = Random(lease.work).uniform(0.5, 3.0)

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 from actors.agents.request import Request
-from protocol.messages import Lease, MakePlan, Repair, Write
+from protocol.messages import Lease, MakePlan, Reflect, Repair, Solve, Write
 from protocol.values import Call, Device, Observed, Plan, Reference, Task, Verdict, Word
 
 # A busy machine is no fault: laws are about values, not about time.
@@ -140,6 +140,31 @@ def write(plan: Plan, attempt: int = 1, **fields: Any) -> Write:
         root=ROOT,
         reference=REFERENCE,
         plan=plan,
+        **given,
+    )
+
+
+def solve(attempt: int = 1, **fields: Any) -> Solve:
+    given = {"node": ROOT, **fields}
+    return Solve(
+        lease=lease("solve", attempt),
+        task=TASK,
+        attempt=attempt,
+        root=ROOT,
+        reference=REFERENCE,
+        **given,
+    )
+
+
+def reflect(*reflections: str, attempt: int = 2, **fields: Any) -> Reflect:
+    given = {"node": ROOT, **fields}
+    return Reflect(
+        lease=lease("reflect", attempt),
+        task=TASK,
+        attempt=attempt,
+        root=ROOT,
+        reference=REFERENCE,
+        reflections=reflections,
         **given,
     )
 

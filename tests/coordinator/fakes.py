@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
-from actors.coordinator.policy import EpsilonGreedy
+from actors.coordinator.policy import policy_named
 from actors.coordinator.search import (
     AttemptEnded,
     Confirmed,
@@ -14,15 +14,24 @@ from actors.coordinator.search import (
     Offer,
     Save,
     Search,
-    Stage,
     StageEnded,
 )
+from actors.coordinator.stages import Stage
+from actors.coordinator.strategy import strategy_named
 from protocol.settings import SearchSettings
 
 
-def make_search(*, budget: int = 12, in_flight: int = 1, seed: int = 0) -> Search:
+def make_search(
+    *,
+    budget: int = 12,
+    in_flight: int = 1,
+    seed: int = 0,
+    strategy: str = "stark",
+    policy: str = "epsilon-greedy",
+) -> Search:
     settings = SearchSettings(budget=budget, in_flight=in_flight)
-    return Search(task="t", seed=seed, policy=EpsilonGreedy(epsilon=0.3), settings=settings)
+    chosen = strategy_named(strategy, policy_named(policy, settings), settings)
+    return Search(task="t", seed=seed, strategy=chosen, settings=settings)
 
 
 def outcome(number: int) -> tuple[float, str]:
@@ -34,8 +43,11 @@ def outcome(number: int) -> tuple[float, str]:
 class Runner:
     """Carries out a search's instructions in memory and keeps what a store would keep."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(
+        self, search: Search, *, strategy: str = "stark", policy: str = "epsilon-greedy"
+    ) -> None:
         self.search = search
+        self.names = {"strategy": strategy, "policy": policy}  # of the search that follows a crash
         self.saved: dict[int, object] = {}
         self.nodes: list[tuple[int, int, float, str]] = []
         self.offers: dict[int, Offer] = {}
@@ -73,7 +85,10 @@ class Runner:
         """Lose everything but what was stored, and begin again from that."""
         before = self.search
         self.search = make_search(
-            budget=before.budget, in_flight=before.settings.in_flight, seed=before._seed
+            budget=before.budget,
+            in_flight=before.settings.in_flight,
+            seed=before._seed,
+            **self.names,
         )
         self.offers.clear()
         attempts = [self.saved[number] for number in sorted(self.saved)]

@@ -14,9 +14,9 @@ from actors.coordinator.search import (
     Measured,
     Offer,
     Refused,
-    Stage,
     StageEnded,
 )
+from actors.coordinator.stages import Stage
 
 
 def whole_run(crash_at: frozenset[int] = frozenset(), *, seed: int = 0, budget: int = 12) -> Runner:

@@ -80,6 +80,13 @@ class FakeWorker:
                 source = f"# {lease.work} repairs {request.node.node}: {request.plan.advice}\n"
                 return messages.Repaired(lease=lease, candidate=Candidate(source=source))
 
+            case messages.Solve() | messages.Reflect():
+                self._ask(request, port)
+                told = getattr(request, "reflections", ())
+                words = Plan(advice=f"words {lease.work} after {len(told)}", scaffold="")
+                source = f"# {lease.work} from {request.node.node}: {' | '.join(told)}\n"
+                return messages.Written(lease=lease, candidate=Candidate(source=source), plan=words)
+
     def _ask(self, request: messages.AgentWork, port: Port) -> None:
         """Buy a reply with leave, and write down on the side that it was charged."""
         work = request.lease.work

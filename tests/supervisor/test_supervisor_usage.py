@@ -90,7 +90,6 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --model replay:x", "not built yet"),
     ("--task t.py --base-url http://127.0.0.1:1", "--base-url needs --model"),
     ("--task t.py --strategy clever", "expected stark or"),
-    ("--task t.py --strategy team", "not built yet"),
     ("--task t.py --policy clever", "expected epsilon-greedy or"),
     ("--task t.py --evaluators 0", "nobody would do their work"),
     ("--join absent", "can't read the ticket absent"),

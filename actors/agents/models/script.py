@@ -30,8 +30,8 @@ class Line(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     attempt: int | None = None  # None: taken in turn, by the attempt's number
     reply: str | None = None  # the whole reply, as a model would write it
     code: str | None = None  # short for a coder's or debugger's reply
-    advice: str | None = None  # short for a planner's reply
-    anchor: str | None = None  # with advice: anchors go around the first line with this text
+    advice: str | None = None  # short for a planner's reply; with a coder's code: its words
+    anchor: str | None = None  # a planner's: anchors go around the first line with this text
     again: str | None = None  # the reply when the first could not be used
     stop: str = "end_turn"
     delay_s: float = 0.0
@@ -116,13 +116,17 @@ def read(path: Path) -> tuple[Line, ...]:
 
 def _problem(line: Line) -> str:
     given = [name for name in ("reply", "code", "advice") if getattr(line, name) is not None]
+    if line.role == "coder" and given == ["code", "advice"]:
+        given.remove("advice")  # the words of an agent that does all
     if len(given) != 1 and line.error != "wrong_key":
         return "give exactly one of reply, code and advice"
     if line.code is not None and line.role == "planner":
         return "a planner gives advice, not code"
-    if line.advice is not None and line.role != "planner":
-        return f"a {line.role} gives code, not advice"
-    if line.anchor is not None and line.advice is None:
+    if line.role == "coder" and line.advice is not None and line.code is None:
+        return "a coder gives code, not advice alone"
+    if line.advice is not None and line.role == "debugger":
+        return "a debugger gives code, not advice"
+    if line.anchor is not None and (line.advice is None or line.role != "planner"):
         return "anchor goes with advice"
     return ""
 
@@ -136,6 +140,8 @@ def _text(line: Line | None, request: Request) -> str:
         return line.reply
     if line.code is not None:
         head = "## Diagnosis\n\nAs scripted.\n\n" if request.role is Role.DEBUGGER else ""
+        if line.advice is not None:
+            head = f"## Advice\n\n{line.advice}\n\n"
         return f"{head}## Candidate\n\n{fenced(line.code)}\n"
     return _plan(line.advice or "", line.anchor, request)
 

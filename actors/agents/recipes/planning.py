@@ -12,10 +12,11 @@ from actors.agents.recipes.choices import Choice, body, lesson, offers
 from actors.agents.recipes.compose import Made, compose
 from actors.agents.recipes.knobs import Knobs, read_knobs, start
 from actors.agents.recipes.objects import Unreadable
-from protocol.messages import MakePlan, Repair, Write
+from protocol.messages import AgentWork, MakePlan, Reflect, Solve, Write
 from protocol.values import Observed
 
 BEGIN, END = "<<<IMPROVE BEGIN>>>", "<<<IMPROVE END>>>"
+BLIND = 8.0  # what a draw weighs beside promises of up to 10, for who can't see what was tried
 IN_FORWARD = frozenset({"fusion", "bias", "memory"})
 
 
@@ -27,18 +28,20 @@ class Spot(msgspec.Struct, frozen=True, kw_only=True):
     comment: str  # "# {}" or "/* {} */"
 
 
-def base_knobs(work: MakePlan | Write | Repair) -> Knobs:
+def base_knobs(work: AgentWork) -> Knobs:
     """The node's knobs; for the reference, and for what others wrote, those of a first try."""
     return read_knobs(work.node.source) or start(work.task.backend)
 
 
-def choose(work: MakePlan | Write) -> tuple[Choice, Made] | None:
+def choose(work: MakePlan | Write | Solve | Reflect) -> tuple[Choice, Made] | None:
     """The most promising change, None when all are tried; and what the base looks like."""
     backend, inputs = work.task.backend, work.reference.inputs
     base = base_knobs(work)
     shown = compose(work.task.source, inputs, backend, base)
     seen = {body(entry.source) for entry in (work.node, *work.window)}
-    if read_knobs(work.node.source) is None and body(shown.source) not in seen:
+    blind = is_blind(work)
+    plain = read_knobs(work.node.source) is None and body(shown.source) not in seen
+    if plain and not blind:
         words = "Fuse what follows each other into one kernel, with plain settings"
         first = Choice(change={"fusion": base.fusion}, words=words, promise=99.0, made=shown)
         return first, shown
@@ -50,12 +53,24 @@ def choose(work: MakePlan | Write) -> tuple[Choice, Made] | None:
     draw = random.Random(work.seed)  # noqa: S311 - breaks ties, guards nothing
 
     def value(choice: Choice) -> float:
-        return choice.promise + lesson(choice, base, score, work.window) + draw.random() * 0.3
+        chance = draw.random() * (BLIND if blind else 0.3)
+        return choice.promise + lesson(choice, base, score, work.window) + chance
 
     return max([(value(choice), i, choice) for i, choice in enumerate(found)])[2], shown
 
 
-def reference_score(work: MakePlan | Write, base: Knobs) -> float | None:
+def is_blind(work: MakePlan | Write | Solve | Reflect) -> bool:
+    """Whether earlier attempts at this node may be there and none is shown.
+
+    Whoever sees nothing of them would choose the same change for ever: so promise counts for less
+    and the draw for more, as temperature does for a model.
+    """
+    alone = isinstance(work, Solve | Reflect)
+    at_root = work.node.node == work.root.node
+    return work.attempt > 1 and not work.window and (alone or at_root)
+
+
+def reference_score(work: MakePlan | Write | Solve | Reflect, base: Knobs) -> float | None:
     """The time that others are compared with: the node's, or of the plain try below the root."""
     if read_knobs(work.node.source) is not None:
         return work.node.score_us
@@ -83,7 +98,7 @@ def plan(work: MakePlan) -> str:
     return f"## Advice\n\n{advice} {line}\n\n## Source\n\n```python\n{anchored}\n```\n"
 
 
-def situation(work: MakePlan, choice: Choice, shown: Made) -> str:
+def situation(work: MakePlan | Solve | Reflect, choice: Choice, shown: Made) -> str:
     """What the plan rests on: the loops, what was tried, how far the leaders are."""
     kinds = [layout.kind for layout in shown.layouts]
     parts = [f"The forward is {len(kinds)} loop nest{'s' * (len(kinds) != 1)} ({', '.join(kinds)})"]

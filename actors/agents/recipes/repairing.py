@@ -18,7 +18,7 @@ from actors.agents.recipes.objects import Unreadable
 from actors.agents.recipes.planning import base_knobs
 from actors.agents.recipes.source import Source
 from actors.agents.recipes.template import Renamed, kept_module
-from protocol.messages import Repair
+from protocol.messages import Reflect, Repair, Solve
 from protocol.values import Word
 
 SAFE: dict[str, object] = {
@@ -28,7 +28,7 @@ SAFE: dict[str, object] = {
 TOOLS = ("ninja is required", "No such file or directory: 'c++'", "command not found", "CUDA_HOME")
 
 
-def repair(work: Repair) -> str:
+def repair(work: Repair | Solve | Reflect) -> str:
     """The debugger's reply."""
     verdict = work.node.verdict
     said = f"The verdict was {verdict.verdict}{f' ({verdict.reason})' if verdict.reason else ''}."

@@ -1,0 +1,28 @@
+"""The lone agent's rules: the planner's choice and the coder's file in one, or the debugger's."""
+
+from __future__ import annotations
+
+import msgspec
+
+from actors.agents.recipes.objects import Unreadable
+from actors.agents.recipes.planning import choose, situation
+from actors.agents.recipes.repairing import repair
+from protocol.messages import Reflect, Solve
+
+
+def solve(work: Solve | Reflect) -> str:
+    """The lone agent's reply; a node without code has nothing to mend, and gets a first try."""
+    if not work.node.verdict.correct and work.node.source.strip():
+        return repair(work)
+    try:
+        chosen = choose(work)
+    except Unreadable as problem:
+        return f"## Cannot\n\nThe rule book can't write this: {problem}.\n"
+    if chosen is None:
+        return "## Cannot\n\nThe rule book has no change left that was not tried.\n"
+    choice, shown = chosen
+    line = f"recipe: {msgspec.json.encode(choice.change).decode()}"
+    words = f"{choice.words}. {situation(work, choice, shown)} {line}"
+    return (
+        f"## Advice\n\n{words}\n\n## Candidate\n\n```python\n{choice.made.source.rstrip()}\n```\n"
+    )

@@ -1,0 +1,179 @@
+"""Each strategy: where its attempts grow, by whom, what they see; and that crashes change none."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+from fakes import Runner, make_search
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.coordinator.policy import POLICIES
+from actors.coordinator.stages import Stage
+from actors.coordinator.strategy import STRATEGIES, strategy_named
+from actors.coordinator.tree import ROOT
+from actors.supervisor import flags
+from protocol.settings import SEARCHING, SearchSettings, Settings
+
+PAIRS = [
+    *((strategy, policy) for strategy in SEARCHING for policy in sorted(POLICIES)),
+    *((strategy, "greedy") for strategy in sorted(set(STRATEGIES) - set(SEARCHING))),
+]
+
+
+def grown(
+    strategy: str,
+    *,
+    policy: str = "epsilon-greedy",
+    crash_at: frozenset[int] = frozenset(),
+    seed: int = 0,
+    budget: int = 12,
+    in_flight: int = 1,
+) -> Runner:
+    """Run a whole search; with several under way they end in an order of their own."""
+    names = {"strategy": strategy, "policy": policy}
+    search = make_search(seed=seed, budget=budget, in_flight=in_flight, **names)
+    runner = Runner(search, **names)
+    rng = Random(seed)
+    runner.perform(runner.search.begin())
+    count = 0
+    while runner.offers:
+        if count in crash_at and runner.search.tree is not None:
+            runner.crash()
+        count += 1
+        runner.step(rng.choice(sorted(runner.offers)))
+    return runner
+
+
+def parents(runner: Runner) -> dict[int, int]:
+    return {number: parent for number, parent, *_ in runner.nodes}
+
+
+def failed(runner: Runner) -> set[int]:
+    return {number for number, _, score, _ in runner.nodes if math.isinf(score)}
+
+
+def stages(runner: Runner, number: int) -> list[Stage]:
+    """Return the agents' stages of an attempt, in order."""
+    shown = [stage for n, stage in runner.shown if n == number]
+    return [stage for stage in shown if stage not in (Stage.EVALUATE, Stage.CONFIRM)]
+
+
+@pytest.mark.parametrize(("strategy", "policy"), PAIRS)
+@given(
+    crash_at=st.frozensets(st.integers(0, 45), max_size=8),
+    seed=st.integers(0, 5),
+    in_flight=st.sampled_from([1, 3]),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_crash_at_any_point_leaves_the_same_tree(
+    strategy: str, policy: str, crash_at: frozenset[int], seed: int, in_flight: int
+) -> None:
+    """Whatever the strategy and the policy, and also with several expansions under way.
+
+    Offers that a crash repeats are made anew, so their windows may be wider; the tree is the same.
+    """
+    more = {"policy": policy, "seed": seed, "in_flight": in_flight}
+    calm = grown(strategy, **more)
+    stormy = grown(strategy, crash_at=crash_at, **more)
+
+    assert calm.nodes == stormy.nodes
+    assert calm.confirmed == stormy.confirmed
+    if in_flight == 1:
+        assert calm.shown == stormy.shown
+
+
+@pytest.mark.parametrize("in_flight", [1, 4])
+@pytest.mark.parametrize(("strategy", "policy"), PAIRS)
+def test_every_strategy_spends_its_budget_exactly(
+    strategy: str, policy: str, in_flight: int
+) -> None:
+    """B attempts, each once, and then the task is over: nothing waits for ever."""
+    runner = grown(strategy, policy=policy, budget=20, in_flight=in_flight)
+
+    assert sorted(parents(runner)) == list(range(1, 21))
+    assert runner.search.finished
+
+
+def test_search_grows_the_teams_nodes_with_one_agent_and_no_windows() -> None:
+    """The same policy chooses as for STARK; one call each, W(i) = {i, root}."""
+    stark, alone = grown("stark", budget=30), grown("search", budget=30)
+
+    assert parents(stark) == parents(alone)
+    for number, parent in parents(alone).items():
+        assert [Stage.SOLVE] == stages(alone, number)
+        assert {parent, ROOT} == set(alone.shown[number, Stage.SOLVE])
+
+
+def test_the_team_samples_from_the_root_and_repairs_what_failed() -> None:
+    """Plan and code at the root; a failed sample is debugged once, next; a failed repair is not."""
+    runner = grown("team", budget=30)
+    above, bad = parents(runner), failed(runner)
+    samples = {n for n in above if above[n] == ROOT}
+
+    assert {n for n in above if n not in samples} == {n + 1 for n in samples & bad if n < 30}
+    for number in above:
+        planned = [Stage.PLAN, Stage.WRITE] if number in samples else [Stage.REPAIR]
+        assert planned == stages(runner, number)
+        assert all({above[number], ROOT} == set(runner.shown[number, stage]) for stage in planned)
+
+
+@given(st.integers(0, 1000), st.integers(1, 6), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_no_sample_of_the_team_is_repaired_too_often(
+    seed: int, in_flight: int, repairs: int
+) -> None:
+    """At most so many repairs in a row, none of what works, none twice; all others at the root."""
+    names = {"strategy": "team", "policy": "greedy"}
+    search = make_search(seed=seed, budget=24, in_flight=in_flight, **names)
+    search._strategy = strategy_named("team", None, SearchSettings(repairs=repairs))  # type: ignore[arg-type]
+    runner, rng = Runner(search, **names), Random(seed)
+    runner.perform(runner.search.begin())
+    while runner.offers:
+        runner.step(rng.choice(sorted(runner.offers)))
+    above, bad = parents(runner), failed(runner)
+    repaired = [parent for parent in above.values() if parent != ROOT]
+
+    assert len(set(repaired)) == len(repaired)
+    assert set(repaired) <= bad
+    for number in above:
+        depth, at = 0, number
+        while at != ROOT:
+            depth, at = depth + 1, above[at]
+        assert depth <= repairs + 1
+
+
+def test_samples_are_independent() -> None:
+    """Every attempt asks the same of the same agent, at the root, however many there are."""
+    runner = grown("sampling", budget=20, in_flight=4)
+
+    assert {ROOT} == set(parents(runner).values())
+    assert all([Stage.SOLVE] == stages(runner, number) for number in parents(runner))
+    assert {(ROOT,)} == {runner.shown[number, Stage.SOLVE] for number in parents(runner)}
+
+
+@pytest.mark.parametrize("in_flight", [1, 4])
+def test_reflexion_is_one_chain_with_a_short_memory(in_flight: int) -> None:
+    """Each attempt begins with the last one, failed or not, and is shown three nodes' words."""
+    runner = grown("reflexion", budget=10, in_flight=in_flight)
+
+    assert {n: n - 1 for n in range(1, 11)} == parents(runner)
+    assert [Stage.SOLVE] == stages(runner, 1)
+    assert all([Stage.REFLECT] == stages(runner, n) for n in range(2, 11))
+    assert {1, ROOT} == set(runner.shown[2, Stage.REFLECT])
+    assert (8, ROOT, 7, 6) == runner.shown[9, Stage.REFLECT]
+
+
+def test_the_command_takes_every_strategy_there_is() -> None:
+    """A strategy that is named in `STRATEGIES` can be asked for, and no other one."""
+    assert set(STRATEGIES) == set(flags.STRATEGIES)
+    with pytest.raises(ValueError, match="there are reflexion, sampling, search, stark, team"):
+        strategy_named("clever", None, SearchSettings())  # type: ignore[arg-type]
+
+
+def test_a_strategy_without_a_policy_claims_none() -> None:
+    """What result.json calls the policy is what chose the nodes."""
+    assert Settings(strategy="search", policy="mcts").asked_policy == "mcts"
+    assert Settings(strategy="sampling", policy="mcts").asked_policy is None
