@@ -202,13 +202,14 @@ def _call(call: Call) -> Call:
 def _product(
     message: messages.Planned | messages.Written | messages.Repaired,
 ) -> messages.ToCoordinator:
-    if isinstance(message, messages.Planned):
-        plan = message.plan
+    plan = None if isinstance(message, messages.Repaired) else message.plan
+    if plan is not None:
         sizes = (len(plan.scaffold), len(plan.advice), len(plan.spans))
         last = max((line for span in plan.spans for line in span), default=1)
         first = min((line for span in plan.spans for line in span), default=1)
         if max(sizes) > SOURCE_CHARS or first < 0 or last > SOURCE_CHARS:
             return messages.Unusable(lease=message.lease, reason="the plan is too large")
+    if isinstance(message, messages.Planned):
         return message
     candidate = message.candidate
     if len(candidate.source) > SOURCE_CHARS:

@@ -11,7 +11,7 @@ import re
 
 from actors.coordinator.fleet import Peer
 from actors.coordinator.origin import Origin, machine_of
-from actors.coordinator.search import Stage
+from actors.coordinator.stages import Stage
 from protocol import codec, messages
 from protocol.messages import Lease, Message
 from protocol.values import Role
@@ -28,6 +28,8 @@ RESULTS: dict[Stage, tuple[type[Message], ...]] = {
     Stage.PLAN: (messages.Planned, messages.Unusable),
     Stage.WRITE: (messages.Written, messages.Unusable),
     Stage.REPAIR: (messages.Repaired, messages.Unusable),
+    Stage.SOLVE: (messages.Written, messages.Unusable),
+    Stage.REFLECT: (messages.Written, messages.Unusable),
     Stage.EVALUATE: (messages.Evaluated,),
     Stage.CONFIRM: (messages.Evaluated,),
 }

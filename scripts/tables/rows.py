@@ -105,7 +105,7 @@ def of_run(run_dir: Path) -> Rows:
         rows.append(_row(origin, task, found.get(task), snapshot, minutes.get(task)))
     return Rows(
         strategy=settings.strategy,
-        policy=settings.policy,
+        policy=settings.asked_policy or "no policy",
         model=_models(settings),
         budget=settings.search.budget,
         seed=settings.seed,
