@@ -21,7 +21,8 @@ from protocol.values import Value
 
 LINGER_MS = 500
 RECONNECT_MS = 50
-RECONNECT_MAX_MS = 1000
+RECONNECT_MAX_MS = 250  # a restarted coordinator is to have its workers back within a second
+BACKLOG = 4096  # a whole fleet comes back at once
 GIVEN_UP_S = 2.0  # cut off and no new attempt in sight: libzmq will not come back by itself
 CONNECT_MS = 3000  # or the kernel's own patience would outlast a partition by a minute
 HANDSHAKE_MS = 10_000

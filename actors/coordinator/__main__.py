@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import resource
 import sys
 import time
 from pathlib import Path
@@ -40,6 +41,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     name_process("coordinator")
+    admit_many()
     log = open_log(arguments.run_dir, "coordinator")
     try:
         settings = settings_file.read(arguments.run_dir)
@@ -60,6 +62,15 @@ def main() -> int:
         door.close()
     context.term()
     return 0
+
+
+def admit_many() -> None:
+    """Take as many connections as the system allows: a peer over the limit would never be heard.
+
+    The usual soft limit is 1,024 descriptors, of which each worker takes one.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def open_doors(

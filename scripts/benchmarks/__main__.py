@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from scripts.benchmarks import dispatch, selection, whole_run
+from scripts.benchmarks import dispatch, scale, selection, whole_run
 from scripts.benchmarks.machine import machine
 
 
 def main() -> None:
-    """Run all of them; a few minutes."""
+    """Run all of them; some ten minutes."""
     print(machine())
     print("\nselection, windows and leaderboard, one step of the search")
     selection.main()
     print("\ndispatch, durable: a result said -> the next work in hand")
     dispatch.report()
+    print()
+    scale.report()
     print()
     whole_run.main()
 
