@@ -82,12 +82,16 @@ def addresses_of(listen: str) -> tuple[str, ...]:
     host = parts.hostname or ""
     if host != "*" and not ipaddress.ip_address(host).is_unspecified:
         return (listen,)
-    hosts = [socket.gethostname(), *_interfaces()]
-    return tuple(f"tcp://{host}:{parts.port}" for host in dict.fromkeys(hosts))
+    found = _interfaces()
+    loopback = [own for own in found if ipaddress.ip_address(own).is_loopback]
+    others = [own for own in found if own not in loopback]
+    # The name late: where nobody resolves it, that takes seconds to be found out.
+    hosts = dict.fromkeys([*others, socket.gethostname(), *loopback])
+    return tuple(f"tcp://{own}:{parts.port}" for own in hosts)
 
 
 def _interfaces() -> list[str]:
-    """Return the IPv4 addresses of this machine, those that only itself reaches last."""
+    """Return the IPv4 addresses of this machine."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
@@ -95,7 +99,7 @@ def _interfaces() -> list[str]:
                 request = struct.pack("256s", name[:15].encode())
                 answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
                 found.append(socket.inet_ntoa(answer[20:24]))
-    return sorted(found, key=lambda host: ipaddress.ip_address(host).is_loopback)
+    return found
 
 
 def _still_good(path: Path, ring: Ring, wall: float) -> Ticket | None:
