@@ -47,7 +47,8 @@ class Doorkeeper:
 
     def callback(self, _domain: str, key: bytes) -> bool:
         """Whether the holder of a public key may connect: asked in the ZAP thread."""
-        self._look(time.monotonic())
+        # Always: a ticket may be newer than our last look, and libzmq asks only once.
+        self._look(time.monotonic(), now_or_never=True)
         issued = self._ring.find(key.decode("ascii", "replace"))
         admitted = issued is not None and issued.good(time.time())
         self._log.info("knock", ticket=issued.ticket if issued else "", admitted=admitted)
@@ -65,8 +66,8 @@ class Doorkeeper:
         """Whether a ticket is for roles that talk to models."""
         return any(role in AGENTS for role in self._ring.roles(ticket))
 
-    def _look(self, now: float) -> None:
-        if now < self._next_look:
+    def _look(self, now: float, *, now_or_never: bool = False) -> None:
+        if now < self._next_look and not now_or_never:
             return
         self._next_look = now + LOOK_S
         stamp = self._file_stamp()

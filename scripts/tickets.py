@@ -1,0 +1,90 @@
+"""Tickets of a run that listens: `python scripts/tickets.py RUN [new | revoke NAME]`.
+
+Without a word it lists them.  `new` writes another ticket, for some roles and some time; `revoke`
+shuts one out: whoever holds it is sent away within a second, also from a run that is under way.
+Exit status 2, with one line, when that can't be done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
+
+from actors.supervisor import keys
+from protocol import ring as ring_file
+from protocol import settings as settings_file
+from protocol.ring import Ring
+from protocol.values import WORKERS, Role
+
+
+def main() -> int:
+    """Do what the command line asks; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run folder")
+    words = parser.add_subparsers(dest="word")
+    new = words.add_parser("new", help="write another ticket")
+    new.add_argument("--roles", default=",".join(WORKERS), help="evaluator,planner,…")
+    new.add_argument("--hours", type=float, default=24.0)
+    new.add_argument("--out", type=Path, help="its file (ticket-NAME.json in the run folder)")
+    words.add_parser("revoke", help="shut one out").add_argument("name")
+    asked = parser.parse_args()
+    try:
+        ring = ring_file.read(asked.run)
+        if ring is None:
+            raise ValueError(f"{asked.run} has no keys: it never ran with --listen")
+        if asked.word == "new":
+            return make(asked.run, ring, asked.roles, asked.hours, asked.out)
+        if asked.word == "revoke":
+            return revoke(asked.run, ring, asked.name)
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return show(ring)
+
+
+def make(run: Path, ring: Ring, words: str, hours: float, out: Path | None) -> int:
+    """Write a new ticket and say where it lies."""
+    unknown = [word for word in words.split(",") if word not in WORKERS]
+    if unknown or not hours > 0:
+        raise ValueError(
+            f"--roles takes some of {','.join(WORKERS)}, --hours a number above 0"
+            f" (got {words!r}, {hours:g})"
+        )
+    settings = settings_file.read(run)
+    if not settings.public:
+        raise ValueError(f"{run} does not listen for other machines: resume it with --listen")
+    path = out or run / f"ticket-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    roles = tuple(Role(word) for word in words.split(","))
+    addresses = keys.addresses_of(settings.listen)
+    expires = time.time() + hours * 3600
+    ticket = keys.issue(run, ring, path, settings, addresses, roles, expires)
+    print(f"{path}: ticket {ticket.name} for {words}, good for {hours:g} hours; it is a secret")
+    return 0
+
+
+def revoke(run: Path, ring: Ring, name: str) -> int:
+    """Shut one ticket out."""
+    if not ring.roles(name):
+        raise ValueError(f"{run} has no ticket {name}; without a word this lists them")
+    ring_file.write(run, ring.without(name))
+    print(f"ticket {name} is revoked")
+    return 0
+
+
+def show(ring: Ring) -> int:
+    """List all tickets."""
+    now = time.time()
+    for name in dict.fromkeys(one.ticket for one in ring.issued):
+        one = next(issued for issued in ring.issued if issued.ticket == name)
+        state = "revoked" if one.revoked else "good" if one.good(now) else "expired"
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.expires))
+        print(f"{name}  {state} (until {until})  {', '.join(ring.roles(name))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

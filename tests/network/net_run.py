@@ -1,0 +1,147 @@
+"""A real coordinator that listens for other machines, and fake workers that come with tickets."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import zmq
+from fake_run import FAKE_WORKER, FakeRun
+
+from actors.supervisor import keys
+from protocol import codec, ring, tickets, transport
+from protocol import settings as settings_file
+from protocol.messages import Message
+from protocol.tickets import Credential, Ticket
+from protocol.values import WORKERS, Role
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class NetRun(FakeRun):
+    """Some places are on other machines: they have a ticket, and perhaps a namespace."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        budget: int,
+        away: tuple[str, ...] = WORKERS,
+        listen: str = "127.0.0.1",
+        reached: str = "127.0.0.1",
+        inside: dict[str, list[str]] | None = None,
+        **more: object,
+    ) -> None:
+        port = free_port()
+        super().__init__(run_dir, budget=budget, listen=f"tcp://{listen}:{port}", **more)
+        self.address = f"tcp://{reached}:{port}"
+        self.away = away
+        self.inside = inside or {}
+        self.settings = settings_file.read(run_dir)
+        self.ticket = self.issue(run_dir / tickets.FILE_NAME)
+        self.guest = run_dir.parent / "guest"
+        self.guest.mkdir()
+
+    def issue(self, path: Path, roles: tuple[Role, ...] = WORKERS, seconds: float = 600) -> Ticket:
+        """Write a ticket as a supervisor that listens does."""
+        known = ring.read(self.run_dir) or ring.Ring(server=ring.new_pair())
+        expires = time.time() + seconds
+        return keys.issue(self.run_dir, known, path, self.settings, (self.address,), roles, expires)
+
+    def start(self, place: str) -> None:
+        if place not in self.away:
+            argv, folder = self.at_home(place), self.run_dir
+        else:
+            tickets.write(self.guest / f"{place}.json", self.ticket.only(Role(place)))
+            argv, folder = (
+                [str(FAKE_WORKER), "--role", place, "--connect", self.address],
+                self.guest,
+            )
+            argv += ["--slot", f"{place}-0@far-1.{self.ticket.name}", "--ticket", f"{place}.json"]
+            argv += ["--incarnation", secrets.token_hex(8)]
+        with (self.run_dir / "out.txt").open("ab") as out:
+            self.children[place] = subprocess.Popen(
+                [*self.inside.get(place, []), sys.executable, *argv], cwd=folder,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=ENVIRONMENT,
+            )  # fmt: skip
+
+    def start_all_away(self) -> None:
+        for place in self.away:
+            self.start(place)
+
+    def at_home(self, place: str) -> list[str]:
+        if place == "coordinator":
+            return ["-m", "actors.coordinator"]
+        argv = [str(FAKE_WORKER), "--role", place, "--connect", "ipc://coordinator.sock"]
+        return [*argv, "--slot", f"{place}-0", "--incarnation", secrets.token_hex(8)]
+
+    def listening(self, seconds: float = 20.0) -> None:
+        """Wait until the coordinator has written its first line about itself."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if (self.run_dir / "coordinator.sock").exists() and self.progress() >= 0:
+                return
+            time.sleep(0.02)
+        raise TimeoutError
+
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": str(ROOT)}
+
+
+class Visitor:
+    """A connection of any credential, that says whatever a test wants."""
+
+    def __init__(self, address: str, credential: Credential | None, name: str = "") -> None:
+        self.name = name or secrets.token_hex(8)
+        self._context = zmq.Context()
+        self._line = transport.Line(self._context, address, self.name, credential)
+        self._to = codec.to_coordinator()
+        self._from = codec.to_worker()
+        self.denied = False
+
+    def up(self, seconds: float = 3.0) -> bool:
+        """Wait for a finished handshake; False when there was none."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.denied:
+            news = self._line.news(time.monotonic())
+            self.denied |= news.denied
+            if news.up:
+                return True
+            self._line.monitor.poll(50)
+        return False
+
+    def say(self, message: Message) -> None:
+        self._line.socket.setsockopt(zmq.SNDTIMEO, 5000)
+        self._line.socket.send_multipart(self._to.encode(message))
+
+    def hear(self, seconds: float = 10.0) -> Message:
+        assert self._line.socket.poll(int(seconds * 1000)), "nothing was answered"
+        return self._from.decode(self._line.socket.recv_multipart())
+
+    def hear_until(self, kind: type[Message], seconds: float = 10.0) -> Message:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            message = self.hear(seconds)
+            if isinstance(message, kind):
+                return message
+        raise TimeoutError(kind)
+
+    def close(self) -> None:
+        self._line.close(0)
+        self._context.term()
+
+    def __enter__(self) -> Visitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
