@@ -197,7 +197,7 @@ class Coordinator:
             self.books.grant(grant.epoch, grant.work, slot, grant.incarnation, time.time())
         return granted
 
-    def _ended(self, ended: list[Ended]) -> None:
+    def _ended(self, ended: list[Ended], why: str = "") -> None:
         """Record leases that ended without a result, and what that means for the candidate."""
         for end in ended:
             grant = end.grant
@@ -208,11 +208,10 @@ class Coordinator:
             if grant.incarnation in self.fleet.peers and end.outcome != "returned":
                 self.mail.say(grant.incarnation, messages.Revoke(lease=grant.lease))
             if end.exhausted:
-                self._exhausted(grant.work)
+                self._exhausted(grant.work, why or f"{LOSSES} evaluators were lost while it ran")
 
-    def _exhausted(self, work: str) -> None:
+    def _exhausted(self, work: str, reason: str) -> None:
         task, number, stage = parse_work(work)
-        reason = f"{LOSSES} evaluators were lost while it ran"
         del self._offers[work]
         if stage is Stage.CONFIRM:
             self._confirm(task, number, None)
@@ -286,8 +285,8 @@ class Coordinator:
                     self.books.mark_running(grant.epoch)
             case messages.Returned():
                 self.purse.call_lost(sender, message.lost, time.time())
-                end = self.fleet.returned(message.lease, sender)
-                self._ended([end] if end else [])
+                end = self.fleet.returned(message.lease, sender, tried=message.tried)
+                self._ended([end] if end else [], message.reason)
                 if message.quarantined:
                     self._quarantined(sender, message.reason)
                 self.mail.say(sender, messages.Recorded(lease=message.lease))

@@ -20,6 +20,7 @@ from protocol.values import Role
 KIND_S = 60.0  # work waits so long for a device of its kind; then any device may have it
 MISSED_BEATS = 2  # heartbeats that do not list a lease before it counts as never received
 MIXED = 2  # pieces of work that an evaluator holds, when they are of several tasks
+TRIES = 2  # evaluators that were well and could not do it, and it is not leased again
 LOSSES = 2  # evaluators lost while it ran, and a candidate is never leased again
 
 
@@ -81,7 +82,7 @@ class Ended:
 
     grant: Grant
     outcome: str  # "lost", "expired", "missed", "returned", "dismissed"
-    exhausted: bool = False  # too many evaluators were lost while this candidate ran
+    exhausted: bool = False  # too many were lost while this candidate ran, or could not do it
 
 
 class Fleet:
@@ -99,6 +100,7 @@ class Fleet:
         self._waiting = {role: Waiting(order) for role in Role}
         self._offered: dict[str, tuple[Role, Want]] = {}
         self._seen: dict[str, float] = {}  # kind that work waited for -> when one was at hand
+        self._tried: Counter[str] = Counter()  # work -> how often it could not be done
         # What follows answers in steps that do not grow with the fleet.
         self._takers: dict[Role, list[tuple[int, int, str]]] = {role: [] for role in Role}
         self._held: defaultdict[str, set[str]] = defaultdict(set)  # incarnation -> granted works
@@ -203,13 +205,15 @@ class Fleet:
         self._free(grant)
         del self._offered[lease.work]
         self.losses.pop(lease.work, None)
+        del self._tried[lease.work]
         return grant
 
-    def returned(self, lease: Lease, incarnation: str) -> Ended | None:
-        """Take back undone work, uncharged."""
+    def returned(self, lease: Lease, incarnation: str, *, tried: bool = False) -> Ended | None:
+        """Take back undone work, uncharged; what was `tried` too often is exhausted."""
         grant = self.grants.get(lease.work)
         if grant is None or grant.epoch != lease.epoch or grant.incarnation != incarnation:
             return None
+        self._tried[lease.work] += tried
         return self._end(grant, "returned", charged=False)
 
     def running(self, lease: Lease, incarnation: str) -> Grant | None:
@@ -407,8 +411,9 @@ class Fleet:
         role, want = self._offered.pop(grant.work)
         if charged:
             self.losses[grant.work] = self.losses.get(grant.work, 0) + 1
-        if self.losses.get(grant.work, 0) >= LOSSES:
-            self.losses.pop(grant.work)
+        if self.losses.get(grant.work, 0) >= LOSSES or self._tried[grant.work] >= TRIES:
+            self.losses.pop(grant.work, None)
+            del self._tried[grant.work]
             return Ended(grant, outcome, exhausted=True)
         self.offer(grant.work, role, want, first=True)
         return Ended(grant, outcome)

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator import correctness, draws, tensors
+from actors.evaluator import correctness, draws, need, tensors
 from actors.evaluator.blame import Unfitting, blaming
 from actors.evaluator.copies import clone, to_device, widened
 from actors.evaluator.layout import Layout, others
@@ -37,6 +37,8 @@ class Original:
         for name in NEEDED:
             if not callable(getattr(self._task, name, None)):
                 raise Unfitting(f"the task defines no {name}")
+        if device == "cpu":
+            need.foresee(self._task)  # a card says itself that it is full, and nobody is killed
         self.init = self._list("get_init_inputs", self._task.get_init_inputs)
         crossable("get_init_inputs()", tensors.layout_of(self.init))
         seed_all(seed)

@@ -51,7 +51,9 @@ class EvaluatorWorker:
             if self._failures >= FAILURES:
                 raise
             sick = isinstance(error, Quarantined)
-            return Returned(lease=request.lease, reason=str(error), quarantined=sick)
+            return Returned(
+                lease=request.lease, reason=str(error), quarantined=sick, tried=not sick
+            )
         self._failures = 0
         if isinstance(result, Evaluated) and result.verdict.verdict in KILLED and port.revoked():
             # A batch system signals every process of a job: that was not the candidate's doing.

@@ -85,7 +85,7 @@ def parse(argv: Sequence[str]) -> Ask:
     return Ask(
         root=parsed["root"],
         levels=tuple(parsed["level"]),
-        words=parsed["problems"] or "representative",
+        words=parsed["problems"],
         results=parsed["results"],
         strategies=() if folders else strategies or (texts.pop("strategy", "stark"),),
         folders=folders,
@@ -102,7 +102,7 @@ def _need(parsed: dict[str, object]) -> None:
 
 
 def _refuse_beside_folders(parsed: dict[str, object], texts: dict[str, str]) -> None:
-    said = [flag for flag in ("root", "level", "problems") if parsed[flag]]
+    said = [flag for flag in ("root", "level") if parsed[flag]]
     said += [BY_NAME[setting].flag.removeprefix("--") for setting in texts]
     if said:
         raise UsageError(f"--compare of folders runs nothing: leave out --{said[0]}")
@@ -156,7 +156,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, metavar="CHECKOUT", help="a checkout of KernelBench")
     parser.add_argument("--level", type=_level, action="append", default=[], metavar="N")
     parser.add_argument(
-        "--problems", metavar="WORDS", help="representative (default), all, or 1,3,6-9"
+        "--problems",
+        metavar="WORDS",
+        default="representative",
+        help="representative (default), all, or 1,3,6-9",
     )
     parser.add_argument("--results", type=Path, metavar="DIR", help="results/levelN-WORDS")
     parser.add_argument(

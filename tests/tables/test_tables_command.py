@@ -1,0 +1,97 @@
+"""`scripts/kernelbench.py` as a user runs it: real processes, real evaluator, a scripted model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bench import PROBLEM, RAISES, checkout
+
+TOP = Path(__file__).parents[2]
+ARGUMENTS = "--root bench --level 1 --problems 1,3 --model script:script.jsonl --device cpu"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout with a good problem and one whose own code raises, and a script that solves it."""
+    made = tmp_path_factory.mktemp("tables")
+    checkout(made / "bench", "level1/1_Relu_.py", "level1/2_Other.py")
+    checkout(made / "bench", "level1/3_Raises.py", source=RAISES)
+    code = PROBLEM.replace("{factor}", "2").replace("class Model(", "class ModelNew(")
+    lines = [{"role": "planner", "advice": "Leave it."}, {"role": "coder", "code": code}]
+    (made / "script.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (made / "stark.toml").write_text("[limits]\ntime_s = 0.5\n")
+    return made
+
+
+def run(folder: Path, *more: str, arguments: str = ARGUMENTS) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(TOP / "scripts" / "kernelbench.py"), *arguments.split(), *more]
+    return subprocess.run(command, cwd=folder, text=True, capture_output=True, timeout=110)
+
+
+@pytest.fixture(scope="module")
+def first(folder: Path) -> subprocess.CompletedProcess[str]:
+    return run(folder, "--budget", "1")
+
+
+def test_a_level_is_run_and_every_problem_has_its_line(
+    folder: Path, first: subprocess.CompletedProcess[str]
+) -> None:
+    """One solved, one that can't be measured: a table all the same, status 0, and the exports."""
+    place = folder / "results" / "level1-1+3" / "stark"
+    rows = json.loads((place / "rows.json").read_text())["rows"]
+
+    assert 0 == first.returncode, first.stderr
+    assert ["solved", "unmeasured"] == [row["state"] for row in rows]
+    assert "ValueError: no such thing" in rows[1]["reason"]
+    assert rows[0]["speed_eager"] > 0
+    assert rows[0]["speed_compile"] is None
+    assert (place / "table.md").read_text() in first.stdout
+    assert "50.0 %" in first.stdout
+    assert (place / "kernelbench/runs/level1/level_1_problem_1_sample_0_kernel.py").exists()
+
+
+@pytest.mark.usefixtures("first")
+def test_the_same_command_again_runs_nothing_and_shows_the_table(folder: Path) -> None:
+    """What is finished is not begun again; flags that contradict the run are refused in a line."""
+    place = folder / "results" / "level1-1+3" / "stark"
+    database = (place / "run" / "run.db").read_bytes()
+    again = run(folder, "--budget", "1")
+    other = run(folder, "--budget", "1", "--seed", "5")
+    fewer = run(folder, arguments=ARGUMENTS.replace("1,3", "1,2") + f" --results {place.parent}")
+    results = [other, fewer]
+
+    assert 0 == again.returncode, again.stderr
+    assert (place / "table.md").read_text() in again.stdout
+    assert [2, 2] == [result.returncode for result in results]
+    assert [1, 1] == [len(result.stderr.splitlines()) for result in results]
+    assert "--seed 5 contradicts the run" in other.stderr
+    assert "level1_2_Other not there, level1_3_Raises not asked for" in fewer.stderr
+    assert database == (place / "run" / "run.db").read_bytes()
+
+
+@pytest.mark.usefixtures("first")
+def test_a_problem_that_changed_is_another_problem(folder: Path) -> None:
+    """A checkout that was updated meanwhile does not go on with the old one's run."""
+    path = folder / "bench" / "KernelBench" / "level1" / "1_Relu_.py"
+    source = path.read_text()
+    path.write_text(source.replace("+ 1.0", "+ 2.0"))
+    try:
+        changed = run(folder, "--budget", "1")
+    finally:
+        path.write_text(source)
+
+    assert 2 == changed.returncode
+    assert "level1_1_Relu_ in results/level1-1+3/stark is not the file" in changed.stderr
+
+
+def test_where_nothing_can_be_measured_there_is_a_table_of_that(folder: Path) -> None:
+    """All problems refused: the folder stays, and each has its line."""
+    result = run(folder, arguments=ARGUMENTS.replace("1,3", "3"))
+
+    assert 0 == result.returncode, result.stderr
+    assert "unmeasured: Model.forward raised ValueError: no such thing" in result.stdout
+    assert (folder / "results" / "level1-3" / "stark" / "rows.json").exists()

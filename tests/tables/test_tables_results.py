@@ -1,0 +1,110 @@
+"""What a run leaves behind for people, spreadsheets and KernelBench's own scripts."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from supervisor_sample import WINNER, Sample
+
+from scripts.tables import results
+from scripts.tables.rows import State
+
+RELU, CONV, LARGE = "level1_1_Relu_", "level2_1_Conv", "level1_23_Softmax"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A finished run: one solved, one that failed throughout, one that could not be measured."""
+    sample = Sample(tmp_path / "run", names=(RELU, LARGE, CONV))
+    for query in (
+        "DELETE FROM node WHERE task = ?",
+        "UPDATE task SET reference = NULL, status ="
+        " 'refused', problem = 'too large for this machine' WHERE name = ?",
+    ):
+        sample.db.execute(query, (LARGE,))
+    sample.db.execute(
+        "DELETE FROM node WHERE task = ? AND word = 'correct' AND number > 0", (CONV,)
+    )
+    sample.add_call(f"{RELU}/1/plan", 0.25)
+    sample.add_call(f"{RELU}/1/write", 0.5)
+    for epoch, (work, granted, ended) in enumerate(
+        ((f"{RELU}/1/evaluate", 0.0, 60.0), (f"{RELU}/2/evaluate", 100.0, 130.0))
+    ):
+        sample.db.execute(
+            "INSERT INTO lease (epoch, work, slot, incarnation, granted, ended, outcome, running)"
+            " VALUES (?, ?, 'e', 'i', ?, ?, 'done', 1)",
+            (epoch, work, granted, ended),
+        )
+    (tmp_path / "run" / f"best-{RELU}.py").write_text(f"# header\n{WINNER}")
+    sample.db.close()
+    return tmp_path
+
+
+def test_a_row_says_what_came_of_a_problem(place: Path) -> None:
+    """Solved, unsolved with the last reason, unmeasured with why: nothing is left out."""
+    found = results.write(place)
+    relu, large, conv = found.rows
+
+    assert (relu.level, relu.problem, relu.name) == (1, 1, "Relu_")
+    assert (relu.state, relu.speed_eager, relu.speed_compile) == (State.SOLVED, 2.5, 2.0)
+    assert (relu.attempts, relu.compiled, relu.correct) == (6, 4, 3)
+    assert (relu.usd, relu.minutes) == (0.75, 1.5)
+    assert relu.speed_max_autotune is None
+    assert (conv.state, conv.reason) == (State.UNSOLVED, "no_candidate: the model refused")
+    assert (large.state, large.reason) == (State.UNMEASURED, "too large for this machine")
+
+
+def test_all_files_tell_one_story(place: Path) -> None:
+    """rows.json, rows.csv and table.md: nulls stay null, empty and a dash."""
+    found = results.write(place)
+    assert not list((place / "run").glob("run.db-*"))
+    again = msgspec.json.decode((place / results.ROWS).read_bytes(), type=type(found))
+    with (place / "rows.csv").open() as file:
+        table = {row["task"]: row for row in csv.DictReader(file)}
+
+    assert found == again == results.read(place) == results.read(place / "run")
+    assert (table[RELU]["speed_eager"], table[RELU]["speed_max_autotune"]) == ("2.5", "")
+    assert "| 1 Relu " in (place / "table.md").read_text()
+    assert "unmeasured: too large for this machine" in (place / "table.md").read_text()
+
+
+def test_kernels_lie_where_kernelbench_looks_for_them(place: Path) -> None:
+    """One kernel a solved problem, verdicts by number, times in milliseconds by file name."""
+    results.write(place)
+    results.write(place)  # twice: what an older state of the run left is gone
+    top = place / "kernelbench"
+    kernels = sorted(path.name for path in top.glob("runs/*/*"))
+    judged = json.loads((top / "judged/level1/eval_results.json").read_text())
+    eager = json.loads((top / "timing/baseline_time_torch.json").read_text())
+
+    assert ["level_1_problem_1_sample_0_kernel.py"] == kernels
+    assert WINNER in (top / "runs/level1" / kernels[0]).read_text()
+    assert ["1", "23"] == list(judged)
+    assert (judged["1"][0]["correctness"], judged["1"][0]["runtime"]) == (True, 0.4)
+    assert (judged["23"][0]["correctness"], judged["23"][0]["runtime"]) == (False, -1.0)
+    assert 1.0 == eager["level1"]["1_Relu_.py"]["mean"]
+    assert {"1_Conv.py"} == set(eager["level2"])
+    assert (top / "timing/baseline_time_torch_compile_inductor_default.json").exists()
+    assert not (top / "timing/baseline_time_torch_compile_inductor_max-autotune.json").exists()
+
+
+def test_a_run_without_a_database_yet_has_open_problems(tmp_path: Path) -> None:
+    """Killed before anything was written: every problem is still to be done."""
+    sample = Sample(tmp_path / "run", names=(RELU, CONV))
+    sample.db.close()
+    (tmp_path / "run" / "run.db").unlink()
+    found = results.write(tmp_path)
+
+    assert {State.UNFINISHED} == {row.state for row in found.rows}
+    assert [None, None] == [row.speed_eager for row in found.rows]
+
+
+def test_another_programs_run_is_not_read_as_problems(tmp_path: Path) -> None:
+    """A run of ordinary tasks is said to be none, in a line."""
+    Sample(tmp_path / "run", names=("gelu",)).db.close()
+    with pytest.raises(ValueError, match="gelu is no problem of KernelBench"):
+        results.write(tmp_path)
