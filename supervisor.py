@@ -18,6 +18,7 @@ from typing import TextIO
 
 from rich.console import Console
 
+from actors import failpoints
 from actors.log import open_log
 from actors.supervisor import (
     children,
@@ -64,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line asks; return the exit status."""
     try:
         wish = flags.parse(sys.argv[1:] if argv is None else argv)
+        check_failpoints(os.environ)
         if wish.join:
             return joining.join(wish, os.environ)
         run = take_up(wish, os.environ) if wish.resume else begin(wish, os.environ)
@@ -152,6 +154,14 @@ def work(run: Run, wish: Wish) -> int:
         watch.close()
 
 
+def check_failpoints(environ: Mapping[str, str]) -> None:
+    """Find a typo in what tests arm before anything is made."""
+    try:
+        failpoints.parse(environ.get(failpoints.VARIABLE, ""))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
 def serve(run: Run, ledger: Ledger, screen: Screen, watch: Watch) -> tuple[Snapshot, Ending]:
     """Start all processes and supervise them until the run ends."""
     place = run.folder.path
@@ -159,6 +169,7 @@ def serve(run: Run, ledger: Ledger, screen: Screen, watch: Watch) -> tuple[Snaps
         screen.say(line)
     if run.settings.public:
         screen.say(keys.invitation(run.folder.shown, tickets.read(place / tickets.FILE_NAME)))
+    failpoints.arm("supervisor", place)
     os.chdir(place)  # the coordinator's socket has a short, relative address
     children.adopt_orphans()
     specs = spec.children(run.settings, place, run.folder.run_id, os.environ, run.gpus)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from typing import Protocol
 
 import zmq
 
+from actors import failpoints
 from actors.held import Held, Holding
 from actors.log import open_log
 from actors.post import Post, credential_of, hold_lifeline, name_process, on_terminate
@@ -46,9 +48,10 @@ from protocol.messages import (
 )
 from protocol.values import Call, Device, Role
 
-RESEND_S = 5.0
 DRAIN_S = 25.0
 NEWS_S = 0.2  # a change of `doing` reaches people this soon
+UNWELCOMED_BEAT_S = 1.0  # a Hello may get lost: a beat from a stranger is answered with `Who`
+EXIT_USAGE = 2
 EXIT_REFUSED = 5
 
 
@@ -165,7 +168,7 @@ class Actor:
         self._call_numbers = itertools.count(1)
         self._said: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._beat_s = 5.0
+        self._beat_s = UNWELCOMED_BEAT_S
         self._next_beat = self._next_resend = 0.0
         self._rtt_ms: float | None = None
         self._doing = ""
@@ -205,11 +208,13 @@ class Actor:
         os.eventfd_write(self._wake, 1)
 
     def _send(self, message: Message) -> None:
-        try:
-            self._socket.send_multipart(self._codec.encode(message), zmq.NOBLOCK)
-        except zmq.Again:
-            # Nobody is connected; what matters is said again after the next Welcome.
-            self.log.info("unsent", message=type(message).__name__)
+        for frames in failpoints.sending(message, self._codec.encode(message)):
+            try:
+                self._socket.send_multipart(frames, zmq.NOBLOCK)
+            except zmq.Again:
+                # Nobody is connected; what matters is said again after the next Welcome.
+                self.log.info("unsent", message=type(message).__name__)
+        failpoints.reach_message("sent", message)
 
     @property
     def _credit(self) -> int:
@@ -252,7 +257,9 @@ class Actor:
             except codec.BadFrame as error:
                 self.log.warning("bad frame", error=str(error))
                 continue
+            failpoints.reach_message("hear", message)
             self._heard(message)
+            failpoints.reach_message("heard", message)
 
     def _heard(self, message: Message) -> None:
         match message:
@@ -302,7 +309,10 @@ class Actor:
 
     def _perform(self, request: Work, port: LeasePort) -> None:
         try:
-            self._say(Done(request.lease.work, self.worker.work(request, port)))
+            failpoints.reach("before-work")
+            result = self.worker.work(request, port)
+            failpoints.reach("after-work")
+            self._say(Done(request.lease.work, result))
         except BaseException as error:  # noqa: BLE001  # the outermost line: the actor ends with it
             self._say(error)
 
@@ -358,7 +368,7 @@ class Actor:
             self._next_beat = now + self._beat_s
             self._beat()
         if now >= self._next_resend:
-            self._next_resend = now + RESEND_S
+            self._next_resend = now + self._beat_s
             for again in self._held.unacknowledged():
                 self._send(again)
         if self._draining_until is not None and (
@@ -372,6 +382,11 @@ class Actor:
 def run_actor(worker: Worker, post: Post) -> int:
     """Run `worker` at `post` until it is told to leave; return the process's exit status."""
     name_process(post.slot)
+    try:
+        failpoints.arm(post.slot, post.run_dir)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_USAGE
     actor = Actor(worker, post)
     hold_lifeline(worker.close)
     on_terminate(actor.drain)

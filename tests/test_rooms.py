@@ -16,19 +16,20 @@ ROOMS: dict[str, set[str]] = {
     "protocol": {"msgspec", "zmq"},
     "actors/coordinator": {
         "msgspec", "zmq", "structlog", "sortedcontainers",
-        "protocol", "actors.log", "actors.post",
+        "protocol", "actors.log", "actors.post", "actors.failpoints",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
-        "protocol", "prompts", "actors.actor", "actors.post", "actors.log",
+        "protocol", "prompts", "actors.actor", "actors.post", "actors.log", "actors.failpoints",
     },
     "actors/evaluator": {
         "msgspec", "torch", "structlog", "pynvml",
-        "protocol", "actors.actor", "actors.post", "actors.log",
+        "protocol", "actors.actor", "actors.post", "actors.log", "actors.failpoints",
     },
     "actors/supervisor": {
         "msgspec", "zmq", "rich", "structlog", "setproctitle",
-        "protocol", "actors.log", "actors.agents.models.choice", "scripts.report",
+        "protocol", "actors.log", "actors.failpoints", "actors.agents.models.choice",
+        "scripts.report",
     },
 }  # fmt: skip
 # prompts/examples/*.py are texts that models read, not code that runs here.

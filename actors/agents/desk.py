@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from actors import failpoints
 from actors.actor import Port
 from actors.agents.models.model import TOO_LONG, TOO_SLOW, Bounds, Denied, Model, TooLong
 from actors.agents.patience import Patience, Withdrawn
@@ -99,15 +100,20 @@ class Desk:
                 return call
         spooled = self._spool.find(work, text)
         if spooled is None:
+            failpoints.reach("before-call")
             spooled = self._patience.reply(self.model, request, port)
+            failpoints.reach("after-call")
             try:
                 self._spool.keep(work, spooled)
             except OSError as error:
                 # A full disk must not lose what was paid for: the coordinator may still store it.
                 port.doing(f"no spool ({error.strerror}): handing the reply over at once")
+        failpoints.reach("after-spool")
         port.answered(spooled)
+        failpoints.reach("after-stored")
         if not port.revoked():  # otherwise nobody has said that it is stored
             self._spool.drop(work, text)
+        failpoints.reach("after-drop")
         return spooled
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import zmq
 from structlog.typing import FilteringBoundLogger
 
+from actors import failpoints
 from actors.coordinator.coordinator import Coordinator
 from actors.coordinator.database import Database, StoreFull, StoreTaken
 from actors.coordinator.doorkeeper import Doorkeeper
@@ -44,6 +45,7 @@ def main() -> int:
     admit_many()
     log = open_log(arguments.run_dir, "coordinator")
     try:
+        failpoints.arm("coordinator", arguments.run_dir)
         settings = settings_file.read(arguments.run_dir)
         tasks = read_tasks(arguments.run_dir, settings)
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -128,7 +130,7 @@ def serve(
             log.error("the store takes nothing; waiting for room", error=str(error))
             with contextlib.suppress(OSError):  # that disk may be the same one
                 sys.stderr.write(f"coordinator: {run_dir}/run.db: {error}; waiting for room\n")
-            wait_for_room(Mail(socket, log, door), str(error))
+            wait_for_room(Mail(socket, log, door=door), str(error))
         finally:
             if database is not None:
                 database.close()

@@ -14,6 +14,7 @@ import zmq
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
+from actors import failpoints
 from actors.coordinator import suspicion
 from actors.coordinator.books import Books
 from actors.coordinator.bounds import bounded
@@ -75,7 +76,7 @@ class Coordinator:
         self.store = Store(database)
         self.books = Books(database)
         self.door = door
-        self.mail = Mail(socket, log, door)
+        self.mail = Mail(socket, log, lambda name: name in self.fleet.peers, door)
         self._complaints: Counter[str] = Counter()  # by ticket
         self.purse = Purse(self.books, settings.max_cost)
         self._drain_asked = False
@@ -108,7 +109,9 @@ class Coordinator:
     def round(self) -> str | None:
         """Read, decide, commit, tell; return the run's status once it is over."""
         for sender, origin, message in self.mail.read():
+            failpoints.reach_message("hear", message)
             self._heard(sender, origin, message)
+            failpoints.reach_message("heard", message)
         self._open_tasks()
         now = time.monotonic()
         if self.mail.empty:
@@ -123,11 +126,14 @@ class Coordinator:
         if over is not None:
             self.purse.lose_orphans(set(), time.time())
             self.store.set_status(*over)
+        failpoints.reach("before-commit")
         self.db.commit()
+        failpoints.reach("after-commit")
         self.mail.tell()
         for grant, order in orders:
             if not self.mail.send(grant.incarnation, order):
                 self._ended(self.fleet.lost(grant.incarnation))
+        failpoints.reach("after-told")
         if over is None:
             return None
         self._farewell(over[0])

@@ -5,11 +5,12 @@ Peers are called by their socket's name, which must be the incarnation that they
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import zmq
 from structlog.typing import FilteringBoundLogger
 
+from actors import failpoints
 from actors.coordinator.doorkeeper import Doorkeeper
 from actors.coordinator.origin import LOCAL, Origin
 from protocol import codec, messages
@@ -25,9 +26,14 @@ class Mail:
     """One ROUTER socket, with an outbox that is emptied after the commit."""
 
     def __init__(
-        self, socket: zmq.Socket[bytes], log: FilteringBoundLogger, door: Doorkeeper | None = None
+        self,
+        socket: zmq.Socket[bytes],
+        log: FilteringBoundLogger,
+        knows: Callable[[str], bool] = lambda _name: False,
+        door: Doorkeeper | None = None,
     ) -> None:
         self._socket = socket
+        self._knows = knows
         self._log = log
         self._door = door
         self._codec = codec.to_coordinator()
@@ -53,7 +59,9 @@ class Mail:
                 message = self._codec.decode(frames)
             except codec.BadFrame as error:
                 self._log.warning("bad frame", peer=identity.hex(), error=str(error))
-                self.say(sender, messages.Refuse(reason=str(error)))
+                if not self._knows(sender):
+                    self.say(sender, messages.Refuse(reason=str(error)))
+                # Whoever was welcomed speaks our protocol: what got lost in noise it says again.
                 continue
             yield sender, origin, message
 
@@ -80,13 +88,15 @@ class Mail:
 
     def send(self, to: str, message: Message) -> bool:
         """Send at once; False when the peer is gone or takes nothing."""
+        address = to.encode("latin-1")
         try:
             send = self._socket.send
-            magic, body = self._codec.encode(message)
-            send(to.encode("latin-1"), MORE)
-            send(magic, MORE)
-            send(body, LAST)
+            for magic, body in failpoints.sending(message, self._codec.encode(message)):
+                send(address, MORE)
+                send(magic, MORE)
+                send(body, LAST)
         except zmq.ZMQError as error:
             self._log.info("unsent", to=to, what=type(message).__name__, why=str(error))
             return False
+        failpoints.reach_message("sent", message)
         return True

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from actors import failpoints
 from actors.evaluator import evidence, sandbox
 from actors.evaluator.channel import Channel, Closed, Garbled, Stuck
 from actors.evaluator.child import Child, Gone
@@ -104,6 +105,7 @@ class Nursery:
             with self._asking:
                 self.awake()
                 zygote = self.pid
+                failpoints.reach("before-child")
                 try:
                     child: Child[T] = self._spawn(
                         part, confinement, union, unwanted, command, trusted=trusted
@@ -111,6 +113,7 @@ class Nursery:
                 except (Closed, Stuck):
                     self.stop()  # it died between two orders
                     continue
+            failpoints.reach("after-child")
             self._last = child
             # From its answer on, whatever happens to the child is the child's own doing.
             if not isinstance(child.ask(Ping(), patience_s), Gone):

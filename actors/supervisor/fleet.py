@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from actors import failpoints
 from actors.supervisor import children
 from actors.supervisor.children import Child
 from actors.supervisor.restarts import Deaths
@@ -74,8 +75,10 @@ class Fleet:
             if place.child is None and place.due is not None and place.due <= now:
                 place.due = None
                 place.starts += 1
+                failpoints.reach("before-spawn")
                 place.child = children.start(place.spec, self._run_dir)
                 self._on_start(place.child)
+                failpoints.reach("after-spawn")
 
     def next_due(self) -> float | None:
         """Return when the next start is due, on the monotonic clock."""
@@ -88,7 +91,9 @@ class Fleet:
     def bury(self, child: Child, now: float) -> Died:
         """Reap an ended child and all that it left; plan its successor."""
         place = self.places[child.spec.name]
+        failpoints.reach("before-reap")
         status, how = children.bury(child)
+        failpoints.reach("after-reap")
         place.child = None
         place.cause = how
         self.sweep()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from actors import failpoints
 from actors.log import open_log
 from actors.supervisor import children, folder, hardware, leftovers, preflight, spec
 from actors.supervisor.flags import UsageError, Wish
@@ -117,6 +118,7 @@ def _visit(
         jitter = random.Random()  # noqa: S311  # spreads restarts, hides nothing
         return Fleet(specs, place.path, jitter, on_start=watch.child)
 
+    failpoints.arm("supervisor", place.path)
     children.adopt_orphans()
     watch = Watch()
     try:

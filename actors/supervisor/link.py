@@ -13,6 +13,7 @@ from collections import deque
 
 import zmq
 
+from actors import failpoints
 from protocol import codec, transport
 from protocol.messages import (
     Beat,
@@ -34,8 +35,9 @@ REMEMBERED = 64  # losses said again after a new coordinator's welcome
 # Beats without an answer before the coordinator counts as hung.  Counted, not timed: while we are
 # stopped ourselves (Ctrl-Z) we beat no more, and a coordinator that nobody asks is not silent.
 UNANSWERED = 4
-UNANSWERED_AT_FIRST = 12  # before its first word: a long run takes time to be read from disk
+UNANSWERED_AT_FIRST = 30  # before its first word: a long run takes time to be read from disk
 LEAST_S = 5.0
+UNWELCOMED_BEAT_S = 2.0
 
 
 class Link:
@@ -56,7 +58,7 @@ class Link:
         self._slot = slot
         self._losses: deque[Lost] = deque(maxlen=REMEMBERED)
         self._draining = False
-        self._beat_s = 5.0
+        self._beat_s = UNWELCOMED_BEAT_S
         self._next_beat = 0.0
         self.silent: tuple[str, ...] = ()  # incarnations that the coordinator hears no more
         self.trouble = ""  # why the coordinator can't go on just now
@@ -81,7 +83,9 @@ class Link:
                 message = self._codec.decode(frames)
             except codec.BadFrame:
                 continue  # whatever it was, it was not for us; losses are said again anyway
+            failpoints.reach_message("hear", message)
             self._heard(message)
+            failpoints.reach_message("heard", message)
         if now >= self._next_beat:
             self._next_beat = now + self._beat_s
             self._unanswered.append(now)
@@ -153,7 +157,9 @@ class Link:
         )
 
     def _send(self, message: Message) -> None:
-        try:
-            self._socket.send_multipart(self._codec.encode(message), zmq.NOBLOCK)
-        except zmq.Again:
-            return  # nobody is there; the next Welcome brings it up again
+        for frames in failpoints.sending(message, self._codec.encode(message)):
+            try:
+                self._socket.send_multipart(frames, zmq.NOBLOCK)
+            except zmq.Again:
+                return  # nobody is there; the next Welcome brings it up again
+        failpoints.reach_message("sent", message)

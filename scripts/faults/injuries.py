@@ -1,0 +1,242 @@
+"""What can be done to a run, and when it is fair: kinds of injuries, drawn from one seed.
+
+Fair means within the contract.  A supervisor gives up on a place that dies too often, and a
+candidate that has cost two evaluators is a verdict; chaos stays clear of both, since it is after
+what the contract promises to survive.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+
+from scripts.faults import books
+from scripts.faults.machines import Guest, Machine
+from scripts.faults.proxy import Way
+
+# Deaths at a place within so many seconds that its supervisor takes calmly, with one to spare.
+CALM = {"coordinator": (2, 60.0), "agent": (4, 60.0), "evaluator": (8, 300.0)}
+PARTITIONS = ((Way.UP,), (Way.DOWN,), (Way.UP, Way.DOWN))
+GUESTS = frozenset(
+    ("partition", "long partition", "delay", "half-close", "flip", "cut", "machine killed")
+)
+
+
+@dataclass(kw_only=True)
+class Injury:
+    """One thing that was done; `heal` undoes it at `until`."""
+
+    kind: str
+    where: str
+    at: float
+    until: float
+    heal: Callable[[], None] | None = None
+    charging: bool = False  # may cost a candidate that runs one of its two evaluators
+
+
+@dataclass(kw_only=True)
+class Theatre:
+    """The run that is hurt, and what was done to it."""
+
+    host: Machine
+    guests: list[Guest]
+    port: int
+    lease_s: float
+    rng: Random
+    injured: list[Injury] = field(default_factory=list)
+    open: list[Injury] = field(default_factory=list)
+    deaths: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What can be done here."""
+        everywhere = ("kill", "stop", "long stop", "disk full", "noise", "power cut")
+        return everywhere + (tuple(sorted(GUESTS)) if self.guests else ())
+
+    def heal(self, now: float, *, all_of_it: bool = False) -> None:
+        """Undo what has lasted long enough."""
+        for injury in [one for one in self.open if all_of_it or one.until <= now]:
+            self.open.remove(injury)
+            if injury.heal is not None:
+                with suppress(OSError):  # whoever it was is dead, or another by now
+                    injury.heal()
+
+    def injure(self, now: float) -> Injury | None:
+        """Do something; None when what was drawn is not fair just now."""
+        kind = self.rng.choice(self.kinds)
+        if any(one.kind == kind for one in self.open):
+            return None
+        act = {
+            "kill": self._kill,
+            "stop": self._stop,
+            "long stop": self._long_stop,
+            "disk full": self._fill_disk,
+            "noise": self._noise,
+            "power cut": self._cut_power,
+        }.get(kind, self._hurt_network)
+        injury = act(kind, now)
+        if injury is not None:
+            self.injured.append(injury)
+            self.open.append(injury)
+        return injury
+
+    # --- fairness ----------------------------------------------------------------------------
+
+    def _may_charge(self) -> bool:
+        """Whether no candidate under way has lost, or may just be losing, its first evaluator."""
+        hurting = any(one.charging for one in self.open)
+        return not hurting and not books.number(self.host.run_dir, books.CHARGED)
+
+    def _may_die(self, place: str, now: float) -> bool:
+        role = place.rpartition(":")[2].partition("-")[0]
+        limit, window_s = CALM[role if role in CALM else "agent"]
+        times = self.deaths[place] = [
+            at for at in self.deaths.get(place, []) if at > now - window_s
+        ]
+        return len(times) < limit
+
+    def _victim(self, now: float) -> tuple[str, int] | None:
+        """Return a living actor that may die: "MACHINE:SLOT" and its pid."""
+        found = [
+            (f"{machine.name}:{slot}", pid)
+            for machine in (self.host, *self.guests)
+            for slot, pid in sorted(machine.actors().items())
+        ]
+        place, pid = self.rng.choice(found) if found else ("", 0)
+        return (place, pid) if pid and self._may_die(place, now) else None
+
+    # --- processes ---------------------------------------------------------------------------
+
+    def _kill(self, kind: str, now: float) -> Injury | None:
+        return self._hit(kind, now, signal.SIGKILL, 0.0)
+
+    def _stop(self, kind: str, now: float) -> Injury | None:
+        return self._hit(kind, now, signal.SIGSTOP, self.rng.uniform(0.1, 0.5) * self.lease_s)
+
+    def _long_stop(self, kind: str, now: float) -> Injury | None:
+        return self._hit(kind, now, signal.SIGSTOP, self.rng.uniform(1.2, 2.0) * self.lease_s)
+
+    def _hit(self, kind: str, now: float, number: signal.Signals, seconds: float) -> Injury | None:
+        victim = self._victim(now)
+        if victim is None:
+            return None
+        place, pid = victim
+        late = number is signal.SIGKILL or seconds > 0.6 * self.lease_s
+        charging = "evaluator" in place and late
+        if charging and not self._may_charge():
+            return None
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        if number is signal.SIGKILL or seconds > self.lease_s:
+            # Whoever stands still too long may be taken for dead by its supervisor.
+            self.deaths.setdefault(place, []).append(now)
+        # The loss is in the books once the lease has run out, at the latest.
+        rest_s = self.lease_s + 1.0 if charging else 0.0
+        heal = (lambda: os.kill(pid, signal.SIGCONT)) if number is signal.SIGSTOP else None
+        if heal is not None and charging:
+            self._later(now + seconds, place, heal)
+            heal = None
+        return Injury(
+            kind=f"{kind} {place.rpartition(':')[2].partition('-')[0]}",
+            where=place,
+            at=now,
+            until=now + seconds + rest_s,
+            heal=heal,
+            charging=charging,
+        )
+
+    def _later(self, at: float, where: str, heal: Callable[[], None]) -> None:
+        self.open.append(Injury(kind="", where=where, at=at, until=at, heal=heal))
+
+    def _fill_disk(self, kind: str, now: float) -> Injury | None:
+        pid = self.host.actors().get("coordinator")
+        if pid is None:
+            return None
+        try:
+            room = resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        except (OSError, ValueError):
+            return None
+        return Injury(
+            kind=kind,
+            where="coordinator",
+            at=now,
+            until=now + self.rng.uniform(0.2, 0.8) * self.lease_s,
+            heal=lambda: _set_room(pid, room),
+        )
+
+    def _noise(self, kind: str, now: float) -> Injury | None:
+        """A stranger talks rubbish to the coordinator's port."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as stranger:
+                stranger.sendall(self.rng.randbytes(self.rng.randrange(1, 5000)))
+        except OSError:
+            return None
+        return Injury(kind=kind, where="coordinator", at=now, until=now)
+
+    # --- machines and networks ---------------------------------------------------------------
+
+    def _cut_power(self, kind: str, now: float) -> Injury | None:
+        """The host's supervisor dies, and all of its processes with it; it is resumed."""
+        charged = self._may_charge() and self._may_die("host", now)
+        if not charged or self.rng.random() < 0.5:
+            return None
+        self.deaths.setdefault("host", []).append(now)
+        self.deaths = {place: times for place, times in self.deaths.items() if place == "host"}
+        self.host.kill()
+        return Injury(
+            kind=kind, where="host", at=now, until=now + self.lease_s + 1.0, charging=True
+        )
+
+    def _hurt_network(self, kind: str, now: float) -> Injury | None:
+        guest = self.rng.choice(self.guests)
+        proxy = guest.proxy
+        match kind:
+            case "delay":
+                proxy.delay(self.rng.uniform(0.02, 0.2))
+                until = now + self.lease_s / 2
+                return Injury(
+                    kind=kind, where=guest.name, at=now, until=until, heal=lambda: proxy.delay(0.0)
+                )
+            case "half-close":
+                proxy.half_close(self.rng.choice(list(Way)))
+            case "flip":
+                proxy.flip(self.rng.choice(list(Way)))
+            case "cut":
+                proxy.cut()
+            case "machine killed":
+                return self._kill_machine(kind, guest, now)
+            case _:
+                return self._partition(kind, guest, now)
+        return Injury(kind=kind, where=guest.name, at=now, until=now)
+
+    def _partition(self, kind: str, guest: Guest, now: float) -> Injury | None:
+        charging = kind == "long partition"
+        if charging and not self._may_charge():
+            return None
+        share = self.rng.uniform(1.2, 2.0) if charging else self.rng.uniform(0.1, 0.4)
+        seconds = share * self.lease_s
+        guest.proxy.hole(*self.rng.choice(PARTITIONS))
+        self._later(now + seconds, guest.name, guest.proxy.hole)
+        rest_s = self.lease_s + 1.0 if charging else 0.0
+        return Injury(
+            kind=kind, where=guest.name, at=now, until=now + seconds + rest_s, charging=charging
+        )
+
+    def _kill_machine(self, kind: str, guest: Guest, now: float) -> Injury | None:
+        place = f"{guest.name}:machine"
+        if not (self._may_charge() and self._may_die(place, now)):
+            return None
+        self.deaths.setdefault(place, []).append(now)
+        guest.kill()
+        until = now + self.lease_s + 1.0
+        return Injury(kind=kind, where=guest.name, at=now, until=until, charging=True)
+
+
+def _set_room(pid: int, room: tuple[int, int]) -> None:
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, room)

@@ -1,0 +1,141 @@
+"""The faulty network does what it says; and behind one, workers and coordinator lose nothing."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from scripted_run import LEASE_S, ScriptedRun
+
+from scripts.faults.proxy import Proxy, Way
+
+BUDGET = 8
+
+
+class Echo:
+    """A server that says back whatever it hears."""
+
+    def __init__(self) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._echo, args=(connection,), daemon=True).start()
+
+    def _echo(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                while data := connection.recv(65536):
+                    connection.sendall(data)
+            except OSError:
+                return
+
+
+@pytest.fixture
+def proxy():
+    echo = Echo()
+    proxy = Proxy(echo.server.getsockname()[:2])
+    yield proxy
+    proxy.close()
+    echo.server.close()
+
+
+def connect(proxy: Proxy) -> socket.socket:
+    connection = socket.create_connection(proxy.address)
+    connection.settimeout(10.0)
+    return connection
+
+
+def read(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count and (more := connection.recv(65536)):
+        data += more
+    return data
+
+
+def test_it_passes_every_byte_in_order(proxy: Proxy) -> None:
+    """Megabytes both ways, also while a delay is set."""
+    sent = random.Random(1).randbytes(3_000_000)
+    with connect(proxy) as connection:
+        proxy.delay(0.05)
+        threading.Thread(target=connection.sendall, args=(sent,), daemon=True).start()
+        assert sent == read(connection, len(sent))
+
+
+def test_a_hole_swallows_and_its_end_cuts(proxy: Proxy) -> None:
+    """Nothing is heard, nothing is closed; once it passes again, old connections are gone."""
+    with connect(proxy) as connection:
+        connection.sendall(b"before")
+        assert b"before" == read(connection, 6)
+        proxy.hole(Way.DOWN)
+        connection.sendall(b"lost")
+        connection.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        proxy.hole()
+        connection.settimeout(10.0)
+        assert b"" == connection.recv(1)
+    with connect(proxy) as connection:
+        connection.sendall(b"after")
+        assert b"after" == read(connection, 5)
+
+
+def test_a_flip_changes_one_bit_once(proxy: Proxy) -> None:
+    """One bit of one chunk; what follows is as it was."""
+    with connect(proxy) as connection:
+        proxy.flip(Way.UP)
+        connection.sendall(bytes(9))
+        flipped = read(connection, 9)
+        connection.sendall(bytes(9))
+        assert bytes(9) == read(connection, 9)
+    assert 1 == sum(bin(byte).count("1") for byte in flipped)
+    assert 1 == proxy.flipped
+
+
+def test_a_half_closed_way_ends_and_the_other_goes_on(proxy: Proxy) -> None:
+    """As after shutdown(SHUT_WR): the far end answers what it got, then closes."""
+    with connect(proxy) as connection:
+        connection.sendall(b"last words")
+        assert b"last words" == read(connection, 10)
+        proxy.half_close(Way.UP)
+        assert b"" == connection.recv(1)
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple], ...]:
+    """The ledger of a run without a network between."""
+    with ScriptedRun.playing(tmp_path_factory.mktemp("calm") / "run", budget=BUDGET) as run:
+        run.wait()
+    return run.ledger()
+
+
+@pytest.mark.parametrize("ways", [(Way.UP,), (Way.DOWN,), (Way.UP, Way.DOWN)])
+def test_a_partition_past_the_lease_loses_nothing(
+    ways: tuple[Way, ...], calm: tuple[list[tuple], ...], tmp_path: Path
+) -> None:
+    """An evaluator behind it is silent past its lease, or hears nothing: the tree is the same."""
+    port = socket.create_server(("127.0.0.1", 0))
+    listen = f"tcp://127.0.0.1:{port.getsockname()[1]}"
+    port.close()
+    proxy = Proxy(("127.0.0.1", int(listen.rpartition(":")[2])))
+    with ScriptedRun.playing(
+        tmp_path / "run", budget=BUDGET, listen=listen, evaluator_to=proxy.endpoint
+    ) as run:
+        while run.progress() < 3:
+            time.sleep(0.01)
+        proxy.hole(*ways)
+        time.sleep(1.5 * LEASE_S)
+        proxy.hole()
+        run.wait()
+    proxy.close()
+
+    assert calm == run.ledger()
