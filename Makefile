@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check lint format bench bench-judge doctor clean
+.PHONY: run test check lint format bench bench-judge chaos doctor clean
 
 run: $(READY)          ## the main job on an example, without a GPU or a key
 	$(BIN)/python supervisor.py --task examples/gelu_bias_residual.py --budget 12
@@ -28,6 +28,9 @@ bench: $(READY)        ## the figures of the README, on this machine
 
 bench-judge: $(READY)  ## the judge's figures: candidates a minute, against the field's way
 	$(BIN)/python -m scripts.benchmarks.judge
+
+chaos: $(READY)        ## whole runs hurt at random, and what was lost: nothing, or it fails
+	$(BIN)/python scripts/chaos.py --minutes 5
 
 doctor: $(READY)
 	$(BIN)/python scripts/doctor.py

@@ -40,6 +40,7 @@ from actors.supervisor.fleet import Fleet
 from actors.supervisor.folder import RunFolder
 from actors.supervisor.ledger import Ledger
 from actors.supervisor.link import Link
+from actors.supervisor.metrics import MeteredScreen, MetricsServer
 from actors.supervisor.outcome import Exit
 from actors.supervisor.screen import PlainScreen, Screen, opening
 from actors.supervisor.shift import Ending, Kind, Shift
@@ -66,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         wish = flags.parse(sys.argv[1:] if argv is None else argv)
         check_failpoints(os.environ)
+        metrics = MetricsServer(wish.metrics) if wish.metrics else None
         if wish.join:
             return joining.join(wish, os.environ)
         run = take_up(wish, os.environ) if wish.resume else begin(wish, os.environ)
@@ -75,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return Exit.FAULT
     with run.folder:
-        return work(run, wish)
+        return work(run, wish, metrics)
 
 
 def begin(wish: Wish, environ: Mapping[str, str]) -> Run:
@@ -128,10 +130,13 @@ def invite(place: RunFolder, settings: Settings) -> None:
         keys.open_house(place.path, settings, time.time())
 
 
-def work(run: Run, wish: Wish) -> int:
+def work(run: Run, wish: Wish, metrics: MetricsServer | None = None) -> int:
     """Serve the run to its end and conclude it."""
     ledger = Ledger(run.folder.path)
     screen = open_screen(run, wish)
+    if metrics is not None:
+        screen.say(f"metrics at {metrics.url}")
+        screen = MeteredScreen(screen, metrics, ledger)
     watch = Watch()  # until the very end: a late Ctrl-C must not cut the results in half
     try:
         finished = already_finished(run, ledger)
@@ -152,6 +157,8 @@ def work(run: Run, wish: Wish) -> int:
         screen.close()
         ledger.close()
         watch.close()
+        if metrics is not None:
+            metrics.close()
 
 
 def check_failpoints(environ: Mapping[str, str]) -> None:

@@ -130,7 +130,7 @@ def serve(
             log.error("the store takes nothing; waiting for room", error=str(error))
             with contextlib.suppress(OSError):  # that disk may be the same one
                 sys.stderr.write(f"coordinator: {run_dir}/run.db: {error}; waiting for room\n")
-            wait_for_room(Mail(socket, log, door=door), str(error))
+            wait_for_room(Mail(socket, log, lambda _name: True, door), str(error))
         finally:
             if database is not None:
                 database.close()

@@ -441,6 +441,11 @@ class Coordinator:
             match instruction:
                 case Save(attempt):
                     self.store.save_attempt(task, attempt)
+                    if attempt.stage in (Stage.PLAN, Stage.REPAIR):
+                        why = f"node {attempt.parent} to {attempt.stage}"
+                        self.books.add_event(
+                            time.time(), "selected", f"{task}/{attempt.number}", why
+                        )
                 case Offer(stage, attempt):
                     work = work_id(task, attempt.number, stage)
                     self._offers[work] = instruction

@@ -21,6 +21,7 @@ class Member(Value, frozen=True, kw_only=True):
     cause: str = ""  # how the one before ended, or why its device is quarantined
     leases: int = 0
     rtt_ms: float | None = None  # from a heartbeat to the coordinator's answer
+    quarantined: bool = False  # its device
 
 
 def members(
@@ -47,6 +48,7 @@ def members(
                 cause=(worker.quarantine if worker else "") or place.cause,
                 leases=worker.leases if worker else 0,
                 rtt_ms=worker.rtt_ms if worker else None,
+                quarantined=bool(worker and worker.quarantine),
             )
         )
     rows += [
@@ -68,6 +70,7 @@ def _elsewhere(worker: WorkerState, wall: float) -> Member:
         cause=worker.quarantine or worker.how,
         leases=worker.leases,
         rtt_ms=worker.rtt_ms,
+        quarantined=bool(worker.quarantine),
     )
 
 

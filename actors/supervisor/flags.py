@@ -33,6 +33,7 @@ class Wish:
     json: bool = False
     keep_refused: bool = False
     join: str = ""
+    metrics: str = ""  # HOST:PORT
     given: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -193,6 +194,7 @@ def parse(argv: Sequence[str]) -> Wish:
         json=parsed["json"],
         keep_refused=parsed["keep_refused"],
         join=parsed["join"] or "",
+        metrics=parsed["metrics"] or "",
         given=given,
     )
     _refuse_contradictions(wish)
@@ -231,6 +233,8 @@ def _refuse_beside_join(wish: Wish) -> None:
         if setting not in LENT:
             flag = options.get(setting, "--" + setting.replace("_", "-"))
             raise UsageError(f"--join obeys the run's own settings: leave out {flag}")
+    if wish.metrics:
+        raise UsageError("--metrics goes with the run's own supervisor, which knows all machines")
     if wish.json:
         raise UsageError("--join has no results to print: leave out --json")
 
@@ -271,4 +275,7 @@ def _parser() -> argparse.ArgumentParser:
         help="keep the run folder also when no task can be measured",
     )
     parser.add_argument("--json", action="store_true", help="print result.json alone on stdout")
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", help="serve figures for Prometheus at /metrics"
+    )
     return parser

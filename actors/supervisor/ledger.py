@@ -114,6 +114,15 @@ class Ledger:
         connection = self._open()
         return () if connection is None else tuple(_spend(connection))
 
+    def leases(self) -> dict[str, int]:
+        """Return how many leases ended how; "held" for those that are open."""
+        connection = self._open()
+        query = "SELECT COALESCE(outcome, 'held'), COUNT(*) FROM lease GROUP BY 1 ORDER BY 1"
+        try:
+            return dict(connection.execute(query).fetchall()) if connection else {}
+        except sqlite3.OperationalError:
+            return {}  # not there yet
+
     def close(self) -> None:
         """Let go of the database."""
         if self._connection is not None:

@@ -15,7 +15,7 @@ import time
 from actors.actor import Port, run_actor
 from actors.post import add_post_arguments, post_from
 from protocol.messages import Evaluate, Evaluated, Measure, Measured, Result, Returned, Work
-from protocol.values import Device, Reference, Role, Seconds, Verdict, Word
+from protocol.values import Device, Reference, Role, Seconds, Stage, Verdict, Word
 
 EAGER_US = 100.0
 SAID = re.compile(r"^# cheap: (?P<word>\w+)(?: (?P<us>[\d.]+))?", re.MULTILINE)
@@ -59,8 +59,9 @@ def verdict_of(source: str) -> Verdict:
     word = Word(said["word"]) if said else Word.WRONG
     seconds, level = Seconds(check=0.001), 1
     if said is None or word is not Word.CORRECT:
+        stage: Stage = "build" if word is Word.COMPILE_FAILED else "check"
         return Verdict(
-            verdict=word, reason="as it says", stage="check", seconds=seconds, sandbox_level=level
+            verdict=word, reason="as it says", stage=stage, seconds=seconds, sandbox_level=level
         )
     median_us = float(said["us"] or EAGER_US)
     ratio = EAGER_US / median_us

@@ -56,7 +56,7 @@ class Theatre:
     @property
     def kinds(self) -> tuple[str, ...]:
         """What can be done here."""
-        everywhere = ("kill", "stop", "long stop", "disk full", "noise", "power cut")
+        everywhere = ("kill", "stop", "long stop", "hang", "disk full", "noise", "power cut")
         return everywhere + (tuple(sorted(GUESTS)) if self.guests else ())
 
     def heal(self, now: float, *, all_of_it: bool = False) -> None:
@@ -76,6 +76,7 @@ class Theatre:
             "kill": self._kill,
             "stop": self._stop,
             "long stop": self._long_stop,
+            "hang": self._hang,
             "disk full": self._fill_disk,
             "noise": self._noise,
             "power cut": self._cut_power,
@@ -122,6 +123,10 @@ class Theatre:
     def _long_stop(self, kind: str, now: float) -> Injury | None:
         return self._hit(kind, now, signal.SIGSTOP, self.rng.uniform(1.2, 2.0) * self.lease_s)
 
+    def _hang(self, kind: str, now: float) -> Injury | None:
+        """Stopped and never continued: its supervisor has to notice."""
+        return self._hit(kind, now, signal.SIGSTOP, 1.5 * self.lease_s)
+
     def _hit(self, kind: str, now: float, number: signal.Signals, seconds: float) -> Injury | None:
         victim = self._victim(now)
         if victim is None:
@@ -138,7 +143,8 @@ class Theatre:
             self.deaths.setdefault(place, []).append(now)
         # The loss is in the books once the lease has run out, at the latest.
         rest_s = self.lease_s + 1.0 if charging else 0.0
-        heal = (lambda: os.kill(pid, signal.SIGCONT)) if number is signal.SIGSTOP else None
+        goes_on = number is signal.SIGSTOP and kind != "hang"
+        heal = (lambda: os.kill(pid, signal.SIGCONT)) if goes_on else None
         if heal is not None and charging:
             self._later(now + seconds, place, heal)
             heal = None

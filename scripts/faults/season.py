@@ -37,8 +37,10 @@ class Wish(Value, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> int:
-        """Attempts a task: half a minute of a run or so."""
-        return 24 if self.cheap else 5
+        """Attempts a task: a run of some seconds, half a minute, or with real evaluators more."""
+        if not self.cheap:
+            return 5
+        return 24 if self.minutes >= 1 else 12
 
 
 @dataclass(kw_only=True)

@@ -19,8 +19,10 @@ from typing import Any
 
 from fake_run import FakeRun
 
+from actors.supervisor import keys
 from protocol import settings as settings_file
-from protocol.settings import SearchSettings, Settings
+from protocol import tickets
+from protocol.settings import LOCAL, SearchSettings, Settings
 from scripts.faults import sample
 
 TOP = Path(__file__).parents[2]
@@ -36,8 +38,8 @@ class ScriptedRun(FakeRun):
         *,
         budget: int,
         failpoints: str = "",
-        listen: str = "ipc://coordinator.sock",
-        evaluator_to: str = "",
+        listen: str = LOCAL,
+        elsewhere: str = "",
     ) -> None:
         (run_dir / "tasks").mkdir(parents=True)
         (task,) = sample.write(run_dir / "tasks", tasks=1, budget=budget, seed=3, cheap=True)
@@ -55,8 +57,9 @@ class ScriptedRun(FakeRun):
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.starts: dict[str, int] = {}
         self._stopped: dict[int, float] = {}
-        self._addresses = {"evaluator": evaluator_to or listen}
-        self._listen = listen
+        # With it the evaluator stands on another machine, which reaches us at this address.
+        self._elsewhere = elsewhere
+        self._ticket = keys.open_house(run_dir, settings, time.time()) if elsewhere else None
 
     @classmethod
     @contextmanager
@@ -76,8 +79,7 @@ class ScriptedRun(FakeRun):
         }
         argv = ["-m", module.get(place, "actors.agents")]
         if place != "coordinator":
-            argv += ["--connect", self._addresses.get(place, self._listen), "--slot", f"{place}-0"]
-            argv += ["--incarnation", secrets.token_hex(8)]
+            argv += [*self._place_of(place), "--incarnation", secrets.token_hex(8)]
         if place == "evaluator":
             argv += ["--work-s", "0.03"]
         if place not in module:
@@ -88,6 +90,12 @@ class ScriptedRun(FakeRun):
                 stdout=out, stderr=out, env=self.environment,
             )  # fmt: skip
         self.starts[place] = self.starts.get(place, 0) + 1
+
+    def _place_of(self, place: str) -> list[str]:
+        if place != "evaluator" or self._ticket is None:
+            return ["--connect", LOCAL, "--slot", f"{place}-0"]
+        slot = f"{place}-0@there.{self._ticket.name}"
+        return ["--connect", self._elsewhere, "--slot", slot, "--ticket", tickets.FILE_NAME]
 
     def revive(self) -> None:
         super().revive()

@@ -20,6 +20,7 @@ Ledger = tuple[list[tuple], ...]
 
 # What no quiet run of this size comes past.
 RARE = ("Refuse", "Revoke", "Returned", "Blocked", "Lost", "Drain", "Who", "Retire")
+SPEND = ("Reserve", "Reserved")  # a script costs nothing: see test_spending
 # After these the candidate has run and is charged with the loss.
 CHARGED = ("sent.Running", "after-work", "send.Evaluated", "sent.Evaluated")
 OWN_WORK = {"planner": "MakePlan", "coder": "Write", "debugger": "Repair"}
@@ -42,7 +43,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 def is_quiet(place: str, point: str) -> bool:
     """Whether `place` comes past `point` in every run."""
     moment, _, name = point.rpartition(".")
-    if name in RARE:
+    if name in RARE + SPEND:
         return False
     # A beat may come at any moment, also while a candidate runs; it is the planner's to be hurt at.
     if place == "evaluator" and (point in (*CHARGED, *CHILD) or name in ("Beat", "Heard")):

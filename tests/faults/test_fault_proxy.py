@@ -128,7 +128,7 @@ def test_a_partition_past_the_lease_loses_nothing(
     port.close()
     proxy = Proxy(("127.0.0.1", int(listen.rpartition(":")[2])))
     with ScriptedRun.playing(
-        tmp_path / "run", budget=BUDGET, listen=listen, evaluator_to=proxy.endpoint
+        tmp_path / "run", budget=BUDGET, listen=listen, elsewhere=proxy.endpoint
     ) as run:
         while run.progress() < 3:
             time.sleep(0.01)

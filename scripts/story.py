@@ -1,0 +1,215 @@
+"""`python scripts/story.py RUN NODE`: one attempt's life, told from the events in `run.db`.
+
+NODE is `3`, or `task/3` in a run of several tasks.  A line an event: when the node to grow was
+chosen and what it was then, who got which lease and how that ended, what was bought, what the
+judge said.  Reads only; also while the run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parents[1]
+EXIT_USAGE = 2
+ENDINGS = {
+    "lost": "lost, its process died",
+    "expired": "expired, nothing was heard",
+    "missed": "missed, it never arrived",
+    "returned": "handed back undone",
+}
+
+
+class NoStory(Exception):
+    """What was asked for is not there; one line."""
+
+
+@dataclass(frozen=True, order=True)
+class Event:
+    """Something that happened to the attempt."""
+
+    at: float  # wall clock
+    order: int  # among those of one moment
+    words: str
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"story: {message}\n")
+
+
+def main() -> int:
+    """Print the story; return the exit status."""
+    sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    parser = Parser(prog="story.py", description=__doc__)
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("node", metavar="NODE", help="a node's number, or TASK/NUMBER")
+    parsed = parser.parse_args()
+    try:
+        with closing(_open(parsed.run)) as run:
+            for line in story(run, parsed.run, parsed.node):
+                print(line)
+    except (NoStory, sqlite3.DatabaseError) as error:
+        print(f"story: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    return 0
+
+
+def story(run: sqlite3.Connection, folder: Path, node: str) -> Iterator[str]:
+    """Yield the lines of one attempt's story; raise NoStory with one line."""
+    task, number = _named(run, folder, node)
+    events = sorted(
+        [*_selection(run, task, number), *_leases(run, task, number), *_calls(run, task, number),
+         *_late(run, task, number), *_record(run, task, number)]
+    )  # fmt: skip
+    if not events:
+        raise NoStory(f"{folder}: nothing has happened to {task}/{number} yet")
+    began = before = events[0].at
+    yield f"{task}/{number}"
+    for event in events:
+        yield f"{event.at - began:>10.3f} s  {f'+{event.at - before:.3f}':>9}  {event.words}"
+        before = event.at
+
+
+def _open(folder: Path) -> sqlite3.Connection:
+    path = folder / "run.db"
+    if not path.is_file():
+        raise NoStory(f"{folder} is no run folder: it has no run.db")
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+
+
+def _named(run: sqlite3.Connection, folder: Path, node: str) -> tuple[str, int]:
+    tasks = [name for (name,) in run.execute("SELECT name FROM task ORDER BY rowid")]
+    name, _, text = node.rpartition("/")
+    if not (text.isascii() and text.isdigit()):
+        raise NoStory(f"expected a node's number or TASK/NUMBER, got {node!r}")
+    if not name and len(tasks) != 1:
+        raise NoStory(f"several tasks: name one, such as {tasks[0] if tasks else 'task'}/{text}")
+    task, number = name or tasks[0], int(text)
+    if task not in tasks:
+        raise NoStory(f"{folder} has no task {task!r}: it has {', '.join(tasks)}")
+    query = "SELECT COUNT(*) FROM attempt WHERE task = ? AND number = ?"
+    if number and not run.execute(query, (task, number)).fetchone()[0]:
+        (last,) = run.execute("SELECT MAX(number) FROM attempt WHERE task = ?", (task,)).fetchone()
+        raise NoStory(f"{task} has no attempt {number}: the last one is {last or 0}")
+    return task, number
+
+
+def _selection(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+    """Tell which node was chosen, and what it was among those of that moment."""
+    query = "SELECT at, detail FROM event WHERE what = 'selected' AND subject = ?"
+    for at, detail in run.execute(query, (f"{task}/{number}",)):
+        parent = _parent(run, task, number)
+        word, rank, count = _standing(run, task, parent, at)
+        yield Event(at, 0, f"selected {detail}: {word}{rank}, of {count} nodes then")
+
+
+def _parent(run: sqlite3.Connection, task: str, number: int) -> int:
+    query = "SELECT parent FROM attempt WHERE task = ? AND number = ?"
+    return int(run.execute(query, (task, number)).fetchone()[0])
+
+
+def _standing(run: sqlite3.Connection, task: str, node: int, at: float) -> tuple[str, str, int]:
+    """Return a node's verdict, its rank in words, and how many nodes there were at `at`."""
+    rows = run.execute(
+        "SELECT number, word, score_us FROM node WHERE task = ? AND at <= ? ORDER BY id", (task, at)
+    ).fetchall()
+    mine = {number: (word, score) for number, word, score in rows}.get(node, ("not recorded", None))
+    if mine[1] is None:
+        return mine[0], "", len(rows)
+    better = sum(score is not None and score < mine[1] for _, _, score in rows)
+    rank = ", the best" if not better else f", {better} were better"
+    return ("the reference" if node == 0 else mine[0]), rank, len(rows)
+
+
+def _leases(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+    query = (
+        "SELECT epoch, work, slot, granted, ended, outcome, running FROM lease"
+        " WHERE work LIKE ? ESCAPE '\\' ORDER BY epoch"
+    )
+    for epoch, work, slot, granted, ended, outcome, ran in run.execute(
+        query, (_like(task, number),)
+    ):
+        stage = work.rpartition("/")[2]
+        yield Event(granted, 1, f"{stage} leased to {slot} (lease {epoch})")
+        if ended is None:
+            continue
+        how = ENDINGS.get(outcome, outcome)
+        cause = _cause(run, slot, ended) if outcome == "lost" else ""
+        how += f" ({cause})" if cause else ""
+        charge = ", charged to the candidate" if ran and outcome in ("lost", "expired") else ""
+        words = f"{stage} {how} by {slot}" if outcome == "done" else f"{stage} by {slot}: {how}"
+        yield Event(ended, 3, f"{words}{charge}, after {ended - granted:.3f} s")
+
+
+def _cause(run: sqlite3.Connection, slot: str, at: float) -> str:
+    """Return how the process in a slot ended at about that time."""
+    query = (
+        "SELECT detail FROM event WHERE what = 'lost' AND subject = ? AND ABS(at - ?) < 5"
+        " ORDER BY ABS(at - ?) LIMIT 1"
+    )
+    row = run.execute(query, (slot, at, at)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def _calls(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+    query = (
+        "SELECT work, role, model, stop, input_tokens, cached_tokens, output_tokens, usd, seconds,"
+        " at FROM call WHERE work LIKE ? ESCAPE '\\' ORDER BY id"
+    )
+    for work, role, model, stop, read, cached, written, usd, seconds, at in run.execute(
+        query, (_like(task, number),)
+    ):
+        price = "price unknown" if usd is None else f"{usd:.4f} USD"
+        stage = work.rpartition("/")[2]
+        yield Event(
+            at,
+            2,
+            f"{stage} reply bought by the {role}: {model}, {read:,} tokens in ({cached:,} cached),"
+            f" {written:,} out, {price}, {seconds:.3f} s, {stop}",
+        )
+
+
+def _late(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+    query = (
+        "SELECT at, subject FROM event WHERE what = 'late result' AND subject LIKE ? ESCAPE '\\'"
+    )
+    for at, subject in run.execute(query, (_like(task, number),)):
+        yield Event(at, 4, f"{subject.rpartition('/')[2]} result came too late and was not taken")
+
+
+def _record(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+    import msgspec
+
+    from actors.supervisor import phrases
+    from protocol.values import Verdict
+
+    query = "SELECT at, verdict, score_us, confirmed FROM node WHERE task = ? AND number = ?"
+    for at, blob, score_us, confirmed in run.execute(query, (task, number)):
+        verdict = msgspec.msgpack.decode(blob, type=Verdict)
+        spent = verdict.seconds
+        words = [f"recorded {verdict.verdict}", phrases.speedup(verdict)]
+        words.append(f"score {phrases.duration(score_us)}" if score_us is not None else "")
+        words.append(f"in {verdict.stage}" if verdict.stage else "")
+        stages = f"build {spent.build:.2f} s, check {spent.check:.2f} s, time {spent.time:.2f} s"
+        again = "; judged again at the end, and this is what it came to" if confirmed else ""
+        reason = f": {' '.join(verdict.reason.split())}" if verdict.reason else ""
+        said = " ".join(word for word in words if word)
+        yield Event(at, 5, f"{said} ({stages}){reason}{again}")
+
+
+def _like(task: str, number: int) -> str:
+    plain = task.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    return f"{plain}/{number}/%"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
