@@ -36,6 +36,10 @@ class Unjudgeable(Exception):
     """The world's fault, not a candidate's: nothing can be judged now."""
 
 
+class Crowded(Unjudgeable):
+    """The card's memory was full when the reference wanted some."""
+
+
 class Nursery:
     """One zygote, warm."""
 

@@ -7,6 +7,7 @@ world failed, and the judge tries again.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from itertools import accumulate
 from typing import Literal
@@ -14,7 +15,7 @@ from typing import Literal
 from actors.evaluator import evidence, region
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.layout import Layout, difference, total_bytes
-from actors.evaluator.nursery import Nursery, Unjudgeable
+from actors.evaluator.nursery import Crowded, Nursery, Unjudgeable
 from actors.evaluator.orders import (
     Bear,
     Bears,
@@ -55,6 +56,8 @@ from protocol.values import Stage, Task, Value
 KINDS: tuple[Kind, ...] = ("shifted", "sparse", "scaled", "spikes", "blocks", "permuted")
 
 
+# What torch and the driver (CUDA_ERROR_OUT_OF_MEMORY) say of a full card.
+FULL = re.compile(r"CUDA out of memory|failed with CUDA error 2\b")
 LARGE_BYTES, FEW_KINDS = 1 << 30, 1  # with gigabytes of inputs one other kind must do
 
 
@@ -350,7 +353,8 @@ class Standard:
         said = answer[0] if isinstance(answer, tuple) else answer
         words = said.said() if isinstance(said, Gone) else str(said)[:300]
         text = " ".join(child.output.text()[-300:] for child in self._started)
-        return Unjudgeable(self._clean(f"the reference failed: {words} {text}"))
+        kind = Crowded if FULL.search(text) and self.nursery.device == "cuda" else Unjudgeable
+        return kind(self._clean(f"the reference failed: {words} {text}"))
 
     @property
     def alive(self) -> bool:

@@ -16,7 +16,7 @@ from actors.evaluator.card import Card
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.fastbuild.asked import compiles
 from actors.evaluator.layout import leaves, total_bytes
-from actors.evaluator.nursery import Nursery
+from actors.evaluator.nursery import Crowded, Nursery
 from actors.evaluator.orders import (
     Called,
     CallOnce,
@@ -88,6 +88,12 @@ class Trial:
         """Go through the stages; whatever the candidate does, return a verdict."""
         try:
             fault = self._build(doing) or self._judge(on_running, doing, profiled)
+        except Crowded as error:
+            if self._runner is None:
+                raise
+            # Without it there was room: the reference was measured on this card.
+            reason = f"it leaves the reference no memory on the card ({error})"
+            fault = Fault(word=Word.OUT_OF_MEMORY, stage="check", reason=reason[:300])
         finally:
             if self._runner is not None:
                 self._runner.kill()
