@@ -11,7 +11,7 @@ from actors.supervisor.flags import UsageError
 from actors.supervisor.outcome import Exit
 from scripts.tables import command, results, runs, show
 from scripts.tables.command import COMMAND, Ask
-from scripts.tables.problems import choose
+from scripts.tables.problems import Problem, choose
 from scripts.tables.rows import Rows, State
 
 
@@ -25,13 +25,22 @@ def conduct(argv: Sequence[str]) -> int:
         runs.check(ask, problems)
     except UsageError as error:
         return _refuse(str(error))
+    try:
+        return _work(ask, problems, argv)
+    except (OSError, ValueError) as error:  # a full disk, a database that is none
+        print(f"the results can't be written: {error}", file=sys.stderr)
+        return int(Exit.FAULT)
+
+
+def _work(ask: Ask, problems: Sequence[Problem], argv: Sequence[str]) -> int:
+    """Run one strategy after the other; show what they have come to."""
     found: dict[str, Rows] = {}
     status = Exit.NONE
     for strategy in ask.strategies:
-        status = runs.serve(ask, problems, strategy)
         place = ask.place / strategy
-        if not runs.is_there(place):
-            return int(status)  # the supervisor has said why nothing could begin
+        status = runs.serve(ask, problems, strategy)
+        if status is Exit.USAGE and not runs.is_over(place, ask):
+            return int(status)  # the supervisor has said why it can't begin
         found[strategy] = results.write(place)
         if status in (Exit.STOPPED, Exit.FAULT):
             break

@@ -64,20 +64,15 @@ def serve(ask: Ask, problems: Sequence[Problem], strategy: str) -> Exit:
                 path.write_text(problem.source, encoding="utf-8")
                 argv += ["--task", str(path)]
             return _supervise([*argv, "--run-dir", str(place / RUN), "--keep-refused"])
-    if _is_over(place / RUN, ask):
+    if is_over(place, ask):
         return Exit.NONE
     argv = ask.arguments(strategy, only=choices.MAY_CHANGE)
     return _supervise([*argv, "--resume", str(place / RUN), "--keep-refused"])
 
 
-def is_there(place: Path) -> bool:
-    """Whether a strategy's folder holds a run."""
-    return (place / RUN / FILE_NAME).is_file()
-
-
 def _old(place: Path) -> Settings | None:
     """Return the settings of the run that is there."""
-    if not is_there(place):
+    if not (place / RUN / FILE_NAME).is_file():
         return None
     try:
         return settings_file.read(place / RUN)
@@ -121,9 +116,11 @@ def _difference(there: set[str], asked: set[str]) -> str:
     return ", ".join(words)
 
 
-def _is_over(run_dir: Path, ask: Ask) -> bool:
-    """Whether nothing is left to do in a run, within the budget that is asked for."""
-    found = of_run(run_dir)
+def is_over(place: Path, ask: Ask) -> bool:
+    """Whether there is a run with nothing left to do, within the budget that is asked for."""
+    if _old(place) is None:
+        return False
+    found = of_run(place / RUN)
     wanted = ask.texts.get("search.budget", "")
     extended = bool(wanted) and int(wanted) > found.budget
     open_ones = [row for row in found.rows if row.state is State.UNFINISHED]

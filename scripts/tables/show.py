@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from actors.supervisor import phrases
@@ -11,6 +12,7 @@ from scripts.tables.paper import PRINTED, Pair, Printed
 from scripts.tables.problems import REPRESENTATIVE
 from scripts.tables.rows import Row, Rows, State
 
+WIDEST = 120  # characters of a verdict; rows.json has all
 BASELINES = (EAGER, COMPILE, MAX_AUTOTUNE)
 
 COUNTED = """\
@@ -177,7 +179,8 @@ def _problems(label: str, rows: Sequence[Row], several: bool) -> str:
 def _verdict(row: Row) -> str:
     if row.state is State.SOLVED:
         return str(row.state)
-    return f"{row.state}: {row.reason}" if row.reason else str(row.state)
+    said = f"{row.state}: {row.reason}" if row.reason else str(row.state)
+    return textwrap.shorten(said, WIDEST, placeholder="…")
 
 
 def _interval(ci95: tuple[float, float] | None) -> str:

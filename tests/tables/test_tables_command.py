@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bench import PROBLEM, RAISES, checkout
+from supervisor_sample import TASK_SOURCE, Sample
 
 TOP = Path(__file__).parents[2]
 ARGUMENTS = "--root bench --level 1 --problems 1,3 --model script:script.jsonl --device cpu"
@@ -95,3 +97,18 @@ def test_where_nothing_can_be_measured_there_is_a_table_of_that(folder: Path) ->
     assert 0 == result.returncode, result.stderr
     assert "unmeasured: Model.forward raised ValueError: no such thing" in result.stdout
     assert (folder / "results" / "level1-3" / "stark" / "rows.json").exists()
+
+
+def test_a_run_that_somebody_serves_is_left_alone(tmp_path: Path) -> None:
+    """Twice the same command at the same time: the second says so in a line and touches nothing."""
+    run_dir = tmp_path / "results" / "level1-1" / "stark" / "run"
+    Sample(run_dir, names=("level1_1_Relu_",), status="running").db.close()
+    checkout(tmp_path / "bench", "level1/1_Relu_.py", source=TASK_SOURCE)
+    with (run_dir / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = run(tmp_path, arguments="--root bench --level 1 --problems 1 --device cpu")
+
+    assert 2 == result.returncode
+    assert 1 == len(result.stderr.splitlines())
+    assert "another supervisor serves" in result.stderr
+    assert ["run"] == [path.name for path in run_dir.parent.iterdir()]
