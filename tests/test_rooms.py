@@ -36,7 +36,13 @@ ROOMS: dict[str, set[str]] = {
 ONLY_HERE = {
     "anthropic": {"actors/agents/models"},
     "torch": {"actors/evaluator", "prompts/examples", "scripts/benchmarks"},
-    "sqlite3": {"actors/coordinator", "actors/supervisor", "scripts"},
+    # An agent reads a run that is over (`--model replay:RUN`), never the one that it works for.
+    "sqlite3": {
+        "actors/coordinator",
+        "actors/supervisor",
+        "actors/agents/models/replay.py",
+        "scripts",
+    },
 }
 
 

@@ -11,7 +11,9 @@ import ipaddress
 import json
 import re
 import socket
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +21,7 @@ from msgspec.structs import replace
 
 from actors.supervisor.choices import has_key
 from actors.supervisor.flags import UsageError
+from actors.supervisor.ledger import FILE_NAME as RUN_DB
 from protocol.settings import Settings
 from protocol.values import Value
 
@@ -109,7 +112,7 @@ def _check_model(model: str, settings: Settings, environ: Mapping[str, str], bas
     if colon and kind == "script":
         return f"script:{_check_script((base / rest).resolve(), rest)}"
     if colon and kind == "replay":
-        raise UsageError(f"--model {model}: replay is not built yet; use script:FILE")
+        return f"replay:{_check_run((base / rest).resolve(), rest)}"
     if settings.base_url:
         return model
     if not re.fullmatch(r"claude-[a-z0-9.@-]+", model):
@@ -122,6 +125,18 @@ def _check_model(model: str, settings: Settings, environ: Mapping[str, str], bas
             f"--model {model} needs a key: set ANTHROPIC_API_KEY, or use --model recipes"
         )
     return model
+
+
+def _check_run(path: Path, shown: str) -> Path:
+    try:
+        with closing(sqlite3.connect(f"{(path / RUN_DB).as_uri()}?mode=ro", uri=True)) as run:
+            (calls,) = run.execute("SELECT COUNT(*) FROM call").fetchone()
+    except sqlite3.DatabaseError as error:
+        problem = f"{error}; it wants a run folder" if path.exists() else "no such folder"
+        raise UsageError(f"--model replay:{shown}: {problem}") from error
+    if not calls:
+        raise UsageError(f"--model replay:{shown}: that run holds no calls to a model")
+    return path
 
 
 def _check_script(path: Path, shown: str) -> Path:

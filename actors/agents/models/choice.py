@@ -1,4 +1,4 @@
-"""From a name to a model: `recipes`, `script:FILE`, or a model behind the Messages API."""
+"""From a name to a model: `recipes`, `script:FILE`, `replay:RUN`, or one of the Messages API."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 from actors.agents.models import script
 from actors.agents.models.model import Model
 from actors.agents.models.recipe import RecipeModel
+from actors.agents.models.replay import ReplayModel
 from protocol.prices import Price
 
 # The method is defined with temperatures, and of the models that still take one this is the
 # nearest to the paper's own (Claude Sonnet 4, retired).
 DEFAULT_CLAUDE = "claude-sonnet-4-6"
-KNOWN = "recipes, script:FILE, or the name of a Claude model (any name with --base-url)"
+KNOWN = "recipes, script:FILE, replay:RUN, or the name of a Claude model (any name with --base-url)"
 
 
 class UnknownModel(ValueError):
@@ -38,7 +39,14 @@ def choose(
             return script.ScriptModel(name, script.read(Path(rest)))
         except ValueError as error:
             raise UnknownModel(f"Unknown model {name!r}: {error}") from error
-    if not name or not (base_url or name.startswith("claude-")) or kind == "replay":
+    if kind == "replay" and colon:
+        if not rest:
+            raise UnknownModel("Unknown model 'replay:': name the run folder, as in replay:runs/x")
+        try:
+            return ReplayModel(name, Path(rest))
+        except ValueError as error:
+            raise UnknownModel(f"Unknown model {name!r}: {error}") from error
+    if not name or not (base_url or name.startswith("claude-")):
         raise UnknownModel(f"Unknown model {name!r}: expected {KNOWN}")
     from actors.agents.models.claude import Claude  # with the SDK's HTTP client: only when asked
 

@@ -1,0 +1,187 @@
+"""`replay:RUN`: what was asked is answered as it was, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from agent_fakes import (
+    CALM,
+    CANDIDATE,
+    REFERENCE,
+    FakePort,
+    Reciter,
+    make_plan,
+    repair,
+    solve,
+    write,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.agents.desk import Desk
+from actors.agents.models.choice import UnknownModel, choose
+from actors.agents.models.model import Denied, Model, TooLong
+from actors.agents.planner import Planner
+from actors.agents.prompting import plan_request, repair_request, solve_request, write_request
+from actors.agents.request import Request
+from actors.agents.spool import Spool
+from actors.agents.unmeasured import unmeasured
+from actors.coordinator.books import Books
+from actors.coordinator.database import Database
+from protocol.values import Call, Observed, Plan, Verdict, Word
+
+PLAN = Plan(advice="Fuse.", scaffold=CANDIDATE)
+
+
+def stored(folder: Path, *asked: tuple[Request, str], stop: str = "end_turn") -> Model:
+    """Return the replay of a run in which these requests got these replies, in this order."""
+    database = Database(folder / "run")
+    for request, reply in asked:
+        call = Call(
+            model="claude", request=request.render(), reply=reply, stop=stop, usd=0.5,
+            input_tokens=70, output_tokens=7,
+        )  # fmt: skip
+        Books(database).add_call(request.work.lease.work, request.role, call, 1.0)
+    database.commit()
+    database.close()
+    return choose(f"replay:{folder / 'run'}")
+
+
+def attempt(node: int, us: float, log: str = "", *, source: str = CANDIDATE) -> Observed:
+    """Return an earlier attempt: correct with a time, or failed with a log."""
+    good = Verdict(verdict=Word.CORRECT, median_us=us, speedup=40 / us, profile={"clock": str(us)})
+    bad = Verdict(verdict=Word.WRONG, stage="check", reason=f"off by {us}", log=log)
+    return Observed(
+        node=node, parent=0, source=source, advice="a", verdict=bad if log else good, score_us=us
+    )
+
+
+def test_the_same_question_is_answered_in_stored_order(tmp_path: Path) -> None:
+    """K samples of one request come back as they came, whoever asks; then there are no more."""
+    samples = [solve_request(solve(attempt=n), 1) for n in (1, 2, 3)]
+    model = stored(tmp_path, *((one, f"reply {n}") for n, one in enumerate(samples, start=1)))
+    other = [solve_request(solve(attempt=n), 1) for n in (11, 12, 13)]
+
+    assert ["reply 1", "reply 2", "reply 3"] == [model.reply(one).reply for one in other]
+    with pytest.raises(Denied, match="3 stored calls asked before it: there is no reply left"):
+        model.reply(other[0])
+
+
+def test_the_reply_to_this_very_work_comes_first(tmp_path: Path) -> None:
+    """Asked in another order, as several agents do, each attempt gets its own answer."""
+    samples = [solve_request(solve(attempt=n), 1) for n in (1, 2, 3)]
+    model = stored(tmp_path, *((one, f"reply {n}") for n, one in enumerate(samples, start=1)))
+
+    assert ["reply 3", "reply 1", "reply 2"] == [model.reply(samples[n]).reply for n in (2, 0, 1)]
+
+
+def test_a_replayed_reply_costs_nothing_and_ends_as_it_did(tmp_path: Path) -> None:
+    """0 dollars; the stop reason decides how a reply is read, so it is the stored one."""
+    request = plan_request(make_plan(), 1)
+    call = stored(tmp_path, (request, "half a pl"), stop="max_tokens").reply(request)
+
+    assert (call.usd, call.stop, call.output_tokens) == (0.0, "max_tokens", 7)
+    assert call.request == request.render()
+
+
+def test_figures_may_differ(tmp_path: Path) -> None:
+    """The same run on a slower day: other times, profiles and logs, and still the same question."""
+    window = (attempt(4, 12.0), attempt(5, 3.0, log="at 0x7ffc: off"))
+    request = plan_request(make_plan(attempt=3, window=window), 1)
+    model = stored(tmp_path, (request, "words"))
+    device = msgspec.structs.replace(REFERENCE.device, facts={"Clock": "2 GHz"})
+    later = plan_request(
+        make_plan(
+            attempt=3,
+            window=(attempt(4, 19.5), attempt(5, 3.1, log="at 0x1234: off\n# Your luck")),
+        ),
+        1,
+    )
+    slower = msgspec.structs.replace(REFERENCE, eager_us=77.0, device=device)
+    work = msgspec.structs.replace(later.work, reference=slower)
+
+    assert later.render() != request.render()
+    assert model.reply(later).reply == "words"
+    again = stored(tmp_path / "b", (request, "words"))
+    assert again.reply(plan_request(work, 1)).reply == "words"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "window",
+    [(attempt(4, 12.0, source=CANDIDATE + "#"),), (attempt(4, 12.0, log="broke"),), ()],
+)
+def test_nothing_else_may_differ(tmp_path: Path, window: tuple[Observed, ...]) -> None:
+    """Another source, another verdict, another window: refused, with the line that differs."""
+    model = stored(tmp_path, (plan_request(make_plan(window=(attempt(4, 12.0),)), 1), "words"))
+
+    with pytest.raises(Denied, match=r"asked otherwise for half/1/plan: from line \d+ on, '"):
+        model.reply(plan_request(make_plan(window=window), 1))
+
+
+def test_what_was_never_asked_is_never_answered(tmp_path: Path) -> None:
+    """A longer run than the stored one pauses where that one ended."""
+    model = stored(tmp_path, (plan_request(make_plan(), 1), "words"))
+
+    with pytest.raises(Denied, match="never asked for half/2/repair: it ended before"):
+        model.reply(repair_request(repair(PLAN), 1))
+
+
+def test_a_window_that_was_too_long_shrinks_as_it_did(tmp_path: Path) -> None:
+    """The stored run had to leave the largest attempt out: the replay does, too."""
+    window = (attempt(4, 12.0), attempt(5, 9.0, source=CANDIDATE * 3))
+    whole = write_request(write(PLAN, window=window), 1)
+    smaller = whole.shrunk()
+    assert smaller is not None
+    model = stored(tmp_path, (smaller, f"## Candidate\n\n```python\n{CANDIDATE}```\n"))
+
+    with pytest.raises(TooLong):
+        model.reply(whole)
+    desk = Desk(model, Spool(tmp_path / "spool"))
+    port = FakePort()
+    desk.consult(whole, port, lambda reply: reply, lambda reply: reply)  # type: ignore[arg-type,return-value]
+    assert [smaller.render()] == [call.request for call in port.calls]
+
+
+def test_a_second_try_is_replayed_like_the_first(tmp_path: Path) -> None:
+    """An answer out of bounds and the one after it: the desk asks both, and both are there."""
+    live, port = Reciter("nonsense", "## Cannot\n\nNothing left.\n"), FakePort()
+    first = Planner(Desk(live, Spool(tmp_path / "s1")), 1).work(make_plan(), port)
+    model = stored(
+        tmp_path, *((r, c.reply) for r, c in zip(live.requests, port.calls, strict=True))
+    )
+
+    assert first == Planner(Desk(model, Spool(tmp_path / "s2")), 1).work(make_plan(), FakePort())
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no database at all, but long enough to look"])
+def test_what_is_no_run_is_one_line(tmp_path: Path, content: bytes | None) -> None:
+    """No folder, an empty file, garbage: named, and nothing is written."""
+    if content is not None:
+        (tmp_path / "run.db").write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UnknownModel) as caught:
+        choose(f"replay:{tmp_path}")
+
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert before == sorted(tmp_path.iterdir())
+
+
+@CALM
+@given(
+    st.lists(st.tuples(st.floats(0.1, 1e6), st.text(max_size=40)), min_size=1, max_size=4),
+    st.lists(st.tuples(st.floats(0.1, 1e6), st.text(max_size=40)), min_size=4, max_size=4),
+)
+def test_no_figure_and_no_log_reaches_the_key(
+    first: list[tuple[float, str]], second: list[tuple[float, str]]
+) -> None:
+    """Whatever the times and the logs, two requests for the same thing have one key."""
+    one = tuple(attempt(n, us, f"!{log}") for n, (us, log) in enumerate(first, start=1))
+    two = tuple(
+        attempt(n, us, f"!{log}") for n, (us, log) in enumerate(second[: len(first)], start=1)
+    )
+    keys = [unmeasured(plan_request(make_plan(window=w), 1).render()) for w in (one, two)]
+
+    assert keys[0] == keys[1]
