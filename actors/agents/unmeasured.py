@@ -31,4 +31,4 @@ def first_difference(one: str, other: str) -> tuple[int, str, str]:
     mine, theirs = one.split("\n"), other.split("\n")
     shorter = min(len(mine), len(theirs))
     place = next((n for n in range(shorter) if mine[n] != theirs[n]), shorter)
-    return place + 1, *("".join(lines[place : place + 1]) for lines in (mine, theirs))
+    return place + 1, "".join(mine[place : place + 1]), "".join(theirs[place : place + 1])

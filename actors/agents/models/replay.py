@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -134,7 +135,7 @@ class ReplayModel:
 
     def _rows(
         self, run: sqlite3.Connection, query: str, *values: object
-    ) -> Iterator[tuple[object, ...]]:
+    ) -> Iterator[tuple[Any, ...]]:
         try:
             yield from run.execute(query, values)
         except sqlite3.DatabaseError as error:
