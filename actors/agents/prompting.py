@@ -75,7 +75,7 @@ def _request(
 ) -> Request:
     backend = work.task.backend
     sections = [
-        Section(kind="example", text=_example(backend)),
+        Section(kind="example", text=_team_example(backend)),
         Section(kind="architecture", text=_architecture(work.task, work.reference)),
         Section(kind="node", text=_observed("node.md", _node_title(work), work.node, source)),
     ]
@@ -102,6 +102,26 @@ def _example(backend: Backend) -> str:
     before = prompts.read(f"examples/{backend}-before.py")
     after = prompts.read(f"examples/{backend}-after.py")
     return _fill("example.md", before=fenced(before), after=fenced(after))
+
+
+def _team_example(backend: Backend) -> str:
+    """Return two attempts as the team's own answers: each role sees the form of every answer."""
+
+    def shown(name: str) -> str:
+        return fenced(prompts.read(f"examples/{backend}-{name}"), "markdown")
+
+    def written(name: str) -> str:
+        code = fenced(prompts.read(f"examples/{backend}-{name}.py"))
+        return fenced(f"## Candidate\n\n{code}\n", "markdown")
+
+    return _fill(
+        "example-team.md",
+        before=fenced(prompts.read(f"examples/{backend}-before.py")),
+        first_plan=shown("plan-1.md"),
+        first=written("first"),
+        second_plan=shown("plan-2.md"),
+        second=written("after"),
+    )
 
 
 def _architecture(task: Task, reference: Reference) -> str:

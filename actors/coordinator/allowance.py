@@ -111,8 +111,8 @@ class Allowance:
         if one.usd is None:
             return f"--max-cost {self.cap:g}: no price of {one.model} is known"
         return (
-            f"--max-cost {self.cap:g}: {self.spent:.2f} US dollars are spent, and the next call may"
-            f" cost up to {one.usd:.2f}; resume with a larger --max-cost"
+            f"--max-cost {self.cap:g}: {self.spent:.3f} US dollars are spent, and the next call may"
+            f" cost up to {one.usd:.3f}; resume with a larger --max-cost"
         )
 
     def lose(self, key: Key) -> list[Reservation]:

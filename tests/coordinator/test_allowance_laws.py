@@ -139,7 +139,7 @@ def test_a_call_that_does_not_fit_waits_for_those_under_way() -> None:
     allowance.answered("a", WORKS[1], "q", 0.5, known=False)
     allowance.ask(reservation(3, 0.31, WORKS[2]))
     assert [] == allowance.grant()
-    assert "--max-cost 1: 0.70 US dollars are spent, and the next call may cost up to 0.31" in (
+    assert "--max-cost 1: 0.700 US dollars are spent, and the next call may cost up to 0.310" in (
         allowance.refusal()
     )
 
@@ -218,7 +218,7 @@ def test_a_killed_agents_call_is_counted_and_no_answer(disk: Disk) -> None:
     assert () == disk.books.calls(WORKS[0])
     assert 0.7 == disk.books.spent_usd()
     assert not disk.ask("b", 1, 0.7)
-    assert "0.70 US dollars are spent" in disk.purse.refusal()
+    assert "0.700 US dollars are spent" in disk.purse.refusal()
 
 
 def test_a_reply_from_the_spool_takes_the_lost_ones_place(disk: Disk) -> None:
