@@ -20,6 +20,7 @@ PLAN_TEMPERATURE = 0.8
 CODE_TEMPERATURE = 0.1
 SOLO_TEMPERATURE = 0.7  # an agent that does all, as KernelBench's baselines
 MAX_LOG = 6_000  # characters of a compiler's or runtime's words that a model gets to see
+CHOICES = ("first", "second", "third")
 FORMS = {
     Role.PLANNER: "'## Advice', then '## Source' with one python block",
     Role.CODER: "'## Candidate' with one python block that holds the whole file",
@@ -29,7 +30,9 @@ FORMS = {
 
 def plan_request(work: MakePlan, max_tokens: int) -> Request:
     """Return what a planner asks."""
-    role = _fill("planner.md", attempt=str(work.attempt), begin=BEGIN, end=END)
+    # Most models take no temperature any more: what varies is what they are asked.
+    choice = CHOICES[work.seed % len(CHOICES)]
+    role = _fill("planner.md", attempt=str(work.attempt), choice=choice, begin=BEGIN, end=END)
     return _request(Role.PLANNER, work, shown_source(work), role, PLAN_TEMPERATURE, max_tokens)
 
 
@@ -74,8 +77,9 @@ def _request(
     max_tokens: int,
 ) -> Request:
     backend = work.task.backend
+    example = _example if isinstance(work, Solve | Reflect) else _team_example
     sections = [
-        Section(kind="example", text=_team_example(backend)),
+        Section(kind="example", text=example(backend)),
         Section(kind="architecture", text=_architecture(work.task, work.reference)),
         Section(kind="node", text=_observed("node.md", _node_title(work), work.node, source)),
     ]
@@ -99,6 +103,7 @@ def _request(
 
 
 def _example(backend: Backend) -> str:
+    """Return a module and its candidate: what an agent that works alone is shown."""
     before = prompts.read(f"examples/{backend}-before.py")
     after = prompts.read(f"examples/{backend}-after.py")
     return _fill("example.md", before=fenced(before), after=fenced(after))

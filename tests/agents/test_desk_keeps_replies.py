@@ -17,6 +17,7 @@ from agent_fakes import (
     repair,
     write,
 )
+from msgspec.structs import replace
 
 from actors.agents.coder import Coder
 from actors.agents.debugger import Debugger
@@ -306,3 +307,48 @@ def test_a_request_that_does_not_fit_loses_its_window(tmp_path: Path) -> None:
     result = planner.work(make_plan(attempt=2), FakePort())
     assert isinstance(result, Unusable)
     assert "does not fit" in result.reason
+
+
+def test_a_full_context_shows_less_and_not_more(tmp_path: Path) -> None:
+    """The one more try goes without most of the window, and without the half reply."""
+    model, port = (
+        Reciter("## Advice\n\nFu", GOOD_PLAN, stop="model_context_window_exceeded"),
+        FakePort(),
+    )
+    wide = tuple(replace(ROOT, node=n, source=TASK_SOURCE * 20) for n in range(2, 6))
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(window=wide), port)
+
+    assert isinstance(result, Planned)
+    assert () == model.requests[1].turns
+    assert len(model.requests[1].render()) < len(model.requests[0].render()) * 3 / 4
+    assert len(port.calls) == 2
+
+
+def test_a_full_context_without_a_window_ends_the_attempt(tmp_path: Path) -> None:
+    """Nothing is left to leave out: one call, one clear reason."""
+    model, port = Reciter("## Advice\n\nFu", stop="model_context_window_exceeded"), FakePort()
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(), port)
+
+    assert isinstance(result, Unusable)
+    assert "cut off" in result.reason
+    assert len(port.calls) == 1
+
+
+def test_all_thought_and_no_words_says_so(tmp_path: Path) -> None:
+    """A model that spent its tokens before the first word: the reason names the limit."""
+    model, port = Reciter("", "", stop="max_tokens"), FakePort()
+
+    result = Coder(desk(model, tmp_path), 1000).work(write(PLAN), port)
+
+    assert isinstance(result, Unusable)
+    assert "no words before it was cut off" in result.reason
+
+
+def test_a_long_half_reply_is_shown_in_part(tmp_path: Path) -> None:
+    """The second try must not cost more to ask than the first to answer."""
+    model, port = Reciter("x" * 300_000, GOOD_CODE, stop="max_tokens"), FakePort()
+
+    assert isinstance(Coder(desk(model, tmp_path), 1000).work(write(PLAN), port), Written)
+    assert len(model.requests[1].turns[0].reply) < 70_000

@@ -10,7 +10,10 @@ from agent_fakes import CANDIDATE, REFERENCE, ROOT, TASK, TASK_SOURCE, make_plan
 from msgspec.structs import replace
 
 import prompts
+from actors.agents.candidates import fault_of
+from actors.agents.planner import read_plan
 from actors.agents.prompting import plan_request, repair_request, say_again, write_request
+from actors.agents.replies import parse
 from protocol.values import Observed, Plan, Role, Verdict, Word
 
 SCAFFOLD = TASK_SOURCE.replace(
@@ -177,3 +180,77 @@ def test_prompt_files_name_no_paths() -> None:
     folder = Path(prompts.__file__).parent
     for file in sorted(folder.rglob("*.md")):
         assert not re.search(r"/(home|root|work|tmp)/", file.read_text(encoding="utf-8")), file
+
+
+def test_planners_of_one_source_are_sent_different_ways() -> None:
+    """Where a model takes no temperature, two plans for one source still differ: by the seed."""
+    ways = {plan_request(make_plan(seed=seed), 1).varying for seed in range(6)}
+
+    assert 3 == len(ways)
+    assert all("directions that are not among those shown" in text for text in ways)
+    one, again = (plan_request(make_plan(seed=5), 1).render() for _ in range(2))
+    assert one == again  # and the same work always asks the same
+
+
+@pytest.mark.parametrize("backend", ["cpp", "cuda", "triton"])
+def test_the_examples_answers_are_ones_that_we_would_take(backend: str) -> None:
+    """What models are shown as answers passes our own reading: anchors, sources, ModelNew."""
+    before, first, after = (
+        prompts.read(f"examples/{backend}-{name}.py") for name in ("before", "first", "after")
+    )
+    for number, source, answer in ((1, before, first), (2, first, after)):
+        reply = parse(prompts.read(f"examples/{backend}-plan-{number}.md"))
+        plan = read_plan(reply, source)
+        assert isinstance(plan, Plan), plan
+        assert number == len(plan.spans)
+        assert "" == fault_of(answer)
+    shown = plan_request(replace(make_plan(), task=replace(TASK, backend=backend)), 1).stable
+    assert 2 == shown.count("## Source")
+    assert 2 == shown.count("## Candidate")
+
+
+@pytest.mark.parametrize("backend", ["cpp", "cuda"])
+def test_the_shared_beginning_is_long_enough_to_be_cached(backend: str) -> None:
+    """Models keep no beginning of fewer than 4,096 tokens or less; code has some 3 bytes each."""
+    request = plan_request(replace(make_plan(), task=replace(TASK, backend=backend)), 1)
+
+    assert len(request.system) + len(request.stable) > 4096 * 3
+
+
+def test_of_equals_the_oldest_goes_first() -> None:
+    """Two attempts of one size: the one that came earlier in the run tells less."""
+    twin = replace(FAST, node=2)
+    once = plan_request(make_plan(window=(FAST, twin)), 1).shrunk()
+
+    assert once is not None
+    assert "node 4" in once.varying
+    assert "node 2" not in once.varying
+
+
+def test_the_roots_source_is_in_every_request_however_small() -> None:
+    """The architecture is the root's source: shrinking to nothing leaves it, and the node."""
+    request = plan_request(make_plan(node=FAST, window=(BROKEN, ROOT)), 1)
+    while (smaller := request.shrunk()) is not None:
+        request = smaller
+
+    assert TASK_SOURCE in request.stable
+    assert CANDIDATE in request.varying
+    assert "Earlier attempts" not in request.varying
+
+
+def test_a_well_shrunk_request_is_a_quarter_shorter() -> None:
+    """A model that ran out of room in its reply gets room that it notices, or all there is."""
+    wide = tuple(replace(FAST, node=n, source=CANDIDATE * 30) for n in range(2, 8))
+    request = plan_request(make_plan(window=wide), 1)
+    smaller = request.well_shrunk()
+
+    assert smaller is not None
+    assert len(smaller.render()) <= len(request.render()) * 3 // 4
+    assert plan_request(make_plan(), 1).well_shrunk() is None
+
+
+def test_a_profile_reaches_the_planner() -> None:
+    """What the evaluator measured of a candidate is shown with its result."""
+    seen = replace(FAST, verdict=replace(FAST.verdict, profile={"bandwidth": "412 GB/s, 12 %"}))
+
+    assert "- bandwidth: 412 GB/s, 12 %" in plan_request(make_plan(node=seen), 1).varying
