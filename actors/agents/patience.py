@@ -65,7 +65,7 @@ class Patience:
     def _reserve(self, model: Paid, request: Request, port: Port) -> None:
         usd = model.most_usd(request)
         price = "" if usd is None else f" of up to {usd:.2f} USD"
-        port.doing(f"asking leave for a call{price} ({request.work.lease.work})")
+        port.doing(f"waiting for leave to make a call{price} ({request.work.lease.work})")
         if not port.reserve(model.name, request_key(request.render()), usd):
             raise Withdrawn
 

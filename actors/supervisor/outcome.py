@@ -167,7 +167,7 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
             compile_us=reference.compile_us if reference else None,
             max_autotune_us=reference.max_autotune_us if reference else None,
         ),
-        usd=task.spend.usd,
+        usd=None if task.spend.usd is None else round(task.spend.usd, 6),
         input_tokens=task.spend.input_tokens,
         cached_tokens=task.spend.cached_tokens,
         output_tokens=task.spend.output_tokens,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 from actors.supervisor import phrases
 from actors.supervisor.crew import Member
 from actors.supervisor.snapshot import Snapshot
 from protocol.settings import Settings
+
+
+WAIT_S = 5.0  # what passes sooner is nobody's business
 
 
 class Stream(Protocol):
@@ -47,6 +51,7 @@ class PlainScreen:
         self._resumed = resumed
         self._told: set[tuple[str, int]] = set()
         self._measured: set[str] = set()
+        self._waits: dict[str, float] = {}  # slot -> since when, or infinity once it was told
 
     def say(self, line: str) -> None:
         try:
@@ -76,6 +81,16 @@ class PlainScreen:
                 if (task.name, node.number) not in self._told:
                     self._told.add((task.name, node.number))
                     self.say(phrases.node_line(task, node))
+        self._tell_waits(crew, elapsed_s)
+
+    def _tell_waits(self, crew: tuple[Member, ...], elapsed_s: float) -> None:
+        """Say once who waits for a model (or for leave to ask it) for longer than a moment."""
+        for member in crew:
+            if not member.doing.startswith("waiting"):
+                self._waits.pop(member.slot, None)
+            elif elapsed_s - self._waits.setdefault(member.slot, elapsed_s) >= WAIT_S:
+                self._waits[member.slot] = math.inf
+                self.say(f"{member.slot}: {member.doing}")
 
     def close(self) -> None:
         """Nothing to leave."""

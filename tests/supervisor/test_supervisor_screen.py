@@ -177,3 +177,23 @@ def test_the_model_line_names_roles_that_differ() -> None:
 
     settings = Settings(model="a", model_reason="as asked", coder_model="b")
     assert phrases.model(settings) == "a (as asked), coder: b"
+
+
+def test_a_long_wait_for_the_model_is_told_once(tmp_path: Path) -> None:
+    """A log of a run that hangs on a rate limit says so; short waits make no noise."""
+    Sample(tmp_path, nodes=(), status="running")
+    ledger, stream = Ledger(tmp_path), io.StringIO()
+    screen, snapshot = PlainScreen(stream), poll(ledger)
+
+    def show(doing: str, at: float) -> None:
+        who = Member(slot="planner-0", state="up", pid=1, restarts=0, doing=doing, seconds=1.0)
+        screen.show(snapshot, (who,), at)
+
+    show("waiting for the model: 429, next try in 1 s", 0.0)
+    show("asking m (gelu/1/plan)", 2.0)
+    for second in range(3, 20):
+        show("waiting for the model: 529, next try in 16 s", float(second))
+    assert stream.getvalue().splitlines()[1:] == [
+        "planner-0: waiting for the model: 529, next try in 16 s"
+    ]
+    ledger.close()
