@@ -10,7 +10,6 @@ from actors.supervisor.crew import Member
 from actors.supervisor.snapshot import Snapshot
 from protocol.settings import Settings
 
-
 WAIT_S = 5.0  # what passes sooner is nobody's business
 
 
