@@ -136,7 +136,7 @@ class Returned(Message, frozen=True, kw_only=True):
     reason: str = ""
     quarantined: bool = False  # nothing can be judged on this device until it is well again
     lost: int = 0  # as in `Reserve`
-    tried: bool = False  # it was tried on a device that is well, and could not be done
+    tried: bool = False  # the task's own module failed: it will not do better elsewhere
 
 
 class Lost(Message, frozen=True, kw_only=True):

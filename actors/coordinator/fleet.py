@@ -20,7 +20,7 @@ from protocol.values import Role
 KIND_S = 60.0  # work waits so long for a device of its kind; then any device may have it
 MISSED_BEATS = 2  # heartbeats that do not list a lease before it counts as never received
 MIXED = 2  # pieces of work that an evaluator holds, when they are of several tasks
-TRIES = 2  # evaluators that were well and could not do it, and it is not leased again
+TRIES = 2  # times that the task's own module failed under it, and it is not leased again
 LOSSES = 2  # evaluators lost while it ran, and a candidate is never leased again
 
 

@@ -36,7 +36,11 @@ class Unjudgeable(Exception):
     """The world's fault, not a candidate's: nothing can be judged now."""
 
 
-class Crowded(Unjudgeable):
+class ReferenceFailed(Unjudgeable):
+    """The task's own module gave no good answer: killed, for want of memory say, or hung."""
+
+
+class Crowded(ReferenceFailed):
     """The card's memory was full when the reference wanted some."""
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from actors.evaluator import evidence, region
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.layout import Layout, difference, total_bytes
-from actors.evaluator.nursery import Crowded, Nursery, Unjudgeable
+from actors.evaluator.nursery import Crowded, Nursery, ReferenceFailed
 from actors.evaluator.orders import (
     Bear,
     Bears,
@@ -348,12 +348,12 @@ class Standard:
             raise self.failed(answer)
         return answer
 
-    def failed(self, answer: object) -> Unjudgeable:
+    def failed(self, answer: object) -> ReferenceFailed:
         """Return the error for a trusted child that gave no good answer."""
         said = answer[0] if isinstance(answer, tuple) else answer
         words = said.said() if isinstance(said, Gone) else str(said)[:300]
         text = " ".join(child.output.text()[-300:] for child in self._started)
-        kind = Crowded if FULL.search(text) and self.nursery.device == "cuda" else Unjudgeable
+        kind = Crowded if FULL.search(text) and self.nursery.device == "cuda" else ReferenceFailed
         return kind(self._clean(f"the reference failed: {words} {text}"))
 
     @property

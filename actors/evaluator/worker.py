@@ -8,7 +8,7 @@ from actors.actor import Port
 from actors.evaluator.child import Unwanted
 from actors.evaluator.health import Quarantined
 from actors.evaluator.judge import Judge, Problem
-from actors.evaluator.nursery import Unjudgeable
+from actors.evaluator.nursery import ReferenceFailed, Unjudgeable
 from actors.evaluator.rounds import combined
 from protocol.messages import (
     Evaluate,
@@ -51,9 +51,10 @@ class EvaluatorWorker:
             if self._failures >= FAILURES:
                 raise
             sick = isinstance(error, Quarantined)
-            return Returned(
-                lease=request.lease, reason=str(error), quarantined=sick, tried=not sick
-            )
+            # A task whose own module fails here will fail again; a machine that can't start a
+            # process, or has no room, must not make verdicts of it.
+            tried = isinstance(error, ReferenceFailed)
+            return Returned(lease=request.lease, reason=str(error), quarantined=sick, tried=tried)
         self._failures = 0
         if isinstance(result, Evaluated) and result.verdict.verdict in KILLED and port.revoked():
             # A batch system signals every process of a job: that was not the candidate's doing.
@@ -93,7 +94,7 @@ class EvaluatorWorker:
             built = None  # used up: what it left in its folder is no other round's
             if isinstance(verdict, Problem):
                 # It was measured before, so this machine is the odd one.
-                raise Unjudgeable(verdict.words)
+                raise ReferenceFailed(verdict.words)
             verdicts.append(verdict)
             if not verdict.correct:
                 break

@@ -14,8 +14,9 @@ import pytest
 from evaluator_samples import candidate, descendants, settles
 
 from actors.evaluator import alone, inspection, sandbox, scratch
+from actors.evaluator.health import Quarantined
 from actors.evaluator.judge import Judge, Unwanted
-from actors.evaluator.nursery import Nursery
+from actors.evaluator.nursery import Nursery, ReferenceFailed, Unjudgeable
 from actors.evaluator.orders import Confinement, Done, FromRunner, Import, Ping
 from actors.evaluator.race import Race
 from actors.evaluator.sensors import Sensors
@@ -252,3 +253,31 @@ def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Tas
     answer = standard.runner.ask(Ping(), 10.0)
     assert isinstance(answer, tuple)
     assert isinstance(answer[0], Done)
+
+
+def test_a_reference_that_fails_is_told_from_a_machine_that_fails(judge: Judge, task: Task) -> None:
+    """Only the first is the task's: a machine without room must not make verdicts of it."""
+
+    class Failing:
+        """A judge whose measurements fail in one way."""
+
+        ahead = 0
+        device = judge.device
+
+        def __init__(self, error: Unjudgeable) -> None:
+            self._error = error
+
+        def measure(self, task: Task, unwanted: object) -> Reference:
+            raise self._error
+
+    def returned(error: Unjudgeable) -> Returned:
+        worker = EvaluatorWorker(Failing(error))  # type: ignore[arg-type]
+        result = worker.work(Measure(lease=LEASE, task=task), FakePort())
+        assert isinstance(result, Returned)
+        return result
+
+    assert returned(ReferenceFailed("killed")).tried
+    assert not returned(Unjudgeable("no process can be started")).tried
+    sick = returned(Quarantined("the canary died"))
+    assert sick.quarantined
+    assert not sick.tried
