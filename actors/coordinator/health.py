@@ -40,7 +40,7 @@ class Health:
         self._fleet = fleet
         self._books = books
         self._rtt_ms: dict[str, float] = {}  # by incarnation
-        self._written: dict[str, Figures] = {}  # by slot
+        self._written: dict[str, Figures] = {}  # by incarnation: a row of the dead is cleared
         self._next_write = 0.0
 
     def answer(self, peer: Peer, beat: Beat, now: float) -> Heard | None:
@@ -58,10 +58,11 @@ class Health:
         self._next_write = now + WRITE_S
         peers = self._fleet.peers
         self._rtt_ms = {name: rtt for name, rtt in self._rtt_ms.items() if name in peers}
+        self._written = {name: old for name, old in self._written.items() if name in peers}
         for peer in peers.values():
             new = Figures(len(peer.leases), self._rtt_ms.get(peer.incarnation))
-            if self._written.get(peer.slot, Figures()).differ(new):
-                self._written[peer.slot] = new
+            if self._written.get(peer.incarnation, Figures()).differ(new):
+                self._written[peer.incarnation] = new
                 self._books.worker_health(peer.slot, new.leases, new.rtt_ms)
 
     def _silent_for(self, peer: Peer, now: float) -> tuple[str, ...]:

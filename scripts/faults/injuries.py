@@ -193,7 +193,10 @@ class Theatre:
         if not charged or self.rng.random() < 0.5:
             return None
         self.deaths.setdefault("host", []).append(now)
-        self.deaths = {place: times for place, times in self.deaths.items() if place == "host"}
+        # The next supervisor begins to count anew.
+        self.deaths = {
+            place: times for place, times in self.deaths.items() if not place.startswith("host:")
+        }
         self.host.kill()
         return Injury(
             kind=kind, where="host", at=now, until=now + self.lease_s + 1.0, charging=True

@@ -104,9 +104,13 @@ class Stage:
                 continue
             if status == -9:
                 machine.start(*(("--resume", "run") if machine is self.host else ()))
-            elif machine is self.host:
-                return f"the host ended with status {status}: {machine.said()}"
+            elif machine is self.host or status or self._goes_on():
+                return f"{machine.name} ended with status {status}: {machine.said()}"
         return ""
+
+    def _goes_on(self) -> bool:
+        found = books.rows(self.host.run_dir, "SELECT status FROM run")
+        return bool(found) and found[0][0] == "running"
 
     def over(self) -> bool:
         """Whether the host has concluded the run."""

@@ -62,6 +62,28 @@ def test_round_trips_and_leases_reach_the_worker_table(tmp_path: Path) -> None:
         assert [2.0, 2.0, 9.0] == seen
 
 
+def test_a_successor_and_a_device_that_is_well_again_have_rows_of_their_own(tmp_path: Path) -> None:
+    """The dead hold nothing; the next one's figures are written though they are the same."""
+    with closing(Database(tmp_path)) as database:
+        books = Books(database)
+        fleet = Fleet(lease_s=LEASE_S, epoch=0)
+        health = Health(fleet, books)
+        seen = []
+        for number, incarnation in enumerate(("a", "b")):
+            now = 1.0 + number * 10 * WRITE_S
+            words = Hello(role=Role.EVALUATOR, slot="evaluator-0", incarnation=incarnation, pid=1)
+            fleet.hello(words, now)
+            books.worker_up("evaluator-0", "evaluator", incarnation, 1, now)
+            seen.append(database.row("SELECT rtt_ms, quarantine FROM worker"))
+            health.answer(fleet.peers[incarnation], Beat(sent=1.0, rtt_ms=2.0), now)
+            health.write(now)
+            seen.append(database.row("SELECT rtt_ms, quarantine FROM worker"))
+            books.worker_quarantined("evaluator-0", "a known kernel fails on it")
+            books.worker_gone("evaluator-0", incarnation, "lost", "signal 9", now)
+
+    assert [(None, ""), (2.0, ""), (None, ""), (2.0, "")] == seen
+
+
 def test_an_older_runs_tables_get_what_is_new(tmp_path: Path) -> None:
     """A run of an earlier version resumes: its rows stay, new columns have their defaults."""
     with closing(sqlite3.connect(tmp_path / "run.db")) as old:
