@@ -45,6 +45,7 @@ class NetRun(FakeRun):
         port = free_port()
         super().__init__(run_dir, budget=budget, listen=f"tcp://{listen}:{port}", **more)
         self.address = f"tcp://{reached}:{port}"
+        self.addresses: dict[str, str] = {}  # where a place has its own way to the coordinator
         self.away = away
         self.inside = inside or {}
         self.settings = settings_file.read(run_dir)
@@ -63,10 +64,9 @@ class NetRun(FakeRun):
             argv, folder = self.at_home(place), self.run_dir
         else:
             tickets.write(self.guest / f"{place}.json", self.ticket.only(Role(place)))
-            argv, folder = (
-                [str(FAKE_WORKER), "--role", place, "--connect", self.address],
-                self.guest,
-            )
+            folder = self.guest
+            argv = [str(FAKE_WORKER), "--role", place]
+            argv += ["--connect", self.addresses.get(place, self.address)]
             argv += ["--slot", f"{place}-0@far-1.{self.ticket.name}", "--ticket", f"{place}.json"]
             argv += ["--incarnation", secrets.token_hex(8)]
         with (self.run_dir / "out.txt").open("ab") as out:
