@@ -25,7 +25,7 @@ class Answer:
     """What the server does with one request."""
 
     text: str = ""
-    stop: str = "end_turn"
+    stop: str | None = "end_turn"
     status: int = 200
     error: str = "api_error"  # the error's type, with a status that is no 200
     message: str = "an error of the test server"

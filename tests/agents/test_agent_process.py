@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 import zmq
 from agent_fakes import CANDIDATE, lease, make_plan, write
+from messages_server import MessagesServer, answer
 
+from actors.agents.replies import fenced
 from protocol import codec, settings, transport
 from protocol.messages import (
     Answered,
@@ -22,13 +24,16 @@ from protocol.messages import (
     Message,
     Planned,
     Recorded,
+    Reserve,
+    Reserved,
     Retire,
     Stored,
     Welcome,
     Write,
     Written,
 )
-from protocol.values import Call, Plan
+from protocol.prices import Price
+from protocol.values import Call, Plan, request_key
 
 LINES = [
     {"role": "planner", "advice": "Fuse the two lines."},
@@ -147,6 +152,41 @@ def test_killed_before_it_is_stored_the_next_one_finds_the_reply(run_dir: Path) 
     assert first == second
     assert isinstance(written, Written)
     assert written.candidate.source == CANDIDATE
+
+
+def test_a_reply_from_a_real_server_is_bought_once(run_dir: Path) -> None:
+    """Leave, call, kill -9 before the reply is stored: the next process hands it over, and the
+    server has heard one request."""
+    work = write(Plan(advice="Write it.", scaffold=""))
+    reply = f"## Candidate\n\n{fenced(CANDIDATE)}\n"
+    with MessagesServer(answer(text=reply)) as server, Coordinator("ipc://c.sock") as coordinator:
+        price = Price(input=1.0, output=10.0)
+        settings.write(
+            run_dir,
+            settings.Settings(model="local", base_url=server.url, prices={"local": price}),
+        )
+        with agent(run_dir, "coder") as process:
+            coordinator.next(Hello)
+            coordinator.say(Welcome(epoch=1, beat_s=5.0, lease_s=15.0))
+            coordinator.say(work)
+            asked_for = coordinator.next(Reserve)
+            assert isinstance(asked_for, Reserve)
+            assert server.requests == []
+            assert asked_for.usd is not None
+            assert 0.16 < asked_for.usd < 0.2
+            coordinator.say(Reserved(lease=work.lease, number=asked_for.number))
+            first = coordinator.next(Answered)
+            process.kill()
+            process.wait()
+        with agent(run_dir, "coder"):
+            second = asked(coordinator, work)
+            coordinator.say(Stored(lease=lease("write")))
+            written = coordinator.next(Written)
+        assert len(server.requests) == 1
+    assert isinstance(first, Answered)
+    assert first.call == second
+    assert request_key(second.request) == asked_for.request
+    assert isinstance(written, Written)
 
 
 def test_an_unknown_model_ends_with_one_line(run_dir: Path) -> None:

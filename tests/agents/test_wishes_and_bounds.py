@@ -211,3 +211,11 @@ def test_an_hours_cache_write_costs_twice_the_input() -> None:
 
     assert 3310 == tokens.prompt
     assert PRICE.usd(tokens) == pytest.approx((10 * 3 + 1000 * 3.75 + 2000 * 6 + 300 * 0.3) / 1e6)
+
+
+def test_a_whole_message_needs_no_reason_for_its_end() -> None:
+    """A compatible server that says `message_stop` and no stop reason is not asked for ever."""
+    with MessagesServer(answer(text="all of it", stop=None)) as server:
+        call = claude(server, "qwen3-coder").reply(REQUEST)
+
+    assert ("all of it", "end_turn") == (call.reply, call.stop)

@@ -73,31 +73,44 @@ def listen(
 
     Raises `Busy` for a stream that ends early or is none.
     """
-    message: ParsedMessage[None] | None = None
-    stop, said = "", 0
+    started = False
+
+    def on_start(cached: bool) -> None:
+        nonlocal started
+        started = True
+        begun(cached)
+
     try:
-        for event in stream:
-            if event.type == "message_start":
-                message = stream.current_message_snapshot
-                tokens = _tokens(message.usage)
-                begun(bool(tokens.cache_written or tokens.cache_read))
-            elif event.type == "text":
-                said += len(event.text)
-                if said > bounds.characters:
-                    raise PastBounds(TOO_LONG)
-        if message is not None:
-            message = stream.current_message_snapshot
-            stop = message.stop_reason or ""
+        stop = _read(stream, bounds, on_start)
     except PastBounds as past:
         stop = past.stop
     except (ValueError, AssertionError, RuntimeError, TypeError, LookupError, AttributeError) as e:
         # The SDK trusts what it reads: a server that answers something else shows up as these.
-        raise _garbled(paid=message is not None) from e
-    if message is None:
+        raise _garbled(paid=started) from e
+    if not started:
         raise _garbled(paid=False)
     if not stop:
         raise Busy("the reply was cut off before its end", paid=True)
     return _heard(stream.current_message_snapshot, stop, bounds, max_tokens)
+
+
+def _read(
+    stream: anthropic.MessageStream[None], bounds: Bounds, on_start: Callable[[bool], None]
+) -> str:
+    """Read the stream to its end; return its stop reason, "" for one that was cut off."""
+    said, whole = 0, False
+    for event in stream:
+        if event.type == "message_start":
+            tokens = _tokens(stream.current_message_snapshot.usage)
+            on_start(bool(tokens.cache_written or tokens.cache_read))
+        elif event.type == "text":
+            said += len(event.text)
+            if said > bounds.characters:
+                raise PastBounds(TOO_LONG)
+        elif event.type == "message_stop":
+            whole = True
+    # A whole message without a reason is still one: compatible servers leave it out.
+    return stream.current_message_snapshot.stop_reason or ("end_turn" if whole else "")
 
 
 def _heard(message: ParsedMessage[None], stop: str, bounds: Bounds, max_tokens: int) -> Heard:
