@@ -180,8 +180,12 @@ class Judge:
     def inspect(
         self, task: Task, source: str, verdict: Verdict, unwanted: Callable[[], bool] = never
     ) -> Verdict:
-        """Look at a winner with the maker's tools; out-of-bounds accesses make it `wrong`."""
-        if self.kind == "cpu" or not verdict.correct:
+        """Look at a winner with the maker's tools; out-of-bounds accesses make it `wrong`.
+
+        One without a kernel of its own is spared that: there is nothing of its own to look at.
+        """
+        labels = (verdict.profile or {}).get("labels", "")
+        if self.kind == "cpu" or not verdict.correct or "library_only" in labels:
             return verdict
         found = self._twice(lambda: self._inspect(task, source), unwanted)
         said = msgspec.structs.replace(verdict, profile={**(verdict.profile or {}), **found})
