@@ -90,8 +90,8 @@ def refuse_unserved(settings: Settings) -> None:
     missing = [role for role in WORKERS if not settings.count(role)]
     if missing and not elsewhere:
         raise UsageError(
-            f"--{missing[0]}s 0: nobody would do their work: add --listen tcp://ADDR:PORT, where"
-            " other machines join, or --until-idle"
+            f"--{missing[0]}s 0: nobody would do their work: give --{missing[0]}s N, or"
+            " --listen tcp://ADDR:PORT, where other machines join, or --until-idle"
         )
 
 

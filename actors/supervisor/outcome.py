@@ -136,7 +136,7 @@ def header(task: TaskState, best: Node, settings: Settings) -> str:
         if verdict.speedup_ci95 is not None:
             low, high = verdict.speedup_ci95
             against += f" (95 %: {low:.2f}–{high:.2f})"
-    hardware = task.reference.device.name if task.reference else ""
+    hardware = _hardware(task)
     lines = (
         f"{task.name}: ModelNew, a drop-in for the task's Model; runs without us.",
         f"{(verdict.median_us or best.score_us or 0.0):.1f} µs a call{against}.",
@@ -152,7 +152,7 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
         task=task.name,
         status="finished" if snapshot.is_finished(task) else "stopped",
         device=settings.device,
-        hardware=(reference.device.name or None) if reference else None,
+        hardware=_hardware(task) or None,
         model=settings.model,
         strategy=settings.strategy,
         policy=settings.asked_policy,
@@ -178,6 +178,14 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
     )
 
 
+def _hardware(task: TaskState) -> str:
+    """Return what the winner was measured on; as long as there is none, the reference."""
+    best = task.best
+    if best is not None and best.verdict.device in task.elsewhere:
+        return best.verdict.device
+    return task.reference.device.name if task.reference else ""
+
+
 def _was_judged(node: Node) -> bool:
     """Whether an evaluator made the verdict, so that its sandbox level means something."""
     verdict = node.verdict
@@ -190,7 +198,8 @@ def _best_result(task: TaskState) -> BestResult | None:
     best = task.best
     if best is None:
         return None
-    reference = task.reference
+    # Compiled references were timed on the reference's device: no ratio across two devices.
+    reference = None if best.verdict.device in task.elsewhere else task.reference
     median_us = best.verdict.median_us
     return BestResult(
         node=best.number,

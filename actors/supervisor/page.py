@@ -59,7 +59,8 @@ def cards(task: TaskState) -> str:
         for name, value in facts
     )
     problem = f'<p class="bad">{escape(task.problem)}</p>' if task.problem else ""
-    return f'{problem}<div class="cards">{inside}</div>'
+    ranked = f'<p class="soft">Ranked by {escape(phrases.ranked_by(task))}.</p>'
+    return f'{problem}<div class="cards">{inside}</div>{ranked}'
 
 
 def chart(task: TaskState) -> str:

@@ -90,6 +90,20 @@ def best_line(task: TaskState) -> str:
     )
 
 
+def ranked_by(task: TaskState) -> str:
+    """Say what the nodes of a task were ranked by: runtimes of different devices never are."""
+    if task.reference is None:
+        return "nothing measured yet"
+    own = task.reference.device.name or "one kind of device"
+    if not task.elsewhere:
+        return f"runtime, all on {own}"
+    others = "; ".join(task.elsewhere)
+    return (
+        f"speed-up against the reference on each node's own device: {own} and {others}"
+        " (for a while no device of the first kind was there)"
+    )
+
+
 def total(spends: list[Spend]) -> Spend:
     """Return the sum over tasks; unknown as soon as one part is."""
     prices = [spend.usd for spend in spends]

@@ -82,6 +82,13 @@ class TaskState(Value, frozen=True, kw_only=True):
         return tuple(node for node in self.nodes if node.number > 0)
 
     @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """The kinds of device that correct nodes were measured on, but the reference's own."""
+        own = self.reference.device.fingerprint if self.reference else ""
+        kinds = {node.verdict.device for node in self.attempts if node.verdict.correct}
+        return tuple(sorted(kinds - {own, ""}))
+
+    @property
     def best(self) -> Node | None:
         """The fastest correct node but the reference itself; a confirmed one goes first.
 

@@ -1,0 +1,49 @@
+"""Figures of different devices: never one beside the other, and the reader is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+from supervisor_sample import Sample, correct
+
+from actors.supervisor import outcome, phrases, report
+from actors.supervisor.ledger import Ledger
+
+
+def result_of(folder: Path, device: str) -> tuple[outcome.TaskResult, str, str]:
+    """Return the result, the report and the header where the winner ran on `device`."""
+    nodes = ((1, 0, correct(800.0)), (2, 0, replace(correct(400.0), device=device)))
+    sample = Sample(folder, nodes=nodes, budget=2)
+    sample.db.close()
+    ledger = Ledger(folder)
+    snapshot = ledger.poll()
+    assert snapshot is not None
+    (task,) = snapshot.tasks
+    assert task.best is not None
+    head = outcome.header(task, task.best, sample.settings)
+    ledger.close()
+    found = outcome.results(snapshot, sample.settings).tasks[0]
+    assert phrases.ranked_by(task)
+    return found, report.render(folder), head
+
+
+def test_a_task_measured_on_one_kind_of_device_is_ranked_by_runtime(tmp_path: Path) -> None:
+    """The report names the device; compiled references can be compared with."""
+    found, page, head = result_of(tmp_path / "run", "cpu/1")
+    assert found.best is not None
+    assert found.best.speedup_compile == 2.0
+    assert "Ranked by runtime, all on Test CPU, 2 cores" in page
+    assert ("Test CPU, 2 cores", True) == (found.hardware, "on Test CPU, 2 cores;" in head)
+
+
+def test_a_winner_from_another_device_is_ranked_by_speedup_and_says_so(tmp_path: Path) -> None:
+    """Its time is not divided into times of the first device; hardware names where it was run."""
+    found, page, head = result_of(tmp_path / "run", "Card X; driver 1")
+    assert found.best is not None
+    assert found.best.speedup_eager == 2.5
+    assert found.best.speedup_compile is None
+    assert found.best.speedup_max_autotune is None
+    assert found.hardware == "Card X; driver 1"
+    assert "Ranked by speed-up against the reference on each node&#x27;s own device" in page
+    assert "Measured on Card X; driver 1" in head
