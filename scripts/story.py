@@ -170,6 +170,10 @@ def _calls(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
     ):
         price = "price unknown" if usd is None else f"{usd:.4f} USD"
         stage = work.rpartition("/")[2]
+        if stop == "lost":
+            words = f"{stage} call of the {role} lost: {model}, counted at its most, {price}"
+            yield Event(at, 2, words)
+            continue
         yield Event(
             at,
             2,

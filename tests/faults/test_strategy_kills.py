@@ -27,7 +27,8 @@ def nodes_of(run_dir: Path, strategy: str, *, cuts: tuple[int, ...]) -> list[tup
             run.revive()
         run.wait()
         assert [(BUDGET + 1,)] == run.rows("SELECT COUNT(*) FROM node")
-        calls = run.rows("SELECT work, COUNT(*) FROM call GROUP BY work")
+        answers = "SELECT work, COUNT(*) FROM call WHERE stop != 'lost' GROUP BY work"
+        calls = run.rows(answers)
         assert {count for _, count in calls} == {1}
         return run.nodes()
     finally:

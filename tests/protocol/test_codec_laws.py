@@ -19,6 +19,8 @@ from protocol.messages import (
     Lease,
     MakePlan,
     Recorded,
+    Reserve,
+    Reserved,
     Welcome,
     Written,
 )
@@ -53,6 +55,15 @@ TO_COORDINATOR = st.one_of(
         holds=st.lists(LEASES, max_size=3).map(tuple),
     ),
     st.builds(Beat, holds=st.lists(LEASES, max_size=3).map(tuple), doing=TEXT),
+    st.builds(
+        Reserve,
+        lease=LEASES,
+        number=st.integers(1, 2**31),
+        model=TEXT,
+        request=TEXT,
+        usd=st.none() | st.floats(0, 1e4),
+        lost=st.integers(0, 9),
+    ),
     st.builds(Written, lease=LEASES, candidate=st.builds(Candidate, source=TEXT)),
     st.builds(Evaluated, lease=LEASES, verdict=VERDICTS),
 )
@@ -61,6 +72,7 @@ TO_WORKER = st.one_of(
         lambda message: message.epoch < 2**63
     ),
     st.builds(Recorded, lease=LEASES),
+    st.builds(Reserved, lease=LEASES, number=st.integers(1, 2**31)),
     st.builds(Evaluate, lease=LEASES, task=TASKS, source=TEXT, reference=REFERENCES),
     st.builds(
         MakePlan,
