@@ -19,6 +19,7 @@ from actors.coordinator import suspicion
 from actors.coordinator.books import Books
 from actors.coordinator.bounds import bounded
 from actors.coordinator.database import Database
+from actors.coordinator.decisions import Decisions
 from actors.coordinator.doorkeeper import Doorkeeper
 from actors.coordinator.fleet import LOSSES, Ended, Fleet, Grant, Want
 from actors.coordinator.health import Health
@@ -75,6 +76,7 @@ class Coordinator:
         self.db = database
         self.store = Store(database)
         self.books = Books(database)
+        self.decisions = Decisions(database)
         self.door = door
         self.mail = Mail(socket, log, lambda name: name in self.fleet.peers, door)
         self._complaints: Counter[str] = Counter()  # by ticket
@@ -431,6 +433,7 @@ class Coordinator:
         score = self.searches[task].score(number)
         if verdict is not None and reference is not None:
             score = score_us(verdict, reference)
+        self.decisions.keep_first_look(task, number)
         self.store.confirm_node(task, number, verdict, None if score == FAILED else score)
         self._perform(task, self.searches[task].handle(Confirmed(number, score)))
 
@@ -449,6 +452,7 @@ class Coordinator:
                 case Offer(stage, attempt):
                     work = work_id(task, attempt.number, stage)
                     self._offers[work] = instruction
+                    self.decisions.add(task, instruction, self.searches[task].recorded)
                     self.fleet.offer(work, ROLE_OF[stage], self._want(task, stage))
                 case Finish(problem):
                     self.store.end_task(task, problem)
@@ -524,6 +528,8 @@ class Coordinator:
             return []
         if reference is None:
             return search.begin()
+        attempts = self.store.attempts_under_way(task.name)
+        offers = [self.decisions.offered(task.name, attempt) for attempt in attempts]
         rows = self.store.nodes(task.name)
         scores = [FAILED if row.score_us is None else row.score_us for row in rows]
         return search.restore(
@@ -532,8 +538,13 @@ class Coordinator:
                 (row.number, row.parent, score, kernel_of(row.source))
                 for row, score in zip(rows, scores, strict=True)
             ],
-            self.store.attempts_under_way(task.name),
+            attempts,
             {row.number: score for row, score in zip(rows, scores, strict=True) if row.confirmed},
+            {
+                attempt.number: offer
+                for attempt, offer in zip(attempts, offers, strict=True)
+                if offer
+            },
         )
 
     def _event(self, what: str, subject: str, detail: str = "") -> None:

@@ -50,6 +50,29 @@ CREATE TABLE IF NOT EXISTS node (
     UNIQUE (task, number)
 ) STRICT;
 
+-- What the search decided, in its order: a restarted coordinator offers the same again, and
+-- scripts/replay.py holds it against the search.
+CREATE TABLE IF NOT EXISTS decision (
+    id INTEGER PRIMARY KEY,
+    task TEXT NOT NULL,
+    number INTEGER NOT NULL,       -- the attempt
+    stage TEXT NOT NULL,
+    parent INTEGER NOT NULL,
+    "window" TEXT NOT NULL,        -- JSON list of nodes
+    seed INTEGER NOT NULL,
+    recorded INTEGER NOT NULL,     -- nodes of the task that there were by then, less the root
+    UNIQUE (task, number, stage)
+) STRICT;
+
+-- What a node came to before it was judged again: the search went by that until then.
+CREATE TABLE IF NOT EXISTS first_look (
+    task TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    verdict BLOB NOT NULL,         -- msgpack protocol.values.Verdict
+    score_us REAL,                 -- null: not correct
+    PRIMARY KEY (task, number)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS lease (
     epoch INTEGER PRIMARY KEY,
     work TEXT NOT NULL,            -- TASK/ATTEMPT/STAGE

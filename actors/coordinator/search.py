@@ -112,6 +112,11 @@ class Search:
         self._strategy = strategy
 
     @property
+    def recorded(self) -> int:
+        """Nodes in the tree, less the root."""
+        return len(self.tree.recorded) if self.tree is not None else 0
+
+    @property
     def ended(self) -> int:
         """Attempts that have their verdict."""
         return self.begun - len(self.under_way)
@@ -151,6 +156,7 @@ class Search:
         nodes: list[tuple[int, int, float, str]],
         attempts: list[Attempt],
         confirmed: dict[int, float] | None = None,
+        offered: dict[int, Offer] | None = None,
     ) -> list[Instruction]:
         """Take up a stored search; return the offers for what was under way, and new ones.
 
@@ -160,6 +166,7 @@ class Search:
                 which they were recorded.
             attempts: those that have no node yet, by number.
             confirmed: the scores of those that were judged again.
+            offered: what those attempts had been offered as, by number; offered so again.
         """
         self._plant(eager_us)
         self.confirmed = dict(confirmed or {})
@@ -170,7 +177,10 @@ class Search:
             self._tree.begin(attempt.parent)
             self.under_way[attempt.number] = attempt
         self.begun = len(nodes) + len(attempts)
-        offers: list[Instruction] = [self._offer(attempt) for attempt in attempts]
+        known = offered or {}
+        offers: list[Instruction] = [
+            known.get(attempt.number) or self._offer(attempt) for attempt in attempts
+        ]
         return offers + self._grow()
 
     # --- the loop of the method --------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
+from actors.coordinator.decisions import Decision
 from actors.coordinator.policy import policy_named
 from actors.coordinator.search import (
     AttemptEnded,
@@ -16,7 +17,7 @@ from actors.coordinator.search import (
     Search,
     StageEnded,
 )
-from actors.coordinator.stages import Stage
+from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.strategy import strategy_named
 from protocol.settings import SearchSettings
 
@@ -48,11 +49,12 @@ class Runner:
     ) -> None:
         self.search = search
         self.names = {"strategy": strategy, "policy": policy}  # of the search that follows a crash
-        self.saved: dict[int, object] = {}
+        self.saved: dict[int, Attempt] = {}
         self.nodes: list[tuple[int, int, float, str]] = []
         self.offers: dict[int, Offer] = {}
         self.confirmed: dict[int, float] = {}
         self.shown: dict[tuple[int, Stage], tuple[int, ...]] = {}
+        self.decisions: dict[tuple[int, Stage], Decision] = {}
 
     def perform(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -62,6 +64,21 @@ class Runner:
                 case Offer(stage, attempt, window):
                     self.offers[attempt.number] = instruction
                     self.shown[attempt.number, stage] = window
+                    self.decide(instruction)
+
+    def decide(self, offer: Offer) -> None:
+        """Keep what was decided, the first time that it is."""
+        number, stage = offer.attempt.number, offer.stage
+        if stage is not Stage.MEASURE and (number, stage) not in self.decisions:
+            self.decisions[number, stage] = Decision(
+                order=len(self.decisions) + 1,
+                number=number,
+                stage=stage,
+                parent=offer.attempt.parent,
+                window=offer.window,
+                seed=offer.seed,
+                recorded=self.search.recorded,
+            )
 
     def step(self, number: int) -> None:
         """Let the offered stage of one attempt end as it always does."""
@@ -81,11 +98,11 @@ class Runner:
         else:
             self.perform(self.search.handle(StageEnded(number)))
 
-    def crash(self) -> None:
-        """Lose everything but what was stored, and begin again from that."""
+    def crash(self, more: int = 0) -> None:
+        """Lose everything but what was stored, and begin again from that, with `more` budget."""
         before = self.search
         self.search = make_search(
-            budget=before.budget,
+            budget=before.budget + more,
             in_flight=before.settings.in_flight,
             seed=before._seed,
             **self.names,
@@ -93,4 +110,8 @@ class Runner:
         self.offers.clear()
         attempts = [self.saved[number] for number in sorted(self.saved)]
         stored = [(n, p, self.confirmed.get(n, s), k) for n, p, s, k in self.nodes]
-        self.perform(self.search.restore(100.0, stored, attempts, self.confirmed))  # type: ignore[arg-type]
+        offered = {}
+        for attempt in attempts:
+            made = self.decisions[attempt.number, attempt.stage]
+            offered[attempt.number] = Offer(attempt.stage, attempt, made.window, made.seed)
+        self.perform(self.search.restore(100.0, stored, attempts, self.confirmed, offered))

@@ -1,0 +1,160 @@
+"""Rebuilding: a task's stored events through the pure search, decision by decision.
+
+Pure: from what was recorded (verdicts, in their order) the search has to come to the decisions that
+were recorded.  Where it does not, the difference is named, and the rebuilding goes on from what was
+recorded, so that one difference does not bring a hundred with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from actors.coordinator.decisions import Decision
+from actors.coordinator.search import (
+    AttemptEnded,
+    Confirmed,
+    Event,
+    Instruction,
+    Measured,
+    Offer,
+    Search,
+    StageEnded,
+)
+from actors.coordinator.stages import Attempt, Stage
+from actors.coordinator.tree import FAILED, ROOT
+
+OPENINGS = (Stage.PLAN, Stage.REPAIR, Stage.SOLVE, Stage.REFLECT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A node as the search took it in, and as it stood once it was judged again."""
+
+    number: int
+    parent: int
+    score: float
+    kernel: str
+    second: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One decision that the search does not come to."""
+
+    number: int
+    stage: Stage
+    words: str
+
+
+@dataclass
+class Rebuilding:
+    """One task on its way through the search; `new_search` makes an empty one."""
+
+    new_search: Callable[[], Search]
+    eager_us: float
+    decisions: Sequence[Decision]
+    nodes: Sequence[Ended]
+    differences: list[Difference] = field(default_factory=list)
+
+    def run(self) -> list[Difference]:
+        """Return all differences, in the order in which they arose."""
+        self._search = self.new_search()
+        self._known = 0  # nodes that the search has
+        self._under_way: dict[int, Attempt] = {}  # as recorded
+        self._confirmed: dict[int, float] = {}
+        for known in range(len(self.nodes) + 1):
+            self._round(known, [d for d in self.decisions if d.recorded == known])
+        return self.differences
+
+    def _round(self, known: int, made: list[Decision]) -> None:
+        """Let the search know one node more, and go through what was decided from then on."""
+        openings = next(
+            (n for n, d in enumerate(made) if d.stage not in OPENINGS), len(made)
+        )  # begun at once; what stands later was begun by a later start, with a larger budget
+        self._search.budget = max(
+            [self._search.begun, *(d.number for d in made[:openings])], default=0
+        )
+        self._known = known
+        offers = self._handle(self._arrival(known))
+        self._compare(made[:openings], offers)
+        for decision in made[openings:]:
+            if decision.stage in OPENINGS:
+                self._search.budget = decision.number
+                offers = self._take_up()
+            elif decision.stage is not Stage.CONFIRM:
+                offers = self._handle(StageEnded(decision.number))
+            self._compare([decision], offers)
+            if decision.stage is Stage.CONFIRM:
+                offers = self._confirm(decision.number)
+
+    def _arrival(self, known: int) -> Event:
+        if not known:
+            return Measured(self.eager_us)
+        node = self.nodes[known - 1]
+        self._under_way.pop(node.number, None)
+        return AttemptEnded(node.number, node.score, node.kernel)
+
+    def _confirm(self, number: int) -> list[Instruction]:
+        second = next((n.second for n in self.nodes if n.number == number), None)
+        if second is None:
+            return []  # the run was stopped before
+        self._confirmed[number] = second
+        return self._handle(Confirmed(number, second))
+
+    def _handle(self, event: Event) -> list[Instruction]:
+        number = getattr(event, "number", None)
+        unknown = isinstance(event, StageEnded | AttemptEnded) and (
+            number not in self._search.under_way
+        )
+        return self._take_up() if unknown else self._search.handle(event)
+
+    def _compare(self, made: Sequence[Decision], instructions: Sequence[Instruction]) -> None:
+        """Hold decisions against offers; where they part, the recorded ones are followed."""
+        offers = {(i.attempt.number, i.stage): i for i in instructions if isinstance(i, Offer)}
+        parted = False
+        for decision in made:
+            offer = offers.get((decision.number, decision.stage))
+            words = _difference(decision, offer)
+            if words:
+                self.differences.append(
+                    Difference(number=decision.number, stage=decision.stage, words=words)
+                )
+            parted |= offer is None or offer.attempt.parent != decision.parent
+            if decision.stage is not Stage.CONFIRM:
+                self._under_way[decision.number] = Attempt(
+                    number=decision.number,
+                    parent=decision.parent,
+                    repair=self._failed(decision.parent),
+                    stage=decision.stage,
+                )
+        if parted:
+            self._take_up()
+
+    def _take_up(self) -> list[Instruction]:
+        """Begin anew from what was recorded so far, as a coordinator that restarts does."""
+        budget = self._search.budget
+        self._search = self.new_search()
+        self._search.budget = budget
+        attempts = [self._under_way[number] for number in sorted(self._under_way)]
+        nodes = [
+            (n.number, n.parent, self._confirmed.get(n.number, n.score), n.kernel)
+            for n in self.nodes[: self._known]
+        ]
+        return self._search.restore(self.eager_us, nodes, attempts, self._confirmed)
+
+    def _failed(self, number: int) -> bool:
+        return number != ROOT and any(n.number == number and n.score == FAILED for n in self.nodes)
+
+
+def _difference(decision: Decision, offer: Offer | None) -> str:
+    """Return in words how a decision differs from what the search offers; "" where it does not."""
+    if offer is None:
+        return f"recorded on node {decision.parent}, but the search does not come to it"
+    if offer.attempt.parent != decision.parent:
+        return f"grows node {decision.parent}, but the search chooses node {offer.attempt.parent}"
+    if offer.window != decision.window:
+        return f"was shown {list(decision.window)}, but its window is {list(offer.window)}"
+    if offer.seed != decision.seed:
+        return f"was given seed {decision.seed}, but the search draws {offer.seed}"
+    return ""

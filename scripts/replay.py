@@ -1,0 +1,109 @@
+"""`python scripts/replay.py RUN`: rebuild a run's tree from what was recorded, and compare.
+
+The verdicts go through the pure search in the order in which they were recorded.  Each choice of a
+node, each window, each seed and each request to a model has to come out as it was stored, and each
+node has to agree with its attempt.  Exit status: 0 all agree, 1 something differs (a line each), 2
+RUN can't be used.  Nothing is written, no model is asked and no candidate is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).resolve().parents[1]
+SHOWN = 70  # characters of a line in which two requests differ
+
+if TYPE_CHECKING:
+    from actors.agents.request import Request
+    from actors.coordinator.lookback import Told
+    from protocol.messages import AgentWork
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compare, say what was found, and return the exit status."""
+    sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    parser = argparse.ArgumentParser(
+        prog="python scripts/replay.py",
+        description=(__doc__ or "").split("\n\n", 1)[1],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    run = parser.parse_args(arguments).run
+    try:
+        count = sum(1 for line in compare(run) if not print(line))
+    except (ValueError, sqlite3.DatabaseError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"{run}: {'nothing differs' if not count else f'{count} differences'}")
+    return 1 if count else 0
+
+
+def compare(run: Path) -> Iterator[str]:
+    """Yield what differs in a run, one line each; raise ValueError when it can't be read."""
+    from actors.coordinator.archive import Archive
+    from actors.coordinator.lookback import Lookback
+    from actors.coordinator.store import Store
+    from protocol import settings as settings_file
+
+    settings = settings_file.read(run)
+    archive = Archive(run)
+    try:
+        for task, _, _ in Store(archive).tasks():
+            look = Lookback(archive, task, settings)
+            yield from (f"{task.name}: {words}" for words in look.differences())
+            requests = 0
+            for told in look.told():
+                requests += 1
+                words = request_differs(told)
+                if words:
+                    yield f"{told.work}: {words}"
+            print(
+                f"{task.name}: looked at {len(look.nodes)} nodes, {len(look.decisions)} decisions"
+                f" and {requests} requests"
+            )
+    finally:
+        archive.close()
+
+
+def request_differs(told: Told) -> str:
+    """Return how a stored request differs from the one that follows from the tree; "" if equal."""
+    from actors.agents.unmeasured import first_difference
+
+    whole = request_for(told.message)
+    asked: Request | None = whole
+    while asked is not None:
+        if asked.render() == told.request:
+            return ""
+        asked = asked.shrunk()  # what a model could not read was left out, largest first
+    line, stored, now = first_difference(told.request, whole.render())
+    return (
+        f"its request differs from line {line} on: stored {stored.strip()[:SHOWN]!r},"
+        f" rebuilt {now.strip()[:SHOWN]!r}"
+    )
+
+
+def request_for(work: AgentWork) -> Request:
+    """Return the request that an agent makes of what it is told."""
+    from actors.agents import prompting
+    from protocol import messages
+
+    match work:
+        case messages.MakePlan():
+            return prompting.plan_request(work, 1)
+        case messages.Write():
+            return prompting.write_request(work, 1)
+        case messages.Repair():
+            return prompting.repair_request(work, 1)
+        case messages.Solve():
+            return prompting.solve_request(work, 1)
+        case messages.Reflect():
+            return prompting.reflect_request(work, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
