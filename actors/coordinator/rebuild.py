@@ -7,7 +7,7 @@ recorded, so that one difference does not bring a hundred with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from actors.coordinator.decisions import Decision
@@ -59,6 +59,9 @@ class Rebuilding:
 
     def run(self) -> list[Difference]:
         """Return all differences, in the order in which they arose."""
+        self.differences += self._impossible()
+        if self.differences:
+            return self.differences  # no tree has this shape, so there is nothing to rebuild
         self._search = self.new_search()
         self._known = 0  # nodes that the search has
         self._under_way: dict[int, Attempt] = {}  # as recorded
@@ -66,6 +69,19 @@ class Rebuilding:
         for known in range(len(self.nodes) + 1):
             self._round(known, [d for d in self.decisions if d.recorded == known])
         return self.differences
+
+    def _impossible(self) -> Iterator[Difference]:
+        """Yield what grows from a node that was not there yet."""
+        place = {node.number: n for n, node in enumerate(self.nodes, start=1)} | {ROOT: 0}
+        after = len(self.nodes) + 1
+        for d in self.decisions:
+            if place.get(d.parent, after) > d.recorded:
+                words = f"grows node {d.parent}, which was not there yet"
+                yield Difference(number=d.number, stage=d.stage, words=words)
+        for node in self.nodes:
+            if place.get(node.parent, after) >= place[node.number]:
+                words = f"its node hangs below {node.parent}, which was not there yet"
+                yield Difference(number=node.number, stage=Stage.EVALUATE, words=words)
 
     def _round(self, known: int, made: list[Decision]) -> None:
         """Let the search know one node more, and go through what was decided from then on."""

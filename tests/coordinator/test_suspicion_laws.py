@@ -156,6 +156,8 @@ def test_a_stage_ends_with_its_own_result_only() -> None:
         Stage.PLAN: {"Planned", "Unusable"},
         Stage.WRITE: {"Written", "Unusable"},
         Stage.REPAIR: {"Repaired", "Unusable"},
+        Stage.SOLVE: {"Written", "Unusable"},
+        Stage.REFLECT: {"Written", "Unusable"},
         Stage.EVALUATE: {"Evaluated"},
         Stage.CONFIRM: {"Evaluated"},
     }

@@ -7,6 +7,7 @@ few milliseconds a piece of work, so that a run can be disturbed hundreds of tim
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from random import Random
@@ -26,7 +27,8 @@ from protocol.values import (
     request_key,
 )
 
-EAGER_US = 100.0
+EAGER_US = float(os.environ.get("FAKE_EAGER_US", "100"))  # a slower machine measures more
+INPUTS = "float32[64, 256]"
 USD, MOST_USD = 0.01, 0.03  # of a call
 CHARGED = Path("charged.txt")  # what the server would have on its bill
 
@@ -36,7 +38,7 @@ def verdict_of(source: str) -> Verdict:
     rng = Random(source)
     if rng.random() < 0.4:
         return Verdict(verdict=Word.WRONG, reason="as scripted", stage="check")
-    median_us = round(rng.uniform(20.0, 150.0), 1)
+    median_us = round(rng.uniform(20.0, 150.0), 1) * EAGER_US / 100.0
     return Verdict(
         verdict=Word.CORRECT,
         median_us=median_us,
@@ -64,7 +66,9 @@ class FakeWorker:
                 return messages.Returned(lease=lease, reason="stopped")
         match request:
             case messages.Measure():
-                return messages.Measured(lease=lease, reference=Reference(eager_us=EAGER_US))
+                return messages.Measured(
+                    lease=lease, reference=Reference(eager_us=EAGER_US, inputs=INPUTS)
+                )
             case messages.Evaluate():
                 port.running()
                 time.sleep(self._work_s)

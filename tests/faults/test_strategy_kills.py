@@ -11,12 +11,19 @@ from pathlib import Path
 import pytest
 from fake_run import PLACES, FakeRun
 
+from actors.coordinator.archive import Archive
+from actors.coordinator.lookback import Lookback
+from actors.coordinator.store import Store
+from protocol import settings as settings_file
+
 BUDGET = 10
 
 
-def nodes_of(run_dir: Path, strategy: str, *, cuts: tuple[int, ...]) -> list[tuple]:
+def nodes_of(
+    run_dir: Path, strategy: str, *, cuts: tuple[int, ...], in_flight: int = 1
+) -> list[tuple]:
     """Run to the end, killing every process at once when so many nodes are there."""
-    run = FakeRun(run_dir, budget=BUDGET, strategy=strategy)
+    run = FakeRun(run_dir, budget=BUDGET, strategy=strategy, in_flight=in_flight)
     run.start_all()
     try:
         for wanted in cuts:
@@ -42,3 +49,15 @@ def test_a_power_cut_changes_no_strategys_tree(strategy: str, tmp_path: Path) ->
 
     assert calm == nodes_of(tmp_path / "cut", strategy, cuts=(3, 6))
     assert any("words" in advice for *_, advice, _ in calm) == (strategy != "team")
+
+
+def test_several_under_way_and_power_cuts_leave_what_the_search_decides(tmp_path: Path) -> None:
+    """Three expansions at once, everything killed twice: each choice and window still follows from
+    the verdicts in their recorded order, and no reply was bought twice."""
+    run_dir = tmp_path / "run"
+    nodes_of(run_dir, "stark", cuts=(3, 6), in_flight=3)
+    archive = Archive(run_dir)
+    ((task, *_),) = Store(archive).tasks()
+
+    assert [] == Lookback(archive, task, settings_file.read(run_dir)).differences()
+    archive.close()

@@ -1,0 +1,154 @@
+"""A run and its replay: real coordinator, real agents, verdicts that follow from the source."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from fake_run import TOP, FakeRun
+
+from protocol import settings as settings_file
+from protocol.values import AGENTS
+from scripts import replay
+
+TASK = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        y = torch.softmax(x * 0.5, dim=-1)
+        return y + 1.0
+
+
+def get_inputs():
+    return [torch.randn(64, 256)]
+
+
+def get_init_inputs():
+    return []
+"""
+SCRIPT = "\n".join(
+    [
+        '{"role": "planner", "advice": "One pass."}',
+        '{"role": "planner", "attempt": 4, "reply": "## Cannot\\n\\nNothing left."}',
+        *(
+            f'{{"role": "coder", "code": "class ModelNew: x = {n}", "advice": "Try {n}."}}'
+            for n in range(7)
+        ),
+        *(f'{{"role": "debugger", "code": "class ModelNew: y = {n}"}}' for n in range(5)),
+    ]
+)
+
+
+class AgentRun(FakeRun):
+    """A run with the real planner, coder and debugger beside a fake evaluator."""
+
+    def __init__(self, run_dir: Path, **settings: object) -> None:
+        super().__init__(run_dir, **{"budget": 9, **settings})
+        (run_dir / "tasks" / "t.py").write_text(TASK)
+
+    def start(self, place: str) -> None:
+        if place not in AGENTS:
+            super().start(place)
+            return
+        argv = ["-m", "actors.agents", "--role", place, "--connect", "ipc://coordinator.sock"]
+        argv += ["--slot", f"{place}-0", "--incarnation", os.urandom(8).hex()]
+        with (self.run_dir / "out.txt").open("ab") as out:
+            self.children[place] = subprocess.Popen(
+                [sys.executable, *argv], cwd=self.run_dir, stdin=subprocess.DEVNULL,
+                stdout=out, stderr=out, env={**os.environ, "PYTHONPATH": str(TOP)},
+            )  # fmt: skip
+
+
+def finished(run_dir: Path, **settings: object) -> AgentRun:
+    run = AgentRun(run_dir, **settings)
+    run.start_all()
+    try:
+        run.wait()
+    finally:
+        run.stop()
+    return run
+
+
+@pytest.fixture(scope="module", params=["recipes stark", "script reflexion"])
+def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AgentRun:
+    """A finished run of a model under a strategy."""
+    folder = tmp_path_factory.mktemp("stored")
+    (folder / "script.jsonl").write_text(SCRIPT)
+    model, strategy = request.param.split()
+    name = model if model == "recipes" else f"script:{folder / 'script.jsonl'}"
+    return finished(folder / "run", model=name, strategy=strategy)
+
+
+def test_a_replay_is_the_same_tree_on_a_slower_machine_and_ends_where_it_must(
+    stored: AgentRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No key, no cost, other times, the same replies and nodes; asked for more than there was, the
+    run pauses, says where, and keeps what it has."""
+    monkeypatch.setenv("FAKE_EAGER_US", "173.5")
+    strategy = settings_file.read(stored.run_dir).strategy
+    again = finished(
+        tmp_path / "run", model=f"replay:{stored.run_dir}", strategy=strategy, budget=12
+    )
+    calls = "SELECT work, reply FROM call ORDER BY id"
+    ((status, reason),) = again.rows("SELECT status, reason FROM run")
+
+    assert stored.nodes() == again.nodes()
+    assert stored.rows(calls) == again.rows(calls)
+    assert [(0.0,)] == again.rows("SELECT SUM(usd) FROM call")
+    assert status == "blocked"
+    assert "never asked for t/10/" in reason
+
+
+def test_a_stored_run_agrees_with_the_search(
+    stored: AgentRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every choice, window, seed and request comes out as it was stored."""
+    assert 0 == replay.main([str(stored.run_dir)])
+    assert "looked at 9 nodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("UPDATE node SET parent = 0 WHERE number = 8", "node 8: its parent is 0"),
+        ("UPDATE node SET parent = 77 WHERE number = 8", "node 8: its parent is 77"),
+        ("UPDATE node SET source = source || '#' WHERE number = 3", "node 3: its source"),
+        ("UPDATE node SET advice = 'mine' WHERE number = 3", "node 3: its advice"),
+        ("UPDATE node SET score_us = 1.5 WHERE number = 3", "node 3: its score is 1.5"),
+        ("UPDATE node SET word = 'rejected' WHERE number = 3", "node 3: its word is rejected"),
+        ("UPDATE decision SET parent = 9 WHERE number = 5", "attempt 5"),
+        ("UPDATE call SET request = request || 'x' WHERE work LIKE 't/2/%'", "t/2/"),
+    ],
+)
+def test_whatever_is_altered_is_named(
+    stored: AgentRun, tmp_path: Path, change: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One row of a copy changed by hand: status 1, and a line that names it."""
+    copy = tmp_path / "run"
+    shutil.copytree(stored.run_dir, copy, ignore=shutil.ignore_patterns("*.sock"))
+    with closing(sqlite3.connect(copy / "run.db", isolation_level=None)) as run:
+        assert run.execute(change).rowcount
+
+    assert 1 == replay.main([str(copy)])
+    assert named in capsys.readouterr().out
+
+
+def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No folder, no database, a database of something else: status 2."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "stark.toml").write_text("")
+    for folder in (tmp_path / "absent", empty):
+        assert 2 == replay.main([str(folder)])
+        assert 1 == len(capsys.readouterr().err.splitlines())
+    (empty / "run.db").write_bytes(b"")
+    assert 2 == replay.main([str(empty)])
+    assert "older version" in capsys.readouterr().err
