@@ -80,3 +80,33 @@ def test_a_spent_cap_stops_the_run_and_a_larger_one_goes_on(cap: float, tmp_path
         assert charged(run) * USD == pytest.approx(counted(run))
     finally:
         run.stop()
+
+
+POINTS = (
+    *("coordinator.hear.Reserve=kill@2", "coordinator.heard.Reserve=kill@3"),
+    *("coordinator.send.Reserved=kill@4", "coordinator.sent.Reserved=kill@2"),
+    *("planner.sent.Reserve=kill", "planner.hear.Reserved=kill@2", "planner.send.Answered=kill@2"),
+    *("coder.heard.Reserved=kill", "coder.sent.Answered=kill@2", "coder.send.Reserve=duplicate@2"),
+    "planner.send.Reserve=drop@3",
+)
+
+
+def test_leave_is_asked_and_given_once_whatever_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before and after each word about money, words lost and doubled: the run ends, the
+    books cover the bill, and nothing stays reserved."""
+    monkeypatch.setenv("STARK_FAILPOINTS", ";".join(POINTS))
+    cap = 3.0
+    run = FakeRun(tmp_path / "run", budget=BUDGET, max_cost=cap)
+    run.start_all()
+    try:
+        run.wait(100)
+        assert run.rows("SELECT status FROM run") == [("finished",)]
+        assert charged(run) * USD <= counted(run) + 1e-9
+        assert counted(run) <= cap
+        assert run.rows("SELECT COUNT(*) FROM reservation WHERE state = 'open'") == [(0,)]
+        assert run.rows("SELECT COUNT(*) FROM node WHERE number > 0") == [(BUDGET,)]
+        assert len(list((run.run_dir / "failpoints").iterdir())) == len(POINTS)
+    finally:
+        run.stop()
