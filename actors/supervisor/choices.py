@@ -29,7 +29,7 @@ OF_ONE_RUN = ("tasks", "model_reason")
 MAY_CHANGE = (
     *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen", "until_idle"),
     *("evaluators", "planners", "coders", "debuggers", "tasks_at_once"),
-    *("prices", "at_once"),
+    *("prices", "at_once", "base_url"),  # where a model is found, not which
 )
 
 

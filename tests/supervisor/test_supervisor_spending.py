@@ -96,14 +96,18 @@ def test_an_absent_price_file_is_named() -> None:
 
 
 def test_a_resumed_run_may_get_more_money_and_other_prices(tmp_path: Path) -> None:
-    """Both concern the person's account, not the search; another effort would be another search."""
+    """These concern the person's account, not the search, and so does the server's address;
+    another effort would be another search."""
     old = settle("--model claude-opus-4-8 --max-cost 1", KEY)
     (tmp_path / "p.toml").write_text("[claude-opus-4-8]\ninput = 1.0\noutput = 2.0\n")
 
-    wish = flags.parse(["--resume", "x", "--max-cost", "5", "--prices", "p.toml"])
+    wish = flags.parse(
+        ["--resume", "x", "--max-cost", "5", "--prices", "p.toml", "--base-url", "http://y"]
+    )
     new = spending.priced(choices.of_resumed_run(old, wish))
 
     assert (5.0, 2.0) == (new.max_cost, new.prices["claude-opus-4-8"].output)
+    assert "http://y" == new.base_url
     with pytest.raises(UsageError, match="--effort high contradicts"):
         choices.of_resumed_run(old, flags.parse(["--resume", "x", "--effort", "high"]))
 
