@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 # As `prompting` and the templates in prompts/ write them.
-_TIMES = re.compile(r"^Time of PyTorch itself, a call: .*$", re.MULTILINE)
-_MACHINE = re.compile(r"(^## The machine\n).*?(?=^# Where we stand)", re.MULTILINE | re.DOTALL)
+_TIMES = "\nTime of PyTorch itself, a call:"
+_MACHINE = "## The machine\n"
 _JUDGED = re.compile(
     r"^\*\*Compiler observation\*\*\n+(?P<observation>[^\n]*).*?"
     r"^\*\*Result\*\*\n+(?P<word>[^\n:,]*).*?"
@@ -21,9 +21,17 @@ _JUDGED = re.compile(
 
 def unmeasured(request: str) -> str:
     """Return a request's text without figures, logs and facts; verdicts stay, as one word each."""
-    text = _TIMES.sub("Time of PyTorch itself", request, count=1)
-    text = _MACHINE.sub(r"\1", text, count=1)
-    return _JUDGED.sub(r"\g<observation>\n\g<word>\n\n", text)
+    stable, heading, varying = request.partition("\n# Where we stand")
+    varying = _JUDGED.sub(r"\g<observation>\n\g<word>\n\n", varying)
+    return _without_figures(stable) + heading + varying
+
+
+def _without_figures(stable: str) -> str:
+    """Return the part that a task's requests share, without its times and the machine's facts."""
+    # What is found last is the task's: the example before it may hold the same words.
+    head, times, rest = stable.rpartition(_TIMES)
+    notes, machine, _ = rest.partition("\n")[2].rpartition(_MACHINE)
+    return head + times + notes + machine if times and machine else stable
 
 
 def first_difference(one: str, other: str) -> tuple[int, str, str]:

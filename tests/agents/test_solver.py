@@ -29,12 +29,17 @@ def answer(tmp_path: Path, model: Model, work: Solve | Reflect) -> Result:
     return result
 
 
-def test_its_requests_share_the_teams_prefix() -> None:
-    """System, example and architecture are the planner's, byte for byte: one cache serves all."""
-    planner = plan_request(make_plan(), 1)
-    for request in (solve_request(solve(), 1), reflect_request(reflect("words"), 1)):
-        assert (planner.system, planner.stable) == (request.system, request.stable)
+def test_its_requests_share_one_prefix() -> None:
+    """System, example and architecture are the same byte for byte all task long, so that one cache
+    serves every call; the system message is the team's."""
+    first = solve_request(solve(), 1)
+    for request in (
+        solve_request(solve(attempt=4, node=FAILED), 1),
+        reflect_request(reflect("words", node=FAILED), 1),
+    ):
+        assert (first.system, first.stable) == (request.system, request.stable)
         assert request.role is Role.CODER
+    assert first.system == plan_request(make_plan(), 1).system
 
 
 def test_its_temperature_is_that_of_the_baselines() -> None:
