@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.benchmarks import dispatch, scale, selection, whole_run
+from scripts.benchmarks import dispatch, recovery, scale, selection, whole_run
 from scripts.benchmarks.machine import machine
 
 
@@ -15,6 +15,8 @@ def main() -> None:
     dispatch.report()
     print()
     scale.report()
+    print("\nrecovery, of work that takes no time")
+    recovery.main()
     print()
     whole_run.main()
 
