@@ -29,6 +29,7 @@ from actors.supervisor import (
     hardware,
     joining,
     keys,
+    launching,
     leftovers,
     outcome,
     preflight,
@@ -111,6 +112,7 @@ def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
         preflight.check_device(changed, gpus)
         leftovers.kill(old.run_id)
         preflight.check_address(changed)
+        launching.evaluators(changed.launch)
         old.clean()
         if changed != settings:
             old.write(changed)
@@ -128,6 +130,8 @@ def invite(place: RunFolder, settings: Settings) -> None:
     """Make keys and a ticket where other machines are to join."""
     if settings.public:
         keys.open_house(place.path, settings, time.time())
+        if settings.launch:
+            keys.ticket_for_jobs(place.path, settings, time.time())
 
 
 def work(run: Run, wish: Wish, metrics: MetricsServer | None = None) -> int:

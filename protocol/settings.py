@@ -100,6 +100,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_minutes: float | None = None
     until_idle: bool = False
     min_sandbox: int = 1
+    launch: str = ""  # "slurm:/path/to/file.toml": evaluators from a fleet
     listen: str = LOCAL  # or where other machines connect, besides
     beat_s: float = 5.0
     lease_s: float = 15.0

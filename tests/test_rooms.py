@@ -26,6 +26,10 @@ ROOMS: dict[str, set[str]] = {
         "msgspec", "torch", "structlog", "pynvml",
         "protocol", "actors.actor", "actors.post", "actors.log", "actors.failpoints",
     },
+    "actors/launcher": {
+        "msgspec", "structlog", "parsl",
+        "protocol", "actors.log", "actors.post",
+    },
     "actors/supervisor": {
         "msgspec", "zmq", "rich", "structlog", "setproctitle",
         "protocol", "actors.log", "actors.failpoints", "actors.agents.models.choice",

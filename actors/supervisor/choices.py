@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from actors.supervisor import flags
+from actors.supervisor import flags, launching
 from actors.supervisor.flags import OPTIONS, UsageError, Wish
 from protocol.settings import FILE_NAME, Settings
 from protocol.values import WORKERS
@@ -30,6 +30,7 @@ MAY_CHANGE = (
     *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen", "until_idle"),
     *("evaluators", "planners", "coders", "debuggers", "tasks_at_once"),
     *("prices", "at_once", "base_url"),  # where a model is found, not which
+    "launch",
 )
 
 
@@ -54,7 +55,8 @@ def of_new_run(
     told.setdefault("evaluators", max(1, len(gpus)) if cuda else 1)
     # A card's figures are worth the minute that torch.compile takes once for each task.
     told.setdefault("rules", {}).setdefault("baselines", "all" if cuda else "eager")
-    _set_under_way(told, len(task_names), AHEAD if cuda else 1)
+    lent = launching.evaluators(str(told.get("launch", "")))
+    _set_under_way(told, told["evaluators"] + lent, len(task_names), AHEAD if cuda else 1)
     settings = _convert(told, "the settings")
     refuse_unserved(settings)
     return settings
@@ -86,6 +88,11 @@ def of_resumed_run(old: Settings, wish: Wish) -> Settings:
 
 def refuse_unserved(settings: Settings) -> None:
     """Raise UsageError for a run whose work nobody would do."""
+    if settings.launch and not settings.public:
+        raise UsageError(
+            "--launch needs --listen tcp://ADDR:PORT: an address of this machine's where its jobs"
+            " connect"
+        )
     elsewhere = settings.public or settings.until_idle
     missing = [role for role in WORKERS if not settings.count(role)]
     if missing and not elsewhere:
@@ -95,14 +102,13 @@ def refuse_unserved(settings: Settings) -> None:
         )
 
 
-def _set_under_way(told: dict[str, Any], tasks: int, ahead: int) -> None:
+def _set_under_way(told: dict[str, Any], evaluators: int, tasks: int, ahead: int) -> None:
     """Set how many tasks are open at once, and how many expansions of each are under way.
 
     Together as many as keep the evaluators busy; on a card the next candidates are built while one
     is measured.  Many tasks with one expansion each grow better trees than one with many; with a
     model that answers at once, a task fills an evaluator alone and is not left until it is done.
     """
-    evaluators = told["evaluators"]
     quick = str(told["model"]).startswith(AT_ONCE)
     told.setdefault("tasks_at_once", evaluators * (1 if quick else OPEN))
     open_tasks = max(1, min(tasks, told["tasks_at_once"] or tasks))

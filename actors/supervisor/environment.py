@@ -24,17 +24,28 @@ AGENT_ONLY = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
 AGENT_PREFIX = "ANTHROPIC_"
+# The way to a batch system's commands and to other hosts.
+LAUNCHER_PREFIXES = ("SLURM_", "PBS_", "LSF_", "LSB_", "KUBE", "SSH_AUTH_SOCK")
 
 
 def of_child(
-    environ: Mapping[str, str], run_id: str, *, key: bool = False, gpu: str | None = None
+    environ: Mapping[str, str],
+    run_id: str,
+    *,
+    key: bool = False,
+    launches: bool = False,
+    gpu: str | None = None,
 ) -> dict[str, str]:
-    """Return what a child may see; `key` adds the model's variables, `gpu` shows one card only."""
+    """Return what a child may see; `key` adds the model's variables, `gpu` shows one card only.
+
+    `launches` adds what a batch system's commands need.
+    """
     seen = {
         name: value
         for name, value in environ.items()
         if name in EVERYONE
         or name.startswith(EVERYONE_PREFIXES)
+        or (launches and name.startswith(LAUNCHER_PREFIXES))
         or (key and (name in AGENT_ONLY or name.startswith(AGENT_PREFIX)))
     }
     seen[RUN_VARIABLE] = run_id

@@ -118,6 +118,14 @@ def price_file(text: str) -> dict[str, object]:
     return {model: msgspec.to_builtins(price) for model, price in table.items()}
 
 
+def fleet_file(text: str) -> str:
+    """Read KIND:FILE and make the file's path absolute; what it says is looked at later."""
+    kind, colon, file = text.partition(":")
+    if not colon or not file:
+        raise argparse.ArgumentTypeError(f"expected KIND:FILE, as in slurm:gpus.toml, got {text!r}")
+    return f"{kind}:{Path(file).resolve()}"
+
+
 STRATEGIES = ("stark", "search", "team", "sampling", "reflexion")
 POLICIES = ("epsilon-greedy", "greedy", "mcts", "evolutionary")
 
@@ -160,6 +168,7 @@ OPTIONS = tuple(
             "all: torch.compile too",
         ),
         ("--listen", "listen", name, "ADDR", "tcp://ADDR:PORT for other machines"),
+        ("--launch", "launch", fleet_file, "KIND:FILE", "evaluators by slurm, k8s, pbs, lsf, ssh"),
     )
 )
 

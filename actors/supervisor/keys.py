@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from actors.supervisor import launching
 from protocol import ring as ring_file
 from protocol import tickets
 from protocol.ring import Ring
@@ -34,12 +35,32 @@ def open_house(run_dir: Path, settings: Settings, wall: float) -> Ticket:
     ring = ring_file.read(run_dir) or Ring(server=ring_file.new_pair())
     addresses = addresses_of(settings.listen)
     path = run_dir / tickets.FILE_NAME
+    return _ticket(run_dir, ring, path, settings, addresses, WORKERS, wall)
+
+
+def ticket_for_jobs(run_dir: Path, settings: Settings, wall: float) -> Ticket:
+    """Return the ticket of launched jobs: they lend evaluators, and may do nothing else."""
+    ring = ring_file.read(run_dir) or Ring(server=ring_file.new_pair())
+    path = run_dir / launching.TICKET
+    addresses = addresses_of(settings.listen)
+    return _ticket(run_dir, ring, path, settings, addresses, (Role.EVALUATOR,), wall)
+
+
+def _ticket(
+    run_dir: Path,
+    ring: Ring,
+    path: Path,
+    settings: Settings,
+    addresses: tuple[str, ...],
+    roles: Iterable[Role],
+    wall: float,
+) -> Ticket:
     old = _still_good(path, ring, wall)
     if old is not None:
         ticket = replace(old, addresses=addresses, beat_s=settings.beat_s)
         tickets.write(path, ticket)
         return ticket
-    return issue(run_dir, ring, path, settings, addresses, WORKERS, wall + TICKET_S)
+    return issue(run_dir, ring, path, settings, addresses, roles, wall + TICKET_S)
 
 
 def issue(

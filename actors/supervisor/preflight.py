@@ -161,10 +161,10 @@ def _check_script(path: Path, shown: str) -> Path:
 
 def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:
     """Raise UsageError when the wanted device is not there."""
-    if settings.device == "cuda" and not gpus:
+    if settings.device == "cuda" and settings.evaluators and not gpus:
         raise UsageError(
-            "--device cuda: no CUDA card that torch can use was found; use --device cpu, or run"
-            " python scripts/doctor.py"
+            "--device cuda: no CUDA card that torch can use was found; use --device cpu,"
+            " --evaluators 0 where others lend theirs, or run python scripts/doctor.py"
         )
 
 

@@ -18,6 +18,7 @@ from structlog.typing import FilteringBoundLogger
 from actors.supervisor import children, crew, outcome
 from actors.supervisor.children import Child, output_of
 from actors.supervisor.fleet import Died, Fleet
+from actors.supervisor.launching import JobNews
 from actors.supervisor.ledger import Ledger
 from actors.supervisor.link import Link
 from actors.supervisor.screen import Screen
@@ -78,6 +79,7 @@ class Shift:
         self._ending: Ending | None = None
         self._began = time.monotonic()
         self._next_look = 0.0
+        self._jobs = JobNews(run_dir) if settings.launch else None
         self._next_show = 0.0
         self._vigil = Vigil(fleet, link)
         self._drain_until: float | None = None
@@ -206,6 +208,9 @@ class Shift:
             self._screen.say(f"the coordinator refuses its supervisor: {self._link.refused}")
 
     def _look(self, now: float) -> None:
+        news = self._jobs.news() if self._jobs is not None else ""
+        if news:
+            self._screen.say(f"--launch: {news}")
         try:
             snapshot = self._ledger.poll()
         except sqlite3.DatabaseError as error:

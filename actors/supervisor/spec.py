@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from actors.supervisor import environment
+from actors.supervisor import environment, launching
 from actors.supervisor.restarts import Intensity
 from protocol.settings import FILE_NAME, Settings
 from protocol.values import WORKERS, Role, Value
 
 COORDINATOR = "coordinator"
+LAUNCHER = "launcher"
 COORDINATOR_INTENSITY = Intensity(limit=3, window_s=60.0)
 AGENT_INTENSITY = Intensity(limit=5, window_s=60.0)
 EVALUATOR_INTENSITY = Intensity(limit=10, window_s=300.0)
@@ -72,7 +73,18 @@ def children(
         intensity=COORDINATOR_INTENSITY,
     )
     station = Station(address=settings.local)
-    return (coordinator, *workers(settings, station, run_dir, run_id, environ, gpus))
+    local = workers(settings, station, run_dir, run_id, environ, gpus)
+    if not settings.launch:
+        return (coordinator, *local)
+    # Without the parent-death signal: its jobs are cancelled when the supervisor is gone.
+    launcher = ChildSpec(
+        name=LAUNCHER,
+        role=LAUNCHER,
+        argv=launching.command(settings.launch, run_dir),
+        environment=environment.of_child(environ, run_id, launches=True),
+        intensity=AGENT_INTENSITY,
+    )
+    return (coordinator, *local, launcher)
 
 
 def workers(

@@ -1,0 +1,1 @@
+"""Evaluators from a fleet: batch jobs and ssh, kept at their number."""

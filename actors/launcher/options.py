@@ -1,0 +1,93 @@
+"""What `--launch KIND:FILE` asks for: the file's words, read and checked without parsl.
+
+jobs = 8                 # at most so many at a time
+evaluators = 1           # that each lends; left out: one for each card of its node
+setup = "module load cuda"
+[provider]               # handed to parsl's provider as it is
+partition = "gpu"
+walltime = "04:00:00"
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from protocol.values import Value
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Kind(StrEnum):
+    """Where jobs run."""
+
+    SLURM = "slurm"
+    K8S = "k8s"
+    PBS = "pbs"
+    LSF = "lsf"
+    SSH = "ssh"
+    LOCAL = "local"
+
+
+class Options(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The words of a file."""
+
+    jobs: int = 1  # at most so many at a time; with ssh one a host unless it says less
+    evaluators: int | None = None
+    python: str = sys.executable  # as the node sees it
+    project: str = str(ROOT)  # the folder of supervisor.py, as the node sees it
+    folder: str = ""  # where a job stands, and leaves its logs; "": the run's own launch/
+    ticket: str = ""  # as the node sees it; "": the run's own
+    setup: str = ""  # lines of shell before anything else
+    hosts: tuple[str, ...] = ()  # ssh only
+    ssh: tuple[str, ...] = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15")
+    provider: dict[str, Any] = msgspec.field(default_factory=dict)  # parsl's own words
+
+
+def split(wanted: str) -> tuple[Kind, Path]:
+    """Return the two parts of `KIND:FILE`; raise ValueError with one line."""
+    kind, colon, file = wanted.partition(":")
+    if not colon or not file or kind not in set(Kind):
+        raise ValueError(f"expected {', '.join(f'{one}:FILE' for one in Kind)}, got {wanted!r}")
+    return Kind(kind), Path(file)
+
+
+def read(kind: Kind, path: Path) -> Options:
+    """Return what a file says; raise ValueError with one line."""
+    try:
+        words = tomllib.loads(path.read_text(encoding="utf-8"))
+        options = msgspec.convert(words, Options)
+    except OSError as error:
+        raise ValueError(f"can't read it: {error.strerror}") from error
+    if kind is Kind.SSH and "jobs" not in words:
+        options = msgspec.structs.replace(options, jobs=len(options.hosts))
+    problem = _problem(kind, options)
+    if problem:
+        raise ValueError(problem)
+    return options
+
+
+def _problem(kind: Kind, options: Options) -> str:
+    if kind is Kind.SSH and not options.hosts:
+        return 'ssh needs hosts = ["gpu1", "me@gpu2"]'
+    if kind is not Kind.SSH and options.hosts:
+        return f"hosts are for ssh:FILE, not for {kind}:FILE"
+    if kind in (Kind.SSH, Kind.LOCAL) and options.provider:
+        return f"[provider] is for batch systems, not for {kind}:FILE"
+    if options.jobs < 1:
+        return f"jobs = {options.jobs}: expected 1 or more"
+    if kind is Kind.SSH and options.jobs > len(options.hosts):
+        return f"jobs = {options.jobs}, but there are {len(options.hosts)} hosts: one job a host"
+    if options.evaluators is not None and options.evaluators < 1:
+        return f"evaluators = {options.evaluators}: expected 1 or more"
+    if any(host.startswith("-") for host in options.hosts):
+        return "a host's name can't begin with -"
+    if not os.path.isabs(options.project):  # noqa: PTH117  # a path of the node's
+        return f"project = {options.project!r}: expected an absolute path"
+    return ""

@@ -1,0 +1,93 @@
+"""What a fleet's file says, and every mistake in it: one line, exit status 2, nothing started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actors.launcher.options import Kind, Options
+from actors.launcher.places import command
+
+TOP = Path(__file__).parent.parent.parent
+
+
+def check(folder: Path, kind: str, text: str | None) -> subprocess.CompletedProcess[str]:
+    """Ask the launcher whether a file can be used, as the supervisor does."""
+    file = folder / "fleet.toml"
+    if text is not None:
+        file.write_text(text)
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "actors.launcher", "--check", "--launch", f"{kind}:{file}"],
+        env={**os.environ, "PYTHONPATH": str(TOP)},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("slurm", None, "can't read"),
+        ("slurm", "jobs = ", "Invalid value"),
+        ("slurm", "job = 3\n", "`job`"),
+        ("slurm", "jobs = 0\n", "expected 1 or more"),
+        ("slurm", 'hosts = ["a"]\n', "hosts are for ssh:FILE"),
+        ("ssh", "jobs = 2\n", "ssh needs hosts"),
+        ("ssh", 'hosts = ["-oProxyCommand=x"]\n', "can't begin with -"),
+        ("ssh", 'jobs = 2\nhosts = ["a"]\n', "one job a host"),
+        ("local", "[provider]\nx = 1\n", "[provider] is for batch systems"),
+        ("local", 'project = "here"\n', "absolute path"),
+        ("moon", "", "expected slurm:FILE"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(tmp_path: Path, kind: str, text: str | None, said: str) -> None:
+    """It names the flag and the file or the word, and nothing else is printed."""
+    done = check(tmp_path, kind, text)
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_evaluators_of_a_fleet_are_counted(tmp_path: Path) -> None:
+    """So that enough expansions are under way to keep them all busy."""
+    assert "6\n" == check(tmp_path, "local", "jobs = 3\nevaluators = 2\n").stdout
+    assert "2\n" == check(tmp_path, "ssh", 'hosts = ["a", "b"]\n').stdout
+
+
+def test_a_batch_system_without_parsl_says_what_to_install(tmp_path: Path) -> None:
+    """The extra is not part of the usual installation."""
+    (tmp_path / "parsl.py").write_text("raise ImportError('not here')\n")
+    file = tmp_path / "fleet.toml"
+    file.write_text("jobs = 1\n")
+    path = os.pathsep.join([str(tmp_path), str(TOP)])
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "actors.launcher", "--check", "--launch", f"slurm:{file}"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 2
+    assert "pip install stark-kernels[cluster]" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_job_is_told_where_its_ticket_lies_and_never_what_it_says(tmp_path: Path) -> None:
+    """Command lines are read by everybody on a node; spaces and quotes in paths change nothing."""
+    options = Options(evaluators=4, setup="module load cuda", project="/it's here")
+    line = command(options, tmp_path / "a ticket.json", tmp_path)
+
+    assert line.startswith("module load cuda\ncd ")
+    assert f"--join '{tmp_path}/a ticket.json' --evaluators 4" in line
+    assert """'/it'"'"'s here/supervisor.py'""" in line
+
+
+def test_kinds_are_those_of_the_manual() -> None:
+    """What a user may type after --launch."""
+    assert ["slurm", "k8s", "pbs", "lsf", "ssh", "local"] == [str(kind) for kind in Kind]
