@@ -124,8 +124,8 @@ class KeeperMachine(RuleBasedStateMachine):
         if self.keeper.quick > quick:  # one has just ended at once: not now
             assert asked == 0
             assert self.keeper.not_before >= self.now + FIRST_S * (1 - JITTER)
-        elif quick or self.keeper.refused:
-            assert asked <= 1 or quick == 0
+        elif self.keeper.quick:  # and not one that has meanwhile lived long enough
+            assert asked <= 1
 
     @rule(data=st.data())
     def start(self, data: st.DataObject) -> None:
@@ -163,5 +163,5 @@ class KeeperMachine(RuleBasedStateMachine):
             assert {} == self.keeper.jobs
 
 
-KeeperMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+KeeperMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 test_keeper_machine = KeeperMachine.TestCase
