@@ -21,6 +21,7 @@ Ledger = tuple[list[tuple], ...]
 # What no quiet run of this size comes past.
 RARE = ("Refuse", "Revoke", "Returned", "Blocked", "Lost", "Drain", "Who", "Retire")
 SPEND = ("Reserve", "Reserved")  # a script costs nothing: see test_spending
+ALONE = ("Solve", "Reflect")  # no attempt of STARK's: see test_strategy_kills
 # After these the candidate has run and is charged with the loss.
 CHARGED = ("sent.Running", "after-work", "send.Evaluated", "sent.Evaluated")
 OWN_WORK = {"planner": "MakePlan", "coder": "Write", "debugger": "Repair"}
@@ -43,7 +44,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 def is_quiet(place: str, point: str) -> bool:
     """Whether `place` comes past `point` in every run."""
     moment, _, name = point.rpartition(".")
-    if name in RARE + SPEND:
+    if name in RARE + SPEND + ALONE:
         return False
     # A beat may come at any moment, also while a candidate runs; it is the planner's to be hurt at.
     if place == "evaluator" and (point in (*CHARGED, *CHILD) or name in ("Beat", "Heard")):
