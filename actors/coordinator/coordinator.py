@@ -22,10 +22,10 @@ from actors.coordinator.database import Database
 from actors.coordinator.decisions import Decisions
 from actors.coordinator.doorkeeper import Doorkeeper
 from actors.coordinator.fleet import LOSSES, Ended, Fleet, Grant, Want
+from actors.coordinator.following import search_for
 from actors.coordinator.health import Health
 from actors.coordinator.mail import Mail
 from actors.coordinator.origin import Origin
-from actors.coordinator.policy import policy_named
 from actors.coordinator.purse import Purse
 from actors.coordinator.scoring import believable, kernel_of, positive, score_us
 from actors.coordinator.search import (
@@ -37,12 +37,10 @@ from actors.coordinator.search import (
     Offer,
     Refused,
     Save,
-    Search,
     StageEnded,
 )
 from actors.coordinator.stages import Stage
 from actors.coordinator.store import Store
-from actors.coordinator.strategy import strategy_named
 from actors.coordinator.tree import FAILED
 from actors.coordinator.waiting import task_of
 from actors.coordinator.work import ROLE_OF, Orders, parse_work, work_id
@@ -93,7 +91,7 @@ class Coordinator:
         for task in tasks:
             self.store.add_task(task, settings.search.budget)
         stored = self.store.tasks()
-        self.searches = {task.name: self._search(task) for task, _, _ in stored}
+        self.searches = {task.name: search_for(task.name, self.settings) for task, _, _ in stored}
         self.orders = Orders(self.store, self.books, {task.name: task for task, _, _ in stored})
         self._restore()
         self.db.commit()
@@ -466,16 +464,6 @@ class Coordinator:
         kind = reference.device.fingerprint if reference else ""
         # The second look decides who wins: here, where it can be had, and not by a stranger.
         return Want(kind=kind, trusted=stage is Stage.CONFIRM)
-
-    def _search(self, task: Task) -> Search:
-        numbers = self.settings.search
-        policy = policy_named(self.settings.policy, numbers)
-        return Search(
-            task=task.name,
-            seed=self.settings.seed,
-            strategy=strategy_named(self.settings.strategy, policy, numbers),
-            settings=numbers,
-        )
 
     def _restore(self) -> None:
         """Take up from disk what an earlier coordinator left."""

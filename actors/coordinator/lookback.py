@@ -15,13 +15,12 @@ import msgspec
 from actors.coordinator.archive import Archive
 from actors.coordinator.books import Books
 from actors.coordinator.decisions import Decision, Decisions
-from actors.coordinator.policy import policy_named
+from actors.coordinator.following import search_for
 from actors.coordinator.rebuild import OPENINGS, Ended, Rebuilding
 from actors.coordinator.scoring import believable, kernel_of, score_us
-from actors.coordinator.search import Offer, Search
+from actors.coordinator.search import Offer
 from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.store import Store
-from actors.coordinator.strategy import strategy_named
 from actors.coordinator.tree import FAILED
 from actors.coordinator.work import Orders, work_id
 from protocol.messages import AgentWork, Lease
@@ -57,7 +56,12 @@ class Lookback:
         if reference is None:
             return []
         found = [*self._stories()]
-        rebuilding = Rebuilding(self._search, reference.eager_us, self.decisions, [*self._ended()])
+        rebuilding = Rebuilding(
+            lambda: search_for(self._task.name, self._settings),
+            reference.eager_us,
+            self.decisions,
+            [*self._ended()],
+        )
         for difference in rebuilding.run():
             found.append(f"attempt {difference.number}, {difference.stage}: {difference.words}")
         return found
@@ -87,16 +91,6 @@ class Lookback:
             for number, first in self._first.items()
             if decision.order < again.get(number, 0)
         }
-
-    def _search(self) -> Search:
-        numbers = self._settings.search
-        policy = policy_named(self._settings.policy, numbers)
-        return Search(
-            task=self._task.name,
-            seed=self._settings.seed,
-            strategy=strategy_named(self._settings.strategy, policy, numbers),
-            settings=numbers,
-        )
 
     def _ended(self) -> Iterator[Ended]:
         for row in self._store.nodes(self._task.name):

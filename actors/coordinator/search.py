@@ -247,12 +247,13 @@ class Search:
             self._board.add(number, kernel)
 
     def _offer(self, attempt: Attempt) -> Offer:
-        rng = self._rng(attempt.number, attempt.stage)
         window: tuple[int, ...] = ()
         if attempt.stage is not Stage.EVALUATE:
             sight = Sight(self._tree, self._board, self.settings.window_cap)
-            window = self._strategy.window(attempt.stage, attempt.parent, sight, rng)
-        return Offer(attempt.stage, attempt, window, rng.getrandbits(32))
+            rng = self._rng(attempt.number, attempt.stage)
+            window = self._strategy.window(attempt, sight, rng)
+        seed = self._rng(attempt.number, f"{attempt.stage} seed").getrandbits(32)
+        return Offer(attempt.stage, attempt, window, seed)
 
     # --- small things ------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from actors.coordinator.leaderboard import Leaderboard
 from actors.coordinator.policy import Policy
-from actors.coordinator.stages import Stage
+from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.tree import ROOT, Node, Tree
 from actors.coordinator.window import code_window, debug_window, plan_window
 from protocol.settings import SearchSettings
@@ -40,8 +40,8 @@ class Strategy(Protocol):
         """Return an attempt's first stage on that node; after PLAN comes WRITE, then EVALUATE."""
         ...
 
-    def window(self, stage: Stage, i: int, sight: Sight, rng: Random) -> tuple[int, ...]:
-        """Return the nodes that the agent of this stage sees, node i and the root among them."""
+    def window(self, attempt: Attempt, sight: Sight, rng: Random) -> tuple[int, ...]:
+        """Return the nodes that the agent of its stage sees, node i and the root among them."""
         ...
 
 
@@ -61,8 +61,9 @@ class Stark:
     def opening(self, node: Node) -> Stage:
         return Stage.REPAIR if node.has_bug else Stage.PLAN
 
-    def window(self, stage: Stage, i: int, sight: Sight, rng: Random) -> tuple[int, ...]:
-        match stage:
+    def window(self, attempt: Attempt, sight: Sight, rng: Random) -> tuple[int, ...]:
+        i = attempt.parent
+        match attempt.stage:
             case Stage.PLAN:
                 return plan_window(sight.tree, sight.board, i, sight.cap, rng)
             case Stage.WRITE:
@@ -87,8 +88,8 @@ class SearchAgent:
     def opening(self, node: Node) -> Stage:
         return Stage.SOLVE
 
-    def window(self, stage: Stage, i: int, sight: Sight, rng: Random) -> tuple[int, ...]:
-        return _only(i)
+    def window(self, attempt: Attempt, sight: Sight, rng: Random) -> tuple[int, ...]:
+        return _only(attempt.parent)
 
 
 class Team:
@@ -119,8 +120,8 @@ class Team:
     def opening(self, node: Node) -> Stage:
         return Stage.REPAIR if node.has_bug else Stage.PLAN
 
-    def window(self, stage: Stage, i: int, sight: Sight, rng: Random) -> tuple[int, ...]:
-        return _only(i)
+    def window(self, attempt: Attempt, sight: Sight, rng: Random) -> tuple[int, ...]:
+        return _only(attempt.parent)
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,8 @@ class Sampling:
     def opening(self, node: Node) -> Stage:
         return Stage.SOLVE
 
-    def window(self, stage: Stage, i: int, sight: Sight, rng: Random) -> tuple[int, ...]:
-        return _only(i)
+    def window(self, attempt: Attempt, sight: Sight, rng: Random) -> tuple[int, ...]:
+        return _only(attempt.parent)
 
 
 @dataclass(frozen=True)
@@ -161,13 +162,13 @@ class Reflexion:
     def opening(self, node: Node) -> Stage:
         return Stage.SOLVE if node.number == ROOT else Stage.REFLECT
 
-    def window(self, stage: Stage, i: int, sight: Sight, rng: Random) -> tuple[int, ...]:
+    def window(self, attempt: Attempt, sight: Sight, rng: Random) -> tuple[int, ...]:
         remembered: list[int] = []
-        at: int | None = i
+        at: int | None = attempt.parent
         while at is not None and len(remembered) < self.memory:
             remembered.append(at)
             at = sight.tree[at].parent
-        return tuple(dict.fromkeys((i, ROOT, *remembered)))
+        return tuple(dict.fromkeys((attempt.parent, ROOT, *remembered)))
 
 
 def _only(i: int) -> tuple[int, ...]:

@@ -48,6 +48,7 @@ class Runner:
         self, search: Search, *, strategy: str = "stark", policy: str = "epsilon-greedy"
     ) -> None:
         self.search = search
+        self.outcome = outcome
         self.names = {"strategy": strategy, "policy": policy}  # of the search that follows a crash
         self.saved: dict[int, Attempt] = {}
         self.nodes: list[tuple[int, int, float, str]] = []
@@ -91,7 +92,7 @@ class Runner:
             self.confirmed[number] = score
             self.perform(self.search.handle(Confirmed(number, score)))
         elif offer.stage is Stage.EVALUATE:
-            score, kernel = outcome(number)
+            score, kernel = self.outcome(number)
             self.nodes.append((number, offer.attempt.parent, score, kernel))
             del self.saved[number]
             self.perform(self.search.handle(AttemptEnded(number, score, kernel)))

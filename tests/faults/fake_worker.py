@@ -39,6 +39,8 @@ def verdict_of(source: str) -> Verdict:
     if rng.random() < 0.4:
         return Verdict(verdict=Word.WRONG, reason="as scripted", stage="check")
     median_us = round(rng.uniform(20.0, 150.0), 1) * EAGER_US / 100.0
+    if EAGER_US != 100.0:  # another machine also ranks a little differently
+        median_us *= Random(f"{source} {EAGER_US}").uniform(0.6, 1.6)
     return Verdict(
         verdict=Word.CORRECT,
         median_us=median_us,

@@ -87,11 +87,11 @@ def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return finished(folder / "run", model=name, strategy=strategy)
 
 
-def test_a_replay_is_the_same_tree_on_a_slower_machine_and_ends_where_it_must(
+def test_a_replay_is_the_same_tree_on_another_machine_and_ends_where_it_must(
     stored: AgentRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No key, no cost, other times, the same replies and nodes; asked for more than there was, the
-    run pauses, says where, and keeps what it has."""
+    """No key, no cost, other times and ranks, the same replies and nodes; asked for more than there
+    was, the run pauses, says where, and keeps what it has."""
     monkeypatch.setenv("FAKE_EAGER_US", "173.5")
     strategy = settings_file.read(stored.run_dir).strategy
     again = finished(
@@ -105,6 +105,7 @@ def test_a_replay_is_the_same_tree_on_a_slower_machine_and_ends_where_it_must(
     assert [(0.0,)] == again.rows("SELECT SUM(usd) FROM call")
     assert status == "blocked"
     assert "never asked for t/10/" in reason
+    assert 0 == replay.main([str(again.run_dir)])
 
 
 def test_a_stored_run_agrees_with_the_search(

@@ -1,0 +1,79 @@
+"""A replay grows what the stored run grew, whatever its own clock says."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from random import Random
+
+import pytest
+from fakes import Runner, make_search, outcome
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.coordinator.following import Following, search_for
+from actors.coordinator.policy import EpsilonGreedy
+from actors.coordinator.strategy import STRATEGIES, strategy_named
+from protocol.settings import SearchSettings, Settings
+
+
+def runs(strategy: str, in_flight: int, seed: int, broken: int = 0) -> tuple[Runner, Runner]:
+    """Return a run and its replay with other times, in another order; node `broken` fails there."""
+    names = {"strategy": strategy, "policy": "epsilon-greedy"}
+    stored = Runner(make_search(budget=16, in_flight=in_flight, seed=seed, **names), **names)
+    finish(stored, Random(seed))
+    again = Runner(make_search(budget=16, in_flight=in_flight, seed=seed, **names), **names)
+    own = strategy_named(strategy, EpsilonGreedy(epsilon=0.3), SearchSettings())
+    again.search._strategy = Following(own, stored.decisions.values())
+
+    def noisy(number: int) -> tuple[float, str]:
+        score, kernel = outcome(number)
+        if number == broken:
+            return math.inf, kernel
+        return score * Random(f"{seed} {number}").uniform(0.3, 3.0), kernel
+
+    again.outcome = noisy
+    finish(again, Random(seed + 1))
+    return stored, again
+
+
+def finish(runner: Runner, rng: Random) -> None:
+    runner.perform(runner.search.begin())
+    while runner.offers:
+        runner.step(rng.choice(sorted(runner.offers)))
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@given(seed=st.integers(0, 100), in_flight=st.sampled_from([1, 3]))
+@settings(max_examples=25, deadline=None)
+def test_other_times_change_no_choice(strategy: str, seed: int, in_flight: int) -> None:
+    """Ranks are shuffled and, with several under way, the order too: each attempt grows the same
+    node; one at a time it is also shown the same ones."""
+    stored, again = runs(strategy, in_flight, seed)
+
+    assert {n: p for n, p, *_ in stored.nodes} == {n: p for n, p, *_ in again.nodes}
+    if in_flight == 1:
+        shown = [
+            {k: w for k, w in run.shown.items() if k[1] != "confirm"} for run in (stored, again)
+        ]
+        assert shown[0] == shown[1]
+
+
+@given(seed=st.integers(0, 30), broken=st.integers(1, 16))
+@settings(max_examples=40, deadline=None)
+def test_what_fails_this_time_is_not_improved(seed: int, broken: int) -> None:
+    """The run goes on by its own rule where the stored choice can't be made: nothing stalls, and
+    a node that has a bug now goes to the debugger."""
+    _, again = runs("stark", 1, seed, broken)
+    failed = {n for n, _, score, _ in again.nodes if math.isinf(score)}
+
+    assert len(again.nodes) == 16
+    for number, parent, *_ in again.nodes:
+        assert ((number, "repair") in again.shown) == (parent in failed)
+
+
+def test_a_stored_run_that_is_gone_leaves_the_search_to_itself(tmp_path: Path) -> None:
+    """Also where only one role replays: others' words would not fit its choices."""
+    for more in ({"model": f"replay:{tmp_path}"}, {"model": "recipes", "coder_model": "replay:x"}):
+        search = search_for("t", Settings(**more))
+        assert not isinstance(search._strategy, Following)
