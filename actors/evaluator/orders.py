@@ -123,6 +123,10 @@ class CallOnce(Order, frozen=True, kw_only=True):
     guard: tuple[int, ...] = ()  # bytes of the outputs that are expected, to be watched
 
 
+class Clear(Order, frozen=True, kw_only=True):
+    """Let go of inputs and outputs, and of the card's memory that is kept for more of them."""
+
+
 class Bench(Order, frozen=True, kw_only=True):
     """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep each slot's output."""
 
@@ -174,6 +178,7 @@ ToRunner = (
     | Feed
     | FeedAll
     | CallOnce
+    | Clear
     | Bench
     | Collect
     | TakeProfile

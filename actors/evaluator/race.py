@@ -21,7 +21,16 @@ from typing import TypeAlias
 from actors.evaluator import pressure, timing
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.layout import Layout, sound, total_bytes
-from actors.evaluator.orders import Bench, Collect, Collected, FeedAll, FromRunner, Order, Raised
+from actors.evaluator.orders import (
+    Bench,
+    Clear,
+    Collect,
+    Collected,
+    FeedAll,
+    FromRunner,
+    Order,
+    Raised,
+)
 from actors.evaluator.sensors import Reading, Sensors
 from actors.evaluator.standard import Hand, Standard
 from actors.evaluator.stillness import Stillness
@@ -92,6 +101,7 @@ class Race:
     def run(self, on_group: Callable[[int], None] = lambda _groups: None) -> Timing | Fault:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
         try:
+            self._begin_alike()
             self._warm()
             self._overhead_s = self._measure_overhead()
             return self._groups(on_group)
@@ -101,6 +111,12 @@ class Race:
             self._drop_memory()
             self.stillness.end()
             self.standard.stillness.end()
+
+    def _begin_alike(self) -> None:
+        """Have both sides lay out their memory anew: where gigabytes lie is worth some per cent."""
+        for side in timing.HALVES[0]:
+            with self._moving(side):
+                self._ask(side, Clear())
 
     def _groups(self, on_group: Callable[[int], None]) -> Timing | Fault:
         began = time.monotonic()

@@ -27,6 +27,7 @@ from actors.evaluator.orders import (
     Called,
     CallOnce,
     Canary,
+    Clear,
     Collect,
     Collected,
     Compile,
@@ -112,6 +113,8 @@ class Runner:
                 self._feed_all(order, carried[0])
             case CallOnce():
                 return self._call(order)
+            case Clear():
+                self._clear()
             case Bench():
                 self._bench(order.calls, order.slots)
             case Collect():
@@ -172,6 +175,11 @@ class Runner:
             **{k: v for k, v in self._kept.items() if k == order.keep - 1},
         }
         return Called(output=tensors.layout_of(output), breach=guards.breach() if guards else "")
+
+    def _clear(self) -> None:
+        self._slots, self._layouts, self._kept, self._outputs = {}, {}, {}, []
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
 
     def _bench(self, calls: int, slots: int) -> None:
         if not calls:  # only to see how long an order takes
