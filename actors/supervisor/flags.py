@@ -156,7 +156,7 @@ OPTIONS = tuple(
         ("--in-flight", "search.in_flight", whole(1), "K", "expansions at once (evaluators)"),
         ("--tasks-at-once", "tasks_at_once", whole(1), "N", "tasks open at once (4 an evaluator)"),
         ("--seed", "seed", whole(0), "N", "seed of every draw (0)"),
-        ("--max-cost", "max_cost", positive, "USD", "stop before spending more"),
+        ("--max-cost", "max_cost", positive, "USD", "stop before a call could pass this"),
         ("--max-minutes", "max_minutes", positive, "M", "stop this start after M minutes"),
         ("--min-sandbox", "min_sandbox", whole(0), "LEVEL", "refuse a weaker sandbox (1)"),
         ("--precision", "rules.precision", one_of(*PRECISIONS), "WORD", "lowest allowed (task)"),

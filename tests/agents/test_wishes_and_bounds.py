@@ -9,6 +9,7 @@ from agent_fakes import FakePort, make_plan, write
 from messages_server import MessagesServer, answer
 from msgspec.structs import replace
 
+from actors.agents.__main__ import hire
 from actors.agents.coder import Coder
 from actors.agents.desk import Desk
 from actors.agents.models.claude import Claude
@@ -20,7 +21,8 @@ from actors.agents.spool import Spool
 from protocol import prices
 from protocol.messages import Blocked, Unusable
 from protocol.prices import Price
-from protocol.values import Plan
+from protocol.settings import Settings
+from protocol.values import Plan, Role
 
 REQUEST = plan_request(make_plan(), 4321)
 EFFORT = replace(REQUEST, effort="low")
@@ -71,6 +73,29 @@ def test_the_roles_wishes_reach_the_server(tmp_path: Path) -> None:
         (body,) = [one.body for one in server.requests]
 
     assert (0.5, {"effort": "max"}) == (body["temperature"], body["output_config"])
+
+
+def test_each_role_has_its_own_wishes_in_the_settings(tmp_path: Path) -> None:
+    """`planner_effort` is the planner's alone; who has none of their own gets the run's."""
+    with MessagesServer(answer(text="## Cannot\n\nNo.")) as server:
+        wanted = Settings(
+            model="m",
+            base_url=server.url,
+            effort="low",
+            planner_effort="high",
+            coder_temperature=0.4,
+            at_once=7,
+        )
+        planner = hire(Role.PLANNER, wanted, tmp_path)
+        planner.work(make_plan(), FakePort())
+        hire(Role.CODER, wanted, tmp_path).work(write(Plan(advice="", scaffold="")), FakePort())
+        sent = [
+            (one.body["temperature"], one.body["output_config"]["effort"])
+            for one in server.requests
+        ]
+
+    assert [(0.8, "high"), (0.4, "low")] == sent
+    assert 7 == planner.credit
 
 
 PLAIN = {"model", "system", "messages", "max_tokens", "stream"}
