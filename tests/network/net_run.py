@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import secrets
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import zmq
@@ -50,6 +52,7 @@ class NetRun(FakeRun):
         self.inside = inside or {}
         self.settings = settings_file.read(run_dir)
         self.ticket = self.issue(run_dir / tickets.FILE_NAME)
+        self.guests: list[subprocess.Popen[str]] = []  # whole supervisors
         self.guest = run_dir.parent / "guest"
         self.guest.mkdir()
 
@@ -89,8 +92,9 @@ class NetRun(FakeRun):
         """Wait until the coordinator has written its first line about itself."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if (self.run_dir / "coordinator.sock").exists() and self.progress() >= 0:
-                return
+            with suppress(sqlite3.OperationalError):  # its tables come one after the other
+                if self.rows("SELECT 1 FROM event"):
+                    return
             time.sleep(0.02)
         raise TimeoutError
 

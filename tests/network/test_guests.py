@@ -1,0 +1,110 @@
+"""A joined machine's supervisor: killed, refused, and always with one name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from net_run import ENVIRONMENT, ROOT, NetRun
+
+from protocol import ring, tickets
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[NetRun]:
+    run = NetRun(tmp_path / "run", budget=2, away=())
+    run.start("coordinator")
+    run.listening()
+    yield run
+    for guest in run.guests:
+        if guest.poll() is None:
+            guest.kill()
+        guest.communicate()
+    run.stop()
+
+
+def join(run: NetRun, *arguments: str) -> subprocess.Popen[str]:
+    guest = subprocess.Popen(
+        [sys.executable, str(ROOT / "supervisor.py"), "--join", str(run.run_dir / "ticket.json"),
+         "--run-dir", str(run.guest), *arguments],
+        cwd=run.guest, env=ENVIRONMENT, text=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    run.guests.append(guest)
+    return guest
+
+
+def until(true: Callable[[], object], seconds: float = 40.0) -> None:
+    give_up = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def workers(run: NetRun) -> dict[str, tuple[int, int]]:
+    """Return slot -> (pid, starts) of the planners that are up."""
+    rows = run.rows("SELECT slot, pid, starts FROM worker WHERE role = 'planner'")
+    return {slot: (pid, starts) for slot, pid, starts in rows}
+
+
+def test_a_killed_guest_leaves_nobody_behind_and_comes_back_as_itself(run: NetRun) -> None:
+    """Its workers die with it, however it dies; the next one has the same slots, and so proves the
+    old ones dead."""
+    guest = join(run, "--planners", "1")
+    until(lambda: workers(run))
+    ((slot, (pid, _)),) = workers(run).items()
+    assert slot.startswith("planner-0@")
+    assert slot.endswith(f".{run.ticket.name}")
+    assert (run.guest / "keys" / "planner.json").stat().st_mode & 0o777 == 0o600
+    guest.kill()
+    guest.communicate()
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    again = join(run, "--planners", "1")
+    until(lambda: workers(run)[slot][1] == 2)
+    os.kill(again.pid, signal.SIGTERM)
+    out, err = again.communicate(timeout=40)
+    assert (0, "") == (again.returncode, err)
+    assert "asked to leave by SIGTERM" in out
+    assert not (run.guest / "keys").exists()
+
+
+def test_a_revoked_guest_is_told_so_in_one_line(run: NetRun) -> None:
+    """While it is inside and when it comes again: status 2 and why."""
+    guest = join(run, "--planners", "1")
+    until(lambda: workers(run))
+    known = ring.read(run.run_dir)
+    assert known is not None
+    ring.write(run.run_dir, known.without(run.ticket.name))
+    _, err = guest.communicate(timeout=40)
+    assert (2, 1) == (guest.returncode, len(err.splitlines()))
+    assert "revoked" in err
+    again = join(run, "--planners", "1")
+    _, err = again.communicate(timeout=40)
+    assert (2, 1) == (again.returncode, len(err.splitlines()))
+    assert "revoked" in err
+
+
+def test_a_run_that_knows_more_than_this_machine_is_not_served(run: NetRun) -> None:
+    """Whoever does not know one of the run's rules must not judge by the others: one line, status
+    2. So is a role that the ticket is not for, before anybody is asked."""
+    text = (run.run_dir / "stark.toml").read_text()
+    from actors.supervisor.flags import UsageError, parse
+    from actors.supervisor.joining import agree, counts
+    from protocol.values import Role
+
+    wanted = dict.fromkeys((Role.PLANNER, Role.CODER, Role.DEBUGGER, Role.EVALUATOR), 1)
+    wish = parse(["--join", "x", "--min-sandbox", "3"])
+    assert agree(text, wanted, wish).min_sandbox == 3
+    with pytest.raises(UsageError, match="not known here"):
+        agree(text.replace("[rules]", "[rules]\nfaster_than_light = true"), wanted, wish)
+    narrow = run.issue(run.guest / "narrow.json", (Role.EVALUATOR,))
+    with pytest.raises(UsageError, match="not for planners"):
+        counts(parse(["--join", "x", "--planners", "1"]), narrow, ())
+    assert counts(parse(["--join", "x"]), narrow, ("0", "1"))[Role.EVALUATOR] == 2
+    assert tickets.read(run.guest / "narrow.json") == narrow
