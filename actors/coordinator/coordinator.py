@@ -296,13 +296,21 @@ class Coordinator:
                 if message.quarantined:
                     self._quarantined(sender, message.reason)
                 self.mail.say(sender, messages.Recorded(lease=message.lease))
-            case messages.Blocked():
-                self._event("blocked", message.lease.work, message.reason)
-                self.drain("blocked", message.reason)
+            case messages.Blocked() if self.fleet.holds(sender, message.lease):
+                self._blocked(sender, message)
             case messages.Planned() | messages.Written() | messages.Repaired():
                 self._result(sender, message)
             case messages.Unusable() | messages.Measured() | messages.Evaluated():
                 self._result(sender, message)
+
+    def _blocked(self, sender: str, message: messages.Blocked) -> None:
+        """Stop the run; but what is wrong on a joined machine alone stops that machine alone."""
+        self._event("blocked", message.lease.work, message.reason)
+        origin = self.fleet.peers[sender].origin
+        if origin.local:
+            self.drain("blocked", message.reason)
+        else:
+            self._complain(sender, origin, f"no call can succeed there: {message.reason}")
 
     def _hello(self, sender: str, origin: Origin, hello: messages.Hello) -> None:
         self._answer(sender, *self.fleet.hello(hello, time.monotonic(), origin))

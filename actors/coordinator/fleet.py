@@ -21,6 +21,7 @@ KIND_S = 60.0  # work waits so long for a device of its kind; then any device ma
 MISSED_BEATS = 2  # heartbeats that do not list a lease before it counts as never received
 MIXED = 2  # pieces of work that an evaluator holds, when they are of several tasks
 TRIES = 2  # times that the task's own module failed under it, and it is not leased again
+PARDONS = 3  # of one piece of work: it may be what silences them
 LOSSES = 2  # evaluators lost while it ran, and a candidate is never leased again
 
 
@@ -81,7 +82,7 @@ class Ended:
     """A lease that ended without a result."""
 
     grant: Grant
-    outcome: str  # "lost", "expired", "missed", "returned", "dismissed"
+    outcome: str  # "lost", "expired", "silent", "missed", "returned", "dismissed"
     exhausted: bool = False  # too many were lost while this candidate ran, or could not do it
 
 
@@ -100,6 +101,8 @@ class Fleet:
         self._waiting = {role: Waiting(order) for role in Role}
         self._offered: dict[str, tuple[Role, Want]] = {}
         self._seen: dict[str, float] = {}  # kind that work waited for -> when one was at hand
+        self._blamed: dict[str, list[Grant]] = {}  # silent incarnation -> leases that were charged
+        self._pardons: Counter[str] = Counter()  # work -> charges taken back
         self._tried: Counter[str] = Counter()  # work -> how often it could not be done
         # What follows answers in steps that do not grow with the fleet.
         self._takers: dict[Role, list[tuple[int, int, str]]] = {role: [] for role in Role}
@@ -206,6 +209,7 @@ class Fleet:
         del self._offered[lease.work]
         self.losses.pop(lease.work, None)
         del self._tried[lease.work]
+        del self._pardons[lease.work]
         return grant
 
     def returned(self, lease: Lease, incarnation: str, *, tried: bool = False) -> Ended | None:
@@ -242,6 +246,7 @@ class Fleet:
         for incarnation in sorted(self._seats[hello.slot] - {hello.incarnation}):
             ended += self.lost(incarnation)
         self._seats[hello.slot] = {hello.incarnation}
+        ended += self._pardon(hello.incarnation)
         # Whoever sat there is missed no more: it, or its successor, was heard of.
         for missed in (self.silent, self._expected):
             missed.pop(hello.incarnation, None)
@@ -317,6 +322,7 @@ class Fleet:
             self._warms(gone, "")
         self.silent.pop(incarnation, None)
         self._expected.pop(incarnation, None)
+        self._blamed.pop(incarnation, None)
         held = self.held_by(incarnation)
         self._held.pop(incarnation, None)
         return held
@@ -332,7 +338,20 @@ class Fleet:
         missing = [peer for peer in self._expected.values() if peer.heard + self.lease_s <= now]
         for peer in missing:
             self.silent[peer.incarnation] = self._expected.pop(peer.incarnation)
+        for grant in late:
+            if grant.running:
+                self._blamed.setdefault(grant.incarnation, []).append(grant)
         return [self._end(grant, "expired", charged=grant.running) for grant in late]
+
+    def _pardon(self, incarnation: str) -> list[Ended]:
+        """Take back the charges of a peer that is heard of again: it was cut off, and not lost."""
+        pardoned = []
+        for grant in self._blamed.pop(incarnation, []):
+            if self.losses.get(grant.work) and self._pardons[grant.work] < PARDONS:
+                self._pardons[grant.work] += 1
+                self.losses[grant.work] -= 1
+                pardoned.append(Ended(grant, "silent"))
+        return pardoned
 
     def rest(self, incarnation: str, until: float) -> None:
         """Lease nothing to a peer before `until`."""

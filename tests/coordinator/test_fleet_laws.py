@@ -152,6 +152,24 @@ def test_a_lease_that_never_arrived_is_missed_by_the_second_heartbeat() -> None:
     assert end.outcome == "missed"
 
 
+def test_a_peer_that_was_only_cut_off_takes_its_blame_back() -> None:
+    """Expired while candidate code ran, then heard of again: not lost, so not charged. Not for
+    ever: a candidate that silences whoever runs it is charged in the end."""
+    fleet = fleet_with("t/1/evaluate")
+    now, outcomes = 0.0, []
+    for _ in range(10):
+        fleet.hello(hello("a"), now)
+        granted = fleet.grant(now)
+        if not granted:
+            break
+        fleet.running(granted[0].lease, "a")
+        now += LEASE_S + 1
+        outcomes += [(end.outcome, end.exhausted) for end in fleet.expire(now)]
+        outcomes += [(end.outcome, end.exhausted) for end in fleet.hello(hello("a"), now)[1]]
+    assert [("expired", False), ("silent", False)] * 3 == outcomes[:6]
+    assert [("expired", False), ("expired", True)] == outcomes[6:]
+
+
 def open_grant() -> Grant:
     return Grant(
         work="t/1/evaluate",
