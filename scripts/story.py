@@ -21,6 +21,8 @@ EXIT_USAGE = 2
 ENDINGS = {
     "lost": "lost, its process died",
     "expired": "expired, nothing was heard",
+    "silent": "expired, but its holder was heard of again",
+    "dismissed": "taken from a peer that was refused",
     "missed": "missed, it never arrived",
     "returned": "handed back undone",
 }
