@@ -55,9 +55,9 @@ class Bounded(httpx2.SyncByteStream):
             left -= len(chunk)
             if left < 0:
                 raise PastBounds(TOO_LONG)
-            if time.monotonic() > until:
-                raise PastBounds(TOO_SLOW)
             yield chunk
+            if time.monotonic() > until:  # what has come was read
+                raise PastBounds(TOO_SLOW)
 
     def close(self) -> None:
         self._stream.close()
