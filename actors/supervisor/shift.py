@@ -81,7 +81,7 @@ class Shift:
         self._next_look = 0.0
         self._jobs = JobNews(run_dir) if settings.launch else None
         self._next_show = 0.0
-        self._vigil = Vigil(fleet, link)
+        self._vigil = Vigil(fleet, link, settings.lease_s)
         self._drain_until: float | None = None
         self._drain_why = ""
         self._best: dict[str, int] = {}  # task -> the node that its best file holds

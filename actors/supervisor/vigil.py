@@ -14,15 +14,18 @@ from actors.supervisor.link import Link
 from actors.supervisor.spec import COORDINATOR
 
 LOOK_S = 1.0
-STOPPED_S = 20.0  # longer than a lease: whoever is continued within it has lost nothing but that
+LEASE_S = 15.0
+# Of a lease's time: whoever is continued before has lost nothing but the lease.
+STOPPED = 4 / 3
 
 
 class Vigil:
     """Looks after the living."""
 
-    def __init__(self, fleet: Fleet, link: Link) -> None:
+    def __init__(self, fleet: Fleet, link: Link, lease_s: float = LEASE_S) -> None:
         self._fleet = fleet
         self._link = link
+        self._stopped_s = STOPPED * lease_s
         self._next_look = 0.0
         self._stopped: dict[str, float] = {}  # incarnation -> seen stopped since
         self._named: set[str] = set()  # said once; it may take a moment to die
@@ -47,8 +50,8 @@ class Vigil:
     def _why(self, child: Child, now: float) -> str:
         if child.incarnation in self._named:
             return ""
-        if now - self._stopped.get(child.incarnation, now) >= STOPPED_S:
-            return f"has been stopped for {STOPPED_S:.0f} s"
+        if now - self._stopped.get(child.incarnation, now) >= self._stopped_s:
+            return f"has been stopped for {self._stopped_s:.0f} s"
         if child.incarnation in self._link.silent:
             return "says nothing any more"
         if child.spec.name == COORDINATOR and self._link.is_deaf(child.started, now):

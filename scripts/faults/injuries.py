@@ -22,6 +22,7 @@ from scripts.faults.proxy import Way
 
 # Deaths at a place within so many seconds that its supervisor takes calmly, with one to spare.
 CALM = {"coordinator": (2, 60.0), "agent": (4, 60.0), "evaluator": (8, 300.0)}
+KILLS = 5
 PARTITIONS = ((Way.UP,), (Way.DOWN,), (Way.UP, Way.DOWN))
 GUESTS = frozenset(
     ("partition", "long partition", "delay", "half-close", "flip", "cut", "machine killed")
@@ -55,9 +56,9 @@ class Theatre:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What can be done here."""
-        everywhere = ("kill", "stop", "long stop", "hang", "disk full", "noise", "power cut")
-        return everywhere + (tuple(sorted(GUESTS)) if self.guests else ())
+        """What can be done here, the most usual several times."""
+        everywhere = ("stop", "long stop", "hang", "disk full", "noise", "power cut", "no hands")
+        return ("kill",) * KILLS + everywhere + (tuple(sorted(GUESTS)) if self.guests else ())
 
     def heal(self, now: float, *, all_of_it: bool = False) -> None:
         """Undo what has lasted long enough."""
@@ -80,6 +81,7 @@ class Theatre:
             "disk full": self._fill_disk,
             "noise": self._noise,
             "power cut": self._cut_power,
+            "no hands": self._stop_supervisor,
         }.get(kind, self._hurt_network)
         injury = act(kind, now)
         if injury is not None:
@@ -186,6 +188,21 @@ class Theatre:
         return Injury(kind=kind, where="coordinator", at=now, until=now)
 
     # --- machines and networks ---------------------------------------------------------------
+
+    def _stop_supervisor(self, kind: str, now: float) -> Injury | None:
+        """A supervisor stands still: whoever dies meanwhile has to wait."""
+        machine = self.rng.choice([self.host, *self.guests])
+        if machine.status() is not None:
+            return None
+        pid, seconds = machine.pid, self.rng.uniform(0.2, 1.5) * self.lease_s
+        os.kill(pid, signal.SIGSTOP)
+        return Injury(
+            kind=kind,
+            where=machine.name,
+            at=now,
+            until=now + seconds,
+            heal=lambda: os.kill(pid, signal.SIGCONT),
+        )
 
     def _cut_power(self, kind: str, now: float) -> Injury | None:
         """The host's supervisor dies, and all of its processes with it; it is resumed."""

@@ -250,7 +250,7 @@ def silent_worker(folder: Path) -> dict[str, object]:
 
 def stopped_worker(folder: Path) -> dict[str, object]:
     """A worker that was stopped before it ever said a word does not stay so."""
-    vigil.STOPPED_S = 0.2
+    vigil.STOPPED = 0.01
 
     def disturb() -> None:
         until(lambda: (folder / "losses").exists())
