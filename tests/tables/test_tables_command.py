@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     code = PROBLEM.replace("{factor}", "2").replace("class Model(", "class ModelNew(")
     lines = [{"role": "planner", "advice": "Leave it."}, {"role": "coder", "code": code}]
     (made / "script.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (made / "stark.toml").write_text("[limits]\ntime_s = 0.5\n")
+    (made / "stark.toml").write_text("[limits]\ntime_s = 0.1\n")
     return made
 
 
