@@ -16,6 +16,7 @@ from protocol.messages import Beat, Heard
 from protocol.values import WORKERS, Role
 
 WRITE_S = 1.0  # a figure for people need not be newer than that
+SLICE = 500  # workers whose row may change at a time
 RTT_STEP = 0.2  # a round-trip time is written again when it changed by this share
 
 
@@ -42,6 +43,7 @@ class Health:
         self._rtt_ms: dict[str, float] = {}  # by incarnation
         self._written: dict[str, Figures] = {}  # by incarnation: a row of the dead is cleared
         self._next_write = 0.0
+        self._turn: list[str] = []  # those whose turn it still is
 
     def answer(self, peer: Peer, beat: Beat, now: float) -> Heard | None:
         """Note a heartbeat's figures; return the answer, if it wants one."""
@@ -52,14 +54,20 @@ class Health:
         return Heard(sent=beat.sent, silent=self._silent_for(peer, now))
 
     def write(self, now: float) -> None:
-        """Put what changed into the worker table, once a second at the most."""
+        """Put what changed into the worker table, once a second, a part of a large fleet at a time.
+
+        What a person reads may be older there: nobody's lease waits for a thousand rows.
+        """
         if now < self._next_write:
             return
         self._next_write = now + WRITE_S
         peers = self._fleet.peers
-        self._rtt_ms = {name: rtt for name, rtt in self._rtt_ms.items() if name in peers}
-        self._written = {name: old for name, old in self._written.items() if name in peers}
-        for peer in peers.values():
+        if not self._turn:
+            self._turn = list(peers)
+            self._rtt_ms = {name: rtt for name, rtt in self._rtt_ms.items() if name in peers}
+            self._written = {name: old for name, old in self._written.items() if name in peers}
+        slice_, self._turn = self._turn[:SLICE], self._turn[SLICE:]
+        for peer in filter(None, map(peers.get, slice_)):
             new = Figures(len(peer.leases), self._rtt_ms.get(peer.incarnation))
             if self._written.get(peer.incarnation, Figures()).differ(new):
                 self._written[peer.incarnation] = new

@@ -22,6 +22,7 @@ from protocol import codec, messages, transport
 from protocol.messages import Lease
 from protocol.values import AGENTS, Call, Candidate, Plan, Reference, Role, Verdict, Word
 
+BEAT_S = 5.0
 FOLLOWING = {"plan": "write", "write": "evaluate", "repair": "evaluate"}
 
 
@@ -83,6 +84,9 @@ class Swarm:
         for role, count in crew.items():
             for number in range(count):
                 self._enlist(address, role, f"{role}-{number}")
+        # Real ones did not start in one instant, so they do not beat in one instant either.
+        for number, member in enumerate(self._beats):
+            member.next_beat = self.tally.began + BEAT_S * number / len(self._beats)
 
     def _enlist(self, address: str, role: Role, slot: str) -> None:
         incarnation = secrets.token_hex(8)
@@ -150,7 +154,7 @@ class Swarm:
             self._look(member)
         while self._beats[0].next_beat <= now:
             member = self._beats.popleft()
-            member.next_beat = now + 5.0
+            member.next_beat = now + BEAT_S
             self._beats.append(member)
             if member.connected:
                 self._beat(member)
