@@ -14,11 +14,12 @@ from typing import Literal
 import msgspec
 
 from protocol.prices import Price
-from protocol.values import Backend, DeviceKind, Role, Value
+from protocol.values import WORKERS, Backend, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
 LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
 SEARCHING = ("stark", "search")  # the strategies that ask a policy which node to grow
+ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the coder, does all
 
 
 class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,6 +134,11 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def asked_policy(self) -> str | None:
         """The policy that chooses nodes; None where the strategy's own rule does."""
         return self.policy if self.strategy in SEARCHING else None
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The workers without which the strategy can't go on."""
+        return (Role.CODER, Role.EVALUATOR) if self.strategy in ALONE else WORKERS
 
     def model_of(self, role: Role) -> str:
         """Return the name of the model that answers for an agent's role."""

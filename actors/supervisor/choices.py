@@ -15,7 +15,6 @@ import msgspec
 from actors.supervisor import flags, launching
 from actors.supervisor.flags import OPTIONS, UsageError, Wish
 from protocol.settings import FILE_NAME, Settings
-from protocol.values import WORKERS
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 # Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.
@@ -94,7 +93,7 @@ def refuse_unserved(settings: Settings) -> None:
             " connect"
         )
     elsewhere = settings.public or settings.until_idle
-    missing = [role for role in WORKERS if not settings.count(role)]
+    missing = [role for role in settings.roles if not settings.count(role)]
     if missing and not elsewhere:
         raise UsageError(
             f"--{missing[0]}s 0: nobody would do their work: give --{missing[0]}s N, or"

@@ -128,3 +128,13 @@ def test_no_card_is_seen_where_none_is_allowed(monkeypatch: pytest.MonkeyPatch) 
 def test_every_child_is_marked_for_the_next_supervisor() -> None:
     """The mark is not overwritten when an actor renames itself in `ps`."""
     assert environment.of_child({}, "id")["SPT_NOENV"] == "1"
+
+
+@pytest.mark.parametrize("strategy", ["search", "sampling", "reflexion"])
+def test_an_agent_that_works_alone_needs_no_team(strategy: str) -> None:
+    """No planner and no debugger are asked for anything there; the coder is, and so in a team."""
+    alone = settle(f"--strategy {strategy} --planners 0 --debuggers 0")
+    assert (0, 1, 0) == (alone.planners, alone.coders, alone.debuggers)
+    for wrong in (f"--strategy {strategy} --coders 0", "--strategy team --planners 0"):
+        with pytest.raises(flags.UsageError, match="nobody would do their work"):
+            settle(wrong)
