@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from actors.evaluator import device as devices
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.grounds import Grounds
@@ -60,5 +62,9 @@ class Card:
             raise Unjudgeable(f"the device can't be asked: {answer.said()}")
         if isinstance(answer[0], Described):
             self.sensors = Sensors(answer[0].uuid)
-            return answer[0].device
+            device, ceiling = answer[0].device, self.sensors.ceiling()
+            if not ceiling:
+                return device
+            # Two cards of one model are not one device when one of them is held down.
+            return replace(device, fingerprint=f"{device.fingerprint}; {ceiling}")
         raise Unjudgeable(answer[0].words if isinstance(answer[0], Unfit) else "no device")

@@ -61,6 +61,17 @@ class Sensors:
         except pynvml.NVMLError:
             return None
 
+    def ceiling(self) -> str:
+        """Return the clock and the power that the card may reach; "" where it does not say."""
+        if self._card is None:
+            return ""
+        try:
+            mhz = pynvml.nvmlDeviceGetMaxClockInfo(self._card, pynvml.NVML_CLOCK_SM)
+            milliwatt = pynvml.nvmlDeviceGetEnforcedPowerLimit(self._card)
+        except pynvml.NVMLError:
+            return ""
+        return f"{mhz} MHz, {milliwatt // 1000} W"
+
     def memory_used(self) -> int | None:
         """Return the bytes that are taken on the card, by anybody."""
         if self._card is None:
