@@ -138,14 +138,14 @@ def _judge(call: Call, read: Callable[[Reply], T | Problem]) -> T | Problem:
     """Return what is in the reply, or the problem that its end and its text make."""
     if call.stop == "refusal":
         return Problem(reason="the model refused to answer", final=True)
+    if call.stop == TOO_SLOW:
+        return Problem(reason=f"the model took over {call.seconds:.0f} s to answer", final=True)
     cut = call.stop in ("max_tokens", WINDOW_FULL)
     if not call.reply.strip():
         when = f" before it was cut off after {call.output_tokens} tokens" if cut else ""
         return Problem(reason=f"the model answered with no words{when}")
     if call.stop == TOO_LONG or len(call.reply) > MAX_REPLY:
         return Problem(reason=f"the reply is over {MAX_REPLY:,} characters long", final=True)
-    if call.stop == TOO_SLOW:
-        return Problem(reason=f"the model took over {call.seconds:.0f} s to answer", final=True)
     reply = parse(call.reply)
     cannot = reply.text("cannot")
     if cannot:
