@@ -14,7 +14,8 @@ from statistics import quantiles
 from actors.evaluator import timing
 from actors.evaluator.baseline_store import Baselines, BaselineStore
 from actors.evaluator.child import Child, Gone
-from actors.evaluator.orders import Bench, Compile, FromRunner, Import, Order, Raised
+from actors.evaluator.orders import Import, Order, Raised
+from actors.evaluator.runner_orders import Bench, Compile, FromRunner
 from actors.evaluator.standard import Standard
 from protocol.values import Device, Value
 

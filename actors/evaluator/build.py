@@ -18,7 +18,8 @@ from actors.evaluator.fastbuild.results import Results
 from actors.evaluator.fastbuild.slots import Slots, fitting_here
 from actors.evaluator.fastbuild.store import Store
 from actors.evaluator.nursery import Nursery, Unjudgeable
-from actors.evaluator.orders import Confinement, FromRunner, Import, Raised
+from actors.evaluator.orders import Confinement, Import, Raised
+from actors.evaluator.runner_orders import FromRunner
 from actors.evaluator.verdicts import Fault, fault_of
 from protocol.values import DeviceKind, Stage, Value
 

@@ -24,16 +24,9 @@ from actors.evaluator.fastbuild.process import TooLong
 from actors.evaluator.fastbuild.store import HALF
 from actors.evaluator.fastbuild.toolkit import Unprepared
 from actors.evaluator.faults import raised
-from actors.evaluator.orders import (
-    Done,
-    FromRunner,
-    Furnish,
-    Furnished,
-    Import,
-    Leave,
-    ToBuilder,
-)
+from actors.evaluator.orders import Done, Furnish, Furnished, Import, Leave, ToBuilder
 from actors.evaluator.runner import import_file
+from actors.evaluator.runner_orders import FromRunner
 from protocol.values import DeviceKind
 
 MOST_HEADERS = 24  # precompiled, each up to 200 MB of disk

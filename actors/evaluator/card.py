@@ -8,7 +8,7 @@ from actors.evaluator import device as devices
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.grounds import Grounds
 from actors.evaluator.nursery import Nursery, Unjudgeable
-from actors.evaluator.orders import Describe, Described, FromReferee, Unfit
+from actors.evaluator.referee_orders import Describe, Described, FromReferee, Unfit
 from actors.evaluator.scratch import Scratch
 from actors.evaluator.sensors import Sensors
 from protocol.values import Device

@@ -13,7 +13,8 @@ from actors.evaluator.card import Card
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.grounds import Grounds
 from actors.evaluator.nursery import Nursery, Unjudgeable
-from actors.evaluator.orders import Canary, Done, FromRunner
+from actors.evaluator.orders import Done
+from actors.evaluator.runner_orders import Canary, FromRunner
 from actors.evaluator.scratch import Scratch
 
 CANARY_S = 20.0

@@ -16,7 +16,8 @@ import msgspec
 from actors.evaluator import tools
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.nursery import Nursery
-from actors.evaluator.orders import CallOnce, Confinement, FromRunner, Import, Order, Raised
+from actors.evaluator.orders import Confinement, Import, Order, Raised
+from actors.evaluator.runner_orders import CallOnce, FromRunner
 from actors.evaluator.standard import Standard
 from actors.evaluator.tools import Tool
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import torch
 
-from actors.evaluator.orders import Loaded
+from actors.evaluator.runner_orders import Loaded
 
 NAMES_SHOWN = 50
 

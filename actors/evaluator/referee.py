@@ -19,7 +19,9 @@ from actors.evaluator.blame import Unfitting
 from actors.evaluator.channel import Channel, Closed, close_all
 from actors.evaluator.copies import clone, parcel, same_bytes
 from actors.evaluator.layout import leaves
-from actors.evaluator.orders import (
+from actors.evaluator.orders import Done, Leave
+from actors.evaluator.original import Original, crossable
+from actors.evaluator.referee_orders import (
     Bear,
     Bears,
     Compare,
@@ -28,14 +30,12 @@ from actors.evaluator.orders import (
     Dealt,
     Describe,
     Described,
-    Done,
     Draw,
     Drawn,
     Expect,
     Expected,
     Forget,
     FromReferee,
-    Leave,
     Lend,
     Prepare,
     Prepared,
@@ -45,7 +45,6 @@ from actors.evaluator.orders import (
     ToReferee,
     Unfit,
 )
-from actors.evaluator.original import Original, crossable
 from protocol.values import DeviceKind
 
 MOST_ROOM = 1 << 32

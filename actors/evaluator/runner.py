@@ -22,7 +22,8 @@ from actors.evaluator.channel import Channel, Closed, close_all
 from actors.evaluator.faults import raised
 from actors.evaluator.guards import Guards
 from actors.evaluator.layout import Layout, total_bytes
-from actors.evaluator.orders import (
+from actors.evaluator.orders import Done, Import, Leave
+from actors.evaluator.runner_orders import (
     Bench,
     Called,
     CallOnce,
@@ -32,12 +33,9 @@ from actors.evaluator.orders import (
     Collected,
     Compile,
     Construct,
-    Done,
     Feed,
     FeedAll,
     FromRunner,
-    Import,
-    Leave,
     Load,
     Loaded,
     Profiled,

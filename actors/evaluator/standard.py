@@ -16,39 +16,30 @@ from actors.evaluator import evidence, region
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.layout import Layout, difference, total_bytes
 from actors.evaluator.nursery import Crowded, Nursery, ReferenceFailed
-from actors.evaluator.orders import (
+from actors.evaluator.orders import Confinement, Import, Kind, Order, Raised
+from actors.evaluator.referee_orders import (
     Bear,
     Bears,
-    Called,
     Compare,
     Compared,
-    Confinement,
-    Construct,
     Deal,
     Dealt,
     Draw,
     Drawn,
     Expect,
     Expected,
-    Feed,
     Forget,
     FromReferee,
-    FromRunner,
-    Import,
-    Kind,
     Lend,
-    Load,
-    Order,
     Prepare,
     Prepared,
-    Raised,
     Renew,
     Restore,
     Take,
     Unfit,
-    Write,
 )
-from actors.evaluator.stillness import Stillness, children
+from actors.evaluator.runner_orders import Called, Construct, Feed, FromRunner, Load, Write
+from actors.evaluator.stillness import Stillness, born
 from actors.evaluator.verdicts import Fault, fault_of
 from protocol.settings import Limits, Precision
 from protocol.values import Stage, Task, Value
@@ -137,10 +128,12 @@ class Standard:
         raise self.failed("it can't take its own parameters")
 
     def _open(self, lend: bool) -> Problem | None:
-        before = children(self.nursery.pid)
-        self.referee = self.nursery.spawn("referee", self.confinement, FromReferee, trusted=True)
+        with born(self.nursery) as still:
+            self.referee = self.nursery.spawn(
+                "referee", self.confinement, FromReferee, trusted=True
+            )
         self._started.append(self.referee)
-        Stillness(children(self.nursery.pid) - before).favour()
+        still.favour()
         order = Prepare(
             source=self.task.source, seed=self.seed, lend=lend, precision=self._precision
         )
@@ -161,9 +154,8 @@ class Standard:
 
     def _fits(self) -> bool:
         """Start the runner; whether it can take what the referee hands over."""
-        before = children(self.nursery.pid)
-        self.runner = self.nursery.spawn("runner", self.confinement, FromRunner, trusted=False)
-        self.stillness = Stillness(children(self.nursery.pid) - before)
+        with born(self.nursery) as self.stillness:
+            self.runner = self.nursery.spawn("runner", self.confinement, FromRunner, trusted=False)
         self._started.append(self.runner)
         self._tell(Import(source=self.task.source, class_name="Model"))
         for order, carried in (self.construct(), self.load()):

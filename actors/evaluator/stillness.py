@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from actors.evaluator.keeper import descendants
+from actors.evaluator.nursery import Nursery
 
 ROUNDS = 8  # processes that fork while they are being stopped
 AHEAD = "-15"  # nice value of a session, among sessions (autogroup); for root only
@@ -27,6 +29,10 @@ class Stillness:
     def __init__(self, keepers: set[int]) -> None:
         self._keepers = keepers
         self._still: set[int] = set()
+
+    def take(self, keepers: set[int]) -> None:
+        """Mind what these keep, too."""
+        self._keepers |= keepers
 
     def begin(self) -> None:
         """Stop them all, those that are started meanwhile included."""
@@ -71,7 +77,15 @@ def _favour(pid: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text(AHEAD, encoding="ascii")
 
 
-def children(parent: int | None) -> set[int]:
+@contextmanager
+def born(nursery: Nursery) -> Iterator[Stillness]:
+    """Give the stillness of what is spawned meanwhile: it knows them by their new keepers."""
+    before, still = _children(nursery.pid), Stillness(set())
+    yield still
+    still.take(_children(nursery.pid) - before)
+
+
+def _children(parent: int | None) -> set[int]:
     """Return the processes right below `parent`: keepers, when it is the zygote."""
     if parent is None:
         return set()

@@ -17,24 +17,20 @@ from actors.evaluator.child import Child, Gone
 from actors.evaluator.fastbuild.asked import compiles
 from actors.evaluator.layout import leaves, total_bytes
 from actors.evaluator.nursery import Crowded, Nursery
-from actors.evaluator.orders import (
-    Called,
-    CallOnce,
-    Compared,
-    Confinement,
-    FromRunner,
-    Import,
-    Kind,
-    Loaded,
-    Order,
-    Profiled,
-    Raised,
-    TakeProfile,
-)
+from actors.evaluator.orders import Confinement, Import, Kind, Order, Raised
 from actors.evaluator.profile import Profile, bounded
 from actors.evaluator.race import Race
+from actors.evaluator.referee_orders import Compared
+from actors.evaluator.runner_orders import (
+    Called,
+    CallOnce,
+    FromRunner,
+    Loaded,
+    Profiled,
+    TakeProfile,
+)
 from actors.evaluator.standard import Drawing, Standard
-from actors.evaluator.stillness import Stillness, children
+from actors.evaluator.stillness import Stillness, born
 from actors.evaluator.timing import Timing
 from actors.evaluator.verdicts import Fault, fault_of, wrong
 from protocol.settings import Limits
@@ -105,9 +101,8 @@ class Trial:
         on_running()
         doing("checking")
         began = time.monotonic()
-        before = children(self.nursery.pid)
-        self._runner = self.nursery.spawn("runner", self.confinement, FromRunner, trusted=False)
-        self._stillness = Stillness(children(self.nursery.pid) - before)
+        with born(self.nursery) as self._stillness:
+            self._runner = self.nursery.spawn("runner", self.confinement, FromRunner, trusted=False)
         fault = self._start(self._runner) or self._check(self._runner)
         self._spent["check"] += time.monotonic() - began
         if fault is not None:

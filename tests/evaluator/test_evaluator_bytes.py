@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from actors.evaluator import evidence, layout, region
 from actors.evaluator.channel import HEAD, Channel, Closed, Garbled, Stuck
 from actors.evaluator.layout import Leaf, Nest, Plain
-from actors.evaluator.orders import Done, Feed, FromRunner, ToRunner, Write
+from actors.evaluator.orders import Done
+from actors.evaluator.runner_orders import Feed, FromRunner, ToRunner, Write
 
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 LEAVES = st.builds(Leaf, dtype=st.sampled_from(sorted(layout.ITEM_BYTES)), shape=SHAPES)

@@ -17,8 +17,9 @@ from actors.evaluator import alone, inspection, sandbox, scratch
 from actors.evaluator.health import Quarantined
 from actors.evaluator.judge import Judge, Unwanted
 from actors.evaluator.nursery import Nursery, ReferenceFailed, Unjudgeable
-from actors.evaluator.orders import Confinement, Done, FromRunner, Import, Ping
+from actors.evaluator.orders import Confinement, Done, Import, Ping
 from actors.evaluator.race import Race
+from actors.evaluator.runner_orders import FromRunner
 from actors.evaluator.sensors import Sensors
 from actors.evaluator.standard import Standard
 from actors.evaluator.stillness import Stillness
