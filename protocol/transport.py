@@ -22,7 +22,7 @@ from protocol.values import Value
 LINGER_MS = 500
 RECONNECT_MS = 50
 RECONNECT_MAX_MS = 250  # a restarted coordinator is to have its workers back within a second
-BACKLOG = 4096  # a whole fleet comes back at once
+BACKLOG = 4096  # a whole fleet comes back at once; beyond it a connection is tried again in 1 s
 GIVEN_UP_S = 2.0  # cut off and no new attempt in sight: libzmq will not come back by itself
 CONNECT_MS = 3000  # or the kernel's own patience would outlast a partition by a minute
 HANDSHAKE_MS = 10_000
@@ -51,6 +51,7 @@ def listen(
     socket = context.socket(zmq.ROUTER)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
+    socket.setsockopt(zmq.BACKLOG, BACKLOG)
     _limit(socket)
     try:
         _bind(socket, address)

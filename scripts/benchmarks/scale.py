@@ -9,10 +9,13 @@ answered, and a dispatch counts from its place in that schedule to the next work
 
 from __future__ import annotations
 
+import os
 import statistics
+import tempfile
+from pathlib import Path
 
 from scripts.benchmarks import rivals
-from scripts.benchmarks.machine import machine, percentile
+from scripts.benchmarks.machine import disk, machine, percentile
 from scripts.benchmarks.rivals import OFFERED, Figures
 from scripts.benchmarks.stand import Stand
 from scripts.benchmarks.swarm import Tally
@@ -52,6 +55,10 @@ def measured(stand: Stand, rate: float | None, *, seconds: float = MEASURE_S) ->
 
 def compare() -> None:
     """Print our dispatch and the field's, one row each."""
+    with tempfile.TemporaryDirectory() as folder:
+        p50, p99 = disk(Path(folder))
+    load = os.getloadavg()[0]
+    print(f"20 KB made durable on this disk, now: {p50:.2f} ms (p99 {p99:.2f}); load {load:.1f}")
     print(f"dispatch of 20 KB tasks to {FEW} workers: possible -> begun, ms (p50 / p99)")
     print(f"{'':<18}{'on disk':>8}{'one at a time':>16}{'flood':>12}{'1,000/s offered':>20}")
     show("this coordinator", "yes", ours(FEW))
