@@ -47,6 +47,9 @@ class Lookback:
         self._store = Store(archive)
         self._books = Books(archive)
         self.decisions = Decisions(archive).of(task.name)
+        self._stages: dict[int, set[Stage]] = {}
+        for decision in self.decisions:
+            self._stages.setdefault(decision.number, set()).add(decision.stage)
         self._first = Decisions(archive).first_looks(task.name)
         self.nodes = [row.number for row in self._store.nodes(task.name)]
 
@@ -56,6 +59,11 @@ class Lookback:
         if reference is None:
             return []
         found = [*self._stories()]
+        unknown = [number for number in self.nodes if self._is_gappy(number)]
+        if unknown:
+            some = ", ".join(map(str, unknown[:5]))
+            why = "taken away, or made by an older version; the choices can't be rebuilt"
+            return [*found, f"decisions of attempts {some} are not recorded: {why}"]
         rebuilding = Rebuilding(
             lambda: search_for(self._task.name, self._settings),
             reference.eager_us,
@@ -65,6 +73,15 @@ class Lookback:
         for difference in rebuilding.run():
             found.append(f"attempt {difference.number}, {difference.stage}: {difference.words}")
         return found
+
+    def _is_gappy(self, number: int) -> bool:
+        """Whether a stage that a node must have gone through was never decided."""
+        made = self._stages.get(number, set())
+        written = self._store.candidate(self._task.name, number) is not None
+        needed = {Stage.EVALUATE} if written else set()
+        if written and Stage.PLAN in made:
+            needed.add(Stage.WRITE)
+        return not made & {*OPENINGS} or not needed <= made
 
     def told(self) -> Iterator[Told]:
         """Yield what each agent was told, where a request is stored for it."""

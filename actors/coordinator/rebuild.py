@@ -66,8 +66,12 @@ class Rebuilding:
         self._known = 0  # nodes that the search has
         self._under_way: dict[int, Attempt] = {}  # as recorded
         self._confirmed: dict[int, float] = {}
+        self._node = {node.number: node for node in self.nodes}
+        made: dict[int, list[Decision]] = {}
+        for decision in self.decisions:
+            made.setdefault(decision.recorded, []).append(decision)
         for known in range(len(self.nodes) + 1):
-            self._round(known, [d for d in self.decisions if d.recorded == known])
+            self._round(known, made.get(known, []))
         return self.differences
 
     def _impossible(self) -> Iterator[Difference]:
@@ -112,11 +116,11 @@ class Rebuilding:
         return AttemptEnded(node.number, node.score, node.kernel)
 
     def _confirm(self, number: int) -> list[Instruction]:
-        second = next((n.second for n in self.nodes if n.number == number), None)
-        if second is None:
+        node = self._node.get(number)
+        if node is None or node.second is None:
             return []  # the run was stopped before
-        self._confirmed[number] = second
-        return self._handle(Confirmed(number, second))
+        self._confirmed[number] = node.second
+        return self._handle(Confirmed(number, node.second))
 
     def _handle(self, event: Event) -> list[Instruction]:
         number = getattr(event, "number", None)
@@ -160,7 +164,7 @@ class Rebuilding:
         return self._search.restore(self.eager_us, nodes, attempts, self._confirmed)
 
     def _failed(self, number: int) -> bool:
-        return number != ROOT and any(n.number == number and n.score == FAILED for n in self.nodes)
+        return number != ROOT and self._node[number].score == FAILED
 
 
 def _difference(decision: Decision, offer: Offer | None) -> str:

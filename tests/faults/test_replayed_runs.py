@@ -126,6 +126,8 @@ def test_a_stored_run_agrees_with_the_search(
         ("UPDATE node SET score_us = 1.5 WHERE number = 3", "node 3: its score is 1.5"),
         ("UPDATE node SET word = 'rejected' WHERE number = 3", "node 3: its word is rejected"),
         ("UPDATE decision SET parent = 9 WHERE number = 5", "attempt 5"),
+        ("DELETE FROM decision WHERE number = 5", "decisions of attempts 5 are not recorded"),
+        ("DELETE FROM decision WHERE number = 5 AND stage = 'evaluate'", "attempts 5 are"),
         ("UPDATE call SET request = request || 'x' WHERE work LIKE 't/2/%'", "t/2/"),
     ],
 )
