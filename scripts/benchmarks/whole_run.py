@@ -25,10 +25,10 @@ TASK = TOP / "examples" / "softmax_scaled.py"
 BUDGET = 3
 
 
-def start(run_dir: Path) -> subprocess.Popen[bytes]:
+def start(run_dir: Path, *more: str) -> subprocess.Popen[bytes]:
     """Start the command as a user would, quietly."""
     argv = ["--task", str(TASK), "--model", "recipes", "--device", "cpu"]
-    argv += ["--budget", str(BUDGET), "--run-dir", str(run_dir)]
+    argv += ["--budget", str(BUDGET), "--run-dir", str(run_dir), *more]
     return subprocess.Popen(
         [sys.executable, str(TOP / "supervisor.py"), *argv], stdout=subprocess.DEVNULL
     )
@@ -109,10 +109,34 @@ def show_recovery() -> None:
         print(f"  a verdict that nobody kills  {usual_s:7.2f} s")
 
 
+def show_moved() -> None:
+    """Kill the one of two evaluators that judges; print how soon the other has its lease."""
+    held = (
+        "SELECT lease.epoch, lease.work, worker.pid FROM lease JOIN worker USING (slot)"
+        " WHERE work LIKE '%/evaluate' AND ended IS NULL AND running = 1"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        run_dir = Path(name) / "run"
+        run = start(run_dir, "--evaluators", "2", "--in-flight", "1")
+        while not (found := rows(run_dir, held)) and run.poll() is None:
+            time.sleep(0.005)
+        epoch, work, pid = found[0]
+        os.kill(int(str(pid)), signal.SIGKILL)
+        killed = time.monotonic()
+        again = f"SELECT COUNT(*) FROM lease WHERE work = '{work}' AND epoch > {epoch}"  # noqa: S608
+        while not number(run_dir, again) and run.poll() is None:
+            time.sleep(0.005)
+        print("one of two evaluators killed by SIGKILL while it judged:")
+        print(f"  its lease at the other one   {time.monotonic() - killed:7.2f} s")
+        run.terminate()
+        run.wait()
+
+
 def main() -> None:
-    """Print both."""
+    """Print all three."""
     show_shares()
     show_recovery()
+    show_moved()
 
 
 if __name__ == "__main__":

@@ -91,3 +91,32 @@ def test_a_job_is_told_where_its_ticket_lies_and_never_what_it_says(tmp_path: Pa
 def test_kinds_are_those_of_the_manual() -> None:
     """What a user may type after --launch."""
     assert ["slurm", "k8s", "pbs", "lsf", "ssh", "local"] == [str(kind) for kind in Kind]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--launch", "local:fleet.toml"], "--launch needs --listen"),
+        (["--launch", "fleet.toml"], "expected KIND:FILE"),
+        (["--launch", "local:none.toml", "--listen", "tcp://127.0.0.1:17998"], "can't read"),
+    ],
+)
+def test_the_command_refuses_in_one_line_and_makes_nothing(
+    tmp_path: Path, argv: list[str], said: str
+) -> None:
+    """A slip in --launch: exit status 2 and no run folder."""
+    (tmp_path / "fleet.toml").write_text("jobs = 1\n")
+    (tmp_path / "t.py").write_text(
+        "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(TOP / "supervisor.py"), "--task", "t.py", "--run-dir", "run", *argv],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -17,6 +17,12 @@ import pytest
 from command import SUPERVISOR, Command
 from private_slurm import PrivateSlurm, missing
 
+from actors.launcher import record
+from actors.launcher.batch import Batch
+from actors.launcher.keeper import Phase
+from actors.launcher.options import Kind, Options
+from actors.launcher.record import Record
+
 WHY_NOT = missing() or (
     "" if importlib.util.find_spec("parsl") else "parsl is not installed: the extra `cluster`"
 )
@@ -33,6 +39,31 @@ def slurm(tmp_path: Path) -> Iterator[PrivateSlurm]:
     folder.mkdir()
     with PrivateSlurm(folder) as running:
         yield running
+
+
+def test_a_launcher_that_was_killed_leaves_its_jobs_to_the_next(
+    tmp_path: Path, slurm: PrivateSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `launch.json` keeps is enough to see a job run, to cancel it, and to see it end."""
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    options = Options(provider={"walltime": "00:05:00", "exclusive": False})
+    first = Batch(Kind.SLURM, options, "sleep 100", tmp_path, {})
+    job = first.submit()
+    record.write(tmp_path, Record(kind="slurm", jobs=dict(first.memory())))
+    del first
+
+    second = Batch(Kind.SLURM, options, "sleep 100", tmp_path, record.read(tmp_path).jobs)
+    wait(lambda: second.phases() == {job: Phase.RUNNING})
+    second.cancel([job])
+    wait(lambda: second.phases() == {job: Phase.ENDED})
+    assert {} == second.memory()
+
+
+def wait(there: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < give_up
+        time.sleep(0.2)
 
 
 def test_a_word_that_parsl_does_not_know_is_one_line(tmp_path: Path, slurm: PrivateSlurm) -> None:
