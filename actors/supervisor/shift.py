@@ -201,7 +201,9 @@ class Shift:
         if self._link.trouble != self._trouble:
             self._trouble = self._link.trouble
             self._screen.say(
-                f"the coordinator waits: {self._trouble}" if self._trouble else "it goes on"
+                f"run.db takes nothing ({self._trouble}): make room on its disk, the run waits"
+                if self._trouble
+                else "run.db can be written again: the run goes on"
             )
         if self._link.refused and not self._refusal_told:
             self._refusal_told = True
