@@ -91,7 +91,8 @@ def test_an_evaluator_killed_while_a_candidate_ran(calm: Ledger, tmp_path: Path)
     charged = run.rows("SELECT work FROM lease WHERE running = 1 AND outcome = 'lost'")
     assert calm == run.ledger()
     assert {f"evaluator.{point}" for point in CHARGED} == run.fired()
-    assert len(CHARGED) - 1 <= len(set(charged)) == len(charged)
+    # Right after a send the word may have gone out or not: two of the four are sure to be charged.
+    assert 2 <= len(set(charged)) == len(charged)
 
 
 @pytest.mark.parametrize("actions", [("drop",), ("duplicate", "corrupt")])
