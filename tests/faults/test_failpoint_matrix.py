@@ -70,10 +70,13 @@ def armed(place: str, action: str, names: list[str]) -> str:
     return ";".join(f"{place}.{name}={action}" for name in names)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_killed_at_every_point(place: str, calm: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "first"), [("coordinator", 1), *((place, 0) for place in PLACES)]
+)
+def test_killed_at_every_point(place: str, first: int, calm: Ledger, tmp_path: Path) -> None:
     """Killed at each of its points in turn, every process leaves the ledger as it was."""
-    names = points(place)
+    # The coordinator has the most: every other one in a run of its own.
+    names = points(place)[first :: 2 if place == "coordinator" else 1]
     run = played(tmp_path / "run", armed(place, "kill", names))
 
     assert calm == run.ledger()
