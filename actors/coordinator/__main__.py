@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.coordinator.coordinator import Coordinator
-from actors.coordinator.database import Database, StoreFull, StoreTaken
+from actors.coordinator.database import Database, StoreFull, StoreTaken, check_free
 from actors.coordinator.doorkeeper import Doorkeeper
 from actors.coordinator.mail import Mail
 from actors.log import open_log
@@ -48,11 +48,15 @@ def main() -> int:
         failpoints.arm("coordinator", arguments.run_dir)
         settings = settings_file.read(arguments.run_dir)
         tasks = read_tasks(arguments.run_dir, settings)
+        check_free(arguments.run_dir)
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         socket, door = open_doors(context, arguments.run_dir, settings, arguments.listen, log)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"coordinator: {error}\n")
         return EXIT_USAGE
+    except StoreTaken as error:
+        sys.stderr.write(f"coordinator: {error}\n")
+        return EXIT_FAULT
     hold_lifeline(lambda: None)
     try:
         serve(arguments.run_dir, socket, settings, tasks, log, door)

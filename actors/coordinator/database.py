@@ -8,12 +8,13 @@ from __future__ import annotations
 import fcntl
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 FILE_NAME = "run.db"
+LOCK = "coordinator.lock"
 
 
 class StoreFull(Exception):
@@ -24,18 +25,34 @@ class StoreTaken(Exception):
     """Another coordinator serves this run."""
 
 
+def check_free(run_dir: Path) -> None:
+    """Raise StoreTaken while a coordinator serves that run.
+
+    Asked before a second one listens, for that would take the socket file from under the first.
+    """
+    with suppress(FileNotFoundError), (run_dir / LOCK).open("r+") as lock:
+        _lock(lock, run_dir)
+
+
+def _lock(file: IO[str], run_dir: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise StoreTaken(f"another coordinator serves {run_dir}") from error
+
+
 class Database:
     """`run.db`, opened for writing by its only writer."""
 
     def __init__(self, run_dir: Path) -> None:
         run_dir.mkdir(parents=True, exist_ok=True)
         # Held for the life of the process: two coordinators on one run would both believe it.
-        self._lock = (run_dir / "coordinator.lock").open("w")
+        self._lock = (run_dir / LOCK).open("w")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            _lock(self._lock, run_dir)
+        except StoreTaken:
             self._lock.close()
-            raise StoreTaken(f"another coordinator serves {run_dir}") from error
+            raise
         self._db = sqlite3.connect(run_dir / FILE_NAME, isolation_level=None)
         with _full_disk():
             self._db.execute("PRAGMA journal_mode = WAL")
