@@ -8,7 +8,7 @@ loses nothing that it has said: the next one begins from `run.db`.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 
 import zmq
 from msgspec.structs import replace
@@ -21,33 +21,19 @@ from actors.coordinator.bounds import bounded
 from actors.coordinator.database import Database
 from actors.coordinator.decisions import Decisions
 from actors.coordinator.doorkeeper import Doorkeeper
-from actors.coordinator.fleet import LOSSES, Ended, Fleet, Grant, Want
-from actors.coordinator.following import search_for
+from actors.coordinator.fleet import LOSSES, Ended, Fleet, Grant
 from actors.coordinator.health import Health
 from actors.coordinator.mail import Mail
 from actors.coordinator.origin import Origin
 from actors.coordinator.purse import Purse
-from actors.coordinator.scoring import believable, kernel_of, positive, score_us
-from actors.coordinator.search import (
-    AttemptEnded,
-    Confirmed,
-    Finish,
-    Instruction,
-    Measured,
-    Offer,
-    Refused,
-    Save,
-    StageEnded,
-)
-from actors.coordinator.stages import Stage
 from actors.coordinator.store import Store
-from actors.coordinator.tree import FAILED
+from actors.coordinator.tasks import Tasks
 from actors.coordinator.waiting import task_of
-from actors.coordinator.work import ROLE_OF, Orders, parse_work, work_id
+from actors.coordinator.work import ROLE_OF, parse_work
 from protocol import messages
 from protocol.messages import Lease
 from protocol.settings import Settings, to_toml
-from protocol.values import WORKERS, Reference, Role, Task, Verdict, Word
+from protocol.values import WORKERS, Role, Task
 
 TICK_S = 0.25
 DRAIN_S = 25.0
@@ -74,15 +60,12 @@ class Coordinator:
         self.db = database
         self.store = Store(database)
         self.books = Books(database)
-        self.decisions = Decisions(database)
         self.door = door
         self.mail = Mail(socket, log, lambda name: name in self.fleet.peers, door)
         self._complaints: Counter[str] = Counter()  # by ticket
         self.purse = Purse(self.books, settings.max_cost)
         self._drain_asked = False
         self._draining: tuple[float, str, str] | None = None  # (until, status, reason)
-        self._offers: dict[str, Offer] = {}
-        self._unopened: deque[tuple[Task, int, str]] = deque()
         self._here = [role for role in WORKERS if settings.count(role)]
         self._tick = time.monotonic()
         self.epoch = self.store.begin(time.time())
@@ -90,9 +73,14 @@ class Coordinator:
         self.health = Health(self.fleet, self.books)
         for task in tasks:
             self.store.add_task(task, settings.search.budget)
-        stored = self.store.tasks()
-        self.searches = {task.name: search_for(task.name, self.settings) for task, _, _ in stored}
-        self.orders = Orders(self.store, self.books, {task.name: task for task, _, _ in stored})
+        self.tasks = Tasks(
+            settings=settings,
+            store=self.store,
+            books=self.books,
+            decisions=Decisions(database),
+            fleet=self.fleet,
+            event=self._event,
+        )
         self._restore()
         self.db.commit()
 
@@ -112,16 +100,14 @@ class Coordinator:
             failpoints.reach_message("hear", message)
             self._heard(sender, origin, message)
             failpoints.reach_message("heard", message)
-        self._open_tasks()
+        self.tasks.open()
         now = time.monotonic()
         if self.mail.empty:
             # What a peer said while we were stopped is heard before anybody is called late.
             self._keep_time(now)
         self._allow_calls()
         granted = [] if self._draining else self._grant(now)
-        orders = [
-            (grant, self.orders.message(grant.lease, self._offers[grant.work])) for grant in granted
-        ]
+        orders = [(grant, self.tasks.order(grant.lease)) for grant in granted]
         over = self._over(now)
         if over is not None:
             self.purse.lose_orphans(set(), time.time())
@@ -171,11 +157,9 @@ class Coordinator:
 
     def _over(self, now: float) -> tuple[str, str] | None:
         """Return the final (status, reason) when the run is over."""
-        if all(search.finished for search in self.searches.values()):
-            problems = self.store.problems()
-            if len(problems) == len(self.searches):
-                return "refused", "; ".join(problems)
-            return "finished", ""
+        if self.tasks.finished:
+            refusals = self.tasks.refusals()
+            return ("refused", "; ".join(refusals)) if refusals else ("finished", "")
         if self._draining is not None:
             until, status, reason = self._draining
             if not self.fleet.grants or now > until:
@@ -214,19 +198,7 @@ class Coordinator:
             if grant.incarnation in self.fleet.peers and end.outcome != "returned":
                 self.mail.say(grant.incarnation, messages.Revoke(lease=grant.lease))
             if end.exhausted:
-                self._exhausted(grant.work, why or f"{LOSSES} evaluators were lost while it ran")
-
-    def _exhausted(self, work: str, reason: str) -> None:
-        task, number, stage = parse_work(work)
-        del self._offers[work]
-        if stage is Stage.CONFIRM:
-            self._confirm(task, number, None)
-            return
-        if stage is Stage.MEASURE:
-            self._refuse(task, f"the reference can't be measured: {reason}")
-            return
-        verdict = Verdict(verdict=Word.CRASHED, reason=reason, stage="check")
-        self._record(task, number, verdict)
+                self.tasks.give_up(grant.work, why or f"{LOSSES} evaluators were lost while it ran")
 
     # --- hearing -----------------------------------------------------------------------------
 
@@ -393,85 +365,9 @@ class Coordinator:
         self.books.end_lease(result.lease.epoch, "done", time.time())
         self.books.worker_quarantined(self.fleet.peers[sender].slot, "")
         self.purse.lease_over(sender, result.lease.work, time.time(), seen=True)
-        task, number, stage = parse_work(result.lease.work)
-        del self._offers[result.lease.work]
-        match result:
-            case messages.Planned():
-                self.store.save_plan(task, number, result.plan)
-                self._perform(task, self.searches[task].handle(StageEnded(number)))
-            case messages.Written() | messages.Repaired():
-                if isinstance(result, messages.Written) and result.plan is not None:
-                    self.store.save_plan(task, number, result.plan)
-                self.store.save_candidate(task, number, result.candidate)
-                self._perform(task, self.searches[task].handle(StageEnded(number)))
-            case messages.Unusable():
-                verdict = Verdict(verdict=Word.NO_CANDIDATE, reason=result.reason, log=result.reply)
-                self._record(task, number, verdict)
-            case messages.Evaluated() if stage is Stage.CONFIRM:
-                self._confirm(task, number, believable(result.verdict))
-            case messages.Evaluated():
-                self._record(task, number, believable(result.verdict))
-            case messages.Measured():
-                self._measured(task, result.reference, result.problem)
+        self.tasks.result(result)
 
-    def _measured(self, task: str, reference: Reference | None, problem: str) -> None:
-        if reference is None or not positive(reference.eager_us):
-            self._refuse(task, problem or "the reference has no usable time")
-            return
-        self.store.set_reference(task, reference, time.time())
-        self._perform(task, self.searches[task].handle(Measured(reference.eager_us)))
-
-    def _refuse(self, task: str, problem: str) -> None:
-        self._perform(task, self.searches[task].handle(Refused(problem)))
-
-    def _record(self, task: str, number: int, verdict: Verdict) -> None:
-        """Make the node: in one transaction with the end of its lease and the next attempt."""
-        reference = self.store.reference(task)
-        score = FAILED if reference is None else score_us(verdict, reference)
-        candidate = self.store.candidate(task, number)
-        self.store.add_node(task, number, verdict, None if score == FAILED else score, time.time())
-        kernel = kernel_of(candidate.source if candidate else "")
-        self._perform(task, self.searches[task].handle(AttemptEnded(number, score, kernel)))
-
-    def _confirm(self, task: str, number: int, verdict: Verdict | None) -> None:
-        """Let the second look at a node count; None: it could not be had, the first one stands."""
-        reference = self.store.reference(task)
-        score = self.searches[task].score(number)
-        if verdict is not None and reference is not None:
-            score = score_us(verdict, reference)
-        self.decisions.keep_first_look(task, number)
-        self.store.confirm_node(task, number, verdict, None if score == FAILED else score)
-        self._perform(task, self.searches[task].handle(Confirmed(number, score)))
-
-    # --- doing what the searches ask ---------------------------------------------------------
-
-    def _perform(self, task: str, instructions: list[Instruction]) -> None:
-        for instruction in instructions:
-            match instruction:
-                case Save(attempt):
-                    self.store.save_attempt(task, attempt)
-                    if attempt.stage in (Stage.PLAN, Stage.REPAIR):
-                        why = f"node {attempt.parent} to {attempt.stage}"
-                        self.books.add_event(
-                            time.time(), "selected", f"{task}/{attempt.number}", why
-                        )
-                case Offer(stage, attempt):
-                    work = work_id(task, attempt.number, stage)
-                    self._offers[work] = instruction
-                    self.decisions.add(task, instruction, self.searches[task].recorded)
-                    self.fleet.offer(work, ROLE_OF[stage], self._want(task, stage))
-                case Finish(problem):
-                    self.store.end_task(task, problem)
-                    self._event("task over", task, problem)
-
-    def _want(self, task: str, stage: Stage) -> Want:
-        """Candidates go to the kind of device that measured their reference."""
-        if ROLE_OF[stage] is not Role.EVALUATOR:
-            return Want()
-        reference = self.store.reference(task)
-        kind = reference.device.fingerprint if reference else ""
-        # The second look decides who wins: here, where it can be had, and not by a stranger.
-        return Want(kind=kind, trusted=stage is Stage.CONFIRM)
+    # --- beginning and telling ---------------------------------------------------------------
 
     def _restore(self) -> None:
         """Take up from disk what an earlier coordinator left."""
@@ -491,57 +387,9 @@ class Coordinator:
         self.fleet.restore(grants, self.books.losses())
         for slot, role, incarnation in self.books.workers_up():
             self.fleet.expect(slot, Role(role), incarnation, now)
-        # What is leased can come to an end at any moment: its task is open, however many are.
-        leased = {task_of(grant.work) for grant in grants}
-        for task, budget, status in self.store.tasks():
-            if task.name in leased:
-                self._perform(task.name, self._taken_up(task, budget, status))
-            else:
-                self._unopened.append((task, budget, status))
-        self._open_tasks()
+        self.tasks.take_up({task_of(grant.work) for grant in grants})
         self.purse.lose_orphans({(row.incarnation, row.work) for row in grants}, time.time())
         self._event("coordinator", f"epoch {self.epoch}")
-
-    def _open_tasks(self) -> None:
-        """Begin tasks in their order, no more at once than the settings want."""
-        most = self.settings.tasks_at_once or len(self.searches)
-        while self._unopened:
-            closed = {task.name for task, _, _ in self._unopened}
-            under_way = sum(
-                not search.finished for name, search in self.searches.items() if name not in closed
-            )
-            if under_way >= most:
-                return
-            task, budget, status = self._unopened.popleft()
-            self._perform(task.name, self._taken_up(task, budget, status))
-
-    def _taken_up(self, task: Task, budget: int, status: str) -> list[Instruction]:
-        search = self.searches[task.name]
-        search.budget = budget
-        reference = self.store.reference(task.name)
-        if status == "refused":
-            search.finished = True
-            return []
-        if reference is None:
-            return search.begin()
-        attempts = self.store.attempts_under_way(task.name)
-        offers = [self.decisions.offered(task.name, attempt) for attempt in attempts]
-        rows = self.store.nodes(task.name)
-        scores = [FAILED if row.score_us is None else row.score_us for row in rows]
-        return search.restore(
-            reference.eager_us,
-            [
-                (row.number, row.parent, score, kernel_of(row.source))
-                for row, score in zip(rows, scores, strict=True)
-            ],
-            attempts,
-            {row.number: score for row, score in zip(rows, scores, strict=True) if row.confirmed},
-            {
-                attempt.number: offer
-                for attempt, offer in zip(attempts, offers, strict=True)
-                if offer
-            },
-        )
 
     def _event(self, what: str, subject: str, detail: str = "") -> None:
         self.books.add_event(time.time(), what, subject, detail)

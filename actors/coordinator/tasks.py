@@ -1,0 +1,228 @@
+"""The run's tasks: their searches, what these want done, and what becomes of it.
+
+The coordinator's shell hears results and hands them in here; what the searches then ask for goes
+to the store and to the fleet, in the same transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Container
+
+from actors.coordinator.books import Books
+from actors.coordinator.decisions import Decisions
+from actors.coordinator.fleet import Fleet, Want
+from actors.coordinator.following import search_for
+from actors.coordinator.scoring import believable, kernel_of, positive, score_us
+from actors.coordinator.search import (
+    AttemptEnded,
+    Confirmed,
+    Finish,
+    Instruction,
+    Measured,
+    Offer,
+    Refused,
+    Save,
+    StageEnded,
+)
+from actors.coordinator.stages import Stage
+from actors.coordinator.store import Store
+from actors.coordinator.tree import FAILED
+from actors.coordinator.work import ROLE_OF, Orders, parse_work, work_id
+from protocol import messages
+from protocol.messages import Lease
+from protocol.settings import Settings
+from protocol.values import Reference, Role, Task, Verdict, Word
+
+
+class Tasks:
+    """All tasks of a run, in their order; only some are open at once."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        store: Store,
+        books: Books,
+        decisions: Decisions,
+        fleet: Fleet,
+        event: Callable[[str, str, str], None],
+    ) -> None:
+        """`event` records what people should find: what, subject, detail."""
+        self._settings = settings
+        self._store = store
+        self._books = books
+        self._decisions = decisions
+        self._fleet = fleet
+        self._event = event
+        self._offers: dict[str, Offer] = {}
+        self._unopened: deque[tuple[Task, int, str]] = deque()
+        stored = store.tasks()
+        self._searches = {task.name: search_for(task.name, settings) for task, _, _ in stored}
+        self._orders = Orders(store, books, {task.name: task for task, _, _ in stored})
+
+    # --- which are under way -----------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        return all(search.finished for search in self._searches.values())
+
+    def refusals(self) -> list[str]:
+        """Return why the tasks can't be measured, if that is so of all; else nothing."""
+        problems = self._store.problems()
+        return problems if len(problems) == len(self._searches) else []
+
+    def take_up(self, leased: Container[str]) -> None:
+        """Go on from what is stored: those in `leased` at once, the others in their order.
+
+        What is leased can come to an end at any moment: its task is open, however many are.
+        """
+        for task, budget, status in self._store.tasks():
+            if task.name in leased:
+                self._perform(task.name, self._taken_up(task, budget, status))
+            else:
+                self._unopened.append((task, budget, status))
+        self.open()
+
+    def open(self) -> None:
+        """Begin tasks in their order, no more at once than the settings want."""
+        most = self._settings.tasks_at_once or len(self._searches)
+        while self._unopened:
+            closed = {task.name for task, _, _ in self._unopened}
+            under_way = sum(
+                not search.finished for name, search in self._searches.items() if name not in closed
+            )
+            if under_way >= most:
+                return
+            task, budget, status = self._unopened.popleft()
+            self._perform(task.name, self._taken_up(task, budget, status))
+
+    def _taken_up(self, task: Task, budget: int, status: str) -> list[Instruction]:
+        search = self._searches[task.name]
+        search.budget = budget
+        reference = self._store.reference(task.name)
+        if status == "refused":
+            search.finished = True
+            return []
+        if reference is None:
+            return search.begin()
+        attempts = self._store.attempts_under_way(task.name)
+        offers = [self._decisions.offered(task.name, attempt) for attempt in attempts]
+        rows = self._store.nodes(task.name)
+        scores = [FAILED if row.score_us is None else row.score_us for row in rows]
+        return search.restore(
+            reference.eager_us,
+            [
+                (row.number, row.parent, score, kernel_of(row.source))
+                for row, score in zip(rows, scores, strict=True)
+            ],
+            attempts,
+            {row.number: score for row, score in zip(rows, scores, strict=True) if row.confirmed},
+            {
+                attempt.number: offer
+                for attempt, offer in zip(attempts, offers, strict=True)
+                if offer
+            },
+        )
+
+    # --- work out, results in ----------------------------------------------------------------
+
+    def order(self, lease: Lease) -> messages.Work:
+        """Return the message for a granted lease."""
+        return self._orders.message(lease, self._offers[lease.work])
+
+    def give_up(self, work: str, reason: str) -> None:
+        """Let work end that took too many with it."""
+        task, number, stage = parse_work(work)
+        del self._offers[work]
+        if stage is Stage.CONFIRM:
+            self._confirm(task, number, None)
+            return
+        if stage is Stage.MEASURE:
+            self._refuse(task, f"the reference can't be measured: {reason}")
+            return
+        verdict = Verdict(verdict=Word.CRASHED, reason=reason, stage="check")
+        self._record(task, number, verdict)
+
+    def result(self, result: messages.Result) -> None:
+        """Take in the result of a lease that has just been settled."""
+        task, number, stage = parse_work(result.lease.work)
+        del self._offers[result.lease.work]
+        match result:
+            case messages.Planned():
+                self._store.save_plan(task, number, result.plan)
+                self._perform(task, self._searches[task].handle(StageEnded(number)))
+            case messages.Written() | messages.Repaired():
+                if isinstance(result, messages.Written) and result.plan is not None:
+                    self._store.save_plan(task, number, result.plan)
+                self._store.save_candidate(task, number, result.candidate)
+                self._perform(task, self._searches[task].handle(StageEnded(number)))
+            case messages.Unusable():
+                verdict = Verdict(verdict=Word.NO_CANDIDATE, reason=result.reason, log=result.reply)
+                self._record(task, number, verdict)
+            case messages.Evaluated() if stage is Stage.CONFIRM:
+                self._confirm(task, number, believable(result.verdict))
+            case messages.Evaluated():
+                self._record(task, number, believable(result.verdict))
+            case messages.Measured():
+                self._measured(task, result.reference, result.problem)
+
+    def _measured(self, task: str, reference: Reference | None, problem: str) -> None:
+        if reference is None or not positive(reference.eager_us):
+            self._refuse(task, problem or "the reference has no usable time")
+            return
+        self._store.set_reference(task, reference, time.time())
+        self._perform(task, self._searches[task].handle(Measured(reference.eager_us)))
+
+    def _refuse(self, task: str, problem: str) -> None:
+        self._perform(task, self._searches[task].handle(Refused(problem)))
+
+    def _record(self, task: str, number: int, verdict: Verdict) -> None:
+        """Make the node: in one transaction with the end of its lease and the next attempt."""
+        reference = self._store.reference(task)
+        score = FAILED if reference is None else score_us(verdict, reference)
+        candidate = self._store.candidate(task, number)
+        self._store.add_node(task, number, verdict, None if score == FAILED else score, time.time())
+        kernel = kernel_of(candidate.source if candidate else "")
+        self._perform(task, self._searches[task].handle(AttemptEnded(number, score, kernel)))
+
+    def _confirm(self, task: str, number: int, verdict: Verdict | None) -> None:
+        """Let the second look at a node count; None: it could not be had, the first one stands."""
+        reference = self._store.reference(task)
+        score = self._searches[task].score(number)
+        if verdict is not None and reference is not None:
+            score = score_us(verdict, reference)
+        self._decisions.keep_first_look(task, number)
+        self._store.confirm_node(task, number, verdict, None if score == FAILED else score)
+        self._perform(task, self._searches[task].handle(Confirmed(number, score)))
+
+    # --- doing what the searches ask ---------------------------------------------------------
+
+    def _perform(self, task: str, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Save(attempt):
+                    self._store.save_attempt(task, attempt)
+                    if attempt.stage in (Stage.PLAN, Stage.REPAIR):
+                        why = f"node {attempt.parent} to {attempt.stage}"
+                        self._books.add_event(
+                            time.time(), "selected", f"{task}/{attempt.number}", why
+                        )
+                case Offer(stage, attempt):
+                    work = work_id(task, attempt.number, stage)
+                    self._offers[work] = instruction
+                    self._decisions.add(task, instruction, self._searches[task].recorded)
+                    self._fleet.offer(work, ROLE_OF[stage], self._want(task, stage))
+                case Finish(problem):
+                    self._store.end_task(task, problem)
+                    self._event("task over", task, problem)
+
+    def _want(self, task: str, stage: Stage) -> Want:
+        """Candidates go to the kind of device that measured their reference."""
+        if ROLE_OF[stage] is not Role.EVALUATOR:
+            return Want()
+        reference = self._store.reference(task)
+        kind = reference.device.fingerprint if reference else ""
+        # The second look decides who wins: here, where it can be had, and not by a stranger.
+        return Want(kind=kind, trusted=stage is Stage.CONFIRM)
