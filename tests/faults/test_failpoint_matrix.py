@@ -34,6 +34,8 @@ HEARD = {
     "debugger": ("Repair",),
     "evaluator": ("Welcome", "Measure", "Evaluate", "Recorded"),
 }  # fmt: skip
+# An answer to a heartbeat comes with time, not with work: a process that dies often may hear none.
+TIMELY = {"hear.Heard", "heard.Heard"}
 # After these the candidate has run and is charged with the loss.
 CHARGED = ("sent.Running", "after-work", "send.Evaluated", "sent.Evaluated")
 
@@ -80,8 +82,9 @@ def test_killed_at_every_point(place: str, first: int, calm: Ledger, tmp_path: P
     run = played(tmp_path / "run", armed(place, "kill", names))
 
     assert calm == run.ledger()
-    assert set(names) == {name.partition(".")[2] for name in run.fired()}
-    assert run.starts[place] > len(names)
+    fired = {name.partition(".")[2] for name in run.fired()}
+    assert set(names) - TIMELY == fired - TIMELY
+    assert run.starts[place] > len(fired)
 
 
 def test_an_evaluator_killed_while_a_candidate_ran(calm: Ledger, tmp_path: Path) -> None:
