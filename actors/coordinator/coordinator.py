@@ -21,7 +21,8 @@ from actors.coordinator.bounds import bounded
 from actors.coordinator.database import Database
 from actors.coordinator.decisions import Decisions
 from actors.coordinator.doorkeeper import Doorkeeper
-from actors.coordinator.fleet import LOSSES, Ended, Fleet, Grant
+from actors.coordinator.fleet import LOSSES, Fleet
+from actors.coordinator.grants import Ended, Grant
 from actors.coordinator.health import Health
 from actors.coordinator.mail import Mail
 from actors.coordinator.origin import Origin

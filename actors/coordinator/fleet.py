@@ -7,12 +7,12 @@ of the present lease can end it, and that what is lost is offered again.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 
+from actors.coordinator.grants import ANYBODY, Ended, Grant, Want
 from actors.coordinator.origin import LOCAL, Origin
+from actors.coordinator.peers import Peer, Takers
 from actors.coordinator.waiting import Waiting, task_of
 from protocol.messages import Beat, Hello, Lease
 from protocol.values import Role
@@ -23,67 +23,6 @@ MIXED = 2  # pieces of work that an evaluator holds, when they are of several ta
 TRIES = 2  # times that the task's own module failed under it, and it is not leased again
 PARDONS = 3  # of one piece of work: it may be what silences them
 LOSSES = 2  # evaluators lost while it ran, and a candidate is never leased again
-
-
-@dataclass(frozen=True)
-class Want:
-    """What work asks of a peer besides the role."""
-
-    kind: str = ""  # the fingerprint of a device; "": any
-    trusted: bool = False  # on the run's own machine, as long as somebody there can do it
-
-
-ANYBODY = Want()
-
-
-@dataclass(slots=True)
-class Peer:
-    """One incarnation of a worker."""
-
-    incarnation: str
-    slot: str
-    role: Role
-    credit: int
-    heard: float
-    since: float  # it has been heard of without a gap since then
-    origin: Origin = LOCAL
-    kind: str = ""  # its device's fingerprint
-    rests_until: float = 0.0  # its device is not well: no leases before that
-    number: int = 0  # in the order of arrival: among equally loaded ones the eldest is asked
-    leases: set[str] = field(default_factory=set)
-    queued: set[int] = field(default_factory=set)  # loads under which it stands in the queue
-    task: str = ""  # of the work that it took last
-
-    @property
-    def load(self) -> int:
-        return len(self.leases)
-
-
-@dataclass(slots=True)
-class Grant:
-    """One lease: who holds which work, under which epoch, until when."""
-
-    work: str
-    role: Role
-    slot: str
-    incarnation: str
-    epoch: int
-    expires: float
-    running: bool = False
-    missed: int = 0
-
-    @property
-    def lease(self) -> Lease:
-        return Lease(work=self.work, epoch=self.epoch)
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A lease that ended without a result."""
-
-    grant: Grant
-    outcome: str  # "lost", "expired", "silent", "missed", "returned", "dismissed"
-    exhausted: bool = False  # too many were lost while this candidate ran, or could not do it
 
 
 class Fleet:
@@ -105,7 +44,7 @@ class Fleet:
         self._pardons: Counter[str] = Counter()  # work -> charges taken back
         self._tried: Counter[str] = Counter()  # work -> how often it could not be done
         # What follows answers in steps that do not grow with the fleet.
-        self._takers: dict[Role, list[tuple[int, int, str]]] = {role: [] for role in Role}
+        self._takers = {role: Takers(self.peers) for role in Role}
         self._held: defaultdict[str, set[str]] = defaultdict(set)  # incarnation -> granted works
         self._seats: defaultdict[str, set[str]] = defaultdict(set)  # slot -> incarnations in it
         self._warm: Counter[str] = Counter()  # task -> evaluators whose last work was its
@@ -141,15 +80,15 @@ class Fleet:
         granted: list[Grant] = []
         for role, waiting in self._waiting.items():
             unfit: list[Peer] = []
-            while waiting and (peer := self._least_loaded(role)) is not None:
+            while waiting and (peer := self._takers[role].least_loaded()) is not None:
                 task = self._task_for(peer, waiting, now) if peer.rests_until <= now else None
                 if task is None:
                     unfit.append(peer)
                     continue
                 granted.append(self._lease(waiting.take(task), peer, now))
-                self._may_be_free(peer)
+                self._takers[peer.role].add(peer)
             for peer in unfit:
-                self._may_be_free(peer)
+                self._takers[peer.role].add(peer)
         return granted
 
     def _task_for(self, peer: Peer, waiting: Waiting, now: float) -> str | None:
@@ -279,7 +218,7 @@ class Fleet:
         held = {lease.work for lease in hello.holds}
         for work in sorted(self._held[peer.incarnation] - held):
             ended.append(self._end(self.grants[work], "missed", charged=False))
-        self._may_be_free(peer)
+        self._takers[peer.role].add(peer)
         return revoked, ended
 
     def beat(self, incarnation: str, beat: Beat, now: float) -> tuple[list[Lease], list[Ended]]:
@@ -303,7 +242,7 @@ class Fleet:
             grant.missed += 1  # the first may have crossed the lease on the wire
             if grant.missed >= MISSED_BEATS:
                 ended.append(self._end(grant, "missed", charged=False))
-        self._may_be_free(peer)
+        self._takers[peer.role].add(peer)
         return revoked, ended
 
     def lost(self, incarnation: str) -> list[Ended]:
@@ -398,24 +337,6 @@ class Fleet:
         self.grants[grant.work] = grant
         self._held[grant.incarnation].add(grant.work)
 
-    def _may_be_free(self, peer: Peer) -> None:
-        """Queue a peer by its load, if it takes more; what changed since is seen when it is due."""
-        if peer.credit > peer.load and peer.load not in peer.queued:
-            peer.queued.add(peer.load)
-            heapq.heappush(self._takers[peer.role], (peer.load, peer.number, peer.incarnation))
-
-    def _least_loaded(self, role: Role) -> Peer | None:
-        """Take the least loaded peer that takes more out of its queue; None: there is none."""
-        queue = self._takers[role]
-        while queue:
-            load, _, incarnation = heapq.heappop(queue)
-            peer = self.peers.get(incarnation)
-            if peer is not None:
-                peer.queued.discard(load)
-                if peer.load == load and peer.credit > load:
-                    return peer
-        return None
-
     def _free(self, grant: Grant) -> None:
         del self.grants[grant.work]
         if grant.incarnation in self._held:
@@ -423,7 +344,7 @@ class Fleet:
         peer = self.peers.get(grant.incarnation)
         if peer is not None:
             peer.leases.discard(grant.work)
-            self._may_be_free(peer)
+            self._takers[peer.role].add(peer)
 
     def _end(self, grant: Grant, outcome: str, *, charged: bool) -> Ended:
         self._free(grant)

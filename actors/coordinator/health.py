@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actors.coordinator.books import Books
-from actors.coordinator.fleet import Fleet, Peer
+from actors.coordinator.fleet import Fleet
 from actors.coordinator.origin import machine_of
+from actors.coordinator.peers import Peer
 from protocol.messages import Beat, Heard
 from protocol.values import WORKERS, Role
 

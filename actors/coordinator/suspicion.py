@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from actors.coordinator.fleet import Peer
 from actors.coordinator.origin import Origin, machine_of
+from actors.coordinator.peers import Peer
 from actors.coordinator.stages import Stage
 from protocol import codec, messages
 from protocol.messages import Lease, Message

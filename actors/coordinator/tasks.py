@@ -12,8 +12,9 @@ from collections.abc import Callable, Container
 
 from actors.coordinator.books import Books
 from actors.coordinator.decisions import Decisions
-from actors.coordinator.fleet import Fleet, Want
+from actors.coordinator.fleet import Fleet
 from actors.coordinator.following import search_for
+from actors.coordinator.grants import Want
 from actors.coordinator.scoring import believable, kernel_of, positive, score_us
 from actors.coordinator.search import (
     AttemptEnded,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.coordinator.fleet import KIND_S, Fleet, Want
+from actors.coordinator.fleet import KIND_S, Fleet
+from actors.coordinator.grants import Want
 from actors.coordinator.origin import LOCAL, Origin
 from protocol.messages import Beat, Hello
 from protocol.values import Device, Role

@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from actors.coordinator.fleet import Fleet, Grant
+from actors.coordinator.fleet import Fleet
+from actors.coordinator.grants import Grant
 from protocol.messages import Beat, Hello, Lease
 from protocol.values import Role
 

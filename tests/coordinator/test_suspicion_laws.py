@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.coordinator import bounds, suspicion
-from actors.coordinator.fleet import Peer
 from actors.coordinator.origin import LOCAL, Origin
+from actors.coordinator.peers import Peer
 from actors.coordinator.search import Stage
 from protocol import codec, messages
 from protocol.messages import Hello, Lease
