@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -128,10 +129,16 @@ def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
 
 def invite(place: RunFolder, settings: Settings) -> None:
     """Make keys and a ticket where other machines are to join."""
-    if settings.public:
+    if not settings.public:
+        return
+    try:
         keys.open_house(place.path, settings, time.time())
         if settings.launch:
             keys.ticket_for_jobs(place.path, settings, time.time())
+    except ValueError as error:
+        raise UsageError(
+            f"{error}: move the file away, and new keys and tickets are made"
+        ) from error
 
 
 def work(run: Run, wish: Wish, metrics: MetricsServer | None = None) -> int:
@@ -157,6 +164,10 @@ def work(run: Run, wish: Wish, metrics: MetricsServer | None = None) -> int:
         if wish.json:
             sys.stdout.write(outcome.to_json(found))
         return code
+    except sqlite3.DatabaseError as error:
+        screen.close()
+        refuse(f"{run.folder.shown}/run.db can't be used: {error}")
+        return Exit.FAULT
     finally:
         screen.close()
         ledger.close()

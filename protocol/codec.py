@@ -23,6 +23,10 @@ class BadFrame(ValueError):
     """What arrived is no message of this protocol."""
 
 
+class OtherMajor(BadFrame):
+    """It is one of this protocol's, and of another major."""
+
+
 class Codec(Generic[T]):
     """Encodes any message, decodes one union (`T`): the other side's."""
 
@@ -40,7 +44,7 @@ class Codec(Generic[T]):
             raise BadFrame(f"expected 2 frames, got {len(frames)}")
         magic, body = frames
         if magic != MAGIC:
-            raise BadFrame(describe_magic(magic))
+            raise _strange(magic)
         try:
             # msgspec raises UnicodeDecodeError on bad UTF-8, which is a ValueError only.
             message: T = self._decoder.decode(body)
@@ -49,11 +53,11 @@ class Codec(Generic[T]):
         return message
 
 
-def describe_magic(magic: bytes) -> str:
-    """Say what a first frame is when it is not ours."""
+def _strange(magic: bytes) -> BadFrame:
+    """Return what a first frame is when it is not ours."""
     if len(magic) == len(MAGIC) and magic[:-1] == MAGIC[:-1]:
-        return f"protocol major {magic[-1]}, expected {messages.MAJOR}"
-    return "no STARK frame"
+        return OtherMajor(f"protocol major {magic[-1]}, expected {messages.MAJOR}")
+    return BadFrame("no STARK frame")
 
 
 def to_coordinator() -> Codec[messages.ToCoordinator]:

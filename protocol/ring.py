@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import zmq
 
-from protocol.tickets import Pair, Ticket, write_private
+from protocol.tickets import Key, Moment, Pair, Ticket, write_private
 from protocol.values import Role, Value
 
 FILE_NAME = "keys.json"
@@ -23,8 +23,8 @@ class Issued(Value, frozen=True, kw_only=True):
 
     ticket: str
     role: Role
-    public: str
-    expires: float  # seconds since 1970
+    public: Key
+    expires: Moment
     revoked: bool = False
 
     def good(self, wall: float) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -18,19 +19,26 @@ from protocol.values import Role, Value
 FILE_NAME = "ticket.json"
 PRIVATE = 0o600
 MOST_BYTES = 64 * 1024
+MOST_BEAT_S = 3600.0
+LAST_DAY = 253402300799.0  # the end of the year 9999: later ones have no name
+
+# A key or address that libzmq would not take is found when the file is read.
+Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$")]
+Address = Annotated[str, msgspec.Meta(pattern=r"^tcp://[^\s/]+:[0-9]{1,5}$", max_length=300)]
+Moment = Annotated[float, msgspec.Meta(ge=0, le=LAST_DAY)]  # seconds since 1970
 
 
 class Pair(Value, frozen=True, kw_only=True):
     """A CURVE key pair, each key as 40 characters of Z85."""
 
-    public: str
-    secret: str
+    public: Key
+    secret: Key
 
 
 class Credential(Value, frozen=True, kw_only=True):
     """What one connection needs: who it talks to, and who it is."""
 
-    server: str  # the run's public key
+    server: Key  # the run's public key
     own: Pair
     beat_s: float
 
@@ -40,11 +48,11 @@ class Ticket(Value, frozen=True, kw_only=True):
 
     run: str  # the run folder's name, for people
     name: str  # what the ticket is called when it is revoked; part of its machines' slots
-    addresses: tuple[str, ...]  # tried in turn
-    server: str
+    addresses: tuple[Address, ...]  # tried in turn
+    server: Key
     keys: dict[Role, Pair]
-    expires: float  # seconds since 1970
-    beat_s: float = 5.0
+    expires: Moment
+    beat_s: Annotated[float, msgspec.Meta(gt=0, le=MOST_BEAT_S)] = 5.0
 
     def credential(self, role: Role) -> Credential | None:
         """Return what a connection in `role` needs; None when the ticket is not for that role."""

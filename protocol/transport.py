@@ -113,6 +113,7 @@ class News(Value, frozen=True, kw_only=True):
 
     up: bool = False  # a handshake was finished: say Hello
     denied: bool = False  # the far end does not want our key: unknown, expired or revoked
+    estranged: bool = False  # it could not prove to have the key that we expect there
 
 
 class Line:
@@ -136,17 +137,19 @@ class Line:
             TRYING
             | zmq.EVENT_HANDSHAKE_SUCCEEDED
             | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+            | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
             | zmq.EVENT_DISCONNECTED
         )
         self.socket.connect(address)
 
     def news(self, now: float) -> News:
         """Read what has happened; connect again where libzmq has given up."""
-        up = denied = False
+        up = denied = estranged = False
         while self.monitor.poll(0):
             event = zmq.utils.monitor.recv_monitor_message(self.monitor)["event"]
             up |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
             denied |= event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
+            estranged |= event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
             if event == zmq.EVENT_DISCONNECTED:
                 self._cut = now
             elif event & TRYING:
@@ -156,7 +159,7 @@ class Line:
             with suppress(zmq.ZMQError):  # it may have forgotten the address already
                 self.socket.disconnect(self._address)
             self.socket.connect(self._address)
-        return News(up=up, denied=denied)
+        return News(up=up, denied=denied, estranged=estranged)
 
     def close(self, linger_ms: int | None = None) -> None:
         """Hang up; what was said last has `linger_ms` (the usual where that is None) to leave."""

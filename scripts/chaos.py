@@ -55,8 +55,13 @@ def main() -> int:
     )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the runs' folders here")
     parsed = parser.parse_args()
-    if parsed.keep is not None and (parsed.keep.is_file() or any(parsed.keep.glob("*"))):
-        parser.error(f"--keep {parsed.keep}: expected a new or empty folder")
+    if parsed.keep is not None:
+        if parsed.keep.is_file() or any(parsed.keep.glob("*")):
+            parser.error(f"--keep {parsed.keep}: expected a new or empty folder")
+        try:
+            parsed.keep.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            parser.error(f"--keep {parsed.keep}: {error.strerror}")
     return season.play(
         season.Wish(
             minutes=parsed.minutes,

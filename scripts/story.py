@@ -18,6 +18,7 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 EXIT_USAGE = 2
+MOST_DIGITS = 18  # what fits into a column
 ENDINGS = {
     "lost": "lost, its process died",
     "expired": "expired, nothing was heard",
@@ -91,7 +92,7 @@ def _open(folder: Path) -> sqlite3.Connection:
 def _named(run: sqlite3.Connection, folder: Path, node: str) -> tuple[str, int]:
     tasks = [name for (name,) in run.execute("SELECT name FROM task ORDER BY rowid")]
     name, _, text = node.rpartition("/")
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
         raise NoStory(f"expected a node's number or TASK/NUMBER, got {node!r}")
     if not name and len(tasks) != 1:
         raise NoStory(f"several tasks: name one, such as {tasks[0] if tasks else 'task'}/{text}")

@@ -11,6 +11,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
@@ -20,10 +21,19 @@ from protocol import settings as settings_file
 from protocol.ring import Ring
 from protocol.values import WORKERS, Role
 
+MOST_HOURS = 10 * 365 * 24.0
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"tickets: {message}\n")
+
 
 def main() -> int:
     """Do what the command line asks; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(prog="tickets.py", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="the run folder")
     words = parser.add_subparsers(dest="word")
     new = words.add_parser("new", help="write another ticket")
@@ -49,10 +59,10 @@ def main() -> int:
 def make(run: Path, ring: Ring, words: str, hours: float, out: Path | None) -> int:
     """Write a new ticket and say where it lies."""
     unknown = [word for word in words.split(",") if word not in WORKERS]
-    if unknown or not hours > 0:
+    if unknown or not 0 < hours <= MOST_HOURS:
         raise ValueError(
-            f"--roles takes some of {','.join(WORKERS)}, --hours a number above 0"
-            f" (got {words!r}, {hours:g})"
+            f"--roles takes some of {','.join(WORKERS)}, --hours a number above 0, at most"
+            f" {MOST_HOURS:g} (got {words!r}, {hours:g})"
         )
     settings = settings_file.read(run)
     if not settings.public:

@@ -30,7 +30,7 @@ def check_free(run_dir: Path) -> None:
 
     Asked before a second one listens, for that would take the socket file from under the first.
     """
-    with suppress(FileNotFoundError), (run_dir / LOCK).open("r+") as lock:
+    with suppress(FileNotFoundError), (run_dir / LOCK).open() as lock:
         _lock(lock, run_dir)
 
 
@@ -45,22 +45,37 @@ class Database:
     """`run.db`, opened for writing by its only writer."""
 
     def __init__(self, run_dir: Path) -> None:
-        run_dir.mkdir(parents=True, exist_ok=True)
         # Held for the life of the process: two coordinators on one run would both believe it.
-        self._lock = (run_dir / LOCK).open("w")
+        try:
+            run_dir.mkdir(parents=True, exist_ok=True)
+            self._lock = (run_dir / LOCK).open("w")
+        except OSError as error:  # read-only, say
+            raise StoreFull(f"{LOCK}: {error.strerror}") from error
         try:
             _lock(self._lock, run_dir)
         except StoreTaken:
             self._lock.close()
             raise
-        self._db = sqlite3.connect(run_dir / FILE_NAME, isolation_level=None)
-        with _full_disk():
+        self._open = False
+        try:
+            with _full_disk():
+                self._db = sqlite3.connect(run_dir / FILE_NAME, isolation_level=None)
+                self._prepare()
+        except BaseException:
+            # Or our own next try would find the run taken, for as long as the error is held.
+            self._lock.close()
+            raise
+
+    def _prepare(self) -> None:
+        try:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.execute("PRAGMA foreign_keys = ON")
             add_missing_columns(self._db)
             self._db.executescript(schema())
-        self._open = False
+        except BaseException:
+            self._db.close()
+            raise
 
     def write(self, statement: str, values: tuple[object, ...] = ()) -> None:
         """Add a statement to this round's transaction."""

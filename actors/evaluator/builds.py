@@ -17,6 +17,7 @@ from actors.evaluator.fastbuild.slots import fitting_here
 from actors.evaluator.grounds import Grounds
 from actors.evaluator.nursery import Nursery, Unjudgeable
 from actors.evaluator.outfit import Outfit
+from actors.evaluator.room import Room
 from actors.evaluator.scratch import Scratch
 from protocol.settings import Limits
 from protocol.values import DeviceKind
@@ -93,6 +94,7 @@ class Yard:
         self._builds = builds
         self._limits = limits
         self._scratch = Scratch(root)
+        self._room = Room(self._scratch.root.parent)
         self._nursery = Nursery(
             "cpu", self._scratch.root, limits.output_kib * 1024, least=least, hide=hide
         )
@@ -117,9 +119,12 @@ class Yard:
             return self._closed.is_set() or unwanted()
 
         try:
-            return self._builds.building(source, self._nursery, folder, arch, stop).run(
+            built = self._builds.building(source, self._nursery, folder, arch, stop).run(
                 self._limits.build_s
             )
+            if built.fault is not None:
+                self._room.insist_for(built.fault.word, f"{built.fault.reason} {built.fault.log}")
+            return built
         except Unjudgeable:
             self._scratch.remove(folder)
             return None

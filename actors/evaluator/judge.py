@@ -31,6 +31,7 @@ from actors.evaluator.health import Health
 from actors.evaluator.layout import describe
 from actors.evaluator.nursery import Nursery, Unjudgeable
 from actors.evaluator.orders import Confinement
+from actors.evaluator.room import Room
 from actors.evaluator.scratch import Scratch
 from actors.evaluator.standard import Problem
 from actors.evaluator.trial import MAX_SOURCE_BYTES, Trial
@@ -78,6 +79,7 @@ class Judge:
         self.kind = device
         self.limits = limits
         self.scratch = Scratch(scratch_root)
+        self._room = Room(self.scratch.root.parent)
         self.rules = rules
         self._baselines = BaselineStore(baseline_store.folder(dict(os.environ)))
         self.ahead = ahead_of(device) if ahead is None else ahead
@@ -237,6 +239,7 @@ class Judge:
         built: Built | None,
         profiled: bool,
     ) -> Verdict | Problem:
+        self._room.insist()
         standard = self._standard.of(task)
         if isinstance(standard, Problem):
             return standard
@@ -260,6 +263,7 @@ class Judge:
                 self._nursery, standard, self.limits, confinement, source, build, self._card
             )
             verdict = trial.run(on_running, doing, profiled=profiled)
+        self._room.insist_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL:
             self._health.after()
         early = built is not None and built.fault is not None

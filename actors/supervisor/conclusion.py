@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping
 
 from actors.supervisor import outcome, phrases, report
@@ -38,8 +39,9 @@ def conclude(
     code = status(ending, snapshot, found)
     try:
         _write(folder, settings, ledger, snapshot, found)
-    except OSError as error:
-        say(f"can't write the results into {folder.shown}: {error.strerror}")
+    except (OSError, sqlite3.OperationalError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        say(f"can't write the results into {folder.shown}: {why}")
         code = Exit.FAULT
     for line in _lines(folder, snapshot, ending, code):
         say(line)

@@ -20,6 +20,7 @@ from actors.supervisor.spec import COORDINATOR, ChildSpec
 from protocol.values import Value
 
 LEFT_S = 2.0
+EXCUSED_S = 0.0  # a candidate gets two evaluators, then it is a verdict: this has an end
 
 
 class Died(Value, frozen=True, kw_only=True):
@@ -88,8 +89,11 @@ class Fleet:
 
     # --- dying -------------------------------------------------------------------------------
 
-    def bury(self, child: Child, now: float) -> Died:
-        """Reap an ended child and all that it left; plan its successor."""
+    def bury(self, child: Child, now: float, *, excused: bool = False) -> Died:
+        """Reap an ended child and all that it left; plan its successor.
+
+        An `excused` death was a candidate's doing: it does not count, and the next one starts soon.
+        """
         place = self.places[child.spec.name]
         failpoints.reach("before-reap")
         status, how = children.bury(child)
@@ -97,12 +101,13 @@ class Fleet:
         place.child = None
         place.cause = how
         self.sweep()
-        place.deaths = place.deaths.add(now, place.spec.intensity)
+        if not excused:
+            place.deaths = place.deaths.add(now, place.spec.intensity)
         finished = status == 0 and place.spec.restart == "transient"
-        too_often = not finished and place.deaths.exceed(place.spec.intensity)
+        too_often = not (finished or excused) and place.deaths.exceed(place.spec.intensity)
         delay: float | None = None
         if not (self.closing or finished or too_often):
-            delay = place.deaths.delay_s(self._rng)
+            delay = EXCUSED_S if excused else place.deaths.delay_s(self._rng)
             if status == 0:
                 # It left by itself, as told at the end of a run: the coordinator's end follows.
                 delay = max(delay, LEFT_S)

@@ -123,6 +123,19 @@ class Ledger:
         except sqlite3.OperationalError:
             return {}  # not there yet
 
+    def ran(self, incarnation: str) -> bool:
+        """Whether candidate code ran in that worker when it was last heard of."""
+        connection = self._open()
+        query = (
+            "SELECT 1 FROM lease WHERE incarnation = ? AND running = 1"
+            " AND (ended IS NULL OR outcome IN ('lost', 'expired'))"
+        )
+        try:
+            found = connection.execute(query, (incarnation,)).fetchone() if connection else None
+        except sqlite3.OperationalError:
+            return False  # not there yet
+        return found is not None
+
     def close(self) -> None:
         """Let go of the database."""
         if self._connection is not None:

@@ -38,6 +38,7 @@ UNANSWERED = 4
 UNANSWERED_AT_FIRST = 30  # before its first word: a long run takes time to be read from disk
 LEAST_S = 5.0
 UNWELCOMED_BEAT_S = 2.0
+FOREIGN = 3  # answers of another major before the first welcome: that is no noise
 
 
 class Link:
@@ -49,6 +50,7 @@ class Link:
         self.refused = ""  # the coordinator's reason, when it would not have us
         self.retired = ""  # its reason, when it needs this machine no longer
         self.denied = False  # our key opens nothing there
+        self.estranged = False  # whoever listens there does not have the run's key
         self.welcome: Welcome | None = None  # the last one
         self._codec = codec.to_worker()
         self._incarnation = secrets.token_hex(8)
@@ -64,6 +66,7 @@ class Link:
         self.trouble = ""  # why the coordinator can't go on just now
         self.rtt_ms: float | None = None
         self._welcomed = False
+        self._foreign = 0
         self._unanswered: list[float] = []  # when the beats were sent that wait for an answer
 
     @property
@@ -75,12 +78,18 @@ class Link:
         """Read all that has come, answer it, and beat when it is time."""
         news = self._line.news(now)
         self.denied |= news.denied
+        self.estranged |= news.estranged
         if news.up:
             self._hello()
         while self._socket.poll(0):
             frames = self._socket.recv_multipart(zmq.NOBLOCK)
             try:
                 message = self._codec.decode(frames)
+            except codec.OtherMajor as error:
+                self._foreign += 1
+                if self.welcome is None and self._foreign >= FOREIGN:
+                    self.refused = f"{error}: the run has another version of this program"
+                continue
             except codec.BadFrame:
                 continue  # whatever it was, it was not for us; losses are said again anyway
             failpoints.reach_message("hear", message)

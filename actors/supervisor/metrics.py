@@ -230,6 +230,8 @@ class MetricsServer:
             self._server = _Server((host, int(port)), _Reader)
         except OSError as error:
             raise UsageError(f"--metrics: can't listen on {address}: {error.strerror}") from error
+        except UnicodeError as error:  # what is too long or empty for a host's name
+            raise UsageError(f"--metrics: {host!r} is no host: {error}") from error
         self.url = f"http://{host}:{self._server.server_address[1]}/metrics"
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 

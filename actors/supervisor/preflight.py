@@ -23,7 +23,7 @@ from actors.supervisor.choices import has_key
 from actors.supervisor.flags import UsageError
 from actors.supervisor.ledger import FILE_NAME as RUN_DB
 from protocol.settings import Settings
-from protocol.values import Value
+from protocol.values import AGENTS, Value
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 MOST_BYTES = 1024 * 1024
@@ -96,7 +96,10 @@ def _defined(path: Path, source: str) -> set[str]:
 
 
 def check_models(settings: Settings, environ: Mapping[str, str], base: Path) -> Settings:
-    """Return the settings with the models' files made absolute (from `base`)."""
+    """Return the settings with the models' files made absolute (from `base`).
+
+    Where no agents run here, nobody here needs a key or a script: these phases may be elsewhere.
+    """
     changed = {}
     for field in ("model", "planner_model", "coder_model", "debugger_model"):
         model = getattr(settings, field)
@@ -107,10 +110,12 @@ def check_models(settings: Settings, environ: Mapping[str, str], base: Path) -> 
 
 def _check_model(model: str, settings: Settings, environ: Mapping[str, str], base: Path) -> str:
     kind, colon, rest = model.partition(":")
+    agents_here = any(settings.count(role) for role in AGENTS)
     if model == "recipes":
         return model
     if colon and kind == "script":
-        return f"script:{_check_script((base / rest).resolve(), rest)}"
+        path = (base / rest).resolve()
+        return f"script:{_check_script(path, rest) if agents_here else path}"
     if colon and kind == "replay":
         return f"replay:{_check_run((base / rest).resolve(), rest)}"
     if settings.base_url:
@@ -120,7 +125,7 @@ def _check_model(model: str, settings: Settings, environ: Mapping[str, str], bas
             f"unknown model {model!r}: use a claude-… name, recipes, script:FILE, or --base-url"
             " with a name that this server knows"
         )
-    if not has_key(environ):
+    if agents_here and not has_key(environ):
         raise UsageError(
             f"--model {model} needs a key: set ANTHROPIC_API_KEY, or use --model recipes"
         )

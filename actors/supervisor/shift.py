@@ -27,7 +27,7 @@ from actors.supervisor.spec import COORDINATOR
 from actors.supervisor.vigil import Vigil
 from actors.supervisor.watch import STOP_SIGNALS, Event, Watch
 from protocol.settings import Settings
-from protocol.values import Value
+from protocol.values import Role, Value
 
 LOOK_S = 0.25
 SHOW_S = 1.0  # at least so often, when nothing changes: drawing takes time from what is measured
@@ -120,7 +120,9 @@ class Shift:
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Child):
-            self._died(self._fleet.bury(event, time.monotonic()))
+            # Also an evaluator that is killed by others: of whoever runs a candidate none can tell.
+            excused = event.spec.role == Role.EVALUATOR and self._ledger.ran(event.incarnation)
+            self._died(self._fleet.bury(event, time.monotonic(), excused=excused))
         elif event in STOP_SIGNALS:
             self._interrupted(event)
         else:

@@ -75,6 +75,7 @@ class Visit:
         self._leaving: Left | None = None
         self._kill_at = 0.0
         self._try = -1
+        self._estranged_told = False
         self._link = self._knock()
 
     def serve(self) -> Left:
@@ -145,6 +146,12 @@ class Visit:
             self._vigil = Vigil(self._fleet, link)
             self._fleet.start_all(now)
         elif link.welcome is None and now > self._next_try and self._leaving is None:
+            if link.estranged and not self._estranged_told:
+                self._estranged_told = True
+                self._say(
+                    f"who listens at {self._address} is not {self._ticket.run}, or it has new keys:"
+                    " waiting for it; another run has a ticket of its own in its run folder"
+                )
             for descriptor in link.descriptors:
                 self._watch.forget(descriptor)
             link.close()

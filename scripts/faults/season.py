@@ -136,7 +136,6 @@ def play(wish: Wish) -> int:
     kind = "evaluators that believe" if wish.cheap else "real evaluators"
     print(f"chaos with seed {seed}: {wish.machines} machines, {kind}", flush=True)
     if wish.keep is not None:
-        wish.keep.mkdir(parents=True, exist_ok=True)
         return _play(wish, seed, wish.keep)
     with tempfile.TemporaryDirectory(prefix="stark-chaos-") as name:
         return _play(wish, seed, Path(name))

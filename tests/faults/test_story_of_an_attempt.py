@@ -52,7 +52,7 @@ def test_the_task_may_be_left_out_where_there_is_one(run: ScriptedRun) -> None:
     assert "measure leased to evaluator-0" in lines[1]
 
 
-@pytest.mark.parametrize("node", ["99", "x", "-1", "other/1", "", "1/2/3", "²"])
+@pytest.mark.parametrize("node", ["99", "x", "-1", "other/1", "", "1/2/3", "²", "9" * 30])
 def test_a_wrong_name_is_one_line(run: ScriptedRun, node: str) -> None:
     """What is there is said."""
     status, lines, errors = tell(run.run_dir, node)

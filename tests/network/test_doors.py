@@ -191,6 +191,19 @@ def test_revoked_means_at_once(run: NetRun) -> None:
         assert welcome.hear_until(Measure).lease.work == "t/0/measure"
 
 
+@pytest.mark.parametrize("hours", ["inf", "1e9", "0", "nan"])
+def test_a_ticket_for_ever_is_refused(run: NetRun, hours: str) -> None:
+    """Of such an end there is no writing in the ring: nobody could read it any more."""
+    before = (run.run_dir / ring.FILE_NAME).read_bytes()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "tickets.py"), str(run.run_dir), "new",
+         "--hours", hours],
+        capture_output=True, text=True, check=False, env=ENVIRONMENT, cwd=run.guest,
+    )  # fmt: skip
+    assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert (run.run_dir / ring.FILE_NAME).read_bytes() == before
+
+
 def test_an_expired_ticket_is_nobodys(run: NetRun) -> None:
     """Its holder stays outside, and is sent away when it expires while he is inside."""
     late = run.issue(run.guest / "late.json", seconds=-1)

@@ -9,12 +9,15 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+from actors.coordinator.database import schema
 from actors.log import open_log
 from actors.supervisor import children, leftovers, link, proc, shift, vigil
 from actors.supervisor.fleet import Fleet
@@ -40,6 +43,19 @@ if os.fork() == 0:
         os.rename(sys.argv[1] + '.new', sys.argv[1])
     time.sleep(600)
 time.sleep(600)
+"""
+# Dies five times with a candidate running, as run.db has it, and then lives.
+CANDIDATES = """
+import sqlite3, sys, time
+
+run = sqlite3.connect('run.db', isolation_level=None)
+(number,) = run.execute('SELECT COUNT(*) FROM lease').fetchone()
+if number == 5:
+    open('enough', 'w').close()
+    time.sleep(600)
+run.execute('INSERT INTO lease VALUES (?, ?, ?, ?, 0, NULL, NULL, 1)',
+            (number + 1, 't/1/evaluate', 'evaluator-0', sys.argv[-1]))
+sys.exit(1)
 """
 LIFELINE = "import sys; sys.stdin.read(); open(sys.argv[1], 'w').write('let go')"
 # Answers a supervisor: says Welcome, writes down losses, ends on Drain.
@@ -184,6 +200,24 @@ def too_often(folder: Path) -> dict[str, object]:
     )
 
 
+def candidates_doing(folder: Path) -> dict[str, object]:
+    """An evaluator dies more often than its intensity allows, each time with a candidate."""
+    with closing(sqlite3.connect(folder / "run.db")) as run:
+        run.executescript(schema())
+
+    def disturb() -> None:
+        until(lambda: (folder / "enough").exists())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    shift.DRAIN_S = 0.5
+    threading.Thread(target=disturb, daemon=True).start()
+    return _shift(
+        folder,
+        spec("coordinator", SLEEP, role="coordinator"),
+        _fenced(spec("evaluator-0", CANDIDATES, limit=2)),
+    )
+
+
 def coordinator_ends(folder: Path) -> dict[str, object]:
     """The coordinator's exit status 0 ends everything, also a child that will not listen."""
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
@@ -314,6 +348,7 @@ SCENES = (
     lifeline,
     leftover_processes,
     too_often,
+    candidates_doing,
     coordinator_ends,
     coordinator_returns,
     coordinator_hangs,

@@ -65,6 +65,14 @@ def test_a_child_that_can_not_live_ends_the_run_and_says_why(tmp_path: Path) -> 
     assert seen["left"] == 0
 
 
+def test_what_candidates_do_to_an_evaluator_ends_no_run(tmp_path: Path) -> None:
+    """Each of them gets two evaluators and a verdict; the supervisor goes on starting others."""
+    seen = play("candidates_doing", tmp_path)
+    assert seen["kind"] == "stopped"
+    assert seen["starts"]["evaluator-0"] == 6
+    assert seen["left"] == 0
+
+
 def test_the_coordinators_end_is_the_runs_end(tmp_path: Path) -> None:
     """Exit status 0 of the coordinator is not restarted, and a deaf child is killed."""
     seen = play("coordinator_ends", tmp_path)

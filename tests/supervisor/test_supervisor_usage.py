@@ -10,10 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from supervisor_sample import TASK_SOURCE, Sample
 
+from actors.supervisor.flags import UsageError
+from actors.supervisor.preflight import check_models
 from protocol import tickets
 from protocol.ring import Ring, new_pair, new_ticket
+from protocol.settings import Settings
 from protocol.values import Role
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +66,14 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "again" / "t.py").write_text(TASK_SOURCE)
     for name, expires in (("late.json", 0.0), ("good.json", time.time() + 60)):
         tickets.write(tmp_path / name, ticket(expires))
+    (tmp_path / "cut.json").write_text(
+        (tmp_path / "good.json").read_text().replace('"secret": "', '"secret": "no key ')
+    )
+    (tmp_path / "where.json").write_text(
+        (tmp_path / "good.json").read_text().replace("tcp://127.0.0.1:1", "127.0.0.1")
+    )
+    for name in ("cut.json", "where.json"):
+        (tmp_path / name).chmod(0o600)
     for name, mode in (("open.json", 0o644), ("private.json", 0o600)):
         (tmp_path / name).write_text("{}")
         (tmp_path / name).chmod(mode)
@@ -97,6 +109,8 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--join open.json", "can be read by others: chmod 600 open.json"),
     ("--join private.json", "private.json is no ticket"),
     ("--join late.json", "late.json has expired"),
+    ("--join cut.json", "cut.json is no ticket"),
+    ("--join where.json", "where.json is no ticket"),
     ("--join good.json --coders 1", "not for coders"),
     ("--join good.json --evaluators 0", "nothing to lend"),
     ("--join good.json --budget 3", "obeys the run's own settings: leave out --budget"),
@@ -172,3 +186,33 @@ def test_a_finished_run_tells_its_outcome_again(tmp_path: Path) -> None:
     assert "best is node 3: 2.50×" in done.stderr
     assert (tmp_path / "run" / "best.py").exists()
     assert not (tmp_path / "run" / "logs" / "coordinator.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "status"),
+    [("keys.json", "--listen tcp://127.0.0.1:{free}", 2), ("run.db", "", 4)],
+)
+def test_a_damaged_file_is_one_line(tmp_path: Path, file: str, arguments: str, status: int) -> None:
+    """It is named and left as it is; nothing is started beside it."""
+    Sample(tmp_path / "run", status="stopped").db.close()
+    (tmp_path / "run" / file).write_bytes(b"not what it was " * 500)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    done = command(tmp_path, "--resume", "run", *arguments.format(free=port).split())
+    assert (status, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert file in done.stderr
+    assert (tmp_path / "run" / file).read_bytes() == b"not what it was " * 500
+    assert not (tmp_path / "run" / "logs" / "coordinator.jsonl").exists()
+
+
+def test_a_phase_without_agents_needs_neither_key_nor_script(tmp_path: Path) -> None:
+    """Agents are where the network is, evaluators where the GPUs are, the folder goes between."""
+    for model in ("claude-sonnet-4-6", f"script:{tmp_path / 'elsewhere.jsonl'}"):
+        agents = Settings(tasks=("t",), model=model)
+        judges = replace(agents, planners=0, coders=0, debuggers=0)
+        assert check_models(judges, {}, tmp_path).model == model
+        with pytest.raises(UsageError):
+            check_models(agents, {}, tmp_path)
+        with pytest.raises(UsageError):
+            check_models(replace(judges, debuggers=1), {}, tmp_path)

@@ -1,0 +1,69 @@
+"""A machine that joins a run of another version, or knocks at another run's door."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+from msgspec.structs import replace
+from net_run import NetRun
+from test_guests import join
+
+from actors.supervisor.link import Link
+from protocol import ring, tickets
+from protocol.codec import MAGIC
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[NetRun]:
+    run = NetRun(tmp_path / "run", budget=2, away=())
+    run.start("coordinator")
+    run.listening()
+    yield run
+    for guest in run.guests:
+        if guest.poll() is None:
+            guest.kill()
+        guest.communicate()
+    run.stop()
+
+
+def answered(tmp_path: Path, magic: bytes, times: int) -> str:
+    """Return why a supervisor takes itself for refused after so many answers."""
+    context = zmq.Context()
+    address = f"ipc://{tmp_path}/s"
+    with context.socket(zmq.ROUTER) as server:
+        server.bind(address)
+        link = Link(address)
+        for number in range(times):
+            while not server.poll(10):
+                link.pump(time.monotonic() + 60 * number)
+            server.send_multipart([server.recv_multipart()[0], magic, b"?"])
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until and not link.refused:
+                link.pump(time.monotonic())
+        link.close()
+    context.term()
+    return link.refused
+
+
+def test_another_major_is_told_to_the_person_who_joins(tmp_path: Path) -> None:
+    """Its words can't be read, but that they are another version's can; one frame is noise."""
+    other = MAGIC[:-1] + bytes([MAGIC[-1] + 1])
+    assert "protocol major 2, expected 1" in answered(tmp_path, other, 3)
+    assert answered(tmp_path, other, 1) == ""
+    assert answered(tmp_path, b"noise!", 3) == ""
+
+
+def test_a_ticket_of_the_run_that_was_here_before_is_told(run: NetRun) -> None:
+    """The new run at the old address has other keys: the guest waits, and says for what."""
+    path = run.run_dir / tickets.FILE_NAME
+    tickets.write(path, replace(run.ticket, server=ring.new_pair().public))
+    guest = join(run, "--planners", "1")
+    assert guest.stdout is not None
+    line = guest.stdout.readline()
+    assert f"{run.address} is not run" in line
+    guest.terminate()
+    assert guest.wait(40) == 0
