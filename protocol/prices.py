@@ -49,7 +49,8 @@ class Price(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     output: Usd
     cache_read: Usd | None = None  # None: as input
     cache_write: Usd | None = None  # None: 1.25 times input
-    long_tokens: int | None = None  # a longer prompt is charged by `long`, all of the call
+    # A longer prompt is charged by `long`, all of the call.
+    long_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     long: Price | None = None
 
     def usd(self, tokens: Tokens) -> float:
@@ -102,8 +103,11 @@ def price_of(model: str, prices: Prices) -> Price | None:
 
 def _price(name: str, row: Any) -> Price:  # whatever a person wrote there
     try:
-        return msgspec.convert(row, Price)
+        price = msgspec.convert(row, Price)
     except msgspec.ValidationError as error:
         words = str(error).replace("Object missing", "it is missing").replace("Object", "it")
         words = words.replace(" - at `$.", " - at `")
         raise ValueError(f"[{name}]: {words}") from error
+    if (price.long is None) != (price.long_tokens is None):
+        raise ValueError(f"[{name}]: long_tokens and a table [{name}.long] go together")
+    return price

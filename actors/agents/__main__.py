@@ -30,6 +30,8 @@ WORKERS: dict[Role, Callable[[Desk, int], Worker]] = {
     Role.DEBUGGER: Debugger,
 }
 
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one agent until it is told to leave; return the process's exit status."""
@@ -51,7 +53,7 @@ def hire(role: Role, wanted: settings.Settings, run_dir: Path) -> Worker:
     model = choose(
         wanted.model_of(role),
         base_url=wanted.base_url,
-        api_key=os.environ.get("ANTHROPIC_API_KEY", ""),
+        api_key=_key(),
         price=price_of(wanted.model_of(role), wanted.prices),
         at_once=wanted.at_once,
     )
@@ -62,6 +64,12 @@ def hire(role: Role, wanted: settings.Settings, run_dir: Path) -> Worker:
         temperature=wanted.temperature_of(role),
     )
     return WORKERS[role](desk, wanted.max_tokens)
+
+
+def _key() -> str:
+    """Return the key or the token, whichever there is: both go out as the same header."""
+    found = (os.environ.get(name, "").strip() for name in KEYS)
+    return next(filter(None, found), "")
 
 
 def _settings(parsed: argparse.Namespace) -> settings.Settings:

@@ -19,6 +19,7 @@ from protocol.values import Call, request_key
 
 FIRST_S = 1.0
 LONGEST_S = 60.0
+MOST_LOST = 10  # calls for one answer that broke off after they began: each may have cost money
 GLANCE_S = 0.2  # how often a waiting call looks whether it is still wanted
 
 
@@ -41,7 +42,7 @@ class Patience:
 
     def reply(self, model: Model, request: Request, port: Port) -> Call:
         """Return the model's answer; raise `Withdrawn`, or the model's `Denied` or `TooLong`."""
-        failures = 0
+        failures = garbled = lost = 0
         reserved = False
         while True:
             if port.revoked():
@@ -58,8 +59,15 @@ class Patience:
                     # It counts as spent; the next try needs money of its own.
                     port.call_lost()
                     reserved = False
-                if busy.tries is not None and failures >= busy.tries:
-                    raise Denied(f"{busy} ({failures} times in a row)") from busy
+                    lost += 1
+                garbled = 0 if busy.tries is None else garbled + 1
+                if busy.tries is not None and garbled >= busy.tries:
+                    raise Denied(f"{busy} ({garbled} times in a row)") from busy
+                if lost >= MOST_LOST:
+                    raise Denied(
+                        f"{lost} calls for one answer broke off after they had begun ({busy}), and"
+                        " may have been paid for: see what cuts them, then resume"
+                    ) from busy
                 self._wait(busy, failures, port)
 
     def _reserve(self, model: Paid, request: Request, port: Port) -> None:

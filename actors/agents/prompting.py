@@ -171,14 +171,15 @@ def _observed(template: str, title: str, node: Observed, source: str) -> str:
         title=title,
         origin=origin,
         source=fenced(source) if source.strip() else "(no code was written)",
-        observation=_observation(verdict),
+        observation=_observation(verdict, source),
         result=_result(node),
     )
 
 
-def _observation(verdict: Verdict) -> str:
+def _observation(verdict: Verdict, source: str) -> str:
     if verdict.verdict is Word.NO_CANDIDATE:
-        return "There was nothing to compile."
+        whose = " The source above is the one that it was to change." if source.strip() else ""
+        return f"There was nothing to compile.{whose}"
     if verdict.compiled:
         return "It compiled."
     log = _excerpt(verdict.log)

@@ -25,7 +25,7 @@ class Answer:
     """What the server does with one request."""
 
     text: str = ""
-    stop: str | None = "end_turn"
+    stop: str | int | None = "end_turn"  # a number: a server that is careless of types
     status: int = 200
     error: str = "api_error"  # the error's type, with a status that is no 200
     message: str = "an error of the test server"
@@ -112,7 +112,7 @@ class MessagesServer:
         if chosen.gate is not None:
             chosen.gate.wait(20)
         if chosen.raw is not None:
-            _send(handler, 200, "text/html", chosen.raw, {})
+            _send(handler, 200, "text/html", chosen.raw, chosen.headers)
         elif chosen.status != 200:
             error = {"type": chosen.error, "message": chosen.message}
             body = json.dumps({"type": "error", "error": error}).encode()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from agent_fakes import TASK_SOURCE, FakePort, make_plan
 from messages_server import MessagesServer, answer
 
+from actors.agents.__main__ import hire
 from actors.agents.desk import Desk
 from actors.agents.models.choice import DEFAULT_CLAUDE, choose
 from actors.agents.models.claude import Claude
@@ -19,6 +23,8 @@ from actors.agents.replies import fenced
 from actors.agents.spool import Spool
 from protocol import prices as pricing
 from protocol.messages import Blocked, Planned, Unusable
+from protocol.settings import Settings
+from protocol.values import Call, Role
 
 REQUEST = plan_request(make_plan(), 4321)
 SCAFFOLD = TASK_SOURCE.replace(
@@ -139,6 +145,11 @@ def test_models_known_to_refuse_a_temperature_are_not_asked() -> None:
         (answer(status=404, error="not_found_error"), Denied, "knows no claude-sonnet-4-6"),
         (answer(status=422, message="odd field"), Denied, "refuses our request"),
         (answer(status=400, message="prompt is too long: 9 > 8"), TooLong, "too long"),
+        (
+            answer(status=400, message="input length and `max_tokens` exceed context limit: 9 > 8"),
+            TooLong,
+            "context limit",
+        ),
         (answer(status=413, error="request_too_large"), TooLong, "413"),
         (answer(status=429, headers={"retry-after": "7"}), Busy, "429"),
         (answer(status=500), Busy, "500"),
@@ -148,6 +159,7 @@ def test_models_known_to_refuse_a_temperature_are_not_asked() -> None:
         (answer(raw=b"<html>It works!</html>"), Busy, "--base-url"),
         (answer(raw=b"event: message_start\ndata: {nonsense\n\n"), Busy, ""),
         (answer(raw=b""), Busy, "--base-url"),
+        (answer(raw=b"no gzip", headers={"content-encoding": "gzip"}), Busy, "--base-url"),
     ],
 )
 def test_every_failure_has_its_meaning(said: object, kind: type[Exception], words: str) -> None:
@@ -171,6 +183,53 @@ def test_retry_after_is_read() -> None:
         claude(server).reply(REQUEST)
 
     assert caught.value.after_s == 7.0
+
+
+def test_retry_after_may_be_a_date() -> None:
+    """Proxies say it so; a date that is over wants no wait."""
+    for ahead, least, most in ((40, 30.0, 40.0), (-40, 0.0, 0.0)):
+        date = format_datetime(datetime.now(UTC) + timedelta(seconds=ahead), usegmt=True)
+        said = answer(status=429, headers={"retry-after": date})
+        with MessagesServer(said) as server, pytest.raises(Busy) as caught:
+            claude(server).reply(REQUEST)
+
+        assert least <= caught.value.after_s <= most
+
+
+@pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
+def test_a_key_or_a_token_opens_the_door(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either is enough for the command to choose Claude, so either has to reach the server; a
+    newline that was copied with it does not."""
+    for each in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, "sk-mine\n")
+    with MessagesServer(answer(text=GOOD_PLAN)) as server:
+        settings = Settings(model=DEFAULT_CLAUDE, base_url=server.url)
+        hire(Role.PLANNER, settings, tmp_path).work(make_plan(), FakePort())
+
+        assert "Bearer sk-mine" == server.requests[0].headers["Authorization"]
+
+
+def test_halves_of_a_character_are_joined_and_kept(tmp_path: Path) -> None:
+    """A server may cut one between two events: what was paid for can still be stored."""
+    port = FakePort()
+    with MessagesServer(answer(text=f"\ud83d\ude00 \udcff {GOOD_PLAN}")) as server:
+        result = planner(server, tmp_path).work(make_plan(), port)
+
+    assert isinstance(result, Planned)
+    assert port.calls[0].reply.startswith("\U0001f600 \ufffd ## Advice")
+
+
+def test_figures_that_are_none_cost_nothing_and_give_nothing_back() -> None:
+    """A careless server's usage neither lowers the bill nor makes a call that can't be stored."""
+    odd = answer(text="x", stop=5, input_tokens=-900, output_tokens=-70)
+    with MessagesServer(odd) as server:
+        call = claude(server).reply(REQUEST)
+
+    assert ("5", 0, 0, 0.0) == (call.stop, call.input_tokens, call.output_tokens, call.usd)
+    assert call == msgspec.msgpack.decode(msgspec.msgpack.encode(call), type=Call)
 
 
 def test_nobody_there_is_busy() -> None:
@@ -258,3 +317,12 @@ def test_a_typo_in_prices_is_named() -> None:
     """A misspelt word is an error that names it, not a price of nothing."""
     with pytest.raises(ValueError, match="ouput"):
         pricing.parse("[m]\ninput = 1.0\nouput = 2.0\ncache_read = 0.1\ncache_write = 1.0\n")
+
+
+@pytest.mark.parametrize(
+    "row", ["long_tokens = 9\n", "[m.long]\ninput = 2.0\noutput = 2.0\n", "long_tokens = 0\n"]
+)
+def test_a_price_of_long_prompts_is_whole(row: str) -> None:
+    """Half of it would charge every prompt as a long one, or none."""
+    with pytest.raises(ValueError, match="long_tokens"):
+        pricing.parse(f"[m]\ninput = 1.0\noutput = 2.0\n{row}")

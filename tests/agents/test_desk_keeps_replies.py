@@ -27,6 +27,7 @@ from actors.agents.patience import Patience
 from actors.agents.planner import Planner
 from actors.agents.prompting import plan_request
 from actors.agents.replies import fenced
+from actors.agents.request import Request
 from actors.agents.spool import Spool
 from protocol.messages import Blocked, Planned, Repaired, Returned, Unusable, Written
 from protocol.values import Call, Plan
@@ -57,6 +58,13 @@ def desk(model: Reciter, folder: Path, clock: Clock | None = None) -> Desk:
     clock = clock or Clock()
     patience = Patience(random.Random(7), clock.time, clock.sleep)
     return Desk(model, Spool(folder / "spool"), patience)
+
+
+class PaidReciter(Reciter):
+    """One whose calls cost money."""
+
+    def most_usd(self, request: Request) -> float:
+        return 0.1
 
 
 def spooled(folder: Path) -> list[Path]:
@@ -295,6 +303,25 @@ def test_a_server_that_only_answers_garbage_blocks(tmp_path: Path) -> None:
 
     assert isinstance(result, Blocked)
     assert "5 times in a row" in result.reason
+
+
+def test_garbage_between_rate_limits_is_waited_for(tmp_path: Path) -> None:
+    """Five in a row mean a wrong address: one bad page in a busy hour does not."""
+    bad = Busy("no Messages stream", tries=5)
+    model = Reciter(*[Busy("429")] * 6, bad, *[Busy("529")] * 2, *[bad] * 4, GOOD_PLAN)
+
+    assert isinstance(Planner(desk(model, tmp_path), 1000).work(make_plan(), FakePort()), Planned)
+
+
+def test_replies_that_always_break_off_are_not_paid_for_all_night(tmp_path: Path) -> None:
+    """A proxy that cuts every reply costs ten calls and then a pause, with or without a cap."""
+    model, port = PaidReciter(*[Busy("cut off", paid=True)] * 50), FakePort()
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(), port)
+
+    assert isinstance(result, Blocked)
+    assert "broke off" in result.reason
+    assert 10 == len(model.requests) == port.lost
 
 
 def test_a_request_that_does_not_fit_loses_its_window(tmp_path: Path) -> None:

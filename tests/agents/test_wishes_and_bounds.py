@@ -154,6 +154,13 @@ def test_bytes_without_end_and_without_words_are_no_answer() -> None:
     assert not caught.value.paid
 
 
+def test_an_error_page_without_end_is_no_answer() -> None:
+    """A broken proxy's page is read as far as a reply would be."""
+    page = answer(status=500, message="x" * 50_000)
+    with MessagesServer(page) as server, pytest.raises(Busy):
+        claude(server, bounds=Bounds(wire_bytes=10_000)).reply(REQUEST)
+
+
 def test_a_drip_ends_the_attempt(tmp_path: Path) -> None:
     """A letter now and then for longer than anyone waits: one call, recorded, and no second."""
     port = FakePort()

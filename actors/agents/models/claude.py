@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from actors.agents.models.failures import meaning, words_of
-from actors.agents.models.listening import Bounded, Heard, listen
+from actors.agents.models.listening import Bounded, Heard, PastBounds, garbled, listen
 from actors.agents.models.model import Bounds, Busy, Denied
 from actors.agents.models.warmth import Warmth
 from actors.agents.request import Request
@@ -149,6 +149,8 @@ class Claude:
             raise Busy(f"no word from the server for {SILENCE_S:.0f} s", paid=True) from error
         except httpx2.TransportError as error:
             raise Busy("the connection was cut in the middle of a reply", paid=True) from error
+        except (httpx2.DecodingError, PastBounds) as error:
+            raise garbled(paid=begun) from error  # not what it says that it is, or without end
         except (anthropic.BadRequestError, anthropic.UnprocessableEntityError):
             raise  # it may name a wish
         except anthropic.APIError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -12,7 +14,10 @@ if TYPE_CHECKING:
     import anthropic
 
 SPENT = ("credit balance", "spend limit", "billing")
-LONG = ("too long", "context window", "context length", "context size", "context_length")
+LONG = (
+    *("too long", "context window", "context length", "context size", "context_length"),
+    *("context limit", "contextwindow"),  # Anthropic's of input and max_tokens; LiteLLM's
+)
 # Before these nothing of a request has reached a model.
 UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
@@ -44,7 +49,10 @@ def meaning(error: anthropic.APIError, model: str, *, begun: bool) -> Busy | Den
     if status == 402 or kind == "billing_error" or spent:
         return Denied(f"the account has no credit left ({status}: {words}): add some, then resume")
     if status == 404:
-        return Denied(f"the server knows no {model} (404: {words}): choose another --model")
+        return Denied(
+            f"the server knows no {model} (404: {words}): choose another --model, or"
+            " another --base-url: /v1/messages is put after it"
+        )
     if status == 413 or (status in (400, 422) and any(word in words.lower() for word in LONG)):
         return TooLong(f"{status}: {words}")
     if status in (408, 409, 429) or status >= 500 or status < 400:
@@ -55,7 +63,13 @@ def meaning(error: anthropic.APIError, model: str, *, begun: bool) -> Busy | Den
 
 
 def _retry_after(error: anthropic.APIStatusError) -> float:
+    """Return the seconds that the server wants to be left alone: it says a number or a date."""
+    said = error.response.headers.get("retry-after", "0")
     try:
-        return max(0.0, float(error.response.headers.get("retry-after", "0")))
+        return max(0.0, float(said))
     except ValueError:
-        return 0.0  # it may also be a date; our own waiting is long enough
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+    except ValueError:
+        return 0.0  # neither; our own waiting is long enough

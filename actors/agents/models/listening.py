@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anthropic.types import Usage
     from anthropic.types.parsed_message import ParsedMessage
 
+MOST_TOKENS = 10**9  # of one kind, in one call
 GARBLED_TRIES = 5  # answers in a row that are no Messages stream: probably a wrong address
 
 
@@ -86,9 +87,9 @@ def listen(
         stop = past.stop
     except (ValueError, AssertionError, RuntimeError, TypeError, LookupError, AttributeError) as e:
         # The SDK trusts what it reads: a server that answers something else shows up as these.
-        raise _garbled(paid=started) from e
+        raise garbled(paid=started) from e
     if not started:
-        raise _garbled(paid=False)
+        raise garbled(paid=False)
     if not stop:
         raise Busy("the reply was cut off before its end", paid=True)
     return _heard(stream.current_message_snapshot, stop, bounds, max_tokens)
@@ -114,7 +115,7 @@ def _read(
 
 
 def _heard(message: ParsedMessage[None], stop: str, bounds: Bounds, max_tokens: int) -> Heard:
-    text = "".join(block.text for block in message.content if block.type == "text")
+    text = _whole("".join(block.text for block in message.content if block.type == "text"))
     tokens = _tokens(message.usage)
     if stop in (TOO_LONG, TOO_SLOW):
         # Its end, which says how many tokens there were, was never read: count all it may have.
@@ -125,10 +126,19 @@ def _heard(message: ParsedMessage[None], stop: str, bounds: Bounds, max_tokens: 
             cache_read=tokens.cache_read,
             output=max(tokens.output, max_tokens),
         )
-    return Heard(text=text[: bounds.characters + 1], stop=stop, tokens=tokens)
+    return Heard(text=text[: bounds.characters + 1], stop=str(stop), tokens=tokens)
 
 
-def _garbled(*, paid: bool) -> Busy:
+def _whole(text: str) -> str:
+    """Return the text as UTF-8 can hold it: halves of a character joined, lone ones replaced.
+
+    JSON may cut a character in two; some servers do so between two events.
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def garbled(*, paid: bool) -> Busy:
+    """Return what to raise of an answer that is none."""
     return Busy(
         "what the server answers is no Messages stream: is --base-url right?",
         tries=GARBLED_TRIES,
@@ -138,13 +148,18 @@ def _garbled(*, paid: bool) -> Busy:
 
 def _tokens(usage: Usage) -> Tokens:
     """Return the tokens of a reply; an hour's cache writes are part of all that are said."""
-    written = usage.cache_creation_input_tokens or 0
-    hour = usage.cache_creation.ephemeral_1h_input_tokens or 0 if usage.cache_creation else 0
-    hour = min(hour, written)
+    written = _count(usage.cache_creation_input_tokens)
+    made = usage.cache_creation
+    hour = min(_count(made.ephemeral_1h_input_tokens if made else 0), written)
     return Tokens(
-        read=usage.input_tokens or 0,
+        read=_count(usage.input_tokens),
         cache_write=written - hour,
         cache_write_hour=hour,
-        cache_read=usage.cache_read_input_tokens or 0,
-        output=usage.output_tokens or 0,
+        cache_read=_count(usage.cache_read_input_tokens),
+        output=_count(usage.output_tokens),
     )
+
+
+def _count(said: object) -> int:
+    """Return a number of tokens, whatever stands there: the SDK checks no types."""
+    return min(max(said, 0), MOST_TOKENS) if isinstance(said, int) else 0

@@ -8,11 +8,12 @@ from actors.agents.recipes.objects import Unreadable
 from actors.agents.recipes.planning import choose, situation
 from actors.agents.recipes.repairing import repair
 from protocol.messages import Reflect, Solve
+from protocol.values import Word
 
 
 def solve(work: Solve | Reflect) -> str:
-    """The lone agent's reply; a node without code has nothing to mend, and gets a first try."""
-    if not work.node.verdict.correct and work.node.source.strip():
+    """The lone agent's reply; a node without code of its own has nothing to mend."""
+    if not work.node.verdict.correct and work.node.verdict.verdict is not Word.NO_CANDIDATE:
         return repair(work)
     try:
         chosen = choose(work)
