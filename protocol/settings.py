@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -21,25 +21,30 @@ LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
 SEARCHING = ("stark", "search")  # the strategies that ask a policy which node to grow
 ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the coder, does all
 
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Number = Annotated[int, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1_000_000_000)]  # NaN and infinity are none
+
 
 class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The method's numbers (METHOD: symbol -> field)."""
 
-    budget: int = 30  # B, attempts a task
-    epsilon: float = 0.3
-    root_children: int = 5  # n_root
-    failed_children: int = 3  # n_child: more than this many, all failed, and a node is pruned
-    leaders: int = 2  # r
-    window_cap: int = 5
-    in_flight: int = 1  # K, expansions under way at once, a task
+    budget: Count = 30  # B, attempts a task
+    epsilon: Share = 0.3
+    root_children: Count = 5  # n_root
+    failed_children: Number = 3  # n_child: more than this many, all failed, and a node is pruned
+    leaders: Number = 2  # r
+    window_cap: Number = 5
+    in_flight: Count = 1  # K, expansions under way at once, a task
     # The other strategies' numbers.
-    repairs: int = 1  # team: repairs in a row of a sample that failed
-    memory: int = 3  # reflexion: so many of its last reflections are shown
+    repairs: Number = 1  # team: repairs in a row of a sample that failed
+    memory: Number = 3  # reflexion: so many of its last reflections are shown
     # The other policies' numbers.
-    mcts_c: float = 0.5  # weight of exploration; rewards lie between 0 and 1
-    mcts_width: int = 5  # children of a node before the walk goes below it
-    population: int = 10  # evolutionary: the youngest so many correct nodes are alive
-    tournament: int = 3  # evolutionary: so many of them are drawn, and the fastest grows
+    mcts_c: NotNegative = 0.5  # weight of exploration; rewards lie between 0 and 1
+    mcts_width: Count = 5  # children of a node before the walk goes below it
+    population: Count = 10  # evolutionary: the youngest so many correct nodes are alive
+    tournament: Count = 3  # evolutionary: so many of them are drawn, and the fastest grows
 
 
 class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,8 +82,8 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     coder_model: str = ""
     debugger_model: str = ""
     base_url: str = ""
-    max_tokens: int = 16_000  # of one reply, thinking included
-    at_once: int = 8  # calls under way at once, in each agent process
+    max_tokens: Count = 16_000  # of one reply, thinking included
+    at_once: Count = 8  # calls under way at once, in each agent process
     # Wishes: a model that refuses one is asked without it, and the stored call says so.
     effort: Effort = ""
     planner_effort: Effort = ""
@@ -92,15 +97,15 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seed: int = 0
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"
-    planners: int = 1
-    coders: int = 1
-    debuggers: int = 1
-    evaluators: int = 1
-    tasks_at_once: int = 0  # tasks whose trees grow at the same time; 0: all
-    max_cost: float | None = None  # US dollars
+    planners: Number = 1
+    coders: Number = 1
+    debuggers: Number = 1
+    evaluators: Number = 1
+    tasks_at_once: Number = 0  # tasks whose trees grow at the same time; 0: all
+    max_cost: NotNegative | None = None  # US dollars
     max_minutes: float | None = None
     until_idle: bool = False
-    min_sandbox: int = 1
+    min_sandbox: Number = 1
     launch: str = ""  # "slurm:/path/to/file.toml": evaluators from a fleet
     listen: str = LOCAL  # or where other machines connect, besides
     beat_s: float = 5.0

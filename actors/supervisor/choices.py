@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.supervisor import flags, launching
-from actors.supervisor.flags import OPTIONS, UsageError, Wish
+from actors.supervisor.flags import OPTIONS, POLICIES, STRATEGIES, UsageError, Wish
 from protocol.settings import FILE_NAME, Settings
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
@@ -35,7 +35,7 @@ MAY_CHANGE = (
 
 def has_key(environ: Mapping[str, str]) -> bool:
     """Whether there is a key for Anthropic's API."""
-    return any(environ.get(name) for name in KEYS)
+    return any(environ.get(name, "").strip() for name in KEYS)
 
 
 def of_new_run(
@@ -123,7 +123,8 @@ def _set_model(told: dict[str, Any], environ: Mapping[str, str]) -> None:
         raise UsageError("--base-url needs --model NAME: the name that this server knows")
     elif has_key(environ):
         told["model"] = CLAUDE
-        told["model_reason"] = "ANTHROPIC_API_KEY is set"
+        there = next(name for name in KEYS if environ.get(name, "").strip())
+        told["model_reason"] = f"{there} is set"
     else:
         told["model"] = "recipes"
         told["model_reason"] = "a rule book, no LLM: ANTHROPIC_API_KEY is not set"
@@ -142,9 +143,14 @@ def _file(path: Path) -> dict[str, Any]:
 
 def _convert(told: dict[str, Any], what: str) -> Settings:
     try:
-        return msgspec.convert(told, Settings)
+        settings = msgspec.convert(told, Settings)
     except msgspec.ValidationError as error:
         raise UsageError(f"{what}: {error}") from error
+    for field, words in (("strategy", STRATEGIES), ("policy", POLICIES)):
+        word = getattr(settings, field)
+        if word not in words:
+            raise UsageError(f"{what}: {field} {word!r} is none of {', '.join(words)}")
+    return settings
 
 
 def _set(told: dict[str, Any], field: str, value: object) -> None:

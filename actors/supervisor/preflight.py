@@ -100,6 +100,8 @@ def check_models(settings: Settings, environ: Mapping[str, str], base: Path) -> 
 
     Where no agents run here, nobody here needs a key or a script: these phases may be elsewhere.
     """
+    if settings.base_url:
+        _check_base_url(settings.base_url)
     changed = {}
     for field in ("model", "planner_model", "coder_model", "debugger_model"):
         model = getattr(settings, field)
@@ -132,6 +134,19 @@ def _check_model(model: str, settings: Settings, environ: Mapping[str, str], bas
     return model
 
 
+def _check_base_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or any(char.isspace() for char in url):
+        raise UsageError(
+            f"--base-url {url}: expected http://HOST:PORT or https://HOST; /v1/messages is put"
+            " after it"
+        )
+
+
 def _check_run(path: Path, shown: str) -> Path:
     try:
         with closing(sqlite3.connect(f"{(path / RUN_DB).as_uri()}?mode=ro", uri=True)) as run:
@@ -146,20 +161,25 @@ def _check_run(path: Path, shown: str) -> Path:
 
 def _check_script(path: Path, shown: str) -> Path:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--model script:{shown}: can't read it: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"--model script:{shown}: no UTF-8 text: {error.reason}") from error
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                known = isinstance(json.loads(line), dict)
-            except ValueError:
-                known = False
-            if not known:
-                raise UsageError(f"{shown}:{number}: no JSON object; a script has one a line")
-    if not any(line.strip() for line in lines):
+    # As the model reads it: a JSON string may hold what str.splitlines takes for an end of line.
+    lines = {
+        number: line
+        for number, line in enumerate(text.split("\n"), start=1)
+        if line.strip() and not line.lstrip().startswith("//")
+    }
+    for number, line in lines.items():
+        try:
+            known = isinstance(json.loads(line), dict)
+        except (ValueError, RecursionError):
+            known = False
+        if not known:
+            raise UsageError(f"{shown}:{number}: no JSON object; a script has one a line")
+    if not lines:
         raise UsageError(f"--model script:{shown}: the file has no replies")
     return path
 

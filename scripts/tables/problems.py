@@ -7,6 +7,7 @@ numbers repeat from level to level, and a task's name is all that a run keeps of
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -148,7 +149,8 @@ def _numbers(words: str) -> list[int]:
         if last < first:
             raise UsageError(f"--problems {words}: {part.strip()} runs backwards")
         numbers += range(first, last + 1)
-    twice = next((number for number in numbers if numbers.count(number) > 1), None)
+    counted = Counter(numbers)
+    twice = next((number for number in counted if counted[number] > 1), None)
     if twice is not None:
         raise UsageError(f"--problems {words}: {twice} is named twice")
     return numbers

@@ -39,6 +39,14 @@ def test_what_is_written_is_read_back(settings: Settings) -> None:
         ("[search]\nbudgte = 3", "budgte"),
         ('seed = "three"', "seed"),
         ("seed =", "line 1|Invalid value"),
+        ("[search]\nbudget = 0", "budget"),
+        ("[search]\nin_flight = 0", "in_flight"),  # nothing would ever begin
+        ("[search]\nepsilon = 3", "epsilon"),
+        ("[search]\ntournament = 0", "tournament"),  # nobody to draw
+        ("[search]\nwindow_cap = -1", "window_cap"),
+        ("max_cost = nan", "max_cost"),
+        ("evaluators = -1", "evaluators"),  # a run that waits for nobody
+        ("tasks_at_once = -1", "tasks_at_once"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, words: str) -> None:

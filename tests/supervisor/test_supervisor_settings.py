@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.supervisor import choices, environment, flags, hardware, spec
+from actors.supervisor import choices, environment, flags, hardware, preflight, spec
 from actors.supervisor.choices import CLAUDE
 from protocol.settings import Settings
 
@@ -123,6 +123,23 @@ def test_no_card_is_seen_where_none_is_allowed(monkeypatch: pytest.MonkeyPatch) 
     assert hardware.gpus({"CUDA_VISIBLE_DEVICES": "2,3"}) == ("2", "3")
     assert hardware.gpus({"CUDA_VISIBLE_DEVICES": ""}) == ()
     assert hardware.gpus({"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == ("1",)
+
+
+def test_a_script_is_checked_as_the_model_reads_it(tmp_path: Path) -> None:
+    """Comments are no lines, and a character that Python takes for an end of line ends none."""
+    (tmp_path / "s.jsonl").write_text('// mine\n\n{"role": "coder", "code": "a\u2028b"}\n')
+    settings = Settings(model="script:s.jsonl")
+
+    checked = preflight.check_models(settings, {}, tmp_path)
+
+    assert f"script:{tmp_path / 's.jsonl'}" == checked.model
+
+
+def test_a_token_is_a_key() -> None:
+    """The command says which of the two it found."""
+    settings = settle("", {"ANTHROPIC_AUTH_TOKEN": "t"})
+
+    assert (CLAUDE, "ANTHROPIC_AUTH_TOKEN is set") == (settings.model, settings.model_reason)
 
 
 def test_every_child_is_marked_for_the_next_supervisor() -> None:

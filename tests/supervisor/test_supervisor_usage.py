@@ -102,6 +102,9 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --model replay:x", "replay:x: no such folder"),
     ("--task t.py --model replay:full", "it wants a run folder"),
     ("--task t.py --base-url http://127.0.0.1:1", "--base-url needs --model"),
+    ("--task t.py --model m --base-url localhost:8000", "expected http://HOST:PORT"),
+    ("--task t.py --model m --base-url http://here:99999", "expected http://HOST:PORT"),
+    ("--task t.py --model m --base-url http://[::1", "expected http://HOST:PORT"),
     ("--task t.py --strategy clever", "expected stark or"),
     ("--task t.py --policy clever", "expected epsilon-greedy or"),
     ("--task t.py --evaluators 0", "nobody would do their work"),
@@ -152,6 +155,9 @@ def test_the_environment_and_stark_toml_are_checked_like_flags(folder: Path) -> 
     done = command(folder, "--task", "t.py")
     assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
     assert "stark.toml in this folder" in done.stderr
+    (folder / "stark.toml").write_text('policy = "clever"\n')
+    done = command(folder, "--task", "t.py")
+    assert (2, True) == (done.returncode, "policy 'clever' is none of" in done.stderr)
     assert "budgett" in done.stderr
     assert not (folder / "runs").exists()
 
