@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache, partial
 
+from msgspec.structs import replace
+
 from actors.coordinator.books import Books
 from actors.coordinator.search import Offer
 from actors.coordinator.stages import Stage
@@ -16,7 +18,7 @@ from actors.coordinator.store import Store
 from actors.coordinator.tree import ROOT
 from protocol import messages
 from protocol.messages import Lease
-from protocol.values import Plan, Reference, Role, Task
+from protocol.values import Observed, Plan, Reference, Role, Task
 
 ROLE_OF = {
     Stage.PLAN: Role.PLANNER,
@@ -75,12 +77,14 @@ class Orders:
                 rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
             )
         parent = offer.attempt.parent
+        # A repair has the plan of its node to stand on; everything else needs a source.
+        standing = self._node if stage is Stage.REPAIR else self._standing
         shown = [n for n in offer.window if n not in (ROOT, parent)]
         return self._request(stage, name, number, offer)(
             lease=lease,
             task=task,
             attempt=number,
-            node=self._node(name, parent),
+            node=standing(name, parent),
             root=self._node(name, ROOT),
             # Of the attempts before the last one, a reflecting agent is shown the words alone.
             window=tuple(self._node(name, n) for n in shown if stage is not Stage.REFLECT),
@@ -100,12 +104,22 @@ class Orders:
         if stage is Stage.REFLECT:
             remembered = [self._node(task, n).advice for n in offer.window if n != ROOT]
             return partial(messages.Reflect, reflections=tuple(reversed(remembered)))
-        node, root = self._node(task, offer.attempt.parent), self._node(task, ROOT)
+        node = self._standing(task, offer.attempt.parent)
         plan = self._store.plan(task, number)
         return partial(
             messages.Write if stage is Stage.WRITE else messages.Repair,
-            plan=plan or Plan(advice="", scaffold=node.source or root.source),
+            plan=plan or Plan(advice="", scaffold=node.source),
         )
+
+    def _standing(self, task: str, number: int) -> Observed:
+        """Return a node; one whose agent gave no code has the source that it was to change.
+
+        Otherwise a chain that one refusal broke would begin with the reference again.
+        """
+        node = above = self._node(task, number)
+        while not above.source.strip() and above.parent is not None:
+            above = self._node(task, above.parent)
+        return node if above is node else replace(node, source=above.source)
 
     def _measured(self, task: str) -> Reference:
         reference = self._store.reference(task)
