@@ -215,11 +215,11 @@ def test_a_key_or_a_token_opens_the_door(
 def test_halves_of_a_character_are_joined_and_kept(tmp_path: Path) -> None:
     """A server may cut one between two events: what was paid for can still be stored."""
     port = FakePort()
-    with MessagesServer(answer(text=f"\ud83d\ude00 \udcff {GOOD_PLAN}")) as server:
+    with MessagesServer(answer(text=f"\ud83d\ude00 \udcff\n\n{GOOD_PLAN}")) as server:
         result = planner(server, tmp_path).work(make_plan(), port)
 
     assert isinstance(result, Planned)
-    assert port.calls[0].reply.startswith("\U0001f600 \ufffd ## Advice")
+    assert port.calls[0].reply.startswith("\U0001f600 \ufffd\n")
 
 
 def test_figures_that_are_none_cost_nothing_and_give_nothing_back() -> None:

@@ -155,10 +155,10 @@ def test_the_environment_and_stark_toml_are_checked_like_flags(folder: Path) -> 
     done = command(folder, "--task", "t.py")
     assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
     assert "stark.toml in this folder" in done.stderr
+    assert "budgett" in done.stderr
     (folder / "stark.toml").write_text('policy = "clever"\n')
     done = command(folder, "--task", "t.py")
     assert (2, True) == (done.returncode, "policy 'clever' is none of" in done.stderr)
-    assert "budgett" in done.stderr
     assert not (folder / "runs").exists()
 
 
