@@ -14,19 +14,16 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
 
 import zmq
 
 from actors import failpoints
-from actors.held import Held, Holding
+from actors.held import Held
 from actors.log import open_log
+from actors.port import Done, LeasePort, Worker
 from actors.post import Post, credential_of, hold_lifeline, name_process, on_terminate
 from protocol import codec, transport
 from protocol.messages import (
-    Answered,
     Beat,
     Blocked,
     Heard,
@@ -34,9 +31,7 @@ from protocol.messages import (
     Message,
     Recorded,
     Refuse,
-    Reserve,
     Reserved,
-    Result,
     Retire,
     Returned,
     Revoke,
@@ -46,110 +41,12 @@ from protocol.messages import (
     Who,
     Work,
 )
-from protocol.values import Call, Device, Role
 
 DRAIN_S = 25.0
 NEWS_S = 0.2  # a change of `doing` reaches people this soon
 UNWELCOMED_BEAT_S = 1.0  # a Hello may get lost: a beat from a stranger is answered with `Who`
 EXIT_USAGE = 2
 EXIT_REFUSED = 5
-
-
-class Port(Protocol):
-    """What a piece of work may say while it runs."""
-
-    def doing(self, words: str) -> None:
-        """Say for people what is under way."""
-
-    def running(self) -> None:
-        """Candidate code runs from here on: a loss is charged to the candidate."""
-
-    def answered(self, call: Call) -> None:
-        """Hand over a bought reply; return when it is stored (or the lease is gone)."""
-
-    def reserve(self, model: str, request: str, usd: float | None) -> bool:
-        """Ask for the money for one call; return once it is kept, False when it is not wanted."""
-        ...
-
-    def call_lost(self) -> None:
-        """The call that was reserved last failed, and may have been paid for."""
-
-    def revoked(self) -> bool:
-        """Whether to stop soon: the lease is gone, or the actor drains."""
-        ...
-
-
-class Worker(Protocol):
-    """What a role does with the work that it leases."""
-
-    role: Role
-    credit: int
-    device: Device | None
-
-    def work(self, request: Work, port: Port) -> Result | Blocked | Returned:
-        """Do one piece of work, in a thread of its own."""
-        ...
-
-    def close(self) -> None:
-        """End every child; called once, also when the supervisor is gone."""
-
-
-@dataclass(frozen=True)
-class Done:
-    """A piece of work has ended, in its own thread."""
-
-    work: str
-    result: Result | Blocked | Returned
-
-
-class LeasePort:
-    """The `Port` of one lease: thread-safe, speaks through the actor's queue."""
-
-    def __init__(
-        self, holding: Holding, say: Callable[[object], None], numbers: Iterator[int]
-    ) -> None:
-        self._holding = holding
-        self._say = say
-        self._numbers = numbers  # of the process's calls
-        self._number = 0
-
-    def doing(self, words: str) -> None:
-        self._say(words)
-
-    def running(self) -> None:
-        self._say(Running(lease=self._holding.lease))
-
-    def answered(self, call: Call) -> None:
-        said = Answered(lease=self._holding.lease, call=call)
-        stored = self._holding.stored
-        with stored:
-            self._holding.unstored.append(said)
-            self._say(said)
-            stored.wait_for(lambda: not self._holding.unstored or self.revoked())
-
-    def reserve(self, model: str, request: str, usd: float | None) -> bool:
-        holding = self._holding
-        self._number = next(self._numbers)
-        with holding.stored:
-            holding.asked = Reserve(
-                lease=holding.lease,
-                number=self._number,
-                model=model,
-                request=request,
-                usd=usd,
-                lost=holding.lost,
-            )
-            self._say(holding.asked)
-            holding.stored.wait_for(lambda: holding.asked is None or self.revoked())
-            granted = holding.asked is None
-            holding.asked = None
-        return granted and not self.revoked()
-
-    def call_lost(self) -> None:
-        self._holding.lost = self._number
-
-    def revoked(self) -> bool:
-        return self._holding.stop.is_set()
 
 
 class Actor:
@@ -169,7 +66,9 @@ class Actor:
         self._said: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._beat_s = UNWELCOMED_BEAT_S
-        self._next_beat = self._next_resend = 0.0
+        # Not before Hello had its chance: a stranger's beat is answered with `Who`.
+        self._next_beat = time.monotonic() + UNWELCOMED_BEAT_S
+        self._next_resend = 0.0
         self._rtt_ms: float | None = None
         self._doing = ""
         self._draining_until: float | None = None
@@ -396,4 +295,4 @@ def run_actor(worker: Worker, post: Post) -> int:
         worker.close()
 
 
-__all__ = ["Actor", "Port", "Post", "Worker", "run_actor"]
+__all__ = ["Actor", "Post", "run_actor"]

@@ -12,13 +12,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from actors.actor import Worker, run_actor
+from actors.actor import run_actor
 from actors.agents.coder import Coder
 from actors.agents.debugger import Debugger
 from actors.agents.desk import Desk
 from actors.agents.models.choice import choose
 from actors.agents.planner import Planner
 from actors.agents.spool import Spool
+from actors.port import Worker
 from actors.post import add_post_arguments, post_from
 from protocol import settings
 from protocol.prices import price_of

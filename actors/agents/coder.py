@@ -6,11 +6,11 @@ without anchors, and a record of what changed outside them; or `Unusable` with t
 
 from __future__ import annotations
 
-from actors.actor import Port
 from actors.agents.candidates import read_candidate
 from actors.agents.desk import Desk
 from actors.agents.prompting import write_request
 from actors.agents.solver import Solver
+from actors.port import Port
 from protocol.messages import Blocked, Reflect, Result, Returned, Solve, Work, Write, Written
 from protocol.values import Device, Role
 

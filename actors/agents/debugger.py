@@ -6,10 +6,10 @@ changed is measured against the anchors of the plan that the node inherited.
 
 from __future__ import annotations
 
-from actors.actor import Port
 from actors.agents.candidates import read_candidate
 from actors.agents.desk import Desk
 from actors.agents.prompting import repair_request
+from actors.port import Port
 from protocol.messages import Blocked, Repair, Repaired, Result, Returned, Work
 from protocol.values import Device, Role
 

@@ -13,7 +13,6 @@ from typing import TypeVar
 import msgspec
 
 from actors import failpoints
-from actors.actor import Port
 from actors.agents.models.model import TOO_LONG, TOO_SLOW, Bounds, Denied, Model, TooLong
 from actors.agents.patience import Patience, Withdrawn
 from actors.agents.problem import Problem
@@ -21,6 +20,7 @@ from actors.agents.prompting import say_again
 from actors.agents.replies import Reply, parse
 from actors.agents.request import Request
 from actors.agents.spool import Spool
+from actors.port import Port
 from protocol.messages import Blocked, Result, Returned, Unusable
 from protocol.values import Call
 

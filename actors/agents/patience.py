@@ -12,9 +12,9 @@ import secrets
 import time
 from collections.abc import Callable
 
-from actors.actor import Port
 from actors.agents.models.model import Busy, Denied, Model, Paid
 from actors.agents.request import Request
+from actors.port import Port
 from protocol.values import Call, request_key
 
 FIRST_S = 1.0

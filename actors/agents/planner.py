@@ -6,7 +6,6 @@ against the source that was shown, or `Unusable` with the reason.
 
 from __future__ import annotations
 
-from actors.actor import Port
 from actors.agents.anchors import Misplaced
 from actors.agents.desk import Desk
 from actors.agents.problem import Problem
@@ -14,6 +13,7 @@ from actors.agents.prompting import plan_request
 from actors.agents.replies import Reply
 from actors.agents.request import shown_source
 from actors.agents.scaffolds import Scaffold, check
+from actors.port import Port
 from protocol.messages import Blocked, MakePlan, Planned, Result, Returned, Work
 from protocol.values import Device, Plan, Role
 

@@ -7,12 +7,12 @@ become the node's advice, with no anchors: nobody planned where it may change th
 
 from __future__ import annotations
 
-from actors.actor import Port
 from actors.agents.candidates import read_candidate
 from actors.agents.desk import Desk
 from actors.agents.problem import Problem
 from actors.agents.prompting import reflect_request, solve_request
 from actors.agents.replies import Reply
+from actors.port import Port
 from protocol.messages import Blocked, Reflect, Result, Returned, Solve, Written
 from protocol.values import Candidate, Plan
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.actor import Port
 from actors.evaluator.child import Unwanted
 from actors.evaluator.health import Quarantined
 from actors.evaluator.judge import Judge, Problem
 from actors.evaluator.nursery import ReferenceFailed, Unjudgeable
 from actors.evaluator.rounds import combined
+from actors.port import Port
 from protocol.messages import (
     Evaluate,
     Evaluated,

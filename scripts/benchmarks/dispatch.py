@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 from random import Random
 
-from actors.actor import Port, run_actor
+from actors.actor import run_actor
+from actors.port import Port
 from actors.post import add_post_arguments, post_from
 from protocol import messages
 from protocol import settings as settings_file

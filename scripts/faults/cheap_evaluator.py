@@ -12,7 +12,8 @@ import re
 import sys
 import time
 
-from actors.actor import Port, run_actor
+from actors.actor import run_actor
+from actors.port import Port
 from actors.post import add_post_arguments, post_from
 from protocol.messages import Evaluate, Evaluated, Measure, Measured, Result, Returned, Work
 from protocol.values import Device, Reference, Role, Seconds, Stage, Verdict, Word
