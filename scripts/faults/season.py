@@ -104,9 +104,13 @@ class Stage:
                 continue
             if status == -9:
                 machine.start(*(("--resume", "run") if machine is self.host else ()))
-            elif machine is self.host or status or self._goes_on():
+            elif machine is self.host or status or self._left_too_soon(machine):
                 return f"{machine.name} ended with status {status}: {machine.said()}"
         return ""
+
+    def _left_too_soon(self, guest: Guest) -> bool:
+        """Whether a guest went before the end; a coordinator may be killed after it told the end."""
+        return self._goes_on() and "finished" not in guest.said()
 
     def _goes_on(self) -> bool:
         found = books.rows(self.host.run_dir, "SELECT status FROM run")
