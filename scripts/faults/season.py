@@ -108,8 +108,8 @@ class Stage:
                 return f"{machine.name} ended with status {status}: {machine.said()}"
         return ""
 
-    def _left_too_soon(self, guest: Guest) -> bool:
-        """Whether a guest went before the end; a coordinator may be killed after it told the end."""
+    def _left_too_soon(self, guest: Machine) -> bool:
+        """Whether a guest went before the end; who tells the end may be killed right after it."""
         return self._goes_on() and "finished" not in guest.said()
 
     def _goes_on(self) -> bool:
