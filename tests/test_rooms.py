@@ -20,11 +20,13 @@ ROOMS: dict[str, set[str]] = {
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
-        "protocol", "prompts", "actors.actor", "actors.post", "actors.log", "actors.failpoints",
+        "protocol", "prompts", "actors.actor", "actors.port", "actors.post", "actors.log",
+        "actors.failpoints",
     },
     "actors/evaluator": {
         "msgspec", "torch", "structlog", "pynvml",
-        "protocol", "actors.actor", "actors.post", "actors.log", "actors.failpoints",
+        "protocol", "actors.actor", "actors.port", "actors.post", "actors.log",
+        "actors.failpoints",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
@@ -44,6 +46,7 @@ ONLY_HERE = {
     "sqlite3": {
         "actors/coordinator",
         "actors/supervisor",
+        "supervisor.py",
         "actors/agents/models/replay.py",
         "scripts",
     },
