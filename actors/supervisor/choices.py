@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from actors.supervisor import flags, launching
+from actors.supervisor import flags, launching, spending
 from actors.supervisor.flags import OPTIONS, POLICIES, STRATEGIES, UsageError, Wish
+from protocol import prices
 from protocol.settings import FILE_NAME, Settings
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
@@ -58,6 +59,7 @@ def of_new_run(
     _set_under_way(told, told["evaluators"] + lent, len(task_names), AHEAD if cuda else 1)
     settings = _convert(told, "the settings")
     refuse_unserved(settings)
+    _refuse_others_prices(wish, settings)
     return settings
 
 
@@ -82,6 +84,7 @@ def of_resumed_run(old: Settings, wish: Wish) -> Settings:
         _set(told, field, value)
     settings = _convert(told, "the settings")
     refuse_unserved(settings)
+    _refuse_others_prices(wish, settings)
     return settings
 
 
@@ -98,6 +101,20 @@ def refuse_unserved(settings: Settings) -> None:
         raise UsageError(
             f"--{missing[0]}s 0: nobody would do their work: give --{missing[0]}s N, or"
             " --listen tcp://ADDR:PORT, where other machines join, or --until-idle"
+        )
+
+
+def _refuse_others_prices(wish: Wish, settings: Settings) -> None:
+    """Raise UsageError for --prices of other models alone: a name in it is misspelt."""
+    given = wish.given.get("prices")
+    if not isinstance(given, dict) or not given:
+        return
+    table = {model: settings.prices[model] for model in given}
+    paid = spending.paid_models(settings)
+    if paid and not any(prices.price_of(model, table) for model in paid):
+        raise UsageError(
+            f"--prices: its {', '.join(table)} is no model of this run, which pays for"
+            f" {', '.join(paid)}"
         )
 
 

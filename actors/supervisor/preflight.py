@@ -55,7 +55,7 @@ def read_task(path: Path) -> TaskFile:
     try:
         if path.stat().st_size > MOST_BYTES and path.is_file():
             raise UsageError(f"{path} is larger than 1 MiB: a task is a small Python file")
-        source = path.read_text(encoding="utf-8")
+        source = path.read_text(encoding="utf-8-sig")  # Windows editors begin with a mark
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist: --task wants a KernelBench file") from None
     except OSError as error:

@@ -16,13 +16,17 @@ from protocol.values import AGENTS
 FREE = ("recipes", "script:", "replay:")  # nobody is paid for these
 
 
+def paid_models(settings: Settings) -> list[str]:
+    """Return the run's models that cost money, or may."""
+    named = dict.fromkeys(settings.model_of(role) for role in AGENTS)
+    return [model for model in named if not model.startswith(FREE)]
+
+
 def priced(settings: Settings) -> Settings:
     """Return the settings with its models' prices; raise UsageError where a cap needs one more."""
     table = {**prices.listed(), **settings.prices}
     found = {}
-    for model in dict.fromkeys(settings.model_of(role) for role in AGENTS):
-        if model.startswith(FREE):
-            continue
+    for model in paid_models(settings):
         price = prices.price_of(model, table)
         if price is not None:
             found[model] = price

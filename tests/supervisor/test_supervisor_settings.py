@@ -135,6 +135,14 @@ def test_a_script_is_checked_as_the_model_reads_it(tmp_path: Path) -> None:
     assert f"script:{tmp_path / 's.jsonl'}" == checked.model
 
 
+def test_a_task_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Windows editors write one; Python runs such a file, and the run's own copy has none."""
+    source = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+    (tmp_path / "t.py").write_bytes(b"\xef\xbb\xbf" + source.encode())
+
+    assert source == preflight.read_task(tmp_path / "t.py").source
+
+
 def test_a_token_is_a_key() -> None:
     """The command says which of the two it found."""
     settings = settle("", {"ANTHROPIC_AUTH_TOKEN": "t"})

@@ -59,6 +59,20 @@ def test_a_persons_prices_win_over_the_list(tmp_path: Path) -> None:
     )
 
 
+def test_prices_of_nobody_here_are_a_misspelt_name(tmp_path: Path) -> None:
+    """Otherwise the run would count with the list's, and nobody would notice; free models ignore
+    the file, and one good name is enough."""
+    (tmp_path / "p.toml").write_text("[claude-sonet-4-6]\ninput = 1.0\noutput = 1.0\n" + MINE)
+    with pytest.raises(UsageError, match="claude-sonet-4-6, qwen3-coder is no model of this run"):
+        settle("--model claude-sonnet-4-6 --prices p.toml", KEY)
+
+    assert settle("--model recipes --prices p.toml").prices == {}
+    found = settle(
+        "--model claude-opus-4-8 --base-url http://x --coder-model qwen3-coder --prices p.toml"
+    )
+    assert 0.5 == found.prices["qwen3-coder"].input
+
+
 def test_a_cap_needs_prices() -> None:
     """One line says which model lacks one and how to give it; free models need none."""
     with pytest.raises(UsageError, match=r"--max-cost needs the price of llama.*--prices FILE"):
