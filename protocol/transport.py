@@ -69,6 +69,20 @@ def listen(
     return socket
 
 
+def shut(socket: zmq.Socket[bytes], addresses: Sequence[str]) -> None:
+    """Let nobody in at these addresses any more."""
+    for address in addresses:
+        with suppress(zmq.ZMQError):  # it is shut already
+            socket.unbind(address)
+
+
+def reopen(socket: zmq.Socket[bytes], addresses: Sequence[str]) -> None:
+    """Listen there again, as before; raise OSError with one line where that can't be."""
+    for address in addresses:
+        socket.setsockopt(zmq.IPV6, "[" in address)
+        _bind(socket, address)
+
+
 def connect(
     context: zmq.Context[zmq.Socket[bytes]],
     address: str,

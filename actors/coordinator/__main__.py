@@ -109,6 +109,7 @@ def open_doors(
     socket = transport.listen(
         context, address, secured=settings.public, server=ring.server, beat_s=settings.beat_s
     )
+    door.guard(socket, settings.public)
     return socket, door
 
 

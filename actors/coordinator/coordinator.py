@@ -103,6 +103,8 @@ class Coordinator:
             failpoints.reach_message("heard", message)
         self.tasks.open()
         now = time.monotonic()
+        if self.door is not None:
+            self.door.mind_crowd(now)
         if self.mail.empty:
             # What a peer said while we were stopped is heard before anybody is called late.
             self._keep_time(now)

@@ -6,6 +6,8 @@ origin of every single message, so that a ticket that expires or is revoked coun
 
 from __future__ import annotations
 
+import os
+import resource
 import time
 from pathlib import Path
 
@@ -21,12 +23,16 @@ from protocol.values import AGENTS
 
 KNOCKS = 1000  # that are logged, if in vain
 LOOK_S = 0.5  # a revocation counts this soon
+SHUT_S = 2.0  # nobody is let in for so long, once there is a crowd
 
 
 class Doorkeeper:
     """The key ring as it is now, read again whenever its file changes."""
 
-    def __init__(self, run_dir: Path, ring: Ring, log: FilteringBoundLogger) -> None:
+    def __init__(
+        self, run_dir: Path, ring: Ring, log: FilteringBoundLogger, most: int | None = None
+    ) -> None:
+        """`most`: descriptors that may be open; half of what the system allows."""
         self._run_dir = run_dir
         self._log = log
         self._ring = ring
@@ -34,6 +40,11 @@ class Doorkeeper:
         self._next_look = 0.0
         self._knocks = 0
         self._zap: ThreadAuthenticator | None = None
+        self._socket: zmq.Socket[bytes] | None = None
+        self._addresses: tuple[str, ...] = ()
+        # libzmq aborts the process that has no descriptor left for a connection.
+        self._most = most or resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        self._shut_until: float | None = None
 
     def open(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         """Answer for `context` who may come in; before its sockets are bound."""
@@ -46,6 +57,32 @@ class Doorkeeper:
         if self._zap is not None:
             self._zap.stop()
             self._zap = None
+
+    def guard(self, socket: zmq.Socket[bytes], addresses: tuple[str, ...]) -> None:
+        """Take care of who knocks at `addresses`, where `socket` listens."""
+        self._socket, self._addresses = socket, addresses
+
+    def mind_crowd(self, now: float) -> None:
+        """Shut the public door while connections take most of our descriptors: strangers can."""
+        if self._socket is None:
+            return
+        if self._shut_until is None:
+            if _descriptors() > self._most:
+                self._log.error("too many connections: the door is shut for a while")
+                transport.shut(self._socket, self._addresses)
+                self._shut_until = now + SHUT_S
+        elif now >= self._shut_until:
+            self._shut_until = now + SHUT_S
+            if _descriptors() <= self._most:
+                self._reopen(self._socket)
+
+    def _reopen(self, socket: zmq.Socket[bytes]) -> None:
+        try:
+            transport.reopen(socket, self._addresses)
+        except OSError as error:  # somebody took the port meanwhile: tried again
+            self._log.error("the door can't be opened", error=str(error))
+        else:
+            self._shut_until = None
 
     def callback(self, _domain: str, key: bytes) -> bool:
         """Whether the holder of a public key may connect: asked in the ZAP thread."""
@@ -92,3 +129,13 @@ class Doorkeeper:
         except OSError:
             return (0, 0)
         return (found.st_mtime_ns, found.st_ino)
+
+
+def _descriptors() -> int:
+    """Return about how many descriptors are open: the lowest free number, in one step."""
+    try:
+        free = os.dup(0)
+    except OSError:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    os.close(free)
+    return free
