@@ -29,7 +29,8 @@ class Following:
     """A stored run's choices while they can be made, and after that another strategy's own.
 
     A choice can be made when its node is there and is of the kind that it was: one that worked
-    then and fails now is not improved.  While its node is under way it is waited for.
+    then and fails now is not improved.  While its node, or one that its agents saw, is under way it
+    is waited for: with several expansions at once they end in another order than they did then.
     """
 
     def __init__(self, strategy: Strategy, decisions: Iterable[Decision]) -> None:
@@ -43,7 +44,8 @@ class Following:
             if made is None or stage in (Stage.WRITE, Stage.EVALUATE, Stage.CONFIRM):
                 continue
             node = tree.nodes.get(made.parent)
-            if node is None and made.parent < number:
+            seen = (made.parent, *made.window)
+            if any(shown not in tree.nodes and shown < number for shown in seen):
                 return None
             if node is not None and self.opening(node) is stage:
                 return made.parent
@@ -51,6 +53,11 @@ class Following:
 
     def opening(self, node: Node) -> Stage:
         return self._strategy.opening(node)
+
+    def awaits(self, attempt: Attempt, tree: Tree) -> bool:
+        made = self._made.get((attempt.number, attempt.stage))
+        follows = made is not None and made.parent == attempt.parent
+        return made is not None and follows and any(n not in tree.nodes for n in made.window)
 
     def window(self, attempt: Attempt, sight: Sight, rng: Random) -> tuple[int, ...]:
         made = self._made.get((attempt.number, attempt.stage))

@@ -12,7 +12,7 @@ from random import Random
 
 from actors.coordinator.leaderboard import Leaderboard
 from actors.coordinator.stages import Attempt, Stage
-from actors.coordinator.strategy import Sight, Strategy
+from actors.coordinator.strategy import Patient, Sight, Strategy
 from actors.coordinator.tree import FAILED, ROOT, Tree
 from protocol.settings import SearchSettings
 
@@ -110,6 +110,7 @@ class Search:
         self.confirmed: dict[int, float] = {}
         self._seed = seed
         self._strategy = strategy
+        self._waiting: dict[int, Attempt] = {}  # those whose agents are to see a node to come
 
     @property
     def recorded(self) -> int:
@@ -143,7 +144,7 @@ class Search:
                 return self._advance(self.under_way[event.number])
             case AttemptEnded():
                 self._end(event)
-                return self._grow()
+                return self._grow() + self._release()
             case Confirmed():
                 self.confirmed[event.number] = event.score
                 return self._conclude()
@@ -178,10 +179,11 @@ class Search:
             self.under_way[attempt.number] = attempt
         self.begun = len(nodes) + len(attempts)
         known = offered or {}
-        offers: list[Instruction] = [
-            known.get(attempt.number) or self._offer(attempt) for attempt in attempts
-        ]
-        return offers + self._grow()
+        offers: list[Instruction] = []
+        for attempt in attempts:
+            made = known.get(attempt.number)
+            offers += [made] if made else self._offer_or_wait(attempt)
+        return offers + self._grow() + self._release()
 
     # --- the loop of the method --------------------------------------------------------------
 
@@ -235,7 +237,23 @@ class Search:
             number=attempt.number, parent=attempt.parent, repair=attempt.repair, stage=following
         )
         self.under_way[attempt.number] = attempt
-        return [Save(attempt), self._offer(attempt)]
+        return [Save(attempt), *self._offer_or_wait(attempt), *self._release()]
+
+    def _offer_or_wait(self, attempt: Attempt) -> list[Instruction]:
+        strategy = self._strategy
+        if isinstance(strategy, Patient) and strategy.awaits(attempt, self._tree):
+            self._waiting[attempt.number] = attempt
+            return []
+        return [self._offer(attempt)]
+
+    def _release(self) -> list[Instruction]:
+        """Offer what need not wait any more; all of it when nothing else is under way."""
+        waiting, self._waiting = self._waiting, {}
+        offers = [offer for one in waiting.values() for offer in self._offer_or_wait(one)]
+        if not offers and len(self._waiting) == len(self.under_way):
+            offers = [self._offer(one) for one in self._waiting.values()]
+            self._waiting = {}
+        return offers
 
     def _end(self, event: AttemptEnded) -> None:
         attempt = self.under_way.pop(event.number)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from actors.coordinator.leaderboard import Leaderboard
 from actors.coordinator.policy import Policy
@@ -42,6 +42,15 @@ class Strategy(Protocol):
 
     def window(self, attempt: Attempt, sight: Sight, rng: Random) -> tuple[int, ...]:
         """Return the nodes that the agent of its stage sees, node i and the root among them."""
+        ...
+
+
+@runtime_checkable
+class Patient(Protocol):
+    """A strategy whose windows may have to wait for nodes that are under way."""
+
+    def awaits(self, attempt: Attempt, tree: Tree) -> bool:
+        """Whether the agent of its stage is to see a node that is not there yet."""
         ...
 
 

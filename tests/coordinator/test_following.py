@@ -17,12 +17,16 @@ from actors.coordinator.strategy import STRATEGIES, strategy_named
 from protocol.settings import SearchSettings, Settings
 
 
-def runs(strategy: str, in_flight: int, seed: int, broken: int = 0) -> tuple[Runner, Runner]:
-    """Return a run and its replay with other times, in another order; node `broken` fails there."""
+def runs(
+    strategy: str, in_flight: int, seed: int, broken: int = 0, fewer: int = 0
+) -> tuple[Runner, Runner]:
+    """Return a run and its replay with other times, in another order; node `broken` fails there,
+    and `fewer` attempts are under way at once."""
     names = {"strategy": strategy, "policy": "epsilon-greedy"}
     stored = Runner(make_search(budget=16, in_flight=in_flight, seed=seed, **names), **names)
     finish(stored, Random(seed))
-    again = Runner(make_search(budget=16, in_flight=in_flight, seed=seed, **names), **names)
+    at_once = in_flight - fewer
+    again = Runner(make_search(budget=16, in_flight=at_once, seed=seed, **names), **names)
     own = strategy_named(strategy, EpsilonGreedy(epsilon=0.3), SearchSettings())
     again.search._strategy = Following(own, stored.decisions.values())
 
@@ -48,15 +52,22 @@ def finish(runner: Runner, rng: Random) -> None:
 @settings(max_examples=25, deadline=None)
 def test_other_times_change_no_choice(strategy: str, seed: int, in_flight: int) -> None:
     """Ranks are shuffled and, with several under way, the order too: each attempt grows the same
-    node; one at a time it is also shown the same ones."""
+    node, and each agent is shown the same ones, so that its stored reply still answers."""
     stored, again = runs(strategy, in_flight, seed)
 
     assert {n: p for n, p, *_ in stored.nodes} == {n: p for n, p, *_ in again.nodes}
-    if in_flight == 1:
-        shown = [
-            {k: w for k, w in run.shown.items() if k[1] != "confirm"} for run in (stored, again)
-        ]
-        assert shown[0] == shown[1]
+    shown = [{k: w for k, w in run.shown.items() if k[1] != "confirm"} for run in (stored, again)]
+    assert shown[0] == shown[1]
+
+
+@given(seed=st.integers(0, 100), broken=st.integers(0, 16), fewer=st.integers(0, 2))
+@settings(max_examples=40, deadline=None)
+def test_nobody_waits_for_what_can_not_come(seed: int, broken: int, fewer: int) -> None:
+    """Another outcome, or fewer under way than then: windows differ, and the budget is spent."""
+    _, again = runs("stark", 3, seed, broken, fewer)
+
+    assert 16 == len(again.nodes)
+    assert again.search.finished
 
 
 @given(seed=st.integers(0, 30), broken=st.integers(1, 16))
