@@ -69,12 +69,13 @@ def of_resumed_run(old: Settings, wish: Wish) -> Settings:
     told["until_idle"] = False  # said anew at each start, or not at all
     options = {option.setting: option.flag for option in OPTIONS}
     for field, value in wish.given.items():
-        flag = options.get(field, "--" + field.replace("_", "-"))
+        flag = options.get(field, "--" + field.rpartition(".")[2].replace("_", "-"))
         before = _get(old, field)
         if field not in MAY_CHANGE and value != before:
+            said = flag if value is True else f"{flag} {value}"
+            has = "none" if before is False or before in ("", None) else before
             raise UsageError(
-                f"{flag} {value} contradicts the run, which has {before}: leave it out, or start"
-                " a new run"
+                f"{said} contradicts the run, which has {has}: leave it out, or start a new run"
             )
         if field == "search.budget" and old.search.budget > int(str(value)):
             raise UsageError(

@@ -143,6 +143,22 @@ def test_a_task_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert source == preflight.read_task(tmp_path / "t.py").source
 
 
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("--strategy team", "--strategy team contradicts the run, which has stark"),
+        ("--seed 5", "--seed 5 contradicts the run, which has 0"),
+        ("--effort low", "--effort low contradicts the run, which has none"),
+        ("--require-custom-kernel", "--require-custom-kernel contradicts the run, which has none"),
+    ],
+)
+def test_a_resumed_run_stays_the_same_search(said: str, line: str) -> None:
+    """The line names the flag as it was typed, and what the run has."""
+    wish = flags.parse(["--resume", "x", *said.split()])
+    with pytest.raises(flags.UsageError, match=f"^{line}: leave it out"):
+        choices.of_resumed_run(settle("--model recipes"), wish)
+
+
 def test_a_token_is_a_key() -> None:
     """The command says which of the two it found."""
     settings = settle("", {"ANTHROPIC_AUTH_TOKEN": "t"})
