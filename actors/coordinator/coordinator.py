@@ -266,7 +266,8 @@ class Coordinator:
                     self.books.mark_running(grant.epoch)
             case messages.Returned():
                 self.purse.call_lost(sender, message.lost, time.time())
-                end = self.fleet.returned(message.lease, sender, tried=message.tried)
+                tried = message.tried and not self.fleet.doubt(sender)
+                end = self.fleet.returned(message.lease, sender, tried=tried)
                 self._ended([end] if end else [], message.reason)
                 if message.quarantined:
                     self._quarantined(sender, message.reason)
@@ -362,6 +363,8 @@ class Coordinator:
         if not self._held(result.lease, sender, result):
             return
         self.mail.say(sender, messages.Recorded(lease=result.lease))
+        if isinstance(result, messages.Measured) and self._doubted(sender, result):
+            return
         if self.fleet.settle(result.lease, sender) is None:
             self._event("late result", result.lease.work, sender)
             return
@@ -369,6 +372,19 @@ class Coordinator:
         self.books.worker_quarantined(self.fleet.peers[sender].slot, "")
         self.purse.lease_over(sender, result.lease.work, time.time(), seen=True)
         self.tasks.result(result)
+
+    def _doubted(self, sender: str, result: messages.Measured) -> bool:
+        """Ask our own machine where a guest says that a task can't be measured: it would end it."""
+        if result.reference is not None or not self.fleet.doubt(sender):
+            return False
+        end = self.fleet.returned(result.lease, sender)
+        if end is None:
+            return False
+        if not end.exhausted:
+            self.fleet.keep_here(result.lease.work)
+        self._ended([end])
+        self._event("doubted", result.lease.work, result.problem)
+        return True
 
     # --- beginning and telling ---------------------------------------------------------------
 

@@ -159,6 +159,24 @@ class Fleet:
         self._tried[lease.work] += tried
         return self._end(grant, "returned", charged=False)
 
+    def doubt(self, incarnation: str) -> bool:
+        """Whether that is a guest, and an evaluator of this machine's own can be asked instead."""
+        peer = self.peers.get(incarnation)
+        return (
+            peer is not None
+            and not peer.origin.local
+            and any(
+                one.origin.local and one.credit
+                for one in self.peers.values()
+                if one.role is Role.EVALUATOR
+            )
+        )
+
+    def keep_here(self, work: str) -> None:
+        """Have this work done by the run's own machine, where somebody there can do it."""
+        role, want = self._offered[work]
+        self._offered[work] = role, Want(kind=want.kind, trusted=True)
+
     def running(self, lease: Lease, incarnation: str) -> Grant | None:
         """Note that candidate code runs under this lease."""
         grant = self.grants.get(lease.work)

@@ -130,6 +130,28 @@ def test_results_for_leases_never_held_and_of_the_wrong_kind_are_refused(run: Ne
     assert len(run.nodes()) == BUDGET + 1
 
 
+def test_a_guest_can_not_end_a_task_that_this_machine_can_measure(run: NetRun) -> None:
+    """Its word that the reference can't be measured sends the work home, and changes nothing."""
+    with Visitor(run.address, key(run, Role.EVALUATOR)) as guest:
+        guest.up(10.0)
+        guest.say(hello(run, Role.EVALUATOR, guest.name))
+        lease = guest.hear_until(Measure).lease
+        run.away = ()
+        run.start("evaluator")
+        up = "SELECT 1 FROM worker WHERE slot = 'evaluator-0' AND state = 'up'"
+        until = time.monotonic() + 20
+        while not run.rows(up):
+            guest.say(Beat(holds=(lease,)))
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        guest.say(Measured(lease=lease, problem="it is no good"))
+        while not run.rows("SELECT 1 FROM task WHERE reference IS NOT NULL"):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    assert run.rows("SELECT slot FROM lease WHERE outcome = 'done'") == [("evaluator-0",)]
+    assert run.rows("SELECT detail FROM event WHERE what = 'doubted'") == [("it is no good",)]
+
+
 def test_a_joined_supervisor_ends_neither_the_run_nor_others(run: NetRun) -> None:
     """Drain is refused; a loss counts only for its own machine's slots and their incarnations."""
     with (
