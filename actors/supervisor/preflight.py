@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from actors.supervisor.choices import has_key
 from actors.supervisor.flags import UsageError
 from actors.supervisor.ledger import FILE_NAME as RUN_DB
-from protocol.settings import Settings
+from protocol.settings import LOCAL, Settings
 from protocol.values import AGENTS, Value
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
@@ -195,7 +195,7 @@ def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:
 
 def check_address(settings: Settings) -> None:
     """Raise UsageError when `--listen` is taken or no address."""
-    if settings.listen.startswith("ipc://"):
+    if settings.listen == LOCAL:
         return
     try:
         parts = urlsplit(settings.listen)

@@ -119,6 +119,7 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--join good.json --budget 3", "obeys the run's own settings: leave out --budget"),
     ("--join good.json --task t.py", "leave out --task"),
     ("--task t.py --listen tcp://127.0.0.1", "expected tcp://ADDR:PORT"),
+    ("--task t.py --listen ipc:///tmp/nowhere/s", "expected tcp://ADDR:PORT"),
     ("--task t.py --listen tcp://some.where:5555", "ADDR a numeric address"),
     ("--task t.py --listen tcp://192.0.2.1:5555", "--listen tcp://192.0.2.1:5555: "),
     ("--task t.py --listen tcp://127.0.0.1:{taken}", "choose another port"),
