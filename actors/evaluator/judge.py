@@ -78,6 +78,7 @@ class Judge:
         """`ahead`: how many builds may run beside measurements; `say` hears what a log should."""
         self.kind = device
         self.limits = limits
+        self._say = say
         self.scratch = Scratch(scratch_root)
         self._room = Room(self.scratch.root.parent)
         self.rules = rules
@@ -171,7 +172,8 @@ class Judge:
             self._nursery.unwanted = lambda: self._closing or unwanted()
             try:
                 return work()
-            except Unjudgeable:
+            except Unjudgeable as error:
+                self._say(f"begun again with everything fresh: {error}")
                 self._reset()
                 return work()
 

@@ -29,6 +29,7 @@ LIMITS = Limits(build_s=60.0, import_s=4.0, check_s=4.0, time_s=0.3, memory_gib=
 MARGIN = 1.1  # on a machine with two busy cores an equal module is this much "faster" by chance
 LOOKS = 3  # a winner is judged again this many times in a run, too
 SETTLE_S = 3.0
+REPLACED = "the zygote was replaced"
 VARIABLE = "STARK_CORPUS_CANARY"
 
 
@@ -83,8 +84,16 @@ def candidates(device: DeviceKind, names: list[str] | None = None) -> list[Path]
 class Scene:
     """One judge on one task, watched."""
 
-    def __init__(self, judge: Judge, task: Task, canary: str, plants: list[socket.socket]) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        task: Task,
+        canary: str,
+        plants: list[socket.socket],
+        heard: list[str],
+    ) -> None:
         self.judge, self.task = judge, task
+        self._heard = heard  # what the judge said for a log
         self._canary, self._plants = canary, plants
         root = HERE / "cuda" if judge.kind == "cuda" else HERE
         self._plain = (root / "honest" / "plain.py").read_text(encoding="utf-8")
@@ -102,8 +111,17 @@ class Scene:
 
     def look(self, path: Path) -> Judged:
         """Judge one candidate; who seems to be faster is looked at again, as a winner is."""
+        judged = self._look(path)
+        if any(words.startswith(REPLACED) for words in judged.damage):
+            # A machine that stands still for seconds holds up the reference, too; whoever can
+            # bring the zygote down does so every time.
+            judged = self._look(path)
+        return judged
+
+    def _look(self, path: Path) -> Judged:
         began = time.monotonic()
         source = path.read_text(encoding="utf-8")
+        self._heard.clear()
         verdict, words = self._judge(source)
         for _again in range(LOOKS - 1):
             if path.parent.name == "honest" or verdict is None or not credited(verdict):
@@ -146,15 +164,15 @@ class Scene:
             found.append("the canary is in the verdict")
         if any(_called(plant) for plant in self._plants):
             found.append("a planted listener was called")
-        if not self._settled():
+        if self.judge.zygote_pid != self._zygote:
+            found.append(f"{REPLACED} ({'; '.join(self._heard)[:300]})")
+            self.start()
+        elif not self._settled():
             found.append("processes are left")
         left = {path.name for path in self.judge.scratch.root.glob("candidate-*")} - self._left
         self._left |= left  # said once: those who come next did not do it
         if left:
             found.append(f"files are left: {', '.join(sorted(left))}")
-        if self.judge.zygote_pid != self._zygote:
-            found.append("the zygote was replaced")
-            self.start()
         return tuple(found)
 
     def _settled(self) -> bool:
@@ -185,9 +203,10 @@ def scene(device: DeviceKind) -> Iterator[Scene]:
         folder = tempfile.mkdtemp()
         # Not shutil's rmtree: what a candidate nests deep enough overflows its stack.
         stack.callback(subprocess.run, ["rm", "-rf", folder], check=False)
-        judge = Judge(device, LIMITS, Path(folder) / "judge")
+        heard: list[str] = []
+        judge = Judge(device, LIMITS, Path(folder) / "judge", say=heard.append)
         stack.callback(judge.close)
-        yield Scene(judge, task, canary, plants)
+        yield Scene(judge, task, canary, plants, heard)
 
 
 def _restore(name: str, value: str | None) -> None:
