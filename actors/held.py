@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from protocol.messages import Answered, Lease, Reserve, Result, Returned, Running
+from protocol.values import Call
 
 
 @dataclass(kw_only=True)
@@ -23,6 +24,7 @@ class Holding:
     unstored: list[Answered] = field(default_factory=list)
     asked: Reserve | None = None  # waits for `Reserved`
     lost: int = 0  # the call that failed last and may have been paid for
+    lost_call: Call | None = None  # what is known of it
     running: bool = False  # candidate code runs: must be said again to a new coordinator
     gone: bool = False  # the lease is somebody else's: no result of ours is wanted
     stop: threading.Event = field(default_factory=threading.Event)
@@ -72,7 +74,7 @@ class Held:
             del self._holdings[work]
             return None
         if isinstance(result, Returned):
-            result = msgspec.structs.replace(result, lost=holding.lost)
+            result = msgspec.structs.replace(result, lost=holding.lost, lost_call=holding.lost_call)
         holding.result = _with_lease(result, holding.lease)
         return holding.result
 

@@ -27,8 +27,11 @@ class Port(Protocol):
         """Ask for the money for one call; return once it is kept, False when it is not wanted."""
         ...
 
-    def call_lost(self) -> None:
-        """The call that was reserved last failed, and may have been paid for."""
+    def call_lost(self, heard: Call | None = None) -> None:
+        """The call that was reserved last failed, and may have been paid for.
+
+        `heard` holds its tokens and dollars as far as the server said them; None: nothing is known.
+        """
 
     def revoked(self) -> bool:
         """Whether to stop soon: the lease is gone, or the actor drains."""
@@ -94,6 +97,7 @@ class LeasePort:
                 request=request,
                 usd=usd,
                 lost=holding.lost,
+                lost_call=holding.lost_call,
             )
             self._say(holding.asked)
             holding.stored.wait_for(lambda: holding.asked is None or self.revoked())
@@ -101,8 +105,8 @@ class LeasePort:
             holding.asked = None
         return granted and not self.revoked()
 
-    def call_lost(self) -> None:
-        self._holding.lost = self._number
+    def call_lost(self, heard: Call | None = None) -> None:
+        self._holding.lost, self._holding.lost_call = self._number, heard
 
     def revoked(self) -> bool:
         return self._holding.stop.is_set()

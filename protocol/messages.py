@@ -77,6 +77,7 @@ class Reserve(Message, frozen=True, kw_only=True):
     request: str  # the key of its request's text
     usd: float | None = None  # the most that it can cost; None: no price is known
     lost: int = 0  # an earlier call under this lease that failed and may have been paid for
+    lost_call: Call | None = None  # what it came to at most; None: as much as was reserved
 
 
 class Planned(Message, frozen=True, kw_only=True):
@@ -136,6 +137,7 @@ class Returned(Message, frozen=True, kw_only=True):
     reason: str = ""
     quarantined: bool = False  # nothing can be judged on this device until it is well again
     lost: int = 0  # as in `Reserve`
+    lost_call: Call | None = None
     tried: bool = False  # the task's own module failed: it will not do better elsewhere
 
 

@@ -18,7 +18,8 @@ from actors.port import Port
 from protocol.values import Call, request_key
 
 FIRST_S = 1.0
-LONGEST_S = 60.0
+LONGEST_S = 60.0  # between two tries of our own accord
+WISHED_S = 3600.0  # at most so long where the server asks for it: a quota's hour, and no wrong date
 MOST_LOST = 10  # calls for one answer that broke off after they began: each may have cost money
 GLANCE_S = 0.2  # how often a waiting call looks whether it is still wanted
 
@@ -57,7 +58,7 @@ class Patience:
                 failures += 1
                 if busy.paid and reserved:
                     # It counts as spent; the next try needs money of its own.
-                    port.call_lost()
+                    port.call_lost(busy.heard)
                     reserved = False
                     lost += 1
                 garbled = 0 if busy.tries is None else garbled + 1
@@ -80,8 +81,10 @@ class Patience:
     def _wait(self, busy: Busy, failures: int, port: Port) -> None:
         # Full waits would send all agents back at the same moment: half of it is chance.
         backoff = FIRST_S * 2 ** min(failures - 1, 10) * (0.5 + self._rng.random() / 2)
-        wait_s = min(LONGEST_S, max(busy.after_s, backoff))
-        port.doing(f"waiting for the model: {busy}, next try in {wait_s:.0f} s")
+        own_s, wished_s = min(LONGEST_S, backoff), min(WISHED_S, busy.after_s)
+        wait_s = max(own_s, wished_s)
+        whose = ", as the server asks" if wished_s > own_s else ""
+        port.doing(f"waiting for the model: {busy}, next try in {wait_s:.0f} s{whose}")
         until = self._clock() + wait_s
         while (left := until - self._clock()) > 0:
             if port.revoked():

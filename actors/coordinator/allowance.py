@@ -42,7 +42,7 @@ class Reservation:
     request: str  # the key of the request's text
     role: str
     model: str
-    usd: float | None  # at most; None: no price is known
+    usd: float | None  # at most, of a lost one by what was heard; None: no price is known
     epoch: int = 0  # of the lease that it was asked under; not stored
     state: State = State.OPEN
 
@@ -115,12 +115,17 @@ class Allowance:
             f" cost up to {one.usd:.3f}; resume with a larger --max-cost"
         )
 
-    def lose(self, key: Key) -> list[Reservation]:
-        """Count a call at its most; return it, now lost, unless it had ended."""
+    def lose(self, key: Key, usd: float | None = None) -> list[Reservation]:
+        """Count a call at its most; return it, now lost, unless it had ended.
+
+        `usd`: what its maker heard that it can have cost at most, where that is less.
+        """
         one = self._open.pop(key, None)
         if one is None:
             return []
         one.state = State.LOST
+        if one.usd is not None and usd is not None:
+            one.usd = min(one.usd, usd)
         self._lost[key] = one
         self.spent += one.most
         return [one]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.coordinator.allowance import Reservation, State
 from actors.coordinator.database import Database
@@ -109,9 +110,10 @@ class Books:
         )
         return found is not None
 
-    def add_lost_call(self, one: Reservation, at: float) -> None:
-        """Record a call whose reply nobody saw, at its most."""
-        lost = Call(model=one.model, request="", reply="", stop=LOST, usd=one.usd)
+    def add_lost_call(self, one: Reservation, at: float, heard: Call | None = None) -> None:
+        """Record a call whose reply nobody saw whole, at its most; `heard`: what was, of it."""
+        known = heard or Call(model=one.model, request="", reply="")
+        lost = replace(known, model=one.model, request="", reply="", stop=LOST, usd=one.usd)
         self.add_call(one.work, one.role, lost, at)
         self._db.write(
             "UPDATE reservation SET call = (SELECT MAX(id) FROM call)"
@@ -146,8 +148,9 @@ class Books:
             (LOST, *one.key),
         )
         self._db.write(
-            "UPDATE reservation SET state = ?, call = NULL WHERE incarnation = ? AND number = ?",
-            (one.state, *one.key),
+            "UPDATE reservation SET state = ?, usd = ?, call = NULL"
+            " WHERE incarnation = ? AND number = ?",
+            (one.state, one.usd, *one.key),
         )
 
     def has_reservation(self, incarnation: str, number: int) -> bool:

@@ -58,7 +58,12 @@ def bounded(message: messages.ToCoordinator, fingerprint: str) -> messages.ToCoo
         case messages.Planned() | messages.Written() | messages.Repaired():
             return _product(message)
         case messages.Returned():
-            return replace(message, reason=_line(message.reason), lost=_number(message.lost))
+            return replace(
+                message,
+                reason=_line(message.reason),
+                lost=_number(message.lost),
+                lost_call=message.lost_call and _call(message.lost_call),
+            )
         case messages.Blocked():
             return replace(message, reason=_line(message.reason))
         case messages.Lost():
@@ -166,6 +171,7 @@ def _of_model(
         message,
         number=_number(message.number),
         lost=_number(message.lost),
+        lost_call=message.lost_call and _call(message.lost_call),
         model=_name(message.model),
         request=_name(message.request),
         usd=_usd(message.usd),

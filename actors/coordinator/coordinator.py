@@ -265,7 +265,7 @@ class Coordinator:
                 if grant is not None:
                     self.books.mark_running(grant.epoch)
             case messages.Returned():
-                self.purse.call_lost(sender, message.lost, time.time())
+                self.purse.call_lost(sender, message, time.time())
                 tried = message.tried and not self.fleet.doubt(sender)
                 end = self.fleet.returned(message.lease, sender, tried=tried)
                 self._ended([end] if end else [], message.reason)

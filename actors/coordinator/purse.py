@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from actors.coordinator.allowance import Allowance, Booking, Reservation, State
 from actors.coordinator.books import Books
-from protocol.messages import Answered, Lease, Reserve, Reserved
+from protocol.messages import Answered, Lease, Reserve, Reserved, Returned
 from protocol.values import LOST, Call, request_key
 
 
@@ -23,7 +23,7 @@ class Purse:
 
     def asked(self, sender: str, role: str, message: Reserve, at: float) -> None:
         """Take a request for money from whoever holds that lease."""
-        self.call_lost(sender, message.lost, at)
+        self.call_lost(sender, message, at)
         key = (sender, message.number)
         if self._allowance.is_open(key):
             self._told.append((sender, Reserved(lease=message.lease, number=message.number)))
@@ -59,9 +59,11 @@ class Purse:
         elif booking is Booking.TWICE:
             self._books.add_call(work, role, _paid_twice(call), at)
 
-    def call_lost(self, incarnation: str, number: int, at: float) -> None:
+    def call_lost(self, incarnation: str, message: Reserve | Returned, at: float) -> None:
         """Count a call that its maker saw fail, and that may have been paid for."""
-        self._write(self._allowance.lose((incarnation, number)), at)
+        heard = message.lost_call
+        lost = self._allowance.lose((incarnation, message.lost), heard.usd if heard else None)
+        self._write(lost, at, heard)
 
     def lease_over(self, incarnation: str, work: str, at: float, *, seen: bool) -> None:
         """End what was reserved under a lease; `seen`: by a holder that has no call under way."""
@@ -86,11 +88,11 @@ class Purse:
         """Return why nothing more can be asked; "" as long as it can."""
         return self._allowance.refusal()
 
-    def _write(self, changed: list[Reservation], at: float) -> None:
+    def _write(self, changed: list[Reservation], at: float, heard: Call | None = None) -> None:
         for one in changed:
             self._books.end_reservation(one)
             if one.state is State.LOST:
-                self._books.add_lost_call(one, at)
+                self._books.add_lost_call(one, at, heard)
 
 
 def _paid_twice(call: Call) -> Call:

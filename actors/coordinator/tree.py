@@ -124,8 +124,8 @@ class Tree:
 
     def eligible(self, node: Node) -> bool:
         """Whether the policy may grow this node now."""
-        if node.number == ROOT:
-            return node.degree < self.root_children
+        if node.number == ROOT and node.degree >= self.root_children:
+            return False
         if node.has_bug and node.pending:
             return False  # it is being debugged
         return not (node.failed > self.failed_children and node.solved == 0)

@@ -15,7 +15,7 @@ import msgspec
 from actors.supervisor import flags, launching, spending
 from actors.supervisor.flags import OPTIONS, POLICIES, STRATEGIES, UsageError, Wish
 from protocol import prices
-from protocol.settings import FILE_NAME, Settings
+from protocol.settings import FILE_NAME, SEARCHING, Settings
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 # Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.
@@ -59,12 +59,14 @@ def of_new_run(
     _set_under_way(told, told["evaluators"] + lent, len(task_names), AHEAD if cuda else 1)
     settings = _convert(told, "the settings")
     refuse_unserved(settings)
+    _refuse_unasked_policy(wish, settings)
     _refuse_others_prices(wish, settings)
     return settings
 
 
 def of_resumed_run(old: Settings, wish: Wish) -> Settings:
     """Return the settings that a run goes on with; raise UsageError when a flag contradicts it."""
+    _refuse_unasked_policy(wish, old)
     told: dict[str, Any] = msgspec.to_builtins(old)
     told["until_idle"] = False  # said anew at each start, or not at all
     options = {option.setting: option.flag for option in OPTIONS}
@@ -102,6 +104,15 @@ def refuse_unserved(settings: Settings) -> None:
         raise UsageError(
             f"--{missing[0]}s 0: nobody would do their work: give --{missing[0]}s N, or"
             " --listen tcp://ADDR:PORT, where other machines join, or --until-idle"
+        )
+
+
+def _refuse_unasked_policy(wish: Wish, settings: Settings) -> None:
+    """Raise UsageError for --policy where no policy chooses: it would change nothing, silently."""
+    if "policy" in wish.given and settings.asked_policy is None:
+        raise UsageError(
+            f"--policy {wish.given['policy']}: --strategy {settings.strategy} asks no policy"
+            f" ({' and '.join(SEARCHING)} do): leave it out"
         )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from actors.supervisor.flags import OPTIONS, STRATEGIES, Option, UsageError, Wish
+from protocol.settings import SEARCHING
 
 COMMAND = "python scripts/kernelbench.py"
 BY_NAME = {option.setting: option for option in OPTIONS}
@@ -51,7 +52,10 @@ class Ask:
         return argv
 
     def _texts(self, strategy: str) -> dict[str, str]:
-        return {**self.texts, "strategy": strategy}
+        texts = {**self.texts, "strategy": strategy}
+        if strategy not in SEARCHING and any(other in SEARCHING for other in self.strategies):
+            texts.pop("policy", None)  # for those of the comparison that ask one
+        return texts
 
     @property
     def place(self) -> Path:

@@ -72,6 +72,7 @@ class FakePort:
         self.calls: list[Call] = []
         self.reserved: list[float | None] = []
         self.lost = 0
+        self.lost_calls: list[Call | None] = []
         self.stop: Callable[[], bool] = lambda: False
         self.on_answered: Callable[[Call], None] = lambda call: None
 
@@ -89,8 +90,9 @@ class FakePort:
         self.reserved.append(usd)
         return not self.stop()
 
-    def call_lost(self) -> None:
+    def call_lost(self, heard: Call | None = None) -> None:
         self.lost += 1
+        self.lost_calls.append(heard)
 
     def revoked(self) -> bool:
         return self.stop()

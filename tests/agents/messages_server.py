@@ -34,6 +34,7 @@ class Answer:
     cache_write_tokens: int = 0
     cache_read_tokens: int = 0
     output_tokens: int = 20
+    last_usage: dict[str, int] = field(default_factory=dict)  # more counts, with the last words
     cut: bool = False  # the connection ends in the middle of the text
     error_in_stream: str = ""  # an error event of this type after half of the text
     raw: bytes | None = None  # sent as it is, as a 200
@@ -186,7 +187,7 @@ def _events(chosen: Answer, model: str) -> Iterator[dict[str, Any]]:
     yield {
         "type": "message_delta",
         "delta": {"stop_reason": chosen.stop, "stop_sequence": None},
-        "usage": {"output_tokens": chosen.output_tokens},
+        "usage": {"output_tokens": chosen.output_tokens, **chosen.last_usage},
     }
     yield {"type": "message_stop"}
 

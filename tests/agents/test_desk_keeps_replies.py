@@ -263,13 +263,15 @@ def test_a_busy_model_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_the_servers_own_wish_is_heard(tmp_path: Path) -> None:
-    """Retry-After makes the wait longer, up to the minute."""
-    clock = Clock()
-    model = Reciter(Busy("429", after_s=20.0), Busy("429", after_s=900.0), GOOD_PLAN)
+    """Retry-After is obeyed, also beyond our own minute, and said; a nonsense of days is not."""
+    clock, port = Clock(), FakePort()
+    wishes = (20.0, 300.0, 1e12)
+    model = Reciter(*[Busy("429", after_s=wish) for wish in wishes], GOOD_PLAN)
 
-    Planner(desk(model, tmp_path, clock), 1000).work(make_plan(), FakePort())
+    Planner(desk(model, tmp_path, clock), 1000).work(make_plan(), port)
 
-    assert clock.now == pytest.approx(80.0)
+    assert clock.now == pytest.approx(20.0 + 300.0 + 3600.0)
+    assert "waiting for the model: 429, next try in 300 s, as the server asks" in port.words
 
 
 def test_a_revoked_lease_ends_the_wait(tmp_path: Path) -> None:

@@ -193,6 +193,48 @@ def test_what_failed_after_it_began_may_have_been_paid_for(said: object, paid: b
     assert paid == caught.value.paid
 
 
+@pytest.mark.parametrize(
+    "accident", [{"cut": True}, {"error_in_stream": "overloaded_error"}], ids=["cut", "error"]
+)
+def test_what_broke_off_counts_the_prompt_that_was_heard(
+    tmp_path: Path, accident: dict[str, object]
+) -> None:
+    """The tokens that the server counted at its beginning, and all words that it may have had: far
+    less than every byte a token, and never less than the bill can say."""
+    port = FakePort()
+    told = {"input_tokens": 700, "cache_read_tokens": 2000, "cache_write_tokens": 100}
+    broken = answer(text="some words", **told, **accident)
+    with MessagesServer(broken, answer(text="## Cannot\n\nNo.")) as server:
+        Planner(desk(claude(server), tmp_path), 4321).work(make_plan(), port)
+
+    (lost,) = port.lost_calls
+    assert lost is not None
+    counted = (lost.input_tokens, lost.cached_tokens, lost.cache_write_tokens, lost.output_tokens)
+    assert (2800, 2000, 100, 4321) == counted
+    assert lost.usd == pytest.approx((700 * 3 + 2000 * 0.3 + 100 * 3.75 + 4321 * 15) / 1e6)
+    assert ("", "", "lost") == (lost.request, lost.reply, lost.stop)
+
+
+def test_a_prompt_that_nobody_counted_costs_its_most(tmp_path: Path) -> None:
+    """Proxies that count at the end only say 0 before: that is no figure to go by."""
+    port = FakePort()
+    broken = answer(text="some words", input_tokens=0, cut=True)
+    with MessagesServer(broken, answer(text="## Cannot\n\nNo.")) as server:
+        Planner(desk(claude(server), tmp_path), 4321).work(make_plan(), port)
+
+    assert [None] == port.lost_calls
+
+
+def test_counts_only_grow() -> None:
+    """A server that ends with noughts for a prompt that it had counted gives nothing away."""
+    said = answer(text="x", input_tokens=700, output_tokens=9, last_usage={"input_tokens": 0})
+    late = answer(text="x", input_tokens=0, output_tokens=9, last_usage={"input_tokens": 800})
+    with MessagesServer(said, late) as server:
+        calls = [claude(server).reply(REQUEST) for _ in range(2)]
+
+    assert [(700, 9), (800, 9)] == [(call.input_tokens, call.output_tokens) for call in calls]
+
+
 def test_money_is_asked_for_before_each_call(tmp_path: Path) -> None:
     """A 429 keeps what was reserved; a broken reply counts as lost, and the next call asks anew."""
     port = FakePort()

@@ -33,8 +33,8 @@ class SlowTree:
 
     def eligible(self, i: int) -> bool:
         children, under_way = self.children(i), self.pending.count(i)
-        if i == 0:
-            return len(children) + under_way < self.root_children
+        if i == 0 and len(children) + under_way >= self.root_children:
+            return False
         if self.failed(i) and under_way:
             return False
         failed = [child for child in children if self.failed(child)]

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from actors.coordinator.allowance import Allowance, Booking, Reservation, State
 from actors.coordinator.books import Books
 from actors.coordinator.database import Database
 from actors.coordinator.purse import Purse
-from protocol.messages import Answered, Lease, Reserve
+from protocol.messages import Answered, Lease, Reserve, Returned
 from protocol.values import LOST, Call, request_key
 
 WORKS = ("t/1/plan", "t/1/write", "t/2/plan")
@@ -252,8 +253,26 @@ def test_a_call_that_broke_off_counts_and_the_next_has_its_own_money(disk: Disk)
     assert disk.ask("a", 2, 0.4, lost=1)
     assert disk.ask("a", 2, 0.4, lost=1)
     disk.answer("a", 0.1)
-    disk.purse.call_lost("a", 1, 3.0)
+    lease = Lease(work=WORKS[0], epoch=7)
+    disk.purse.call_lost("a", Returned(lease=lease, lost=1), 3.0)
     assert [(LOST, 0.4), ("end_turn", 0.1)] == disk.calls()
+
+
+def test_a_call_that_broke_off_counts_what_was_heard_of_it(disk: Disk) -> None:
+    """Its prompt was counted by the server: less than was kept is spent, also after a crash, and
+    its tokens are told with it; a figure above what was kept changes nothing."""
+    assert disk.ask("a", 1, 0.6)
+    heard = Call(model="m", request="", reply="", stop=LOST, input_tokens=9, usd=0.2)
+    lost = Returned(lease=Lease(work=WORKS[0], epoch=7), lost=1, lost_call=heard)
+    disk.purse.call_lost("a", lost, 3.0)
+    disk.db.commit()
+    disk.crash()
+    assert disk.ask("a", 2, 0.8)
+    disk.purse.call_lost("a", replace(lost, lost=2, lost_call=replace(heard, usd=7.0)), 4.0)
+    assert [(9, 0.2), (9, 0.8)] == disk.db.rows("SELECT input_tokens, usd FROM call ORDER BY id")
+    assert not disk.ask("b", 1, 0.01)
+    disk.answer("b", 0.1)  # of the call that was counted at 0.2, which nobody had seen the end of
+    assert 0.9 == pytest.approx(disk.books.spent_usd())
 
 
 def test_leave_that_was_not_used_is_given_back(disk: Disk) -> None:

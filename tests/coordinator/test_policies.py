@@ -47,6 +47,7 @@ TREES: dict[str, tuple[dict[int, tuple[int, float]], tuple[int, ...]]] = {
     "half-way": (HALF_WAY, UNDER_WAY),
     "only the root": ({}, ()),
     "the root full, all failed": ({n: (0, FAILED) for n in range(1, 6)}, (3,)),
+    "the root a dead branch": ({n: (0, FAILED) for n in range(1, 5)}, ()),
 }
 
 

@@ -107,6 +107,7 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --model m --base-url http://[::1", "expected http://HOST:PORT"),
     ("--task t.py --strategy clever", "expected stark or"),
     ("--task t.py --policy clever", "expected epsilon-greedy or"),
+    ("--task t.py --strategy sampling --policy mcts", "--strategy sampling asks no policy"),
     ("--task t.py --evaluators 0", "nobody would do their work"),
     ("--join absent", "can't read the ticket absent"),
     ("--join open.json", "can be read by others: chmod 600 open.json"),

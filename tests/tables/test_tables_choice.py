@@ -9,7 +9,7 @@ import pytest
 from bench import PROBLEM, checkout, rows_of, solved
 
 from actors.supervisor.flags import UsageError
-from scripts.tables import command, problems
+from scripts.tables import command, problems, runs
 from scripts.tables.conduct import conduct
 from scripts.tables.results import ROWS
 
@@ -134,6 +134,20 @@ def test_the_same_command_finds_the_same_folder(root: Path) -> None:
     assert f"script:{Path('a.jsonl').resolve()}" == ask.texts["model"]
     assert ["--model", ask.texts["model"], "--strategy", "stark"] == ask.arguments("stark")
     assert [] == ask.arguments("stark", only=("max_cost",))
+
+
+def test_a_policy_goes_to_the_strategies_that_ask_one(root: Path) -> None:
+    """In a comparison it is for `stark` and `search`; where nobody asks it, it is refused."""
+    argv = ["--root", "bench", "--level", "1", "--policy", "mcts", "--compare"]
+    ask = command.parse([*argv, "stark,sampling"])
+
+    assert ["--policy", "mcts", "--strategy", "stark"] == ask.arguments("stark")
+    assert ["--strategy", "sampling"] == ask.arguments("sampling")
+    assert "policy" not in ask.wish("sampling").given
+    alone = command.parse([*argv, "sampling,team"])
+    assert alone.wish("sampling").given["policy"] == "mcts"  # which the run's own check refuses
+    with pytest.raises(UsageError, match="--strategy sampling asks no policy"):
+        runs.check(alone, problems.choose(root, [1], "1"))
 
 
 def test_folders_are_compared_without_running_anything(

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from actors.agents.models.failures import meaning, words_of
-from actors.agents.models.listening import Bounded, Heard, PastBounds, garbled, listen
+from actors.agents.models.listening import Bounded, Heard, PastBounds, broken, garbled, listen
 from actors.agents.models.model import Bounds, Busy, Denied
 from actors.agents.models.warmth import Warmth
 from actors.agents.request import Request
-from protocol.prices import Price
-from protocol.values import Call
+from protocol.prices import Price, Tokens
+from protocol.values import LOST, Call
 
 if TYPE_CHECKING:
     import anthropic
@@ -99,11 +99,22 @@ class Claude:
 
     def _call(self, request: Request, wishes: set[str]) -> Call:
         started = time.monotonic()
-        heard = self._listen(request, wishes)
+        begun: list[Tokens] = []
+        try:
+            heard = self._listen(request, wishes, begun)
+        except Busy as busy:
+            known = broken(begun[0], request.max_tokens) if busy.paid and begun else None
+            if known is not None:
+                busy.heard = self._bill(request, wishes, known, time.monotonic() - started)
+            raise
+        return self._bill(request, wishes, heard, time.monotonic() - started)
+
+    def _bill(self, request: Request, wishes: set[str], heard: Heard, seconds: float) -> Call:
+        """Return a call as it is stored; one that broke off is no answer to its request."""
         tokens = heard.tokens
         return Call(
             model=self.name,
-            request=request.render(),
+            request="" if heard.stop == LOST else request.render(),
             reply=heard.text,
             stop=heard.stop,
             temperature=request.temperature if "temperature" in wishes else None,
@@ -113,10 +124,11 @@ class Claude:
             cache_write_tokens=tokens.cache_written,
             output_tokens=tokens.output,
             usd=None if self._price is None else self._price.usd(tokens),
-            seconds=time.monotonic() - started,
+            seconds=seconds,
         )
 
-    def _listen(self, request: Request, wishes: set[str]) -> Heard:
+    def _listen(self, request: Request, wishes: set[str], begun: list[Tokens]) -> Heard:
+        """Read one reply; what the server counts when it begins goes into `begun`."""
         import anthropic
 
         client = self._open()
@@ -124,12 +136,10 @@ class Claude:
         turn: AbstractContextManager[Callable[[bool], None]] = nullcontext(lambda cached: None)
         if caching:  # otherwise nobody gains by going second
             turn = self._warmth.turn(f"{request.system}\0{request.stable}")
-        begun = False
 
-        def on_begun(cached: bool) -> None:
-            nonlocal begun
-            begun = True
-            say(cached)
+        def on_begun(tokens: Tokens) -> None:
+            begun.append(tokens)
+            say(bool(tokens.cache_written or tokens.cache_read))
 
         try:
             with (
@@ -150,11 +160,12 @@ class Claude:
         except httpx2.TransportError as error:
             raise Busy("the connection was cut in the middle of a reply", paid=True) from error
         except (httpx2.DecodingError, PastBounds) as error:
-            raise garbled(paid=begun) from error  # not what it says that it is, or without end
+            # Not what it says that it is, or without end.
+            raise garbled(paid=bool(begun)) from error
         except (anthropic.BadRequestError, anthropic.UnprocessableEntityError):
             raise  # it may name a wish
         except anthropic.APIError as error:
-            raise meaning(error, self.name, begun=begun) from error
+            raise meaning(error, self.name, begun=bool(begun)) from error
 
     def _open(self) -> anthropic.Anthropic:
         import anthropic

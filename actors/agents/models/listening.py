@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import httpx2
+from msgspec.structs import replace
 
 from actors.agents.models.model import TOO_LONG, TOO_SLOW, Bounds, Busy
 from protocol.prices import Tokens
-from protocol.values import Value
+from protocol.values import LOST, Value
 
 if TYPE_CHECKING:
     import anthropic
@@ -68,18 +69,18 @@ def listen(
     stream: anthropic.MessageStream[None],
     bounds: Bounds,
     max_tokens: int,
-    begun: Callable[[bool], None],
+    begun: Callable[[Tokens], None],
 ) -> Heard:
-    """Read a reply; say `begun` with its first event, and whether its beginning is cached.
+    """Read a reply; say `begun` with its first event, and what the server counted by then.
 
     Raises `Busy` for a stream that ends early or is none.
     """
-    started = False
+    first: Tokens | None = None
 
-    def on_start(cached: bool) -> None:
-        nonlocal started
-        started = True
-        begun(cached)
+    def on_start(tokens: Tokens) -> None:
+        nonlocal first
+        first = tokens
+        begun(tokens)
 
     try:
         stop = _read(stream, bounds, on_start)
@@ -87,23 +88,34 @@ def listen(
         stop = past.stop
     except (ValueError, AssertionError, RuntimeError, TypeError, LookupError, AttributeError) as e:
         # The SDK trusts what it reads: a server that answers something else shows up as these.
-        raise garbled(paid=started) from e
-    if not started:
+        raise garbled(paid=first is not None) from e
+    if first is None:
         raise garbled(paid=False)
     if not stop:
         raise Busy("the reply was cut off before its end", paid=True)
-    return _heard(stream.current_message_snapshot, stop, bounds, max_tokens)
+    return _heard(stream.current_message_snapshot, stop, bounds, max_tokens, first)
+
+
+def broken(first: Tokens, max_tokens: int) -> Heard | None:
+    """Return what a call that broke off after it began is known to have come to, at its most.
+
+    Its prompt as the server counted it, and all the words that it may have had: a server goes on
+    for a while when nobody listens any more.  None where it counted no prompt (some proxies do
+    that at the end only): then nothing is known.
+    """
+    if not first.prompt:
+        return None
+    return Heard(text="", stop=LOST, tokens=_at_most(first, max_tokens))
 
 
 def _read(
-    stream: anthropic.MessageStream[None], bounds: Bounds, on_start: Callable[[bool], None]
+    stream: anthropic.MessageStream[None], bounds: Bounds, on_start: Callable[[Tokens], None]
 ) -> str:
     """Read the stream to its end; return its stop reason, "" for one that was cut off."""
     said, whole = 0, False
     for event in stream:
         if event.type == "message_start":
-            tokens = _tokens(stream.current_message_snapshot.usage)
-            on_start(bool(tokens.cache_written or tokens.cache_read))
+            on_start(_tokens(stream.current_message_snapshot.usage))
         elif event.type == "text":
             said += len(event.text)
             if said > bounds.characters:
@@ -114,19 +126,22 @@ def _read(
     return stream.current_message_snapshot.stop_reason or ("end_turn" if whole else "")
 
 
-def _heard(message: ParsedMessage[None], stop: str, bounds: Bounds, max_tokens: int) -> Heard:
+def _heard(
+    message: ParsedMessage[None], stop: str, bounds: Bounds, max_tokens: int, first: Tokens
+) -> Heard:
     text = _whole("".join(block.text for block in message.content if block.type == "text"))
     tokens = _tokens(message.usage)
+    if tokens.prompt < first.prompt:
+        # Counts only grow through a stream: some servers end with noughts for what they said.
+        tokens = replace(first, output=max(first.output, tokens.output))
     if stop in (TOO_LONG, TOO_SLOW):
-        # Its end, which says how many tokens there were, was never read: count all it may have.
-        tokens = Tokens(
-            read=tokens.read,
-            cache_write=tokens.cache_write,
-            cache_write_hour=tokens.cache_write_hour,
-            cache_read=tokens.cache_read,
-            output=max(tokens.output, max_tokens),
-        )
+        # Its end, which says how many tokens there were, was never read.
+        tokens = _at_most(tokens, max_tokens)
     return Heard(text=text[: bounds.characters + 1], stop=str(stop), tokens=tokens)
+
+
+def _at_most(tokens: Tokens, max_tokens: int) -> Tokens:
+    return replace(tokens, output=max(tokens.output, max_tokens))
 
 
 def _whole(text: str) -> str:

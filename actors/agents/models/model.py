@@ -57,11 +57,13 @@ class Busy(Exception):
         after_s: float = 0.0,
         tries: int | None = None,
         paid: bool = False,
+        heard: Call | None = None,
     ) -> None:
         super().__init__(reason)
         self.after_s = after_s  # the server's own wish
         self.tries = tries  # so many failures in a row mean that a person must look
         self.paid = paid  # a model had begun to work, or may have: it counts as spent
+        self.heard = heard  # what is known of that call; None: nothing, it may have cost its most
 
 
 class Denied(Exception):
