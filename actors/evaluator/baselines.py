@@ -95,13 +95,13 @@ def _measure(
     standard: Standard, child: Child[FromRunner], first_s: float | None = None
 ) -> Figure | None:
     limit = standard.limits.check_s
-    draw = standard.draw()
-    feed, carried = standard.feed(draw, 0)
+    draw = standard.examiner.draw()
+    feed, carried = draw.feed(0)
     try:
         fed = _well(child.ask(feed, limit, carried))
     finally:
         os.close(draw.parcel)
-        standard.forget(draw.number)
+        standard.examiner.forget(draw.number)
     if not fed or not _well(child.ask(Bench(calls=1, slots=1), first_s or limit)):
         return None
     calls, began = 1, time.monotonic()  # the call before has compiled

@@ -74,12 +74,12 @@ def _run(
         command=command,
         patience_s=START_S,
     )
-    drawing = standard.draw()
+    drawing = standard.examiner.draw()
     try:
         standard.renew()
         construct, made = standard.construct()
         load, state = standard.load()
-        feed, inputs = standard.feed(drawing, 0)
+        feed, inputs = drawing.feed(0)
         steps: list[tuple[Order, list[int]]] = [
             (Import(source=source, class_name="ModelNew"), []),
             (construct, made),
@@ -94,7 +94,7 @@ def _run(
         child.dismiss(CALL_S)
     finally:
         os.close(drawing.parcel)
-        standard.forget(drawing.number)
+        standard.examiner.forget(drawing.number)
         child.kill()
     return child.output.text()
 

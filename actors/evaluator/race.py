@@ -1,7 +1,7 @@
 """The race: reference and candidate timed in turn by the judge's own clock, on calls it verifies.
 
 Both are runners, forked from the same zygote, told the same things.  No figure comes from a child:
-the clock is read here, before an order is sent and after its answer came.  Every call of a block
+the clock is read on our side of them (`sides`).  Every call of a block
 has inputs that were drawn for it alone, in storage that held others before.  After a block the
 outputs of all its calls must be handed over, on the clock, and some are compared that were chosen
 only then.  So what a candidate claims (its block) can be held against everything it needed, from
@@ -17,42 +17,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from actors.evaluator import pressure, timing
-from actors.evaluator.child import Child, Gone
+from actors.evaluator import timing
+from actors.evaluator.child import Child
+from actors.evaluator.examiner import Hand
 from actors.evaluator.layout import Layout, sound, total_bytes
-from actors.evaluator.orders import Order, Raised
+from actors.evaluator.pace import Pace
 from actors.evaluator.runner_orders import Bench, Clear, Collect, Collected, FeedAll, FromRunner
 from actors.evaluator.sensors import Reading, Sensors
-from actors.evaluator.standard import Hand, Standard
+from actors.evaluator.sides import Refused, Sides
+from actors.evaluator.standard import Standard
 from actors.evaluator.stillness import Stillness
 from actors.evaluator.timing import Claim, Side, Timing
-from actors.evaluator.verdicts import Fault, fault_of, wrong
+from actors.evaluator.verdicts import Fault, wrong
 from protocol.values import Word
 
 # Inputs and outputs of one block's fresh calls: little, where it is drawn and copied by the host.
 HAND_BYTES = 1 << 24
-MOST_FRESH = 512  # calls of a block
-FEWEST_FRESH = 2
-LARGE_BYTES = 1 << 30  # a call that moves more has blocks of its own
-REFERENCE_S = 0.25  # the longest block of the reference, where calls are shorter than that
 SETTLE_S = 0.003  # OpenMP threads of the other side spin for about this long after their last call
 WARM_S = 0.3
 WARM_CALLS = 3
-PINGS = 15
-BLOCKS = 40  # that the time must be enough for
 CHOSEN = 2  # outputs of a block that are compared
-STRETCH = 1.5  # blocks that want this many times more calls than fresh inputs go round again
 
 
 Check: TypeAlias = list[tuple[int, Layout]]  # outputs put aside: which call's, what it looks like
-
-
-class Refused(Exception):
-    """The candidate's fault, on its way out of the race."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.reason)
-        self.fault = fault
 
 
 class Race:
@@ -70,44 +57,41 @@ class Race:
         floor_us: float,
     ) -> None:
         self.standard = standard
-        self.candidate = candidate
-        self.stillness = stillness
         self.reading: Reading | None = None  # of the card's sensors, after the last group
+        self._sides = Sides(standard, candidate, stillness, call_s=call_s)
         self._sensors = sensors
         self._floor_us = floor_us  # what no machine like this can beat
         self._time_s = time_s
-        self._call_s = call_s  # the longest that one order may take
         facts = standard.facts
         self._each = max(1, total_bytes(facts.inputs) + total_bytes(facts.outputs))
-        self._fewest = FEWEST_FRESH if self._each < LARGE_BYTES else 1
-        self._calls = self._fewest
         self._memory: dict[int, int] = {}  # for results: size -> descriptor
-        # Of a long block, by side: what one side claims must not decide how long the other works.
-        self._wanted: dict[Side, int] = {"reference": self._calls, "candidate": self._calls}
         self._on_host = standard.task.device == "cpu"
-        self._block_s = timing.BLOCK_S if self._on_host else timing.CARD_BLOCK_S
+        self._pace = Pace(
+            each_bytes=self._each,
+            hand_bytes=facts.room if standard.lends else HAND_BYTES,
+            block_s=timing.BLOCK_S if self._on_host else timing.CARD_BLOCK_S,
+            time_s=time_s,
+        )
         self._overhead_s = 0.0
-        self._benched_s = self._waited_s = 0.0  # of this group, and waited for a processor therein
 
     def run(self, on_group: Callable[[int], None] = lambda _groups: None) -> Timing | Fault:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
         try:
             self._begin_alike()
             self._warm()
-            self._overhead_s = self._measure_overhead()
+            self._overhead_s = self._sides.overhead_s()
             return self._groups(on_group)
         except Refused as refused:
             return refused.fault
         finally:
             self._drop_memory()
-            self.stillness.end()
-            self.standard.stillness.end()
+            self._sides.rest()
 
     def _begin_alike(self) -> None:
         """Have both sides lay out their memory anew: where gigabytes lie is worth some per cent."""
         for side in timing.HALVES[0]:
-            with self._moving(side):
-                self._ask(side, Clear())
+            with self._sides.moving(side):
+                self._sides.ask(side, Clear())
 
     def _groups(self, on_group: Callable[[int], None]) -> Timing | Fault:
         began = time.monotonic()
@@ -133,15 +117,15 @@ class Race:
     def _group(self) -> Claim:
         """Time one group A B B A, each of its halves on inputs of its own."""
         blocks: dict[Side, list[timing.Block]] = {"reference": [], "candidate": []}
-        self._benched_s = self._waited_s = 0.0
+        self._sides.waiting()
         first, second = timing.HALVES
         with self._dealt() as hand:
             for side in first:
                 blocks[side].append(self._window(side, hand))
-            if self._again:
+            if self._pace.again:
                 for side in second:
                     blocks[side].append(self._window_again(side))
-        if not self._again:
+        if not self._pace.again:
             with self._dealt() as hand:
                 for side in second:
                     blocks[side].append(self._window(side, hand))
@@ -150,7 +134,7 @@ class Race:
         return Claim(
             reference=(blocks["reference"][0], blocks["reference"][1]),
             candidate=(blocks["candidate"][0], blocks["candidate"][1]),
-            waiting=1.0 if throttled else self._waited_s / max(self._benched_s, 1e-6),
+            waiting=1.0 if throttled else self._sides.waiting(),
         )
 
     def alone_us(self) -> float:
@@ -162,35 +146,35 @@ class Race:
                     taken.append(self._window("reference", hand).us)
         finally:
             self._drop_memory()
-            self.standard.stillness.end()  # or whoever asks it next waits in vain
+            self._sides.rest()
         return max(taken)
 
     @contextmanager
     def _dealt(self) -> Iterator[Hand]:
         """Give fresh inputs for one block's calls; nobody keeps them afterwards."""
-        hand = self.standard.deal(self._calls)
+        hand = self.standard.examiner.deal(self._pace.calls)
         try:
             yield hand
         finally:
             hand.close()
             if self.standard.alive:
-                self.standard.forget(hand.first, self._calls)
+                self.standard.examiner.forget(hand.first, self._pace.calls)
 
     def _window(self, side: Side, hand: Hand) -> timing.Block:
         """Feed, call, collect; nothing of a candidate runs before or after."""
         calls = len(hand.inputs)
         size = calls * self._each
         memory = self._results(size)
-        with self._moving(side):
+        with self._sides.moving(side):
             time.sleep(SETTLE_S if self._on_host else 0.0)
             parcel = hand.parcels[-1 if side == "candidate" else 0]
-            self._wake(side)
-            fed_s, _answer = self._ask(side, FeedAll(inputs=hand.inputs), [parcel])
-            block_s, _answer = self._ask(side, Bench(calls=calls, slots=calls))
-            collected_s, answer = self._ask(side, Collect(limit=size), [memory])
+            self._sides.wake(side)
+            fed_s, _answer = self._sides.ask(side, FeedAll(inputs=hand.inputs), [parcel])
+            block_s, _answer = self._sides.ask(side, Bench(calls=calls, slots=calls))
+            collected_s, answer = self._sides.ask(side, Collect(limit=size), [memory])
             # Of the reference, too, whom nobody doubts: what comes next must find both alike.
             check = self._take(memory, size, answer, calls)
-            known_us = self._repeat(side) if self._again else None
+            known_us = self._repeat(side) if self._pace.again else None
         if side == "candidate":
             self._verify(check, hand)
         fresh = timing.Fresh(
@@ -203,7 +187,7 @@ class Race:
 
     def _window_again(self, side: Side) -> timing.Block:
         """Time a long block on the inputs that are there: all of them were proven just before."""
-        with self._moving(side):
+        with self._sides.moving(side):
             time.sleep(SETTLE_S if self._on_host else 0.0)
             return timing.Block(us=self._repeat(side))
 
@@ -211,64 +195,22 @@ class Race:
         """Return memory for the outputs of a block: the same one as long as its size is."""
         held = self._memory.pop(size, None)
         self._drop_memory()
-        self._memory[size] = self.standard.lend(size) if held is None else held
+        self._memory[size] = self.standard.examiner.lend(size) if held is None else held
         return self._memory[size]
 
     def _drop_memory(self) -> None:
         while self._memory:
             os.close(self._memory.popitem()[1])
 
-    @property
-    def _again(self) -> bool:
-        """Whether fresh inputs are too few for a long block: more calls are timed on the same.
-
-        If one side needs it, both do: what a beginning costs shows in the difference.
-        """
-        return max(self._wanted.values()) >= STRETCH * self._calls
-
     def _repeat(self, side: Side) -> float:
         """Return the microseconds a call of a long block on inputs that were there before."""
-        wanted = max(self._wanted[side], self._calls)
-        self._wake(side)
-        seconds, _answer = self._ask(side, Bench(calls=wanted, slots=self._calls))
+        wanted = self._pace.long(side)
+        self._sides.wake(side)
+        seconds, _answer = self._sides.ask(side, Bench(calls=wanted, slots=self._pace.calls))
         return self._net_us(seconds, wanted)
 
     def _net_us(self, seconds: float, calls: int) -> float:
         return max(seconds - self._overhead_s, 1e-9) / calls * 1e6
-
-    @contextmanager
-    def _moving(self, side: Side) -> Iterator[None]:
-        # Both sides alike: who has just been woken is a little slower.
-        still = self.stillness if side == "candidate" else self.standard.stillness
-        still.end()
-        try:
-            yield
-        finally:
-            still.begin()
-
-    def _wake(self, side: Side) -> None:
-        """Wait until it answers at all: being woken takes a few hundred microseconds.
-
-        Never between fresh inputs and their outputs, where every moment is on the clock.
-        """
-        self._ask(side, Bench(calls=0, slots=1))
-
-    def _ask(
-        self, side: Side, order: Order, carried: list[int] | None = None
-    ) -> tuple[float, FromRunner]:
-        """Return the seconds from the order to the answer, and the answer."""
-        child = self.candidate if side == "candidate" else self.standard.runner
-        waited, began = pressure.waited_s(), time.perf_counter()
-        answer = child.ask(order, self._call_s, carried or [], keen=not self._on_host)
-        seconds = time.perf_counter() - began
-        if isinstance(order, Bench):
-            self._waited_s += pressure.waited_s() - waited
-            self._benched_s += seconds
-        if isinstance(answer, Gone) or isinstance(answer[0], Raised):
-            if side == "reference":
-                raise self.standard.failed(answer)
-            raise Refused(fault_of(answer, "time", self.candidate.output.text()))
-        return seconds, answer[0]
 
     def _take(self, memory: int, size: int, answer: FromRunner, calls: int) -> Check:
         """Put some outputs aside at once; which ones is drawn only now."""
@@ -281,13 +223,13 @@ class Race:
         chosen = sorted(
             {secrets.randbelow(calls) for _choice in range(CHOSEN if self._on_host else 1)}
         )
-        self.standard.take(memory, size, answer.outputs, chosen)
+        self.standard.examiner.take(memory, size, answer.outputs, chosen)
         return [(call, answer.outputs[call]) for call in chosen]
 
     def _verify(self, check: Check, hand: Hand) -> None:
         """Compare what was put aside with what is expected."""
         for number, (call, output) in enumerate(check):
-            reason = self.standard.judge_taken(number, output, hand.first + call)
+            reason = self.standard.examiner.judge_taken(number, output, hand.first + call)
             if reason:
                 raise Refused(wrong(f"in a timed call: {reason}", "time"))
 
@@ -297,33 +239,7 @@ class Race:
         began = time.monotonic()
         for round_ in range(1000):
             claim = self._group()
-            self._plan(claim)
+            self._pace.plan(claim)
             spent = time.monotonic() - began
             if spent >= self._time_s or (round_ + 1 >= WARM_CALLS and spent >= warm_s):
                 return
-
-    def _plan(self, claim: Claim) -> None:
-        """Choose how many calls make a block; both sides get the same number of fresh ones."""
-        each_s: dict[Side, float] = {
-            "reference": min(block.us for block in claim.reference) / 1e6,
-            "candidate": min(block.us for block in claim.candidate) / 1e6,
-        }
-        for side, seconds in each_s.items():
-            # Where there is little time, blocks are short: a few of them have to fit.
-            most = int(self._time_s / BLOCKS / seconds) + 1
-            self._wanted[side] = min(timing.calls_a_block(seconds, self._block_s), most)
-        hand_bytes = self.standard.facts.room if self.standard.lends else HAND_BYTES
-        room = max(self._fewest, min(MOST_FRESH, hand_bytes // self._each))
-        # The faster side wants more; but the reference's own time bounds what it is asked for.
-        bearable = max(self._fewest, int(REFERENCE_S / each_s["reference"]))
-        wanted = max(self._wanted.values())
-        self._calls = max(self._fewest, min(wanted, room, bearable, self._calls * 16))
-
-    def _measure_overhead(self) -> float:
-        """Return what an empty block takes at least, by the reference: it has no reason to lie.
-
-        The least: on a busy machine most of them take longer than many a real block, and what is
-        taken off a block must never be more than was in it.
-        """
-        with self._moving("reference"):
-            return min(self._ask("reference", Bench(calls=0, slots=1))[0] for _ in range(PINGS))

@@ -9,40 +9,25 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from itertools import accumulate
-from typing import Literal
 
-from actors.evaluator import evidence, region
+from actors.evaluator import evidence
 from actors.evaluator.child import Child, Gone
-from actors.evaluator.layout import Layout, difference, total_bytes
+from actors.evaluator.examiner import Examiner
+from actors.evaluator.layout import total_bytes
 from actors.evaluator.nursery import Crowded, Nursery, ReferenceFailed
 from actors.evaluator.orders import Confinement, Import, Kind, Order, Raised
 from actors.evaluator.referee_orders import (
     Bear,
     Bears,
-    Compare,
-    Compared,
-    Deal,
-    Dealt,
-    Draw,
-    Drawn,
-    Expect,
-    Expected,
-    Forget,
     FromReferee,
-    Lend,
     Prepare,
     Prepared,
-    Renew,
-    Restore,
-    Take,
     Unfit,
 )
-from actors.evaluator.runner_orders import Called, Construct, Feed, FromRunner, Load, Write
+from actors.evaluator.runner_orders import Construct, FromRunner, Load
 from actors.evaluator.stillness import Stillness, born
-from actors.evaluator.verdicts import Fault, fault_of
 from protocol.settings import Limits, Precision
-from protocol.values import Stage, Task, Value
+from protocol.values import Task, Value
 
 KINDS: tuple[Kind, ...] = ("shifted", "sparse", "scaled", "spikes", "blocks", "permuted")
 
@@ -56,28 +41,6 @@ class Problem(Value, frozen=True, kw_only=True):
     """Why a task can't be judged: the user's to repair."""
 
     words: str
-
-
-class Drawing(Value, frozen=True, kw_only=True):
-    """Fresh inputs: their number with the referee, what they look like, where their bytes are."""
-
-    number: int
-    inputs: Layout
-    parcel: int
-    seed: int
-
-
-class Hand(Value, frozen=True, kw_only=True):
-    """Fresh inputs of the calls of one block."""
-
-    first: int  # the first one's number with the referee
-    inputs: tuple[Layout, ...]
-    parcels: list[int]  # the reference's first; on the host one does for both
-
-    def close(self) -> None:
-        """Let the bytes go."""
-        for parcel in self.parcels:
-            os.close(parcel)
 
 
 class Standard:
@@ -99,19 +62,22 @@ class Standard:
         self.confinement = confinement
         self.seed = secrets.randbits(62)  # of the construction: candidates get the same
         self.facts: Prepared
-        self.referee: Child[FromReferee]
+        self.examiner: Examiner
+        self._referee: Child[FromReferee]
         self.runner: Child[FromRunner]
         self.stillness = Stillness(set())
         self.kinds: list[Kind] = []  # other draws that the task bears
-        self.lends = False  # whether bytes are handed over in device memory
-        self._restored: tuple[str, ...] = ()
         self._parcels: list[int] = []
-        self._seeds: dict[int, int] = {}
         self._started: list[Child[FromReferee] | Child[FromRunner]] = []
 
     @property
     def steady(self) -> bool:
         return self.facts.steady
+
+    @property
+    def lends(self) -> bool:
+        """Whether bytes are handed over in device memory."""
+        return self.examiner.lends
 
     def open(self) -> Problem | None:
         """Start both; say what is wrong with the task, if anything is."""
@@ -120,7 +86,6 @@ class Standard:
         for lend in tries:
             problem = self._open(lend)
             if problem is None and self._fits():
-                self.lends = lend
                 return self._try_kinds()
             self.close()
             if problem is not None and not lend:
@@ -129,15 +94,18 @@ class Standard:
 
     def _open(self, lend: bool) -> Problem | None:
         with born(self.nursery) as still:
-            self.referee = self.nursery.spawn(
+            self._referee = self.nursery.spawn(
                 "referee", self.confinement, FromReferee, trusted=True
             )
-        self._started.append(self.referee)
+        self._started.append(self._referee)
+        self.examiner = Examiner(
+            self._referee, self.failed, check_s=self.limits.check_s, lends=lend
+        )
         still.favour()
         order = Prepare(
             source=self.task.source, seed=self.seed, lend=lend, precision=self._precision
         )
-        answer = self.referee.ask(order, self._patience)
+        answer = self._referee.ask(order, self._patience)
         if isinstance(answer, Gone):
             return self._problem_of(answer)
         said, self._parcels = answer
@@ -170,7 +138,7 @@ class Standard:
         """Find out which other draws the task bears; one that kills the referee is not borne."""
         large = total_bytes(self.facts.inputs) > LARGE_BYTES
         for kind in KINDS[:FEW_KINDS] if large else KINDS:
-            answer = self.referee.ask(Bear(kind=kind, seed=secrets.randbits(62)), self._patience)
+            answer = self._referee.ask(Bear(kind=kind, seed=secrets.randbits(62)), self._patience)
             if not isinstance(answer, Gone):
                 if isinstance(answer[0], Bears) and answer[0].bears:
                     self.kinds.append(kind)
@@ -184,7 +152,7 @@ class Standard:
         return None
 
     def _problem_of(self, gone: Gone) -> Problem:
-        said = evidence.one_line(self.referee.output.text()[-300:])
+        said = evidence.one_line(self._referee.output.text()[-300:])
         if gone.how == "lost":
             raise self.failed(gone)
         return Problem(words=self._clean(f"the task could not be prepared: {gone.said()}. {said}"))
@@ -198,7 +166,7 @@ class Standard:
         On the host it is sealed; what is handed over on the card can be written to.
         """
         if self.lends:
-            _said, fresh = self._referee(Renew())
+            fresh = self.examiner.renew()
             self._drop_parcels()
             self._parcels = fresh
 
@@ -210,135 +178,11 @@ class Standard:
         """Return the order that copies the reference's parameters and buffers in."""
         return Load(state=self.facts.state), self._parcels[1:3]
 
-    def restore(self, names: tuple[str, ...]) -> None:
-        """Let the reference have these parameters as they were constructed, for one candidate."""
-        if names != self._restored:
-            self._referee(Restore(names=names))
-            self._restored = names
-
     def _tell(self, order: Order, carried: list[int] | None = None) -> None:
         seconds = self.limits.import_s + self.limits.check_s
         answer = self.runner.ask(order, seconds, carried or [])
         if isinstance(answer, Gone) or isinstance(answer[0], Raised):
             raise self.failed(answer)
-
-    # --- rounds ------------------------------------------------------------------------------
-
-    def draw(self, kind: Kind = "plain") -> Drawing:
-        """Draw fresh inputs with a fresh secret seed; the caller closes the parcel."""
-        said, carried = self._referee(Draw(seed=secrets.randbits(62), kind=kind))
-        if not isinstance(said, Drawn):
-            raise self.failed(said)
-        call_seed = secrets.randbits(62)
-        self._seeds[said.draw] = call_seed
-        return Drawing(number=said.draw, inputs=said.inputs, parcel=carried[0], seed=call_seed)
-
-    def expect(self, draw: int) -> Layout:
-        """Return what the outputs of a draw look like; the reference is computed now, or was."""
-        said, _carried = self._referee(Expect(draw=draw, seed=self._seeds[draw]))
-        if not isinstance(said, Expected):
-            raise self.failed(said)
-        return said.outputs
-
-    def deal(self, count: int) -> Hand:
-        """Draw fresh inputs `count` times, for timed calls; the caller closes the hand."""
-        said, carried = self._referee(Deal(seed=secrets.randbits(62), count=count))
-        if not isinstance(said, Dealt):
-            raise self.failed(said)
-        for draw in range(said.first, said.first + count):
-            self._seeds[draw] = secrets.randbits(62)
-        return Hand(first=said.first, inputs=said.inputs, parcels=carried)
-
-    def lend(self, size: int) -> int:
-        """Return memory that `size` bytes of results can be written to; the caller closes it."""
-        if not self.lends:
-            return region.make(size, "results")
-        _said, carried = self._referee(Lend(size=size))
-        return carried[0]
-
-    def take(self, memory: int, size: int, outputs: tuple[Layout, ...], calls: list[int]) -> None:
-        """Copy the outputs of some calls out of memory that a candidate may still write to."""
-        begins = [0, *accumulate(map(total_bytes, outputs))]
-        parts = tuple((begins[call], begins[call + 1]) for call in calls)
-        self._referee(Take(parts=parts, size=size), [memory])
-
-    def judge_taken(self, number: int, output: Layout, draw: int) -> str:
-        """Compare one of the outputs that were taken; return what is wrong with it."""
-        differs = difference(self.expect(draw), output)
-        if differs:
-            return differs
-        said, _carried = self._referee(Compare(draw=draw, what="output", taken=number))
-        if not isinstance(said, Compared):
-            raise self.failed(said)
-        return said.reason
-
-    def forget(self, draw: int, count: int = 1) -> None:
-        """Let the memory of draws go."""
-        for number in range(draw, draw + count):
-            self._seeds.pop(number, None)
-        self._referee(Forget(draw=draw, count=count))
-
-    def judge_output(
-        self,
-        candidate: Child[FromRunner],
-        draw: int,
-        stage: Stage,
-        called: Called,
-        number: int,
-        *,
-        share: bool = False,
-    ) -> Compared | Fault:
-        """Compare an output that the candidate holds with what is expected of `draw`."""
-        expected = self.expect(draw)
-        differs = difference(expected, called.output)
-        if differs:
-            return Compared(reason=differs)
-        order = Write(what="output", number=number)
-        return self._compare(candidate, order, expected, draw, stage, share=share)
-
-    def judge_inputs(
-        self, candidate: Child[FromRunner], slot: int, drawing: Drawing
-    ) -> Compared | Fault:
-        """Compare a slot's inputs, after the call, with what the reference leaves of them."""
-        order = Write(what="inputs", number=slot)
-        return self._compare(candidate, order, drawing.inputs, drawing.number, "check")
-
-    def _compare(
-        self,
-        candidate: Child[FromRunner],
-        order: Write,
-        layout: Layout,
-        draw: int,
-        stage: Stage,
-        *,
-        share: bool = False,
-    ) -> Compared | Fault:
-        size = total_bytes(layout)
-        memory = self.lend(size)
-        try:
-            written = Write(what=order.what, number=order.number, limit=size)
-            answer = candidate.ask(written, self.limits.check_s, [memory])
-            if isinstance(answer, Gone) or isinstance(answer[0], Raised):
-                return fault_of(answer, stage, candidate.output.text())
-            what: Literal["output", "inputs"] = "inputs" if order.what == "inputs" else "output"
-            said, _carried = self._referee(Compare(draw=draw, what=what, share=share), [memory])
-        finally:
-            os.close(memory)
-        if not isinstance(said, Compared):
-            raise self.failed(said)
-        return said
-
-    def feed(self, drawing: Drawing, slot: int) -> tuple[Feed, list[int]]:
-        """Return the order that puts drawn inputs into a slot."""
-        return Feed(slot=slot, inputs=drawing.inputs), [drawing.parcel]
-
-    def _referee(
-        self, order: Order, carried: list[int] | None = None
-    ) -> tuple[FromReferee, list[int]]:
-        answer = self.referee.ask(order, self.limits.check_s, carried or [])
-        if isinstance(answer, Gone):
-            raise self.failed(answer)
-        return answer
 
     def failed(self, answer: object) -> ReferenceFailed:
         """Return the error for a trusted child that gave no good answer."""

@@ -5,7 +5,6 @@ Each step returns the candidate's fault, or None and goes on; the verdict is mad
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,23 +12,21 @@ from pathlib import Path
 from actors.evaluator import evidence, findings, roofline, sandbox
 from actors.evaluator.build import Built
 from actors.evaluator.card import Card
+from actors.evaluator.checks import Checks
 from actors.evaluator.child import Child, Gone
 from actors.evaluator.fastbuild.asked import compiles
 from actors.evaluator.layout import leaves, total_bytes
 from actors.evaluator.nursery import Crowded, Nursery
-from actors.evaluator.orders import Confinement, Import, Kind, Order, Raised
+from actors.evaluator.orders import Confinement, Import, Order, Raised
 from actors.evaluator.profile import Profile, bounded
 from actors.evaluator.race import Race
-from actors.evaluator.referee_orders import Compared
 from actors.evaluator.runner_orders import (
-    Called,
-    CallOnce,
     FromRunner,
     Loaded,
     Profiled,
     TakeProfile,
 )
-from actors.evaluator.standard import Drawing, Standard
+from actors.evaluator.standard import Standard
 from actors.evaluator.stillness import Stillness, born
 from actors.evaluator.timing import Timing
 from actors.evaluator.verdicts import Fault, fault_of, wrong
@@ -38,10 +35,8 @@ from protocol.values import Seconds, Stage, Verdict, Word
 
 LEAVE_S = 5.0
 MAX_SOURCE_BYTES = 1 << 20
-NAMES = 5
 ANY_BYTES_S = 20e12  # more than any processor moves in a second
 SLOWED = 1.3  # what a reference may take beside a candidate, of what it takes alone
-MORE_CHECKS_S = 5.0  # a slow task is not checked on all kinds of draws
 
 
 class Trial:
@@ -65,10 +60,9 @@ class Trial:
         self._build_it = build_it
         self.table: Profile | None = None
         self._card = card
-        self._share: float | None = None  # of KernelBench's tolerance, at worst
+        self._checks: Checks | None = None
         self._race: Race | None = None
         self.timing: Timing | None = None
-        self.max_error: float | None = None
         self._missing: tuple[str, ...] = ()
         self._spent: dict[str, float] = {"build": 0.0, "check": 0.0, "time": 0.0}
         self._runner: Child[FromRunner] | None = None
@@ -155,7 +149,7 @@ class Trial:
         if answer[0].misshapen:
             return wrong(f"parameter {answer[0].misshapen[0]}", "check")
         self._missing = answer[0].missing
-        self.standard.restore(self._missing)
+        self.standard.examiner.restore(self._missing)
         return None
 
     def _tell(
@@ -172,81 +166,10 @@ class Trial:
         return None
 
     def _check(self, runner: Child[FromRunner]) -> Fault | None:
-        """Compare results on fresh inputs, each time in storage that held others before."""
-        earlier: tuple[Drawing, Called] | None = None
-        drawn: list[Drawing] = []
-        began, least = time.monotonic(), max(2, self.standard.task.checks)
-        plain: list[Kind] = ["plain"]
-        kinds = plain + self.standard.kinds
-        try:
-            for number, kind in enumerate(kinds + plain * (least - len(kinds))):
-                if number >= least and time.monotonic() - began > MORE_CHECKS_S:
-                    break
-                drawing = self.standard.draw(kind)
-                drawn.append(drawing)
-                called = self._round(runner, drawing, number)
-                if isinstance(called, Fault):
-                    return called
-                fault = self._unchanged(runner, earlier, number)
-                if fault is not None:
-                    return fault
-                earlier = (drawing, called)
-        finally:
-            for drawing in drawn:
-                os.close(drawing.parcel)
-                if runner.gone is None or self.standard.alive:
-                    self.standard.forget(drawing.number)
-        return None
-
-    def _round(self, runner: Child[FromRunner], drawing: Drawing, number: int) -> Called | Fault:
-        feed, carried = self.standard.feed(drawing, 0)
-        fault = self._tell(runner, feed, self.limits.check_s, "check", carried)
-        if fault is not None:
-            return fault
-        guard = tuple(leaf.nbytes for leaf in leaves(self.standard.facts.outputs))
-        order = CallOnce(slot=0, seed=drawing.seed, keep=number, guard=guard)
-        answer = runner.ask(order, self.limits.check_s)
-        if isinstance(answer, Gone) or not isinstance(answer[0], Called):
-            return fault_of(answer, "check", runner.output.text())
-        called = answer[0]
-        if called.breach:
-            return wrong(f"it {called.breach[:200]}", "check")
-        found = self.standard.judge_output(
-            runner, drawing.number, "check", called, number, share=number == 0
+        checks = self._checks = Checks(
+            self.standard, runner, call_s=self.limits.check_s, missing=self._missing
         )
-        if not isinstance(found, Fault) and not found.reason:
-            self._note_error(found)
-            found = self.standard.judge_inputs(runner, 0, drawing)
-        if isinstance(found, Fault):
-            return found
-        if found.reason:
-            return wrong(f"{found.reason}{self._unloaded()}", "check", found.max_error)
-        return called
-
-    def _unchanged(
-        self, runner: Child[FromRunner], earlier: tuple[Drawing, Called] | None, number: int
-    ) -> Fault | None:
-        """See that the call just made left the output of the one before alone."""
-        if earlier is None:
-            return None
-        drawing, called = earlier
-        found = self.standard.judge_output(runner, drawing.number, "check", called, number - 1)
-        if isinstance(found, Fault) or not found.reason:
-            return found if isinstance(found, Fault) else None
-        reason = f"a later call changed an output that was returned before: {found.reason}"
-        return wrong(reason, "check", found.max_error)
-
-    def _unloaded(self) -> str:
-        """Say which parameters could not be copied: often the reason of wrong results."""
-        if not self._missing:
-            return ""
-        names = ", ".join(self._missing[:NAMES])
-        more = "" if len(self._missing) <= NAMES else f" and {len(self._missing) - NAMES} more"
-        return f" (ModelNew has no parameter or buffer named {names}{more})"
-
-    def _note_error(self, found: Compared) -> None:
-        self.max_error = max(self.max_error or 0.0, found.max_error or 0.0)
-        self._share = max(self._share or 0.0, found.share or 0.0)
+        return checks.run()
 
     def _time(self, runner: Child[FromRunner]) -> Fault | None:
         limits = self.limits
@@ -325,7 +248,7 @@ class Trial:
             reference_us=timed.reference_us if timed else None,
             speedup=timed.speedup if timed else None,
             speedup_ci95=timed.ci95 if timed else None,
-            max_error=self.max_error,
+            max_error=self._checks.max_error if self._checks else None,
             profile=self._figures(timed),
             log=evidence.clean(output, folders, limit=4096),
             seconds=seconds,
@@ -341,7 +264,7 @@ class Trial:
             timed,
             self._race.reading if self._race else None,
             roofline.summary(moved, 0, timed.median_us, roofline.of_device(device)),
-            self._share,
+            self._checks.share if self._checks else None,
             facts.notes,
             self.table,
         )

@@ -1,0 +1,57 @@
+"""How many calls make a block of a race: few enough for the time, enough for the clock."""
+
+from __future__ import annotations
+
+from actors.evaluator import timing
+from actors.evaluator.timing import Claim, Side
+
+MOST_FRESH = 512  # calls of a block
+FEWEST_FRESH = 2
+LARGE_BYTES = 1 << 30  # a call that moves more has blocks of its own
+REFERENCE_S = 0.25  # the longest block of the reference, where calls are shorter than that
+BLOCKS = 40  # that the time must be enough for
+STRETCH = 1.5  # blocks that want this many times more calls than fresh inputs go round again
+GROWTH = 16  # at most, from one plan to the next
+
+
+class Pace:
+    """The lengths of blocks, planned anew after each group while both sides get warm."""
+
+    def __init__(self, *, each_bytes: int, hand_bytes: int, block_s: float, time_s: float) -> None:
+        """`each_bytes`: what one call reads and writes; `hand_bytes`: room for fresh calls'."""
+        self._each = each_bytes
+        self._room = hand_bytes
+        self._block_s = block_s
+        self._time_s = time_s
+        self._fewest = FEWEST_FRESH if each_bytes < LARGE_BYTES else 1
+        self.calls = self._fewest  # on fresh inputs, the same number for both sides
+        # Of a long block, by side: what one side claims must not decide how long the other works.
+        self._wanted: dict[Side, int] = {"reference": self.calls, "candidate": self.calls}
+
+    @property
+    def again(self) -> bool:
+        """Whether fresh inputs are too few for a long block: more calls are timed on the same.
+
+        If one side needs it, both do: what a beginning costs shows in the difference.
+        """
+        return max(self._wanted.values()) >= STRETCH * self.calls
+
+    def long(self, side: Side) -> int:
+        """Return the calls of a side's long block, on inputs that were there before."""
+        return max(self._wanted[side], self.calls)
+
+    def plan(self, claim: Claim) -> None:
+        """Choose how many calls make a block; both sides get the same number of fresh ones."""
+        each_s: dict[Side, float] = {
+            "reference": min(block.us for block in claim.reference) / 1e6,
+            "candidate": min(block.us for block in claim.candidate) / 1e6,
+        }
+        for side, seconds in each_s.items():
+            # Where there is little time, blocks are short: a few of them have to fit.
+            most = int(self._time_s / BLOCKS / seconds) + 1
+            self._wanted[side] = min(timing.calls_a_block(seconds, self._block_s), most)
+        room = max(self._fewest, min(MOST_FRESH, self._room // self._each))
+        # The faster side wants more; but the reference's own time bounds what it is asked for.
+        bearable = max(self._fewest, int(REFERENCE_S / each_s["reference"]))
+        wanted = max(self._wanted.values())
+        self.calls = max(self._fewest, min(wanted, room, bearable, self.calls * GROWTH))
