@@ -7,22 +7,19 @@ of the present lease can end it, and that what is lost is offered again.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 
+from actors.coordinator.charges import Charges
 from actors.coordinator.grants import ANYBODY, Ended, Grant, Want
+from actors.coordinator.offers import Offers
 from actors.coordinator.origin import LOCAL, Origin
 from actors.coordinator.peers import Peer, Takers
-from actors.coordinator.waiting import Waiting, task_of
+from actors.coordinator.waiting import task_of
 from protocol.messages import Beat, Hello, Lease
 from protocol.values import Role
 
-KIND_S = 60.0  # work waits so long for a device of its kind; then any device may have it
 MISSED_BEATS = 2  # heartbeats that do not list a lease before it counts as never received
-MIXED = 2  # pieces of work that an evaluator holds, when they are of several tasks
-TRIES = 2  # times that the task's own module failed under it, and it is not leased again
-PARDONS = 3  # of one piece of work: it may be what silences them
-LOSSES = 2  # evaluators lost while it ran, and a candidate is never leased again
 
 
 class Fleet:
@@ -33,36 +30,25 @@ class Fleet:
         self.epoch = epoch  # of the last lease granted; only ever grows
         self.peers: dict[str, Peer] = {}
         self.grants: dict[str, Grant] = {}
-        self.losses: dict[str, int] = {}
         self.silent: dict[str, Peer] = {}  # not heard of for a lease's time, and not known dead
         self._expected: dict[str, Peer] = {}  # known to an earlier coordinator, not heard of yet
-        order: dict[str, int] = {}
-        self._waiting = {role: Waiting(order) for role in Role}
-        self._offered: dict[str, tuple[Role, Want]] = {}
-        self._seen: dict[str, float] = {}  # kind that work waited for -> when one was at hand
-        self._blamed: dict[str, list[Grant]] = {}  # silent incarnation -> leases that were charged
-        self._pardons: Counter[str] = Counter()  # work -> charges taken back
-        self._tried: Counter[str] = Counter()  # work -> how often it could not be done
+        self._offers = Offers(self.peers)
+        self._charges = Charges()
         # What follows answers in steps that do not grow with the fleet.
         self._takers = {role: Takers(self.peers) for role in Role}
         self._held: defaultdict[str, set[str]] = defaultdict(set)  # incarnation -> granted works
         self._seats: defaultdict[str, set[str]] = defaultdict(set)  # slot -> incarnations in it
-        self._warm: Counter[str] = Counter()  # task -> evaluators whose last work was its
         self._arrived = 0
 
     # --- work --------------------------------------------------------------------------------
 
     def offer(self, work: str, role: Role, want: Want = ANYBODY, *, first: bool = False) -> None:
         """Queue work for a role, and a kind of device; what was lost goes `first`."""
-        known = work in self._offered
-        self._offered[work] = role, want
-        if known:
-            return  # restored with its lease, before it was known what it wants
-        self._waiting[role].add(work, first=first)
+        self._offers.add(work, role, want, first=first)
 
     def waiting(self) -> int:
         """Return how many pieces of work nobody holds."""
-        return sum(map(len, self._waiting.values()))
+        return len(self._offers)
 
     def count(self, origin: Origin) -> int:
         """Return how many peers a ticket has; of this machine's own nobody keeps count."""
@@ -73,66 +59,31 @@ class Fleet:
     def idle(self, here: Collection[Role]) -> bool:
         """Whether nothing is held, and nothing waits for a role that is `here` or connected."""
         roles = {*here, *(peer.role for peer in self.peers.values())}
-        return not self.grants and not any(self._waiting[role] for role in roles)
+        return not self.grants and not any(map(self._offers.waits, roles))
 
     def grant(self, now: float) -> list[Grant]:
         """Lease waiting work to peers with credit, the least loaded first."""
         granted: list[Grant] = []
-        for role, waiting in self._waiting.items():
+        for role, takers in self._takers.items():
             unfit: list[Peer] = []
-            while waiting and (peer := self._takers[role].least_loaded()) is not None:
-                task = self._task_for(peer, waiting, now) if peer.rests_until <= now else None
-                if task is None:
+            while self._offers.waits(role) and (peer := takers.least_loaded()) is not None:
+                work = self._offers.take(peer, now)
+                if work is None:
                     unfit.append(peer)
                     continue
-                granted.append(self._lease(waiting.take(task), peer, now))
-                self._takers[peer.role].add(peer)
+                granted.append(self._lease(work, peer, now))
+                takers.add(peer)
             for peer in unfit:
-                self._takers[peer.role].add(peer)
+                takers.add(peer)
         return granted
-
-    def _task_for(self, peer: Peer, waiting: Waiting, now: float) -> str | None:
-        """Return the task that a peer had best work for; None: for none of these now.
-
-        An evaluator stays with its task.  Another one's work it gets only while it holds no more
-        than one piece, so that a card builds the next candidate and does not go to and fro; and
-        rather a task that no other evaluator is warm for.
-        """
-        if peer.role is not Role.EVALUATOR:
-            return waiting.next_task()
-
-        def fits(work: str) -> bool:
-            return self._fits(peer, self._offered[work][1], now)
-
-        if waiting.has(peer.task, fits):
-            return peer.task
-        return waiting.next_task(self._warm, fits) if peer.load < MIXED else None
-
-    def _fits(self, peer: Peer, want: Want, now: float) -> bool:
-        """Whether a peer may have work that wants this.
-
-        Figures of different devices are never compared, so work waits for a device of the kind
-        that its task was measured on.  Where none comes any more, any device will do: a score is
-        the ratio to the reference, taken in turn on one and the same device.
-        """
-        strict = now - self._seen.setdefault(want.kind, now) <= KIND_S
-        if want.kind and strict and peer.kind != want.kind:
-            return False
-        if not want.trusted or peer.origin.local:
-            return True
-        return not any(
-            one.origin.local and one.credit and (one.kind == want.kind or not strict)
-            for one in self.peers.values()
-            if one.role is peer.role
-        )
 
     def restore(self, grants: Iterable[Grant], losses: dict[str, int]) -> None:
         """Take up stored leases: their holders have until `expires` to claim them."""
-        self.losses = dict(losses)
+        self._charges.restore(losses)
         for grant in grants:
             self._grant(grant)
             self._seats[grant.slot].add(grant.incarnation)
-            self._offered[grant.work] = grant.role, ANYBODY
+            self._offers.restore(grant.work, grant.role)
 
     def holds(self, incarnation: str, lease: Lease) -> bool:
         """Whether this peer has that very lease."""
@@ -145,10 +96,8 @@ class Fleet:
         if grant is None or grant.epoch != lease.epoch or grant.incarnation != incarnation:
             return None
         self._free(grant)
-        del self._offered[lease.work]
-        self.losses.pop(lease.work, None)
-        del self._tried[lease.work]
-        del self._pardons[lease.work]
+        self._offers.done(lease.work)
+        self._charges.settled(lease.work)
         return grant
 
     def returned(self, lease: Lease, incarnation: str, *, tried: bool = False) -> Ended | None:
@@ -156,7 +105,8 @@ class Fleet:
         grant = self.grants.get(lease.work)
         if grant is None or grant.epoch != lease.epoch or grant.incarnation != incarnation:
             return None
-        self._tried[lease.work] += tried
+        if tried:
+            self._charges.tried(lease.work)
         return self._end(grant, "returned", charged=False)
 
     def doubt(self, incarnation: str) -> bool:
@@ -174,8 +124,7 @@ class Fleet:
 
     def keep_here(self, work: str) -> None:
         """Have this work done by the run's own machine, where somebody there can do it."""
-        role, want = self._offered[work]
-        self._offered[work] = role, Want(kind=want.kind, trusted=True)
+        self._offers.keep_here(work)
 
     def running(self, lease: Lease, incarnation: str) -> Grant | None:
         """Note that candidate code runs under this lease."""
@@ -203,7 +152,7 @@ class Fleet:
         for incarnation in sorted(self._seats[hello.slot] - {hello.incarnation}):
             ended += self.lost(incarnation)
         self._seats[hello.slot] = {hello.incarnation}
-        ended += self._pardon(hello.incarnation)
+        ended += self._charges.pardon(hello.incarnation)
         # Whoever sat there is missed no more: it, or its successor, was heard of.
         for missed in (self.silent, self._expected):
             missed.pop(hello.incarnation, None)
@@ -224,7 +173,7 @@ class Fleet:
             task=known.task if known else "",
         )
         self.peers[hello.incarnation] = peer
-        self._notice(peer)
+        self._offers.notice(peer)
         revoked: list[Lease] = []
         for lease in hello.holds:
             grant = self.grants.get(lease.work)
@@ -244,7 +193,7 @@ class Fleet:
         peer = self.peers[incarnation]
         peer.heard = now
         peer.credit = beat.credit
-        self._notice(peer)
+        self._offers.notice(peer)
         revoked: list[Lease] = []
         for lease in beat.holds:
             grant = self.grants.get(lease.work)
@@ -276,10 +225,10 @@ class Fleet:
     def _forget(self, incarnation: str) -> list[Grant]:
         gone = self.peers.pop(incarnation, None)
         if gone is not None:
-            self._warms(gone, "")
+            self._offers.warm(gone, "")
         self.silent.pop(incarnation, None)
         self._expected.pop(incarnation, None)
-        self._blamed.pop(incarnation, None)
+        self._charges.gone(incarnation)
         held = self.held_by(incarnation)
         self._held.pop(incarnation, None)
         return held
@@ -290,25 +239,15 @@ class Fleet:
         silent = [peer for peer in self.peers.values() if peer.heard + self.lease_s <= now]
         for peer in silent:
             # It may only be stopped: a heartbeat will be answered with `Who`, and it says Hello.
-            self._warms(peer, "")
+            self._offers.warm(peer, "")
             self.silent[peer.incarnation] = self.peers.pop(peer.incarnation)
         missing = [peer for peer in self._expected.values() if peer.heard + self.lease_s <= now]
         for peer in missing:
             self.silent[peer.incarnation] = self._expected.pop(peer.incarnation)
         for grant in late:
             if grant.running:
-                self._blamed.setdefault(grant.incarnation, []).append(grant)
+                self._charges.blame(grant)
         return [self._end(grant, "expired", charged=grant.running) for grant in late]
-
-    def _pardon(self, incarnation: str) -> list[Ended]:
-        """Take back the charges of a peer that is heard of again: it was cut off, and not lost."""
-        pardoned = []
-        for grant in self._blamed.pop(incarnation, []):
-            if self.losses.get(grant.work) and self._pardons[grant.work] < PARDONS:
-                self._pardons[grant.work] += 1
-                self.losses[grant.work] -= 1
-                pardoned.append(Ended(grant, "silent"))
-        return pardoned
 
     def rest(self, incarnation: str, until: float) -> None:
         """Lease nothing to a peer before `until`."""
@@ -323,10 +262,6 @@ class Fleet:
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _notice(self, peer: Peer) -> None:
-        if peer.credit and peer.kind in self._seen:
-            self._seen[peer.kind] = peer.heard
-
     def _lease(self, work: str, peer: Peer, now: float) -> Grant:
         self.epoch += 1
         grant = Grant(
@@ -339,17 +274,8 @@ class Fleet:
         )
         self._grant(grant)
         peer.leases.add(work)
-        self._warms(peer, task_of(work))
+        self._offers.warm(peer, task_of(work))
         return grant
-
-    def _warms(self, peer: Peer, task: str) -> None:
-        """Note what a peer works on; "": it is gone."""
-        if peer.role is Role.EVALUATOR and task != peer.task:
-            for name, change in ((peer.task, -1), (task, 1)):
-                self._warm[name] += change
-                if not name or not self._warm[name]:
-                    del self._warm[name]
-        peer.task = task
 
     def _grant(self, grant: Grant) -> None:
         self.grants[grant.work] = grant
@@ -366,12 +292,10 @@ class Fleet:
 
     def _end(self, grant: Grant, outcome: str, *, charged: bool) -> Ended:
         self._free(grant)
-        role, want = self._offered.pop(grant.work)
+        role, want = self._offers.done(grant.work)
         if charged:
-            self.losses[grant.work] = self.losses.get(grant.work, 0) + 1
-        if self.losses.get(grant.work, 0) >= LOSSES or self._tried[grant.work] >= TRIES:
-            self.losses.pop(grant.work, None)
-            del self._tried[grant.work]
+            self._charges.lost(grant.work)
+        if self._charges.exhausted(grant.work):
             return Ended(grant, outcome, exhausted=True)
         self.offer(grant.work, role, want, first=True)
         return Ended(grant, outcome)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.coordinator.fleet import KIND_S, Fleet
+from actors.coordinator.fleet import Fleet
 from actors.coordinator.grants import Want
+from actors.coordinator.offers import KIND_S
 from actors.coordinator.origin import LOCAL, Origin
 from protocol.messages import Beat, Hello
 from protocol.values import Device, Role

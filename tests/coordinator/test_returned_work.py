@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from actors.coordinator.fleet import TRIES, Fleet
+from actors.coordinator.charges import TRIES
+from actors.coordinator.fleet import Fleet
 from protocol.messages import Hello
 from protocol.values import Role
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.coordinator.fleet import MIXED, Fleet
+from actors.coordinator.fleet import Fleet
+from actors.coordinator.offers import MIXED
 from actors.coordinator.waiting import Waiting, task_of
 from protocol.messages import Beat, Hello
 from protocol.values import Role
