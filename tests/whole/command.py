@@ -71,7 +71,7 @@ class Command:
         self.budget = budget
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "chain.py").write_text(TASK, encoding="utf-8")
-        (folder / "stark.toml").write_text("[limits]\ntime_s = 1.0\n", encoding="utf-8")
+        (folder / "stark.toml").write_text("[limits]\ntime_s = 0.4\n", encoding="utf-8")
         script(folder / "script.jsonl")
 
     def arguments(self) -> list[str]:

@@ -92,5 +92,5 @@ def test_an_evaluator_that_came_early_leaves_and_comes_back(tmp_path: Path) -> N
     assert len(slots) == 1  # it came back as itself
     assert command.processes() == {}
     settings = (tmp_path / "guest" / "stark.toml").read_text()
-    assert "time_s = 1.0" in settings  # the run's own limits are obeyed there
+    assert "time_s = 0.4" in settings  # the run's own limits are obeyed there
     assert not (tmp_path / "guest" / "keys").exists()
