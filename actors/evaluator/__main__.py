@@ -13,7 +13,9 @@ from typing import NoReturn, get_args
 
 import msgspec
 
-from actors.evaluator import byhand, device, scratch, walls
+from actors.evaluator import byhand
+from actors.evaluator.devices import device
+from actors.evaluator.isolation import scratch, walls
 from protocol import settings
 from protocol.values import DeviceKind
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from actors.evaluator.grounds import Grounds
-from actors.evaluator.layout import total_bytes
-from actors.evaluator.nursery import Nursery
-from actors.evaluator.scratch import Scratch
+from actors.evaluator.isolation.nursery import Nursery
+from actors.evaluator.isolation.scratch import Scratch
 from actors.evaluator.standard import Problem, Standard
+from actors.evaluator.wire.layout import total_bytes
 from protocol.settings import Precision
 from protocol.values import Task
 

@@ -13,10 +13,10 @@ from statistics import quantiles
 
 from actors.evaluator import timing
 from actors.evaluator.baseline_store import Baselines, BaselineStore
-from actors.evaluator.child import Child, Gone
-from actors.evaluator.orders import Import, Order, Raised
-from actors.evaluator.runner_orders import Bench, Compile, FromRunner
+from actors.evaluator.isolation.child import Child, Gone
 from actors.evaluator.standard import Standard
+from actors.evaluator.wire.orders import Import, Order, Raised
+from actors.evaluator.wire.runner_orders import Bench, Compile, FromRunner
 from protocol.values import Device, Value
 
 BLOCKS = 25

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.evaluator.child import Child, Gone, Unwanted
 from actors.evaluator.fastbuild.process import TooLong
 from actors.evaluator.fastbuild.results import Results
 from actors.evaluator.fastbuild.slots import Slots, fitting_here
 from actors.evaluator.fastbuild.store import Store
-from actors.evaluator.nursery import Nursery, Unjudgeable
-from actors.evaluator.orders import Confinement, Import, Raised
-from actors.evaluator.runner_orders import FromRunner
+from actors.evaluator.isolation.child import Child, Gone, Unwanted
+from actors.evaluator.isolation.nursery import Nursery, Unjudgeable
 from actors.evaluator.verdicts import Fault, fault_of
+from actors.evaluator.wire.orders import Confinement, Import, Raised
+from actors.evaluator.wire.runner_orders import FromRunner
 from protocol.values import DeviceKind, Stage, Value
 
 EXTENSIONS = "extensions"  # in the candidate's folder, as its environment says

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from actors.evaluator.build import Building, Built
-from actors.evaluator.child import Unwanted
 from actors.evaluator.fastbuild.asked import compiles
 from actors.evaluator.fastbuild.slots import fitting_here
 from actors.evaluator.grounds import Grounds
-from actors.evaluator.nursery import Nursery, Unjudgeable
+from actors.evaluator.isolation.child import Unwanted
+from actors.evaluator.isolation.nursery import Nursery, Unjudgeable
+from actors.evaluator.isolation.scratch import Scratch
 from actors.evaluator.outfit import Outfit
 from actors.evaluator.room import Room
-from actors.evaluator.scratch import Scratch
 from protocol.settings import Limits
 from protocol.values import DeviceKind
 

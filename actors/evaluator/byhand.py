@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 from types import FrameType
 
-from actors.evaluator import scratch
+from actors.evaluator.isolation import scratch
 from actors.evaluator.judge import RULES, Judge, Problem, Unjudgeable
 from actors.evaluator.verdicts import verdict_json
 from protocol.settings import Limits, Rules

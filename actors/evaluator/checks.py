@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import time
 
-from actors.evaluator.child import Child, Gone
 from actors.evaluator.examiner import Drawing
-from actors.evaluator.layout import leaves
-from actors.evaluator.orders import Kind, Raised
-from actors.evaluator.referee_orders import Compared
-from actors.evaluator.runner_orders import Called, CallOnce, FromRunner
+from actors.evaluator.isolation.child import Child, Gone
 from actors.evaluator.standard import Standard
 from actors.evaluator.verdicts import Fault, fault_of, wrong
+from actors.evaluator.wire.layout import leaves
+from actors.evaluator.wire.orders import Kind, Raised
+from actors.evaluator.wire.referee_orders import Compared
+from actors.evaluator.wire.runner_orders import Called, CallOnce, FromRunner
 
 NAMES = 5
 MORE_CHECKS_S = 5.0  # a slow task is not checked on all kinds of draws

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Literal
 
-from actors.evaluator import region
-from actors.evaluator.child import Child, Gone
-from actors.evaluator.layout import Layout, difference, total_bytes
-from actors.evaluator.orders import Kind, Order, Raised
-from actors.evaluator.referee_orders import (
+from actors.evaluator.isolation.child import Child, Gone
+from actors.evaluator.verdicts import Fault, fault_of
+from actors.evaluator.wire import region
+from actors.evaluator.wire.layout import Layout, difference, total_bytes
+from actors.evaluator.wire.orders import Kind, Order, Raised
+from actors.evaluator.wire.referee_orders import (
     Compare,
     Compared,
     Deal,
@@ -32,8 +33,7 @@ from actors.evaluator.referee_orders import (
     Restore,
     Take,
 )
-from actors.evaluator.runner_orders import Called, Feed, FromRunner, Write
-from actors.evaluator.verdicts import Fault, fault_of
+from actors.evaluator.wire.runner_orders import Called, Feed, FromRunner, Write
 from protocol.values import Stage, Value
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from actors.evaluator import labels
-from actors.evaluator.profile import Profile, printed
-from actors.evaluator.sensors import Reading
+from actors.evaluator.children.profile import Profile, printed
+from actors.evaluator.devices.sensors import Reading
+from actors.evaluator.labelling import labels
 from actors.evaluator.timing import Timing
 from protocol.settings import Rules
 from protocol.values import Verdict, Word

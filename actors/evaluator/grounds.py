@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from actors.evaluator import sandbox, surroundings
+from actors.evaluator import sandbox
 from actors.evaluator.fastbuild.store import TOOLKITS, Store
-from actors.evaluator.orders import Confinement
+from actors.evaluator.isolation import surroundings
+from actors.evaluator.wire.orders import Confinement
 from protocol.settings import Limits
 from protocol.values import DeviceKind
 

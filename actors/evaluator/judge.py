@@ -17,25 +17,26 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.evaluator import baseline_store, baselines, findings, inspection
+from actors.evaluator import baseline_store, baselines, findings
 from actors.evaluator.at_hand import AtHand
 from actors.evaluator.baseline_store import BaselineStore
 from actors.evaluator.build import Built
 from actors.evaluator.builds import Builds, Yard, ahead_of
-from actors.evaluator.card import Card
-from actors.evaluator.child import Unwanted
+from actors.evaluator.devices import inspection
+from actors.evaluator.devices.card import Card
+from actors.evaluator.devices.health import Health
 from actors.evaluator.fastbuild.asked import compiles
 from actors.evaluator.fastbuild.store import of_user
 from actors.evaluator.grounds import Grounds
-from actors.evaluator.health import Health
-from actors.evaluator.layout import describe
-from actors.evaluator.nursery import Nursery, Unjudgeable
-from actors.evaluator.orders import Confinement
+from actors.evaluator.isolation.child import Unwanted
+from actors.evaluator.isolation.nursery import Nursery, Unjudgeable
+from actors.evaluator.isolation.scratch import Scratch
 from actors.evaluator.room import Room
-from actors.evaluator.scratch import Scratch
 from actors.evaluator.standard import Problem
 from actors.evaluator.trial import MAX_SOURCE_BYTES, Trial
 from actors.evaluator.turns import Turns
+from actors.evaluator.wire.layout import describe
+from actors.evaluator.wire.orders import Confinement
 from protocol.settings import Limits, Rules
 from protocol.values import Device, DeviceKind, Reference, Task, Verdict, Word
 

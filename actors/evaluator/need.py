@@ -11,8 +11,8 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator import tensors
-from actors.evaluator.blame import Unfitting
+from actors.evaluator.children import tensors
+from actors.evaluator.children.blame import Unfitting
 
 # Seen on a CPU: inputs, parameters and outputs lie there up to eight times (inputs that are fed
 # while others are compared, two sides, what is expected, a second draw).

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable
 
 from actors.evaluator import evidence
-from actors.evaluator.child import Child, Gone, Unwanted
 from actors.evaluator.fastbuild import asked
 from actors.evaluator.fastbuild.family import Family
-from actors.evaluator.nursery import Nursery
-from actors.evaluator.orders import Confinement, FromFurnisher, Furnish, Furnished
+from actors.evaluator.isolation.child import Child, Gone, Unwanted
+from actors.evaluator.isolation.nursery import Nursery
+from actors.evaluator.wire.orders import Confinement, FromFurnisher, Furnish, Furnished
 
 PREPARE_S = 300.0
 GRACE_S = 10.0  # its own limit comes first: it says why

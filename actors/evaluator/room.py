@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from actors.evaluator.health import Quarantined
+from actors.evaluator.devices.health import Quarantined
 from protocol.values import Word
 
 LEAST_BYTES = 1 << 20  # with less nothing can be begun

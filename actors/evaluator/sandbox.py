@@ -29,8 +29,8 @@ import resource
 import sys
 from pathlib import Path
 
-from actors.evaluator import landlock, linux, seccomp, surroundings
-from actors.evaluator.orders import Confinement, Ready
+from actors.evaluator.isolation import landlock, linux, seccomp, surroundings
+from actors.evaluator.wire.orders import Confinement, Ready
 
 OWN_ROOM = str(surroundings.OWN_ROOM)
 SPACES = linux.NEW_NS | linux.NEW_PID | linux.NEW_NET | linux.NEW_IPC

@@ -11,12 +11,13 @@ import re
 import secrets
 
 from actors.evaluator import evidence
-from actors.evaluator.child import Child, Gone
 from actors.evaluator.examiner import Examiner
-from actors.evaluator.layout import total_bytes
-from actors.evaluator.nursery import Crowded, Nursery, ReferenceFailed
-from actors.evaluator.orders import Confinement, Import, Kind, Order, Raised
-from actors.evaluator.referee_orders import (
+from actors.evaluator.isolation.child import Child, Gone
+from actors.evaluator.isolation.nursery import Crowded, Nursery, ReferenceFailed
+from actors.evaluator.racing.stillness import Stillness, born
+from actors.evaluator.wire.layout import total_bytes
+from actors.evaluator.wire.orders import Confinement, Import, Kind, Order, Raised
+from actors.evaluator.wire.referee_orders import (
     Bear,
     Bears,
     FromReferee,
@@ -24,8 +25,7 @@ from actors.evaluator.referee_orders import (
     Prepared,
     Unfit,
 )
-from actors.evaluator.runner_orders import Construct, FromRunner, Load
-from actors.evaluator.stillness import Stillness, born
+from actors.evaluator.wire.runner_orders import Construct, FromRunner, Load
 from protocol.settings import Limits, Precision
 from protocol.values import Task, Value
 

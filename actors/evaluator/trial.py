@@ -9,27 +9,28 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from actors.evaluator import evidence, findings, roofline, sandbox
+from actors.evaluator import evidence, findings, sandbox
 from actors.evaluator.build import Built
-from actors.evaluator.card import Card
 from actors.evaluator.checks import Checks
-from actors.evaluator.child import Child, Gone
+from actors.evaluator.children.profile import Profile, bounded
+from actors.evaluator.devices import roofline
+from actors.evaluator.devices.card import Card
 from actors.evaluator.fastbuild.asked import compiles
-from actors.evaluator.layout import leaves, total_bytes
-from actors.evaluator.nursery import Crowded, Nursery
-from actors.evaluator.orders import Confinement, Import, Order, Raised
-from actors.evaluator.profile import Profile, bounded
-from actors.evaluator.race import Race
-from actors.evaluator.runner_orders import (
+from actors.evaluator.isolation.child import Child, Gone
+from actors.evaluator.isolation.nursery import Crowded, Nursery
+from actors.evaluator.racing.race import Race
+from actors.evaluator.racing.stillness import Stillness, born
+from actors.evaluator.standard import Standard
+from actors.evaluator.timing import Timing
+from actors.evaluator.verdicts import Fault, fault_of, wrong
+from actors.evaluator.wire.layout import leaves, total_bytes
+from actors.evaluator.wire.orders import Confinement, Import, Order, Raised
+from actors.evaluator.wire.runner_orders import (
     FromRunner,
     Loaded,
     Profiled,
     TakeProfile,
 )
-from actors.evaluator.standard import Standard
-from actors.evaluator.stillness import Stillness, born
-from actors.evaluator.timing import Timing
-from actors.evaluator.verdicts import Fault, fault_of, wrong
 from protocol.settings import Limits
 from protocol.values import Seconds, Stage, Verdict, Word
 

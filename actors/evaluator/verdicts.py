@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from actors.evaluator import evidence
-from actors.evaluator.child import Gone
-from actors.evaluator.orders import Raised
+from actors.evaluator.isolation.child import Gone
+from actors.evaluator.wire.orders import Raised
 from protocol.values import Stage, Value, Verdict, Word
 
 OUTPUT_CHARS = 4096

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.evaluator.child import Unwanted
-from actors.evaluator.health import Quarantined
+from actors.evaluator.devices.health import Quarantined
+from actors.evaluator.isolation.child import Unwanted
+from actors.evaluator.isolation.nursery import ReferenceFailed, Unjudgeable
 from actors.evaluator.judge import Judge, Problem
-from actors.evaluator.nursery import ReferenceFailed, Unjudgeable
 from actors.evaluator.rounds import combined
 from actors.port import Port
 from protocol.messages import (

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from statistics import mean, median
 
-from actors.evaluator import device as devices
 from actors.evaluator.byhand import in_order
+from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, Problem
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Reference, Task, Verdict

@@ -12,14 +12,14 @@ import pytest
 from evaluator_samples import LIMITS, candidate, descendants, settles
 
 from actors.evaluator.byhand import in_order
-from actors.evaluator.child import Child, Unwanted
 from actors.evaluator.fastbuild.process import Deadline
 from actors.evaluator.fastbuild.store import HALF, Store
 from actors.evaluator.grounds import Grounds
+from actors.evaluator.isolation.child import Child, Unwanted
+from actors.evaluator.isolation.nursery import Nursery
 from actors.evaluator.judge import Judge
-from actors.evaluator.nursery import Nursery
-from actors.evaluator.orders import FromFurnisher, Furnish, Furnished
 from actors.evaluator.turns import Turns
+from actors.evaluator.wire.orders import FromFurnisher, Furnish, Furnished
 from protocol.values import Reference, Task, Verdict, Word
 
 COMPILED = candidate(
@@ -184,7 +184,7 @@ def _is_yard(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"actors.evaluator.zygote" in words and b"-builds" in words
+    return b"actors.evaluator.isolation.zygote" in words and b"-builds" in words
 
 
 def test_turns_go_by_the_order_of_asking() -> None:

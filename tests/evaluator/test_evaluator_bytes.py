@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.evaluator import evidence, layout, region
-from actors.evaluator.channel import HEAD, Channel, Closed, Garbled, Stuck
-from actors.evaluator.layout import Leaf, Nest, Plain
-from actors.evaluator.orders import Done
-from actors.evaluator.runner_orders import Feed, FromRunner, ToRunner, Write
+from actors.evaluator import evidence
+from actors.evaluator.wire import layout, region
+from actors.evaluator.wire.channel import HEAD, Channel, Closed, Garbled, Stuck
+from actors.evaluator.wire.layout import Leaf, Nest, Plain
+from actors.evaluator.wire.orders import Done
+from actors.evaluator.wire.runner_orders import Feed, FromRunner, ToRunner, Write
 
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 LEAVES = st.builds(Leaf, dtype=st.sampled_from(sorted(layout.ITEM_BYTES)), shape=SHAPES)
@@ -47,7 +48,7 @@ def test_only_equal_layouts_do_not_differ(left: layout.Layout, right: layout.Lay
 
 def test_values_arrive_as_they_were_sent(torch: ModuleType) -> None:
     """Every dtype, odd strides, empty and zero-dimensional tensors, nesting and plain values."""
-    from actors.evaluator import tensors
+    from actors.evaluator.children import tensors
 
     torch.manual_seed(0)
     value = {
@@ -75,7 +76,7 @@ def test_values_arrive_as_they_were_sent(torch: ModuleType) -> None:
 
 def test_what_does_not_fit_is_not_written(torch: ModuleType) -> None:
     """A result larger than the memory made for it is refused before a byte is written."""
-    from actors.evaluator import tensors
+    from actors.evaluator.children import tensors
 
     memory = region.make(64, "test")
     try:

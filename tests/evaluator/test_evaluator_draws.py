@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from actors.evaluator import draws, places
+from actors.evaluator.children import draws, places
 from actors.evaluator.standard import KINDS
 
 MASK = (torch.rand(64, 64) < 0.5).float()

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from evaluator_samples import candidate
 
-from actors.evaluator import evidence, faults
+from actors.evaluator import evidence
+from actors.evaluator.children import faults
 from actors.evaluator.judge import Judge
-from actors.evaluator.orders import Raised
+from actors.evaluator.wire.orders import Raised
 from protocol.values import Task, Verdict, Word
 
 CPP = """

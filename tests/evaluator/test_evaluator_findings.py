@@ -9,8 +9,8 @@ import torch
 from evaluator_samples import TASK, candidate
 
 from actors.evaluator import correctness, findings
+from actors.evaluator.isolation.scratch import remove_tree
 from actors.evaluator.judge import Judge
-from actors.evaluator.scratch import remove_tree
 from protocol.settings import Limits, Rules
 from protocol.values import Task, Verdict, Word
 

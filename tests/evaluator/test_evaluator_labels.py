@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from actors.evaluator import labels
+from actors.evaluator.labelling import labels
 
 REFERENCE = """
 import torch, torch.nn as nn

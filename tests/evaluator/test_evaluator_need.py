@@ -8,7 +8,7 @@ import pytest
 from evaluator_samples import candidate
 
 from actors.evaluator import need
-from actors.evaluator.blame import Unfitting
+from actors.evaluator.children.blame import Unfitting
 from actors.evaluator.judge import Judge, Problem
 from protocol.values import Task
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.evaluator import profile, roofline, tools
-from actors.evaluator.roofline import Peak
+from actors.evaluator.children import profile
+from actors.evaluator.devices import roofline, tools
+from actors.evaluator.devices.roofline import Peak
 from protocol.values import Device
 
 CARD = Peak(gb_s=2000.0, tflops=20.0, tensor_tflops=300.0, cache_bytes=40 << 20, source="table")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from evaluator_samples import LIMITS, TASK, candidate, command
 
-from actors.evaluator import cgroup, landlock, linux, seccomp, surroundings, walls
+from actors.evaluator.isolation import cgroup, landlock, linux, seccomp, surroundings, walls
 from actors.evaluator.judge import Judge
 from protocol.values import Task, Verdict, Word
 
@@ -163,7 +163,7 @@ def test_without_namespaces_landlock_and_the_filter_still_hold(tmp_path: Path) -
         return  # this kernel gives level 1, which promises none of this
     without = (
         "import sys\nfrom pathlib import Path\n"
-        "from actors.evaluator import cgroup, linux, walls\n"
+        "from actors.evaluator.isolation import cgroup, linux, walls\n"
         "def no(_flags): raise OSError('none here')\nlinux.unshare = no\n"
         "ready = walls.probe('cpu', Path(sys.argv[1]))\ncgroup.leave(ready.groups)\n"
         "print(ready.level, ready.namespaces, ready.landlock, ready.seccomp)\n"

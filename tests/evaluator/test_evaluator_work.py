@@ -13,16 +13,19 @@ import msgspec
 import pytest
 from evaluator_samples import candidate, descendants, settles
 
-from actors.evaluator import alone, inspection, sandbox, scratch
-from actors.evaluator.health import Quarantined
+from actors.evaluator import sandbox
+from actors.evaluator.children import alone
+from actors.evaluator.devices import inspection
+from actors.evaluator.devices.health import Quarantined
+from actors.evaluator.devices.sensors import Sensors
+from actors.evaluator.isolation import scratch
+from actors.evaluator.isolation.nursery import Nursery, ReferenceFailed, Unjudgeable
 from actors.evaluator.judge import Judge, Unwanted
-from actors.evaluator.nursery import Nursery, ReferenceFailed, Unjudgeable
-from actors.evaluator.orders import Confinement, Done, Import, Ping
-from actors.evaluator.race import Race
-from actors.evaluator.runner_orders import FromRunner
-from actors.evaluator.sensors import Sensors
+from actors.evaluator.racing.race import Race
+from actors.evaluator.racing.stillness import Stillness
 from actors.evaluator.standard import Standard
-from actors.evaluator.stillness import Stillness
+from actors.evaluator.wire.orders import Confinement, Done, Import, Ping
+from actors.evaluator.wire.runner_orders import FromRunner
 from actors.evaluator.worker import EvaluatorWorker
 from protocol.messages import Evaluate, Evaluated, Lease, Measure, Measured, Returned
 from protocol.values import Call, Reference, Task, Verdict, Word
@@ -224,7 +227,7 @@ def test_a_tool_finds_our_rooms_where_folders_can_t_be_listed() -> None:
         env={"PYTHONPATH": libraries},
         cwd="/",
     )
-    assert done.stdout.strip() == "actors.evaluator.alone", done.stderr
+    assert done.stdout.strip() == "actors.evaluator.children.alone", done.stderr
 
 
 def test_measuring_goes_well_after_it_was_not_wanted(judge: Judge, task: Task) -> None:

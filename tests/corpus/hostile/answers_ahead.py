@@ -5,7 +5,7 @@ import sys
 import torch
 import torch.nn as nn
 
-runner = sys.modules["actors.evaluator.runner"]
+runner = sys.modules["actors.evaluator.children.runner"]
 Done, Channel = runner.Done, runner.Channel
 real = Channel.receive
 owed = []

@@ -5,8 +5,8 @@ import sys
 import torch
 import torch.nn as nn
 
-runner = sys.modules["actors.evaluator.runner"]
-tensors = sys.modules["actors.evaluator.tensors"]
+runner = sys.modules["actors.evaluator.children.runner"]
+tensors = sys.modules["actors.evaluator.children.tensors"]
 real = runner.Runner._bench
 real_write = tensors.write
 late = []

@@ -5,8 +5,8 @@ import sys
 import torch
 import torch.nn as nn
 
-tensors = sys.modules["actors.evaluator.tensors"]
-runner = sys.modules["actors.evaluator.runner"]
+tensors = sys.modules["actors.evaluator.children.tensors"]
+runner = sys.modules["actors.evaluator.children.runner"]
 real = tensors.layout_of
 tensors.layout_of = lambda value, depth=0: real(torch.empty(192, 192))
 

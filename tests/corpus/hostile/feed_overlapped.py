@@ -7,7 +7,7 @@ import threading
 import torch
 import torch.nn as nn
 
-runner = sys.modules["actors.evaluator.runner"]
+runner = sys.modules["actors.evaluator.children.runner"]
 real = runner.Runner._feed
 fed, ready = queue.SimpleQueue(), {}
 

@@ -6,8 +6,8 @@ import sys
 import torch
 import torch.nn as nn
 
-runner = sys.modules["actors.evaluator.runner"]
-layouts = sys.modules["actors.evaluator.layout"]
+runner = sys.modules["actors.evaluator.children.runner"]
+layouts = sys.modules["actors.evaluator.wire.layout"]
 ready = {}
 
 

@@ -6,7 +6,7 @@ import time
 import torch
 import torch.nn as nn
 
-runner = sys.modules["actors.evaluator.runner"]
+runner = sys.modules["actors.evaluator.children.runner"]
 
 
 def send(self, order, carried=(), seconds=None):

@@ -7,7 +7,7 @@ import threading
 import torch
 import torch.nn as nn
 
-tensors = sys.modules["actors.evaluator.runner"].tensors
+tensors = sys.modules["actors.evaluator.children.runner"].tensors
 real = tensors.write
 
 

@@ -5,8 +5,8 @@ import sys
 import torch
 import torch.nn as nn
 
-layout = sys.modules["actors.evaluator.layout"]
-runner = sys.modules["actors.evaluator.runner"]
+layout = sys.modules["actors.evaluator.wire.layout"]
+runner = sys.modules["actors.evaluator.children.runner"]
 answer = runner.Runner.answer
 encode = runner.Channel.send.__globals__["msgspec"].msgpack.encode
 LEVELS = 470

@@ -5,10 +5,10 @@ import sys
 import torch
 import torch.nn as nn
 
-tensors = sys.modules["actors.evaluator.tensors"]
-layout = sys.modules["actors.evaluator.layout"]
+tensors = sys.modules["actors.evaluator.children.tensors"]
+layout = sys.modules["actors.evaluator.wire.layout"]
 real = tensors.layout_of
-runner = sys.modules["actors.evaluator.runner"]
+runner = sys.modules["actors.evaluator.children.runner"]
 answer = runner.Runner.answer
 
 

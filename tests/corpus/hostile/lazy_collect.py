@@ -6,8 +6,8 @@ import torch
 import torch.nn as nn
 
 todo = []
-tensors = sys.modules["actors.evaluator.tensors"]
-runner = sys.modules["actors.evaluator.runner"]
+tensors = sys.modules["actors.evaluator.children.tensors"]
+runner = sys.modules["actors.evaluator.children.runner"]
 real_write, real_layout = tensors.write, tensors.layout_of
 
 

@@ -9,7 +9,7 @@ import threading
 import torch
 import torch.nn as nn
 
-runner = sys.modules["actors.evaluator.runner"]
+runner = sys.modules["actors.evaluator.children.runner"]
 real = runner.Runner.answer
 TINY = struct.pack("<f", 1e-40)
 fed = []

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 import torch.nn as nn
 
-tensors = sys.modules["actors.evaluator.tensors"]
+tensors = sys.modules["actors.evaluator.children.tensors"]
 real = tensors.write
 shared = mmap.mmap(-1, 64)
 

@@ -36,7 +36,7 @@ def stream():
     return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
 
-tensors = sys.modules["actors.evaluator.tensors"]
+tensors = sys.modules["actors.evaluator.children.tensors"]
 real = tensors.write
 
 

@@ -40,7 +40,7 @@ def stream():
     return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
 
-runner = sys.modules["actors.evaluator.runner"]
+runner = sys.modules["actors.evaluator.children.runner"]
 runner.Runner._synchronize = lambda self: torch.cuda.current_stream().synchronize()
 
 

@@ -1,0 +1,64 @@
+"""Copies of values made of tensors: of their own, wider, on a device, as bytes.  Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from actors.evaluator.children import devmem, tensors
+from actors.evaluator.wire import region
+from actors.evaluator.wire.layout import total_bytes
+from protocol.values import DeviceKind
+
+T = TypeVar("T")
+
+
+def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether two tensors hold the same bits (NaN equals itself here)."""
+    raw = [
+        tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+        for tensor in (left, right)
+    ]
+    return torch.equal(*raw)
+
+
+def clone(value: T) -> T:
+    """Return `value` with tensors of its own."""
+    return _mapped(value, lambda tensor: tensor.detach().clone())  # type: ignore[return-value]
+
+
+def widened(value: object) -> list[object]:
+    """Return inputs with float64 in place of every floating type."""
+
+    def widen(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_complex():
+            return tensor.to(torch.complex128)
+        return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+    return _mapped(value, widen)  # type: ignore[return-value]  # a list in, a list out
+
+
+def to_device(value: list[object], device: DeviceKind) -> list[object]:
+    """Return `value` with its tensors on `device`."""
+    return _mapped(value, lambda tensor: tensor.to(device))  # type: ignore[return-value]
+
+
+def _mapped(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mapped(item, change) for item in value]
+    return tuple(_mapped(item, change) for item in value) if isinstance(value, tuple) else value
+
+
+def parcel(value: object, make: Callable[[int], int]) -> int:
+    """Return a region with the bytes of `value`, in memory that `make` gives, to be read only."""
+    made = make(total_bytes(tensors.layout_of(value)))
+    tensors.write(value, made)
+    if not devmem.is_device(made):
+        region.close_to_writers(made)
+    return made

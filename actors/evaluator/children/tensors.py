@@ -1,0 +1,187 @@
+"""Tensors to typed bytes and back.  Used in children only: this file imports torch.
+
+Nothing is pickled.  Bytes are taken as they are on the CPU, in logical order; a layout says what
+they mean.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from actors.evaluator.children import devmem
+from actors.evaluator.wire.layout import (
+    ITEM_BYTES,
+    Layout,
+    Leaf,
+    Nest,
+    Other,
+    Plain,
+    leaves,
+    offsets,
+    total_bytes,
+)
+
+MAX_DEPTH = 16
+MAX_WORD = 4096
+
+
+class Uncrossable(ValueError):
+    """A value that can't be handed to another process."""
+
+
+def layout_of(value: object, depth: int = 0) -> Layout:
+    """Return the layout of any value; what can't cross becomes `Other`."""
+    if type(value) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        return _leaf_of(value)  # type: ignore[arg-type]  # all three are tensors
+    if depth < MAX_DEPTH:
+        if type(value) is dict and all(type(key) is str for key in value):
+            items = tuple(layout_of(item, depth + 1) for item in value.values())
+            return Nest(kind="dict", keys=tuple(value), items=items)
+        if type(value) in (list, tuple, torch.Size):
+            items = tuple(layout_of(item, depth + 1) for item in value)  # type: ignore[attr-defined]
+            return Nest(kind="list" if type(value) is list else "tuple", items=items)
+    return _plain_of(value)
+
+
+def _leaf_of(tensor: torch.Tensor) -> Layout:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype not in ITEM_BYTES or tensor.layout != torch.strided:
+        return Other(type_name=f"{tensor.layout} tensor of {tensor.dtype}")
+    stride = None
+    if not tensor.is_contiguous() and torch.empty_like(tensor).stride() == tensor.stride():
+        stride = tuple(tensor.stride())  # dense, so that it can be rebuilt
+    return Leaf(dtype=dtype, shape=tuple(tensor.shape), stride=stride, device=tensor.device.type)
+
+
+def _plain_of(value: object) -> Layout:
+    if value is None:
+        return Plain(kind="none")
+    if type(value) is bool:
+        return Plain(kind="bool", word=str(value))
+    if type(value) is int and abs(value) < 1 << 63:
+        return Plain(kind="int", word=str(value))
+    if type(value) is float:
+        return Plain(kind="float", word=repr(value))
+    if type(value) is str and len(value) <= MAX_WORD:
+        return Plain(kind="str", word=value)
+    if type(value) is torch.dtype:
+        return Plain(kind="dtype", word=str(value).removeprefix("torch."))
+    return Other(type_name=type(value).__name__[:100])
+
+
+def tensors_in(value: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors of `value`, in the order of its layout's leaves."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def write(value: object, region: int, limit: int | None = None) -> None:
+    """Write the bytes of `value`'s tensors to `region`; raise `Uncrossable` when they don't fit."""
+    layout = layout_of(value)
+    places = offsets(layout)
+    if limit is not None and places[-1] > limit:
+        raise Uncrossable(f"{places[-1]} bytes, expected at most {limit}")
+    if not places[-1]:
+        return
+    with opened(region, places[-1] if limit is None else limit, writing=True) as window:
+        for tensor, place in zip(tensors_in(value), places, strict=False):
+            if tensor.numel():
+                flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+                raw = flat.view(torch.uint8)
+                window[place : place + raw.numel()].copy_(raw)
+
+
+@contextmanager
+def opened(region: int, size: int, *, writing: bool = False) -> Iterator[torch.Tensor]:
+    """Give a region's bytes as a tensor, on the host or on the card."""
+    if not devmem.is_device(region):
+        # Privately, where nothing is to be written: what is sealed can't be mapped otherwise.
+        flags = mmap.MAP_SHARED if writing else mmap.MAP_PRIVATE
+        with mmap.mmap(region, size, flags=flags) as window:
+            yield torch.frombuffer(window, dtype=torch.uint8)
+        return
+    mapping = devmem.Mapping(region, size)
+    try:
+        yield mapping.bytes
+    finally:
+        mapping.close()
+
+
+def read(layout: Layout, region: int, device: str) -> object:
+    """Return a fresh value of `layout` on `device`, filled from `region`, made for it."""
+    size = total_bytes(layout)
+    if not size:
+        return value_of(layout, torch.empty(0, dtype=torch.uint8), device)
+    with opened(region, size) as window:
+        return value_of(layout, window, device)
+
+
+def fill(value: object, layout: Layout, window: torch.Tensor) -> None:
+    """Copy bytes that lie at the beginning of `window` into the tensors of `value`."""
+    with torch.no_grad():
+        for tensor, leaf, place in zip(
+            tensors_in(value), leaves(layout), offsets(layout), strict=False
+        ):
+            if leaf.nbytes:
+                # Past autograd's version counter: a cache that trusts it is wrong, too.
+                tensor.data.copy_(_seen(leaf, window, place))
+
+
+def _seen(leaf: Leaf, window: torch.Tensor, place: int) -> torch.Tensor:
+    dtype = getattr(torch, leaf.dtype)
+    return window[place : place + leaf.nbytes].view(dtype).reshape(leaf.shape)
+
+
+def value_of(layout: Layout, window: torch.Tensor, device: str) -> object:
+    """Return a fresh value of `layout` from bytes that lie at the beginning of `window`."""
+    return _build(layout, window, iter(offsets(layout)), device)
+
+
+def _build(layout: Layout, window: torch.Tensor, places: Iterator[int], device: str) -> object:
+    if isinstance(layout, Leaf):
+        return _tensor(layout, window, next(places), device)
+    if isinstance(layout, Nest):
+        items = [_build(item, window, places, device) for item in layout.items]
+        if layout.kind == "dict":
+            return dict(zip(layout.keys, items, strict=True))
+        return items if layout.kind == "list" else tuple(items)
+    if isinstance(layout, Other):
+        raise Uncrossable(f"a {layout.type_name} can't be handed to another process")
+    return _plain(layout)
+
+
+def _tensor(leaf: Leaf, window: torch.Tensor, place: int, device: str) -> torch.Tensor:
+    dtype = getattr(torch, leaf.dtype)
+    if not leaf.nbytes:
+        return torch.empty(leaf.shape, dtype=dtype, device=device)
+    seen = _seen(leaf, window, place)
+    if leaf.stride is None:
+        return torch.empty(leaf.shape, dtype=dtype, device=device).copy_(seen)
+    rebuilt = torch.empty_strided(leaf.shape, leaf.stride, dtype=dtype, device=device)
+    return rebuilt.copy_(seen)
+
+
+def _plain(plain: Plain) -> object:
+    match plain.kind:
+        case "none":
+            return None
+        case "bool":
+            return plain.word == "True"
+        case "int":
+            return int(plain.word)
+        case "float":
+            return float(plain.word)
+        case "dtype":
+            return getattr(torch, plain.word)
+        case _:
+            return plain.word

@@ -1,0 +1,173 @@
+"""What results were measured on: runtimes of different fingerprints are never ranked.
+
+`of_cpu` needs no torch and may be asked anywhere; `of_cuda` initialises CUDA: in a child only.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from actors.evaluator.devices import roofline
+from protocol.values import Device, DeviceKind
+
+# The widest that a processor's flags promise, the widest first.
+WIDTHS = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("asimd", 128), ("sse2", 128))
+VECTOR_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "asimd", "sve")
+NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+
+
+def here() -> DeviceKind:
+    """Return "cuda" where this machine has a card, else "cpu"."""
+    return "cuda" if any(Path(node).exists() for node in NODES) else "cpu"
+
+
+def of_cpu() -> Device:
+    """Return this machine's processor as a device."""
+    fields = _cpuinfo()
+    model = fields.get("model name") or fields.get("CPU part") or platform.machine()
+    cores = len(os.sched_getaffinity(0))
+    name = f"{model}, {cores} cores"
+    flags = set((fields.get("flags") or fields.get("Features") or "").split())
+    facts = {
+        "processor": model,
+        "cores": str(cores),
+        "vector": _vector(flags),
+        "caches": _caches(),
+        "memory": f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB",
+        "torch": _torch_version(),
+    }
+    return Device(
+        kind="cpu", name=name, fingerprint=f"{name}; torch {_torch_version()}", facts=facts
+    )
+
+
+def _vector(flags: set[str]) -> str:
+    """Return the width of vectors and the extensions that a kernel may count on."""
+    named = " ".join(flag for flag in VECTOR_FLAGS if flag in flags)
+    width = next((f"{bits} bits" for flag, bits in WIDTHS if flag in flags), "")
+    return ", ".join(filter(None, (width, named))) or "unknown"
+
+
+def of_cuda() -> Device:
+    """Return the current CUDA card as a device; initialises CUDA."""
+    import torch
+
+    card = torch.cuda.get_device_properties(0)
+    capability = f"{card.major}.{card.minor}"
+    facts = {
+        "card": card.name,
+        "compute capability": capability,
+        "multiprocessors": str(card.multi_processor_count),
+        "memory": f"{card.total_memory / 2**30:.0f} GiB",
+        **_memory(card),
+        **_peak(card),
+        "L2 cache": f"{getattr(card, 'L2_cache_size', 0) / 2**20:.0f} MiB",
+        **_multiprocessor(card),
+        "torch": _torch_version(),
+        "CUDA": str(torch.version.cuda),
+        "driver": _driver(),
+    }
+    fingerprint = f"{card.name}; driver {_driver()}; torch {_torch_version()}"
+    return Device(
+        kind="cuda",
+        name=card.name,
+        fingerprint=f"{fingerprint}; CUDA {torch.version.cuda}",
+        facts=facts,
+    )
+
+
+def _memory(card: object) -> dict[str, str]:
+    """Return what the driver tells of the memory's speed: a newer torch asks, an older does not."""
+    clock_khz = getattr(card, "memory_clock_rate", 0)
+    bus_bits = getattr(card, "memory_bus_width", 0)
+    if not (clock_khz and bus_bits):
+        return {}
+    return {"memory clock": f"{clock_khz / 1000:.0f} MHz", "memory bus": f"{bus_bits} bits"}
+
+
+def _peak(card: object) -> dict[str, str]:
+    """Return what the memory and the units can do at most: the driver's figures, or the table's."""
+    peak = roofline.of_card(
+        str(getattr(card, "name", "")),
+        clock_khz=getattr(card, "memory_clock_rate", 0),
+        bus_bits=getattr(card, "memory_bus_width", 0),
+    )
+    figures = {
+        "memory bandwidth": (peak.gb_s, "GB/s"),
+        "float32": (peak.tflops, "TFLOP/s"),
+        "tensor cores, half precision": (peak.tensor_tflops, "TFLOP/s"),
+    }
+    return {name: f"{most:.4g} {unit}" for name, (most, unit) in figures.items() if most}
+
+
+def _multiprocessor(card: object) -> dict[str, str]:
+    """Return what the blocks on one multiprocessor share; an older torch tells less."""
+    told = {
+        "shared memory a block": ("shared_memory_per_block_optin", 1024, " KiB"),
+        "shared memory a block without opting in": ("shared_memory_per_block", 1024, " KiB"),
+        "shared memory a multiprocessor": ("shared_memory_per_multiprocessor", 1024, " KiB"),
+        "registers a multiprocessor": ("regs_per_multiprocessor", 1, ""),
+        "threads a multiprocessor": ("max_threads_per_multi_processor", 1, ""),
+        "threads a warp": ("warp_size", 1, ""),
+        "clock": ("clock_rate", 1000, " MHz"),
+    }
+    return {
+        name: f"{getattr(card, field) // unit}{word}"
+        for name, (field, unit, word) in told.items()
+        if getattr(card, field, 0)
+    }
+
+
+def uuid_of_cuda() -> str:
+    """Return the UUID of the current card; "" where torch does not say."""
+    import torch
+
+    return str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
+
+
+def arch_list(device: Device) -> str:
+    """Return TORCH_CUDA_ARCH_LIST for `device`: its own architecture, with its own features."""
+    capability = device.facts.get("compute capability", "")
+    # From Hopper on, "a" opens what is this architecture's alone (wgmma, TMA variants).
+    return f"{capability}a" if capability and float(capability) >= 9.0 else capability
+
+
+def _cpuinfo() -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        key, separator, value = line.partition(":")
+        if separator:
+            fields.setdefault(key.strip(), value.strip())
+    return fields
+
+
+def _caches() -> str:
+    found = []
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            kind, level, size = (
+                (index / name).read_text().strip() for name in ("type", "level", "size")
+            )
+        except OSError:
+            continue
+        if kind != "Instruction":
+            found.append(f"L{level} {size}")
+    return ", ".join(found) or "unknown"
+
+
+def _driver() -> str:
+    try:
+        first = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return "unknown"
+    return next((word for word in first.split() if word.count(".") >= 1 and word[0].isdigit()), "?")
+
+
+def _torch_version() -> str:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return "unknown"

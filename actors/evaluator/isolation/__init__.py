@@ -1,0 +1,1 @@
+"""How a child comes to be, what keeps it from the machine, and how it ends."""

@@ -1,0 +1,231 @@
+"""The judge's end of one child: asks it, waits no longer than told, reads what it prints, ends it.
+
+Whatever the child does, `ask` returns: its answer, or how it went (`Gone`).  Nothing that a child
+says or does raises here.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from actors.evaluator.evidence import Output
+from actors.evaluator.wire.channel import Channel, Closed, Garbled, Stuck
+from actors.evaluator.wire.orders import Ended, Leave, Order
+from protocol.values import Value
+
+T = TypeVar("T", bound=Order)
+
+LOOK_S = 0.2  # how often a wait asks whether it is still wanted
+GRACE_S = 2.0  # from a closed channel to the word of the keeper
+REAP_S = 20.0  # a keeper that takes longer than this to kill a tree is lost itself
+READ_BYTES = 1 << 16
+AWAKE_S = 0.05  # at most, for an answer that is timed
+
+
+class Gone(Value, frozen=True, kw_only=True):
+    """A child that gives no answer any more, and how it went."""
+
+    how: Literal["exit", "signal", "crowd", "memory", "timed_out", "garbled", "lost"]
+    number: int = 0
+    words: str = ""
+    seconds: float = 0.0  # what it was allowed, where it ran out of time
+
+    def said(self) -> str:
+        """Return how it went, for people."""
+        match self.how:
+            case "exit":
+                return f"the process ended by itself with status {self.number}"
+            case "signal":
+                return f"killed by {signal_name(self.number)}"
+            case "crowd":
+                return f"more than {self.number} processes were started"
+            case "memory":
+                return f"its processes took more than {self.number} MiB of memory together"
+            case "timed_out":
+                return f"no answer within {self.seconds:g} s"
+            case "garbled":
+                return f"its channel was written to or closed ({self.words})"
+            case _:
+                return "the process that watches it was killed"
+
+
+class Unwanted(Exception):
+    """Nobody wants the result any more (the lease is gone, or the actor drains)."""
+
+
+class Child(Generic[T]):
+    """One child, alive until it is dismissed or killed."""
+
+    def __init__(
+        self,
+        channel: Channel[T],
+        descriptors: tuple[int, int, int],
+        output_bytes: int,
+        unwanted: Callable[[], bool],
+    ) -> None:
+        self.channel = channel
+        self.output = Output(output_bytes)
+        self.gone: Gone | None = None
+        self.peak_mib = 0
+        self._pipe, self._status, self._leash = descriptors
+        self._unwanted = unwanted
+        self._poller = select.poll()
+        for source in (channel.fileno(), self._pipe, self._status):
+            self._poller.register(source, select.POLLIN)
+        self._ended: Ended | None = None
+        self._open_pipe = True
+
+    def ask(
+        self, order: Order, seconds: float, carried: Sequence[int] = (), *, keen: bool = False
+    ) -> tuple[T, list[int]] | Gone:
+        """Send `order` and return the answer with its descriptors, or how the child went.
+
+        `keen`: stay awake for the answer, where being woken would be counted as the child's time.
+        """
+        if self.gone is not None:
+            return self.gone
+        until = time.monotonic() + seconds
+        try:
+            if self.channel.pending():
+                raise Garbled("it answered before it was asked")
+            self.channel.send(order, carried, seconds)
+            if keen:
+                self._stay_awake()
+            while True:
+                found = self.channel.next()
+                if found is not None:
+                    return found
+                if not self._wait(until):
+                    return self._finish(Gone(how="timed_out", seconds=seconds))
+        except Stuck:
+            return self._finish(Gone(how="timed_out", seconds=seconds))
+        except Closed as error:
+            return self._ended_by_itself(str(error))
+        except Garbled as error:
+            return self._finish(Gone(how="garbled", words=str(error)))
+
+    def _wait(self, until: float) -> bool:
+        """Wait for something to happen, and take it; say whether there is time left."""
+        left = until - time.monotonic()
+        if left <= 0:
+            return False
+        ready = dict(self._poller.poll(min(left, LOOK_S) * 1000))
+        if self._pipe in ready:
+            self._read_output()
+        if self.channel.fileno() in ready:
+            self.channel.pump()
+        elif self._status in ready:
+            raise Closed("the child ended")
+        if self._unwanted():
+            self.kill()
+            raise Unwanted
+        return True
+
+    def _stay_awake(self) -> None:
+        """Return when something has come from the child, or it takes long."""
+        until = time.perf_counter() + AWAKE_S
+        while time.perf_counter() < until:
+            if self._poller.poll(0):
+                return
+
+    def _read_output(self) -> None:
+        data = os.read(self._pipe, READ_BYTES)
+        if data:
+            self.output.take(data)
+        else:
+            self._poller.unregister(self._pipe)
+            self._open_pipe = False
+
+    def _ended_by_itself(self, words: str) -> Gone:
+        ended = self._await_end(GRACE_S)
+        if ended is None:  # it lives, deaf: it closed our channel
+            return self._finish(Gone(how="garbled", words=words))
+        self._finish(Gone(how="lost"))
+        self.gone = _gone(ended)
+        return self.gone
+
+    def _finish(self, gone: Gone) -> Gone:
+        """Kill what is left and remember how it went."""
+        self.kill()
+        self.gone = gone
+        return gone
+
+    def dismiss(self, seconds: float) -> Gone:
+        """Let the child end in the ordinary way; return how it did."""
+        answer = self.ask(Leave(), seconds)
+        if isinstance(answer, Gone):
+            return answer
+        ended = self._await_end(seconds)
+        if ended is None:
+            return self._finish(Gone(how="timed_out", seconds=seconds))
+        self._finish(Gone(how="lost"))
+        self.gone = _gone(ended)
+        return self.gone
+
+    def _await_end(self, seconds: float) -> Ended | None:
+        """Wait for the keeper's word; None when it does not come in time."""
+        until = time.monotonic() + seconds
+        poller = select.poll()
+        poller.register(self._status, select.POLLIN)
+        while self._ended is None:
+            if self._open_pipe:
+                poller.register(self._pipe, select.POLLIN)
+            left = until - time.monotonic()
+            if left <= 0:
+                return None
+            ready = dict(poller.poll(left * 1000))
+            if self._pipe in ready:
+                self._drain_output(poller)
+            if self._status in ready:
+                word = os.read(self._status, READ_BYTES)
+                self._ended = msgspec.json.decode(word, type=Ended) if word else Ended(how="lost")
+                self.peak_mib = self._ended.peak_mib
+        return self._ended
+
+    def _drain_output(self, poller: select.poll) -> None:
+        self._read_output()
+        if not self._open_pipe:
+            poller.unregister(self._pipe)
+
+    def kill(self) -> None:
+        """Let go of the leash and wait until the whole tree is gone; harmless when it is."""
+        if self._leash < 0:
+            return
+        os.close(self._leash)
+        self._leash = -1
+        self._await_end(REAP_S)
+        if self._open_pipe:
+            os.set_blocking(self._pipe, False)
+            self._take_rest()
+        self.channel.close()
+        os.close(self._pipe)
+        os.close(self._status)
+        if self.gone is None:
+            self.gone = Gone(how="lost")
+
+    def _take_rest(self) -> None:
+        try:
+            while data := os.read(self._pipe, READ_BYTES):
+                self.output.take(data)
+        except BlockingIOError:
+            return
+
+
+def _gone(ended: Ended) -> Gone:
+    how = "lost" if ended.how == "killed" else ended.how
+    return Gone(how=how, number=ended.number)
+
+
+def signal_name(number: int) -> str:
+    """Return "SIGSEGV" for 11."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

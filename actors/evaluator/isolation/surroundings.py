@@ -1,0 +1,64 @@
+"""What of the machine a child needs to read, and what it must not find: paths, worked out once.
+
+Used by the judge (for its orders) and by sandboxes (for their walls).
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from pathlib import Path
+
+OWN_ROOM = Path(__file__).resolve().parents[3]
+# Ours: only the rooms that a child imports, not what lies beside them.
+OWN_ROOMS = (OWN_ROOM / "actors", OWN_ROOM / "protocol")
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/sys")
+TOOLS = ("CUDA_HOME", "CUDA_PATH", "CC", "CXX", "CUDAHOSTCXX", "VIRTUAL_ENV")
+PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")
+# Sockets and other people's temporary files; keys that root may read, and a candidate may be root.
+SHARED = ("/tmp", "/var/tmp", "/run", "/etc/ssh", "/etc/ssl/private")  # noqa: S108
+NODES = ("null", "zero", "full", "random", "urandom", "tty")
+CARD_NODES = ("nvidia*", "dri", "kfd")
+
+
+def needed() -> tuple[str, ...]:
+    """Return what a child must be able to read besides the system's own directories."""
+    certain = [Path(sys.prefix), Path(sys.base_prefix), *OWN_ROOMS]
+    certain += [path.resolve() for path in certain]
+    certain.append(Path(sys.executable).resolve().parent)
+    certain += map(Path, site.getsitepackages())
+    found = [path.absolute() for path in certain]
+    entries = [entry for entry in sys.path if entry]
+    entries += [e for name in PATHS for e in os.environ.get(name, "").split(":") if e]
+    entries += [os.environ[name] for name in TOOLS if os.environ.get(name, "").startswith("/")]
+    # A working directory is on Python's path too: never let that open a home or a run.
+    closed = {Path.cwd(), Path.home(), OWN_ROOM, Path("/"), *map(Path, SHARED)}
+    for path in (Path(entry).absolute() for entry in entries):
+        if _there(path) and not closed & {path, path.resolve()}:
+            found += [path, path.resolve()]
+    return tuple(sorted({str(path) for path in found if _there(path)}))
+
+
+def hidden(wanted: list[Path]) -> tuple[str, ...]:
+    """Return which of `wanted` can look empty but for what is needed in them, outermost first."""
+    needs = [Path(need) for need in (*needed(), *SYSTEM)]
+    found = {path.resolve() for path in wanted if _there(path) and path.is_dir()}
+    free = {path for path in found if not any(path.is_relative_to(need) for need in needs)}
+    free |= {path for path in found if path in map(Path, SHARED)}
+    free.discard(Path("/"))
+    return tuple(sorted(str(path) for path in free))
+
+
+def nodes(device: str) -> tuple[str, ...]:
+    """Return the device nodes that a child gets."""
+    card = [str(path) for glob in CARD_NODES for path in Path("/dev").glob(glob)]
+    plain = [f"/dev/{name}" for name in NODES]
+    return tuple(path for path in [*plain, *(card if device == "cuda" else [])] if _there(path))
+
+
+def _there(path: str | Path) -> bool:
+    try:
+        return Path(path).exists()
+    except PermissionError:  # of a folder on the way: then no child can read it either
+        return False

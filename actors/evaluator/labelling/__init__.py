@@ -1,0 +1,1 @@
+"""Labels read off a candidate's text: heuristics for readers, never a verdict."""

@@ -1,0 +1,1 @@
+"""Reference and candidate in turn, by the judge's own clock."""

@@ -1,0 +1,252 @@
+"""The race: reference and candidate timed in turn by the judge's own clock, on calls it verifies.
+
+Both are runners, forked from the same zygote, told the same things.  No figure comes from a child:
+the clock is read on our side of them (`sides`).  Every call of a block
+has inputs that were drawn for it alone, in storage that held others before.  After a block the
+outputs of all its calls must be handed over, on the clock, and some are compared that were chosen
+only then.  So what a candidate claims (its block) can be held against everything it needed, from
+the first byte of inputs to the last byte of outputs; in between windows it is held still.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from actors.evaluator import timing
+from actors.evaluator.devices.sensors import Reading, Sensors
+from actors.evaluator.examiner import Hand
+from actors.evaluator.isolation.child import Child
+from actors.evaluator.racing.pace import Pace
+from actors.evaluator.racing.sides import Refused, Sides
+from actors.evaluator.racing.stillness import Stillness
+from actors.evaluator.standard import Standard
+from actors.evaluator.timing import Claim, Side, Timing
+from actors.evaluator.verdicts import Fault, wrong
+from actors.evaluator.wire.layout import Layout, sound, total_bytes
+from actors.evaluator.wire.runner_orders import (
+    Bench,
+    Clear,
+    Collect,
+    Collected,
+    FeedAll,
+    FromRunner,
+)
+from protocol.values import Word
+
+# Inputs and outputs of one block's fresh calls: little, where it is drawn and copied by the host.
+HAND_BYTES = 1 << 24
+SETTLE_S = 0.003  # OpenMP threads of the other side spin for about this long after their last call
+WARM_S = 0.3
+WARM_CALLS = 3
+CHOSEN = 2  # outputs of a block that are compared
+
+
+Check: TypeAlias = list[tuple[int, Layout]]  # outputs put aside: which call's, what it looks like
+
+
+class Race:
+    """One candidate against the reference."""
+
+    def __init__(
+        self,
+        standard: Standard,
+        candidate: Child[FromRunner],
+        stillness: Stillness,
+        sensors: Sensors,
+        *,
+        time_s: float,
+        call_s: float,
+        floor_us: float,
+    ) -> None:
+        self.standard = standard
+        self.reading: Reading | None = None  # of the card's sensors, after the last group
+        self._sides = Sides(standard, candidate, stillness, call_s=call_s)
+        self._sensors = sensors
+        self._floor_us = floor_us  # what no machine like this can beat
+        self._time_s = time_s
+        facts = standard.facts
+        self._each = max(1, total_bytes(facts.inputs) + total_bytes(facts.outputs))
+        self._memory: dict[int, int] = {}  # for results: size -> descriptor
+        self._on_host = standard.task.device == "cpu"
+        self._pace = Pace(
+            each_bytes=self._each,
+            hand_bytes=facts.room if standard.lends else HAND_BYTES,
+            block_s=timing.BLOCK_S if self._on_host else timing.CARD_BLOCK_S,
+            time_s=time_s,
+        )
+        self._overhead_s = 0.0
+
+    def run(self, on_group: Callable[[int], None] = lambda _groups: None) -> Timing | Fault:
+        """Warm up, then time groups until enough is known; the candidate's fault is a value."""
+        try:
+            self._begin_alike()
+            self._warm()
+            self._overhead_s = self._sides.overhead_s()
+            return self._groups(on_group)
+        except Refused as refused:
+            return refused.fault
+        finally:
+            self._drop_memory()
+            self._sides.rest()
+
+    def _begin_alike(self) -> None:
+        """Have both sides lay out their memory anew: where gigabytes lie is worth some per cent."""
+        for side in timing.HALVES[0]:
+            with self._sides.moving(side):
+                self._sides.ask(side, Clear())
+
+    def _groups(self, on_group: Callable[[int], None]) -> Timing | Fault:
+        began = time.monotonic()
+        claims: list[Claim] = []
+        while not timing.enough(
+            [claim.best for claim in claims], time.monotonic() - began, self._time_s
+        ):
+            claims.append(self._group())
+            on_group(len(claims))
+        if timing.impossible(claims):
+            reason = (
+                "its calls return long before their work is done, or after it was done elsewhere: "
+                f"it claims {timing.claimed_us(claims):.4g} µs a call, from fresh inputs to "
+                f"outputs it takes {timing.proven_us(claims):.4g} µs"
+            )
+            return Fault(word=Word.REJECTED, stage="time", reason=reason)
+        timed = timing.verified(claims)
+        if timed.median_us < self._floor_us:
+            reason = f"{timed.median_us:.4g} µs a call is less than moving its outputs can take"
+            return Fault(word=Word.REJECTED, stage="time", reason=reason)
+        return timed
+
+    def _group(self) -> Claim:
+        """Time one group A B B A, each of its halves on inputs of its own."""
+        blocks: dict[Side, list[timing.Block]] = {"reference": [], "candidate": []}
+        self._sides.waiting()
+        first, second = timing.HALVES
+        with self._dealt() as hand:
+            for side in first:
+                blocks[side].append(self._window(side, hand))
+            if self._pace.again:
+                for side in second:
+                    blocks[side].append(self._window_again(side))
+        if not self._pace.again:
+            with self._dealt() as hand:
+                for side in second:
+                    blocks[side].append(self._window(side, hand))
+        self.reading = self._sensors.read()
+        throttled = self.reading is not None and self.reading.throttled
+        return Claim(
+            reference=(blocks["reference"][0], blocks["reference"][1]),
+            candidate=(blocks["candidate"][0], blocks["candidate"][1]),
+            waiting=1.0 if throttled else self._sides.waiting(),
+        )
+
+    def alone_us(self) -> float:
+        """Return what the reference takes once the candidate is gone, the slower of two windows."""
+        taken = []
+        try:
+            for _window in range(2):
+                with self._dealt() as hand:
+                    taken.append(self._window("reference", hand).us)
+        finally:
+            self._drop_memory()
+            self._sides.rest()
+        return max(taken)
+
+    @contextmanager
+    def _dealt(self) -> Iterator[Hand]:
+        """Give fresh inputs for one block's calls; nobody keeps them afterwards."""
+        hand = self.standard.examiner.deal(self._pace.calls)
+        try:
+            yield hand
+        finally:
+            hand.close()
+            if self.standard.alive:
+                self.standard.examiner.forget(hand.first, self._pace.calls)
+
+    def _window(self, side: Side, hand: Hand) -> timing.Block:
+        """Feed, call, collect; nothing of a candidate runs before or after."""
+        calls = len(hand.inputs)
+        size = calls * self._each
+        memory = self._results(size)
+        with self._sides.moving(side):
+            time.sleep(SETTLE_S if self._on_host else 0.0)
+            parcel = hand.parcels[-1 if side == "candidate" else 0]
+            self._sides.wake(side)
+            fed_s, _answer = self._sides.ask(side, FeedAll(inputs=hand.inputs), [parcel])
+            block_s, _answer = self._sides.ask(side, Bench(calls=calls, slots=calls))
+            collected_s, answer = self._sides.ask(side, Collect(limit=size), [memory])
+            # Of the reference, too, whom nobody doubts: what comes next must find both alike.
+            check = self._take(memory, size, answer, calls)
+            known_us = self._repeat(side) if self._pace.again else None
+        if side == "candidate":
+            self._verify(check, hand)
+        fresh = timing.Fresh(
+            calls=calls,
+            us=self._net_us(block_s, calls),
+            fed_us=fed_s / calls * 1e6,
+            collected_us=collected_s / calls * 1e6,
+        )
+        return timing.Block(us=fresh.us if known_us is None else known_us, fresh=fresh)
+
+    def _window_again(self, side: Side) -> timing.Block:
+        """Time a long block on the inputs that are there: all of them were proven just before."""
+        with self._sides.moving(side):
+            time.sleep(SETTLE_S if self._on_host else 0.0)
+            return timing.Block(us=self._repeat(side))
+
+    def _results(self, size: int) -> int:
+        """Return memory for the outputs of a block: the same one as long as its size is."""
+        held = self._memory.pop(size, None)
+        self._drop_memory()
+        self._memory[size] = self.standard.examiner.lend(size) if held is None else held
+        return self._memory[size]
+
+    def _drop_memory(self) -> None:
+        while self._memory:
+            os.close(self._memory.popitem()[1])
+
+    def _repeat(self, side: Side) -> float:
+        """Return the microseconds a call of a long block on inputs that were there before."""
+        wanted = self._pace.long(side)
+        self._sides.wake(side)
+        seconds, _answer = self._sides.ask(side, Bench(calls=wanted, slots=self._pace.calls))
+        return self._net_us(seconds, wanted)
+
+    def _net_us(self, seconds: float, calls: int) -> float:
+        return max(seconds - self._overhead_s, 1e-9) / calls * 1e6
+
+    def _take(self, memory: int, size: int, answer: FromRunner, calls: int) -> Check:
+        """Put some outputs aside at once; which ones is drawn only now."""
+        if not isinstance(answer, Collected) or len(answer.outputs) != calls:
+            raise Refused(wrong("in a timed block: an output for each call is not there", "time"))
+        if not all(map(sound, answer.outputs)) or sum(map(total_bytes, answer.outputs)) > size:
+            raise Refused(wrong("in a timed block: outputs are not what is expected", "time"))
+        if not self.standard.steady:
+            return []
+        chosen = sorted(
+            {secrets.randbelow(calls) for _choice in range(CHOSEN if self._on_host else 1)}
+        )
+        self.standard.examiner.take(memory, size, answer.outputs, chosen)
+        return [(call, answer.outputs[call]) for call in chosen]
+
+    def _verify(self, check: Check, hand: Hand) -> None:
+        """Compare what was put aside with what is expected."""
+        for number, (call, output) in enumerate(check):
+            reason = self.standard.examiner.judge_taken(number, output, hand.first + call)
+            if reason:
+                raise Refused(wrong(f"in a timed call: {reason}", "time"))
+
+    def _warm(self) -> None:
+        """Give both sides windows until they are warm and the calls of a block are known."""
+        warm_s = min(WARM_S, self._time_s / 10)
+        began = time.monotonic()
+        for round_ in range(1000):
+            claim = self._group()
+            self._pace.plan(claim)
+            spent = time.monotonic() - began
+            if spent >= self._time_s or (round_ + 1 >= WARM_CALLS and spent >= warm_s):
+                return

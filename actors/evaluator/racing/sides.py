@@ -1,0 +1,104 @@
+"""The two sides of a race as the judge asks them: one moves, the other is held still.
+
+The clock is read here, right before an order is sent and right after its answer came.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from actors.evaluator.isolation.child import Child, Gone
+from actors.evaluator.racing import pressure
+from actors.evaluator.racing.stillness import Stillness
+from actors.evaluator.standard import Standard
+from actors.evaluator.timing import Side
+from actors.evaluator.verdicts import Fault, fault_of
+from actors.evaluator.wire.orders import Order, Raised
+from actors.evaluator.wire.runner_orders import Bench, FromRunner
+
+PINGS = 15
+
+
+class Refused(Exception):
+    """The candidate's fault, on its way out of the race."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+
+
+class Sides:
+    """Reference and candidate, one at a time."""
+
+    def __init__(
+        self,
+        standard: Standard,
+        candidate: Child[FromRunner],
+        stillness: Stillness,
+        *,
+        call_s: float,
+    ) -> None:
+        """`call_s`: the longest that one order may take."""
+        self._standard = standard
+        self._candidate = candidate
+        self._stillness = stillness
+        self._call_s = call_s
+        self._on_host = standard.task.device == "cpu"
+        self._benched_s = self._waited_s = 0.0  # timed, and waited for a processor therein
+
+    @contextmanager
+    def moving(self, side: Side) -> Iterator[None]:
+        """Let one side go on, for the length of a block of code."""
+        # Both sides alike: who has just been woken is a little slower.
+        still = self._stillness if side == "candidate" else self._standard.stillness
+        still.end()
+        try:
+            yield
+        finally:
+            still.begin()
+
+    def wake(self, side: Side) -> None:
+        """Wait until it answers at all: being woken takes a few hundred microseconds.
+
+        Never between fresh inputs and their outputs, where every moment is on the clock.
+        """
+        self.ask(side, Bench(calls=0, slots=1))
+
+    def ask(
+        self, side: Side, order: Order, carried: list[int] | None = None
+    ) -> tuple[float, FromRunner]:
+        """Return the seconds from the order to the answer, and the answer."""
+        child = self._candidate if side == "candidate" else self._standard.runner
+        waited, began = pressure.waited_s(), time.perf_counter()
+        answer = child.ask(order, self._call_s, carried or [], keen=not self._on_host)
+        seconds = time.perf_counter() - began
+        if isinstance(order, Bench):
+            self._waited_s += pressure.waited_s() - waited
+            self._benched_s += seconds
+        if isinstance(answer, Gone) or isinstance(answer[0], Raised):
+            if side == "reference":
+                raise self._standard.failed(answer)
+            raise Refused(fault_of(answer, "time", self._candidate.output.text()))
+        return seconds, answer[0]
+
+    def overhead_s(self) -> float:
+        """Return what an empty block takes at least, by the reference: it has no reason to lie.
+
+        The least: on a busy machine most of them take longer than many a real block, and what is
+        taken off a block must never be more than was in it.
+        """
+        with self.moving("reference"):
+            return min(self.ask("reference", Bench(calls=0, slots=1))[0] for _ in range(PINGS))
+
+    def waiting(self) -> float:
+        """Return the share of timed windows that was waited for a processor, since last asked."""
+        share = self._waited_s / max(self._benched_s, 1e-6)
+        self._benched_s = self._waited_s = 0.0
+        return share
+
+    def rest(self) -> None:
+        """Let both go: whoever asks them next would wait in vain."""
+        self._stillness.end()
+        self._standard.stillness.end()

@@ -1,0 +1,101 @@
+"""Holding a candidate still: outside its own windows of time no process of it gets the processor.
+
+What it would do in the reference's time, or between its own calls, it can't; and what it does
+within its window is on the clock.  The judge is the caller; the processes are found through the
+keeper, whose own first process is left running: it must see the end of everything.
+
+Within its window a side goes before strangers, where the machine lets us say so: two OpenMP threads
+of which one waits for a stranger's compiler take ten times as long, and that says nothing of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from actors.evaluator.isolation.keeper import descendants
+from actors.evaluator.isolation.nursery import Nursery
+
+ROUNDS = 8  # processes that fork while they are being stopped
+AHEAD = "-15"  # nice value of a session, among sessions (autogroup); for root only
+
+
+class Stillness:
+    """One candidate's processes, stopped and continued as one."""
+
+    def __init__(self, keepers: set[int]) -> None:
+        self._keepers = keepers
+        self._still: set[int] = set()
+
+    def take(self, keepers: set[int]) -> None:
+        """Mind what these keep, too."""
+        self._keepers |= keepers
+
+    def begin(self) -> None:
+        """Stop them all, those that are started meanwhile included."""
+        for _round in range(ROUNDS):
+            fresh = self._processes() - self._still
+            if not fresh:
+                return
+            for pid in fresh:
+                _signal(pid, signal.SIGSTOP)
+            self._still |= fresh
+
+    def end(self) -> None:
+        """Let them go on."""
+        for pid in self._still:
+            _favour(pid)
+            _signal(pid, signal.SIGCONT)
+        self._still = set()
+
+    def favour(self) -> None:
+        """Let them go before strangers for good: trusted ones only."""
+        for pid in self._processes():
+            _favour(pid)
+
+    def _processes(self) -> set[int]:
+        found: set[int] = set()
+        for keeper in self._keepers:
+            below = set(descendants(keeper))
+            found |= {pid for pid in below if parent_of(pid) != keeper}
+        return found
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _favour(pid: int) -> None:
+    # Stopped again after its window, it can't use this against anybody; at its end it is killed.
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(AHEAD, encoding="ascii")
+
+
+@contextmanager
+def born(nursery: Nursery) -> Iterator[Stillness]:
+    """Give the stillness of what is spawned meanwhile: it knows them by their new keepers."""
+    before, still = _children(nursery.pid), Stillness(set())
+    yield still
+    still.take(_children(nursery.pid) - before)
+
+
+def _children(parent: int | None) -> set[int]:
+    """Return the processes right below `parent`: keepers, when it is the zygote."""
+    if parent is None:
+        return set()
+    below = descendants(parent)
+    return {pid for pid in below if parent_of(pid) == parent}
+
+
+def parent_of(pid: int) -> int:
+    """Return a process's parent; 0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

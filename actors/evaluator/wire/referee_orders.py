@@ -1,0 +1,161 @@
+"""What the judge says to the referee, whom it trusts, and what that one answers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from actors.evaluator.wire.layout import Layout
+from actors.evaluator.wire.orders import Done, Kind, Leave, Order, Ping
+from protocol.settings import Precision
+from protocol.values import Device
+
+# --- judge <-> referee ------------------------------------------------------------------------
+
+
+class Describe(Order, frozen=True, kw_only=True):
+    """Say what device this is."""
+
+
+class Described(Order, frozen=True, kw_only=True):
+    device: Device
+    uuid: str = ""  # as the driver names the card
+
+
+class Prepare(Order, frozen=True, kw_only=True):
+    """Import the task, make its init inputs, construct its module."""
+
+    source: str
+    seed: int
+    lend: bool = False  # hand bytes over in device memory
+    precision: Precision = "task"  # the lowest that is accepted
+
+
+class Prepared(Order, frozen=True, kw_only=True):
+    """The task works.  Descriptors: init inputs, state, state as it was constructed."""
+
+    init: Layout
+    state: Layout
+    inputs: Layout
+    outputs: Layout
+    steady: bool  # the same inputs give the same outputs, unseeded
+    precise: bool  # a float64 reference could be made
+    room: int = 0  # bytes of the card's memory for the inputs and outputs of one block
+    notes: tuple[str, ...] = ()
+
+
+class Bear(Order, frozen=True, kw_only=True):
+    """Say whether the task bears inputs of another kind than its own."""
+
+    kind: Kind
+    seed: int
+
+
+class Bears(Order, frozen=True, kw_only=True):
+    bears: bool
+
+
+class Restore(Order, frozen=True, kw_only=True):
+    """Give these parameters the values they were constructed with, all others the shaken ones."""
+
+    names: tuple[str, ...] = ()
+
+
+class Renew(Order, frozen=True, kw_only=True):
+    """Hand over init inputs, state and first state again, in memory that nobody has held."""
+
+
+class Lend(Order, frozen=True, kw_only=True):
+    """Make memory that a result can be written to.  Answered with its descriptor."""
+
+    size: int
+
+
+class Draw(Order, frozen=True, kw_only=True):
+    """Draw fresh inputs."""
+
+    seed: int
+    kind: Kind = "plain"
+
+
+class Drawn(Order, frozen=True, kw_only=True):
+    """Fresh inputs, known as `draw`.  Descriptor: their bytes."""
+
+    draw: int
+    inputs: Layout
+
+
+class Deal(Order, frozen=True, kw_only=True):
+    """Draw fresh inputs many times."""
+
+    seed: int
+    count: int
+
+
+class Dealt(Order, frozen=True, kw_only=True):
+    """Fresh inputs, known as `first`, `first` + 1, …  Descriptors: their bytes, by side."""
+
+    first: int
+    inputs: tuple[Layout, ...]
+
+
+class Expect(Order, frozen=True, kw_only=True):
+    """Compute the reference's outputs of a draw."""
+
+    draw: int
+    seed: int
+
+
+class Expected(Order, frozen=True, kw_only=True):
+    outputs: Layout
+
+
+class Take(Order, frozen=True, kw_only=True):
+    """Copy parts of the descriptor's bytes at once, to be compared later."""
+
+    parts: tuple[tuple[int, int], ...]  # where each begins and ends
+    size: int  # of the whole
+
+
+class Compare(Order, frozen=True, kw_only=True):
+    """Compare the descriptor's bytes with a draw's expected outputs, or its inputs."""
+
+    draw: int
+    what: Literal["output", "inputs"]
+    taken: int | None = None  # the part taken before, instead of the descriptor's bytes
+    share: bool = False  # say how much of KernelBench's tolerance it takes, too
+
+
+class Compared(Order, frozen=True, kw_only=True):
+    reason: str = ""  # "" when they agree
+    max_error: float | None = None  # in units of the tolerance
+    share: float | None = None  # the same error in units of KernelBench's tolerance
+
+
+class Forget(Order, frozen=True, kw_only=True):
+    draw: int
+    count: int = 1
+
+
+class Unfit(Order, frozen=True, kw_only=True):
+    """The task can't be judged, and why."""
+
+    words: str
+
+
+ToReferee = (
+    Ping
+    | Describe
+    | Prepare
+    | Bear
+    | Restore
+    | Renew
+    | Lend
+    | Draw
+    | Deal
+    | Expect
+    | Take
+    | Compare
+    | Forget
+    | Leave
+)
+FromReferee = Described | Prepared | Bears | Drawn | Dealt | Expected | Compared | Done | Unfit

@@ -1,0 +1,144 @@
+"""What the judge says to a runner, and what one answers: never to be believed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from actors.evaluator.children.profile import Profile
+from actors.evaluator.wire.layout import Layout
+from actors.evaluator.wire.orders import Done, Import, Leave, Order, Ping, Raised
+
+# --- judge -> runner --------------------------------------------------------------------------
+
+
+class Construct(Order, frozen=True, kw_only=True):
+    """Seed and construct the module.  Descriptor: the init inputs."""
+
+    seed: int
+    init: Layout
+
+
+class Load(Order, frozen=True, kw_only=True):
+    """Copy parameters and buffers in.  Descriptors: their bytes; those they were constructed with.
+
+    By name; what has another name is found by its shape and the value it was constructed with.
+    """
+
+    state: Layout
+
+
+class Compile(Order, frozen=True, kw_only=True):
+    """Wrap the module in torch.compile (the reference's baselines only)."""
+
+    mode: str
+
+
+class Feed(Order, frozen=True, kw_only=True):
+    """Put inputs in a slot; in place when the slot holds the same layout.  Descriptor: bytes."""
+
+    slot: int
+    inputs: Layout
+
+
+class FeedAll(Order, frozen=True, kw_only=True):
+    """Put many inputs into slots 0, 1, … in place where layouts agree.  Descriptor: bytes."""
+
+    inputs: tuple[Layout, ...]
+
+
+class CallOnce(Order, frozen=True, kw_only=True):
+    """Seed and call the module on a slot; keep the output under `keep`."""
+
+    slot: int
+    seed: int
+    keep: int
+    guard: tuple[int, ...] = ()  # bytes of the outputs that are expected, to be watched
+
+
+class Clear(Order, frozen=True, kw_only=True):
+    """Let go of inputs and outputs, and of the card's memory that is kept for more of them."""
+
+
+class Bench(Order, frozen=True, kw_only=True):
+    """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep each slot's output."""
+
+    calls: int
+    slots: int
+
+
+class Collect(Order, frozen=True, kw_only=True):
+    """Write the outputs of all benchmarked calls, slot after slot, and say what they look like.
+
+    Descriptor: memory for them.
+    """
+
+    limit: int  # bytes that the descriptor's memory has
+
+
+class TakeProfile(Order, frozen=True, kw_only=True):
+    """Call the module on a slot under the profiler; asked once nothing is timed any more."""
+
+    slot: int
+
+
+class Canary(Order, frozen=True, kw_only=True):
+    """Compute something known on the device; only asked of a process without a candidate."""
+
+
+class Write(Order, frozen=True, kw_only=True):
+    """Write a kept output, or a slot's inputs, to the descriptor."""
+
+    what: Literal["output", "inputs"]
+    number: int = 0
+    limit: int = 0  # bytes that the descriptor's memory has
+
+
+ToRunner = (
+    Ping
+    | Import
+    | Construct
+    | Load
+    | Compile
+    | Feed
+    | FeedAll
+    | CallOnce
+    | Clear
+    | Bench
+    | Collect
+    | TakeProfile
+    | Canary
+    | Write
+    | Leave
+)
+
+# --- runner -> judge --------------------------------------------------------------------------
+
+
+class Loaded(Order, frozen=True, kw_only=True):
+    """Names that the candidate has nothing for, that only it has, and whose shapes differ."""
+
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    misshapen: tuple[str, ...] = ()
+
+
+class Called(Order, frozen=True, kw_only=True):
+    """The module returned something of this layout."""
+
+    output: Layout
+    breach: str = ""  # what it wrote outside of its outputs
+
+
+class Collected(Order, frozen=True, kw_only=True):
+    """All outputs are written; what each looks like."""
+
+    outputs: tuple[Layout, ...]
+
+
+class Profiled(Order, frozen=True, kw_only=True):
+    """What the profiler saw, as the candidate's process says."""
+
+    profile: Profile
+
+
+FromRunner = Done | Loaded | Called | Collected | Profiled | Raised
