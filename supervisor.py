@@ -12,7 +12,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -44,7 +44,7 @@ from actors.supervisor.ledger import Ledger
 from actors.supervisor.link import Link
 from actors.supervisor.metrics import MeteredScreen, MetricsServer
 from actors.supervisor.outcome import Exit
-from actors.supervisor.screen import PlainScreen, Screen, opening
+from actors.supervisor.screen import PlainScreen, Screen, leave_output, opening
 from actors.supervisor.shift import Ending, Kind, Shift
 from actors.supervisor.snapshot import Snapshot
 from actors.supervisor.view import LiveScreen
@@ -161,8 +161,8 @@ def work(run: Run, wish: Wish, metrics: MetricsServer | None = None) -> int:
         code, found = conclusion.conclude(
             run.folder, run.settings, ledger, snapshot, ending, PlainScreen(lines(wish)).say
         )
-        if wish.json:
-            sys.stdout.write(outcome.to_json(found))
+        if wish.json and not printed(outcome.to_json(found)):
+            return Exit.FAULT
         return code
     except sqlite3.DatabaseError as error:
         screen.close()
@@ -231,6 +231,17 @@ def open_screen(run: Run, wish: Wish) -> Screen:
     return PlainScreen(lines(wish), resumed=run.resumed)
 
 
+def printed(text: str) -> bool:
+    """Write the results to stdout; whether it took them."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        refuse(f"stdout takes no results ({error.strerror}): they are in result.json")
+        return False
+    return True
+
+
 def lines(wish: Wish) -> TextIO:
     """Return where progress is told."""
     return sys.stderr if wish.json else sys.stdout
@@ -248,9 +259,12 @@ def refuse_task(run: Run, snapshot: Snapshot, ledger: Ledger) -> int:
 
 def refuse(line: str) -> int:
     """Say in one line what is wrong with what the user asked for."""
-    print(" ".join(line.split()), file=sys.stderr)
+    with suppress(OSError):  # a file on a disk that is full
+        print(" ".join(line.split()), file=sys.stderr, flush=True)
     return Exit.USAGE
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    leave_output()
+    sys.exit(code)

@@ -21,6 +21,7 @@ EXIT_USAGE = 2
 MOST_DIGITS = 18  # what fits into a column
 ENDINGS = {
     "lost": "lost, its process died",
+    "cut": "lost with its whole machine",
     "expired": "expired, nothing was heard",
     "silent": "expired, but its holder was heard of again",
     "dismissed": "taken from a peer that was refused",

@@ -22,7 +22,7 @@ from actors.post import hold_lifeline, name_process, on_terminate
 from protocol import ring as ring_file
 from protocol import settings as settings_file
 from protocol import transport
-from protocol.messages import Beat, Heard
+from protocol.messages import Beat, Drain, Heard
 from protocol.settings import Settings
 from protocol.values import Task
 
@@ -39,6 +39,12 @@ def main() -> int:
         "--listen",
         default="",
         help="for this machine's actors, instead of the address in stark.toml",
+    )
+    parser.add_argument(
+        "--supervisor",
+        default="",
+        metavar="LIFE",
+        help="another one than before: all that the former one started is dead",
     )
     arguments = parser.parse_args()
     name_process("coordinator")
@@ -59,7 +65,7 @@ def main() -> int:
         return EXIT_FAULT
     hold_lifeline(lambda: None)
     try:
-        serve(arguments.run_dir, socket, settings, tasks, log, door)
+        serve(arguments.run_dir, socket, settings, tasks, log, door, arguments.supervisor)
     except StoreTaken as error:
         sys.stderr.write(f"coordinator: {error}\n")
         return EXIT_FAULT
@@ -120,14 +126,25 @@ def serve(
     tasks: list[Task],
     log: FilteringBoundLogger,
     door: Doorkeeper | None = None,
+    supervisor: str = "",
 ) -> str:
-    """Serve the run; while the disk is full, say so, wait, and begin again from what is stored."""
+    """Serve the run; while the disk is full, say so, wait, and begin again from what is stored.
+
+    Whoever asks for the end meanwhile gets it: what is stored goes on at the next start.
+    """
     while True:
         database: Database | None = None
+        coordinator: Coordinator | None = None
         try:
             database = Database(run_dir)
             coordinator = Coordinator(
-                database=database, socket=socket, settings=settings, tasks=tasks, log=log, door=door
+                database=database,
+                socket=socket,
+                settings=settings,
+                tasks=tasks,
+                log=log,
+                door=door,
+                supervisor=supervisor,
             )
             on_terminate(coordinator.ask_to_drain)
             return coordinator.run()
@@ -135,24 +152,33 @@ def serve(
             log.error("the store takes nothing; waiting for room", error=str(error))
             with contextlib.suppress(OSError):  # that disk may be the same one
                 sys.stderr.write(f"coordinator: {run_dir}/run.db: {error}; waiting for room\n")
-            wait_for_room(Mail(socket, log, lambda _name: True, door), str(error))
+            mail = Mail(socket, log, lambda _name: True, door)
+            asked = coordinator is not None and coordinator.draining
+            if wait_for_room(mail, str(error)) or asked:
+                return "stopped"
         finally:
             if database is not None:
                 database.close()
 
 
-def wait_for_room(mail: Mail, trouble: str) -> None:
+def wait_for_room(mail: Mail, trouble: str) -> bool:
     """Wait, and answer heartbeats meanwhile: we live, only the disk is full.
 
-    Whatever else is said now is lost, and is said again: nothing of it was acknowledged.
+    Whatever else is said now is lost, and is said again: nothing of it was acknowledged.  Return
+    whether we were asked to end.
     """
+    asked: list[bool] = []
+    on_terminate(lambda: asked.append(True))
     until = time.monotonic() + FULL_WAIT_S
     while (left := until - time.monotonic()) > 0:
         mail.wait(left)
-        for sender, _, message in mail.read():
+        for sender, origin, message in mail.read():
             if isinstance(message, Beat) and message.sent:
                 mail.say(sender, Heard(sent=message.sent, trouble=trouble))
+            elif isinstance(message, Drain) and origin.local:
+                asked.append(True)
         mail.tell()
+    return bool(asked)
 
 
 def read_tasks(run_dir: Path, settings: Settings) -> list[Task]:

@@ -75,6 +75,13 @@ class Books:
         )
         return dict(rows)
 
+    def cuts(self) -> dict[str, int]:
+        """Return how often a machine fell away while that work's candidate ran on it."""
+        rows = self._db.rows(
+            "SELECT work, COUNT(*) FROM lease WHERE running = 1 AND outcome = 'cut' GROUP BY work"
+        )
+        return dict(rows)
+
     # --- calls and workers -------------------------------------------------------------------
 
     def add_call(self, work: str, role: str, call: Call, at: float) -> None:

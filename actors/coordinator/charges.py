@@ -10,6 +10,7 @@ from actors.coordinator.grants import Ended, Grant
 TRIES = 2  # times that the task's own module failed under it, and it is not leased again
 PARDONS = 3  # of one piece of work: it may be what silences them
 LOSSES = 2  # evaluators lost while it ran, and a candidate is never leased again
+CUTS = 5  # whole machines that fell away while it ran: nobody's doing; more of them may be
 
 
 class Charges:
@@ -20,14 +21,21 @@ class Charges:
         self._blamed: dict[str, list[Grant]] = {}  # silent incarnation -> leases that were charged
         self._pardons: Counter[str] = Counter()  # work -> charges taken back
         self._tried: Counter[str] = Counter()  # work -> how often it could not be done
+        self._cuts: Counter[str] = Counter()  # work -> machines that fell away under it
 
-    def restore(self, losses: Mapping[str, int]) -> None:
-        """Take up stored losses."""
+    def restore(self, losses: Mapping[str, int], cuts: Mapping[str, int]) -> None:
+        """Take up stored losses of evaluators, and of whole machines."""
         self._losses = dict(losses)
+        self._cuts.update(cuts)
 
     def lost(self, work: str) -> None:
         """Charge an evaluator's loss."""
         self._losses[work] = self._losses.get(work, 0) + 1
+
+    def cut(self, work: str) -> bool:
+        """Note that a whole machine fell away under it; whether that is to be charged."""
+        self._cuts[work] += 1
+        return self._cuts[work] > CUTS
 
     def tried(self, work: str) -> None:
         """Charge a try that could not be finished."""
@@ -46,6 +54,7 @@ class Charges:
         self._losses.pop(work, None)
         del self._tried[work]
         del self._pardons[work]
+        del self._cuts[work]
 
     def blame(self, grant: Grant) -> None:
         """Remember that a silent peer's lease was charged: it may only have been cut off."""
@@ -64,3 +73,12 @@ class Charges:
                 self._losses[grant.work] -= 1
                 pardoned.append(Ended(grant, "silent"))
         return pardoned
+
+    def excuse(self, incarnation: str) -> list[Ended]:
+        """Take back the charges of a silent peer whose whole machine had fallen away."""
+        excused = []
+        for grant in self._blamed.pop(incarnation, []):
+            if self._losses.get(grant.work) and not self.cut(grant.work):
+                self._losses[grant.work] -= 1
+                excused.append(Ended(grant, "cut"))
+        return excused

@@ -21,6 +21,7 @@ from actors.coordinator.fleet import Fleet
 from actors.coordinator.grants import Grant
 from actors.coordinator.health import Health
 from actors.coordinator.mail import Mail
+from actors.coordinator.origin import machine_of
 from actors.coordinator.purse import Purse
 from actors.coordinator.reception import Reception
 from actors.coordinator.store import Store
@@ -48,7 +49,9 @@ class Coordinator:
         tasks: list[Task],
         log: FilteringBoundLogger,
         door: Doorkeeper | None = None,
+        supervisor: str = "",
     ) -> None:
+        """`supervisor`: its life; under another one's all of this machine's processes are new."""
         self.settings = settings
         self.log = log
         self.db = database
@@ -88,6 +91,8 @@ class Coordinator:
             stop=self.drain,
         )
         self._restore()
+        if supervisor and self.store.served_by(supervisor):
+            self._bury_former()
         self.db.commit()
 
     # --- the loop ----------------------------------------------------------------------------
@@ -132,6 +137,11 @@ class Coordinator:
             return None
         self._farewell(over[0])
         return over[0]
+
+    @property
+    def draining(self) -> bool:
+        """Whether the run is to end soon."""
+        return self._drain_asked or self._draining is not None
 
     def ask_to_drain(self) -> None:
         """Drain from the next round on: all that a signal handler may do."""
@@ -224,12 +234,20 @@ class Coordinator:
             )
             for row in self.books.open_leases()
         ]
-        self.fleet.restore(grants, self.books.losses())
+        self.fleet.restore(grants, self.books.losses(), self.books.cuts())
         for slot, role, incarnation in self.books.workers_up():
             self.fleet.expect(slot, Role(role), incarnation, now)
         self.tasks.take_up({task_of(grant.work) for grant in grants})
         self.purse.lose_orphans({(row.incarnation, row.work) for row in grants}, time.time())
         self._event("coordinator", f"epoch {self.epoch}")
+
+    def _bury_former(self) -> None:
+        """Another supervisor serves the run now: whoever worked here under the former is dead."""
+        self.reception.ended(self.fleet.machine_lost(""))
+        for slot, _, incarnation in self.books.workers_up():
+            if not machine_of(slot):
+                how = "its supervisor ended"
+                self.books.worker_gone(slot, incarnation, "lost", how, time.time())
 
     def _event(self, what: str, subject: str, detail: str = "") -> None:
         self.books.add_event(time.time(), what, subject, detail)

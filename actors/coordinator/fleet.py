@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from actors.coordinator.charges import Charges
 from actors.coordinator.grants import ANYBODY, Ended, Grant, Want
 from actors.coordinator.offers import Offers
-from actors.coordinator.origin import LOCAL, Origin
+from actors.coordinator.origin import LOCAL, Origin, machine_of
 from actors.coordinator.peers import Peer, Takers
 from actors.coordinator.waiting import task_of
 from protocol.messages import Beat, Hello, Lease
@@ -77,9 +77,11 @@ class Fleet:
                 takers.add(peer)
         return granted
 
-    def restore(self, grants: Iterable[Grant], losses: dict[str, int]) -> None:
+    def restore(
+        self, grants: Iterable[Grant], losses: dict[str, int], cuts: dict[str, int] | None = None
+    ) -> None:
         """Take up stored leases: their holders have until `expires` to claim them."""
-        self._charges.restore(losses)
+        self._charges.restore(losses, cuts or {})
         for grant in grants:
             self._grant(grant)
             self._seats[grant.slot].add(grant.incarnation)
@@ -149,7 +151,10 @@ class Fleet:
         An older incarnation of the same slot is dead: the supervisor runs one at a time.
         """
         ended: list[Ended] = []
-        for incarnation in sorted(self._seats[hello.slot] - {hello.incarnation}):
+        former = sorted(self._seats[hello.slot] - {hello.incarnation})
+        if former and hello.role is Role.SUPERVISOR and machine_of(hello.slot):
+            ended += self.machine_lost(machine_of(hello.slot))
+        for incarnation in former:
             ended += self.lost(incarnation)
         self._seats[hello.slot] = {hello.incarnation}
         ended += self._charges.pardon(hello.incarnation)
@@ -221,6 +226,21 @@ class Fleet:
         """Forget a peer that is not wanted; its work is offered again and nobody is charged."""
         held = self._forget(incarnation)
         return [self._end(grant, "dismissed", charged=False) for grant in held]
+
+    def machine_lost(self, machine: str) -> list[Ended]:
+        """Forget all peers of a machine whose supervisor is another one now: they died with it.
+
+        What ran there is offered again, and its candidate is charged only when that has happened
+        too often; what was charged because they fell silent is taken back.
+        """
+        ended: list[Ended] = []
+        slots = [slot for slot in self._seats if machine_of(slot) == machine]
+        for incarnation in sorted(name for slot in slots for name in self._seats.pop(slot)):
+            ended += self._charges.excuse(incarnation)
+            for grant in self._forget(incarnation):
+                charged = grant.running and self._charges.cut(grant.work)
+                ended.append(self._end(grant, "lost" if charged else "cut", charged=charged))
+        return ended
 
     def _forget(self, incarnation: str) -> list[Grant]:
         gone = self.peers.pop(incarnation, None)

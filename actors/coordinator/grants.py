@@ -42,5 +42,5 @@ class Ended:
     """A lease that ended without a result."""
 
     grant: Grant
-    outcome: str  # "lost", "expired", "silent", "missed", "returned", "dismissed"
+    outcome: str  # "lost", "cut", "expired", "silent", "missed", "returned", "dismissed"
     exhausted: bool = False  # too many were lost while this candidate ran, or could not do it

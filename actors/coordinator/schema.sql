@@ -9,7 +9,8 @@ CREATE TABLE IF NOT EXISTS run (
     epoch INTEGER NOT NULL,        -- coordinators that have served this run
     created REAL NOT NULL,         -- wall clock, seconds since 1970, for people only
     started REAL NOT NULL,         -- when the present coordinator began
-    seconds REAL NOT NULL          -- that any coordinator served it
+    seconds REAL NOT NULL,         -- that any coordinator served it
+    supervisor TEXT NOT NULL DEFAULT '' -- the life of the one that started the present coordinator
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS task (
@@ -80,7 +81,7 @@ CREATE TABLE IF NOT EXISTS lease (
     incarnation TEXT NOT NULL,
     granted REAL NOT NULL,
     ended REAL,                    -- null: it is held
-    outcome TEXT,                  -- done, lost, expired, silent (expired, heard of again), missed, returned, dismissed
+    outcome TEXT,                  -- done, lost, cut (with its whole machine), expired, silent (expired, heard of again), missed, returned, dismissed
     running INTEGER NOT NULL       -- 1 once candidate code ran under it
 ) STRICT;
 CREATE INDEX IF NOT EXISTS lease_open ON lease (work) WHERE ended IS NULL;

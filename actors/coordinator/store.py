@@ -52,6 +52,12 @@ class Store:
         epoch: int = self._db.value("SELECT epoch FROM run")
         return epoch
 
+    def served_by(self, supervisor: str) -> bool:
+        """Note which supervisor serves the run; whether that was another one before."""
+        former = str(self._db.value("SELECT supervisor FROM run"))
+        self._db.write("UPDATE run SET supervisor = ?", (supervisor,))
+        return former not in ("", supervisor)
+
     def set_status(self, status: str, reason: str = "") -> None:
         self._db.write("UPDATE run SET status = ?, reason = ?", (status, reason))
 

@@ -42,7 +42,8 @@ def conclude(
     except (OSError, sqlite3.OperationalError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         say(f"can't write the results into {folder.shown}: {why}")
-        code = Exit.FAULT
+        if code is not Exit.STOPPED:  # who asked for a stop has it, and may resume
+            code = Exit.FAULT
     for line in _lines(folder, snapshot, ending, code):
         say(line)
     return code, found

@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -138,7 +139,8 @@ def _visit(
     if left.status in (Leave.DONE, Leave.STOPPED):
         _say(line)
     else:
-        sys.stderr.write(" ".join(line.split()) + "\n")
+        with suppress(OSError):  # a file on a disk that is full
+            sys.stderr.write(" ".join(line.split()) + "\n")
     return left.status
 
 
@@ -177,3 +179,5 @@ def _say(line: str) -> None:
     except BrokenPipeError:
         # The reader has gone: what counts is in the logs.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    except OSError:
+        pass  # a file on a disk that is full

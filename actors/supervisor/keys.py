@@ -11,7 +11,7 @@ import secrets
 import socket
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,6 +28,7 @@ from protocol.values import WORKERS, Role
 
 TICKET_S = 7 * 24 * 3600.0
 SIOCGIFADDR = 0x8915
+INTERFACES_6 = Path("/proc/net/if_inet6")
 
 
 def open_house(run_dir: Path, settings: Settings, wall: float) -> Ticket:
@@ -103,12 +104,17 @@ def addresses_of(listen: str) -> tuple[str, ...]:
     host = parts.hostname or ""
     if host != "*" and not ipaddress.ip_address(host).is_unspecified:
         return (listen,)
-    found = _interfaces()
+    # Who listens at [::] hears both families.
+    found = [*_interfaces(), *(_interfaces_6() if ":" in host else ())]
     loopback = [own for own in found if ipaddress.ip_address(own).is_loopback]
     others = [own for own in found if own not in loopback]
     # The name late: where nobody resolves it, that takes seconds to be found out.
     hosts = dict.fromkeys([*others, socket.gethostname(), *loopback])
-    return tuple(f"tcp://{own}:{parts.port}" for own in hosts)
+    return tuple(f"tcp://{_in_address(own)}:{parts.port}" for own in hosts)
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _interfaces() -> list[str]:
@@ -121,6 +127,15 @@ def _interfaces() -> list[str]:
                 answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
                 found.append(socket.inet_ntoa(answer[20:24]))
     return found
+
+
+def _interfaces_6(listed: Path = INTERFACES_6) -> Iterator[str]:
+    """Yield the IPv6 addresses of this machine that have a meaning on another one."""
+    with suppress(OSError):  # a kernel without IPv6
+        for line in listed.read_text(encoding="ascii").splitlines():
+            own = ipaddress.IPv6Address(bytes.fromhex(line.partition(" ")[0]))
+            if not own.is_link_local:  # it is nothing without the far machine's name of its card
+                yield str(own)
 
 
 def _still_good(path: Path, ring: Ring, wall: float) -> Ticket | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from typing import Protocol
 
 from actors.supervisor import phrases
@@ -59,6 +61,8 @@ class PlainScreen:
         except BrokenPipeError:
             # The reader has gone (`| head`): the run goes on, its results are in the folder.
             self._stream = _Nowhere()
+        except OSError:
+            pass  # a file on a disk that is full: what a person misses must not end the run
 
     def show(self, snapshot: Snapshot, crew: tuple[Member, ...], elapsed_s: float) -> None:
         if self._resumed and snapshot.tasks:
@@ -93,6 +97,20 @@ class PlainScreen:
 
     def close(self) -> None:
         """Nothing to leave."""
+
+
+def leave_output() -> None:
+    """Give up what a full disk did not take of our own output, before the interpreter ends.
+
+    It would try once more, and end with a status of its own.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 class _Nowhere:

@@ -5,6 +5,7 @@ Built once from the settings; read by the fleet.  Says nothing about processes t
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,7 +68,11 @@ def children(
     coordinator = ChildSpec(
         name=COORDINATOR,
         role=COORDINATOR,
-        argv=_module("coordinator", "--run-dir", str(run_dir), "--listen", settings.local),
+        argv=_module(
+            "coordinator",
+            *("--run-dir", str(run_dir), "--listen", settings.local),
+            *("--supervisor", secrets.token_hex(8)),
+        ),
         environment=environment.of_child(environ, run_id),
         restart="transient",
         intensity=COORDINATOR_INTENSITY,

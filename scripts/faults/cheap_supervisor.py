@@ -31,4 +31,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    from actors.supervisor.screen import leave_output
+
+    leave_output()
+    sys.exit(code)

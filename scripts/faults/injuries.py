@@ -22,7 +22,7 @@ from scripts.faults.proxy import Way
 
 # Deaths at a place within so many seconds that its supervisor takes calmly, with one to spare.
 CALM = {"coordinator": (2, 60.0), "agent": (4, 60.0), "evaluator": (8, 300.0)}
-KILLS = 5
+KILLS = 20
 PARTITIONS = ((Way.UP,), (Way.DOWN,), (Way.UP, Way.DOWN))
 GUESTS = frozenset(
     ("partition", "long partition", "delay", "half-close", "flip", "cut", "machine killed")
@@ -39,6 +39,7 @@ class Injury:
     until: float
     heal: Callable[[], None] | None = None
     charging: bool = False  # may cost a candidate that runs one of its two evaluators
+    deadly: bool = False  # a SIGKILL
 
 
 @dataclass(kw_only=True)
@@ -104,15 +105,16 @@ class Theatre:
         ]
         return len(times) < limit
 
-    def _victim(self, now: float) -> tuple[str, int] | None:
+    def _victim(self, now: float, *, charging: bool) -> tuple[str, int] | None:
         """Return a living actor that may die: "MACHINE:SLOT" and its pid."""
+        spared = "evaluator-" if charging and not self._may_charge() else "nobody"
         found = [
             (f"{machine.name}:{slot}", pid)
             for machine in (self.host, *self.guests)
             for slot, pid in sorted(machine.actors().items())
+            if not slot.startswith(spared) and self._may_die(f"{machine.name}:{slot}", now)
         ]
-        place, pid = self.rng.choice(found) if found else ("", 0)
-        return (place, pid) if pid and self._may_die(place, now) else None
+        return self.rng.choice(found) if found else None
 
     # --- processes ---------------------------------------------------------------------------
 
@@ -130,14 +132,12 @@ class Theatre:
         return self._hit(kind, now, signal.SIGSTOP, 1.5 * self.lease_s)
 
     def _hit(self, kind: str, now: float, number: signal.Signals, seconds: float) -> Injury | None:
-        victim = self._victim(now)
+        late = number is signal.SIGKILL or seconds > 0.6 * self.lease_s
+        victim = self._victim(now, charging=late)
         if victim is None:
             return None
         place, pid = victim
-        late = number is signal.SIGKILL or seconds > 0.6 * self.lease_s
         charging = "evaluator" in place and late
-        if charging and not self._may_charge():
-            return None
         with suppress(ProcessLookupError):
             os.kill(pid, number)
         if number is signal.SIGKILL or seconds > self.lease_s:
@@ -157,6 +157,7 @@ class Theatre:
             until=now + seconds + rest_s,
             heal=heal,
             charging=charging,
+            deadly=number is signal.SIGKILL,
         )
 
     def _later(self, at: float, where: str, heal: Callable[[], None]) -> None:
@@ -206,8 +207,7 @@ class Theatre:
 
     def _cut_power(self, kind: str, now: float) -> Injury | None:
         """The host's supervisor dies, and all of its processes with it; it is resumed."""
-        charged = self._may_charge() and self._may_die("host", now)
-        if not charged or self.rng.random() < 0.5:
+        if not self._may_die("host", now) or self.rng.random() < 0.5:
             return None
         self.deaths.setdefault("host", []).append(now)
         # The next supervisor begins to count anew.
@@ -215,9 +215,7 @@ class Theatre:
             place: times for place, times in self.deaths.items() if not place.startswith("host:")
         }
         self.host.kill()
-        return Injury(
-            kind=kind, where="host", at=now, until=now + self.lease_s + 1.0, charging=True
-        )
+        return Injury(kind=kind, where="host", at=now, until=now + self.lease_s, deadly=True)
 
     def _hurt_network(self, kind: str, now: float) -> Injury | None:
         guest = self.rng.choice(self.guests)
@@ -261,7 +259,7 @@ class Theatre:
         self.deaths.setdefault(place, []).append(now)
         guest.kill()
         until = now + self.lease_s + 1.0
-        return Injury(kind=kind, where=guest.name, at=now, until=until, charging=True)
+        return Injury(kind=kind, where=guest.name, at=now, until=until, charging=True, deadly=True)
 
 
 def _set_room(pid: int, room: tuple[int, int]) -> None:

@@ -40,7 +40,7 @@ class Wish(Value, frozen=True, kw_only=True):
         """Attempts a task: a run of some seconds, half a minute, or with real evaluators more."""
         if not self.cheap:
             return 5
-        return 24 if self.minutes >= 1 else 12
+        return 12 if self.minutes < 1 else 24 if self.minutes < 5 else 72
 
 
 @dataclass(kw_only=True)
@@ -49,6 +49,7 @@ class Findings:
 
     runs: int = 0
     injured: Counter[str] = field(default_factory=Counter)
+    killed: int = 0
     survived: int = 0
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
@@ -190,6 +191,7 @@ def _disturbed(
     found.lost += [books.show(row) for row in calm.lost(ledger)]
     found.doubled += [books.show(row) for row in calm.doubled(ledger)]
     found.injured.update(injury.kind for injury in theatre.injured)
+    found.killed += sum(injury.deadly for injury in theatre.injured)
     if stage.over():
         found.survived += len(theatre.injured)
     found.outage_s = max(found.outage_s, books.longest_outage_s(stage.host.run_dir))
@@ -211,7 +213,7 @@ def _hurt(stage: Stage, theatre: Theatre, found: Findings, until: float | None) 
             found.trouble.append(f"run {found.runs}: {trouble}")
             return
         if now >= next_injury and progress and (until is None or now < until):
-            next_injury = now + theatre.rng.uniform(0.1, 0.6) * LEASE_S
+            next_injury = now + theatre.rng.uniform(0.05, 0.4) * LEASE_S
             injury = theatre.injure(now)
             if injury is not None:
                 _tell(injury, progress)
@@ -233,6 +235,7 @@ def _report(found: Findings, gap_s: float, took_s: float) -> None:
     for kind, times in sorted(found.injured.items()):
         print(f"  injected  {times:>5}  {kind}")
     print(f"  injected  {injured:>5}  in all")
+    print(f"  kills     {found.killed:>5}  of these: kill -9, of an actor or of a supervisor")
     print(f"  survived  {found.survived:>5}")
     for word, lines in (
         ("lost", found.lost),

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from actors.coordinator.charges import CUTS, LOSSES
 from actors.coordinator.fleet import Fleet
 from actors.coordinator.grants import Grant
 from protocol.messages import Beat, Hello, Lease
@@ -193,6 +194,50 @@ def test_after_a_power_cut_the_new_holder_of_the_slot_gets_the_work_at_once() ->
     assert ["b"] == [grant.incarnation for grant in fleet.grant(0.1)]
 
 
+def test_a_machine_that_falls_away_is_not_the_candidates_doing() -> None:
+    """Its supervisor is another one: what ran there is offered again, uncharged. Not for ever: a
+    candidate that takes the machine with it each time is charged in the end."""
+    fleet = fleet_with("t/1/evaluate")
+    ended = []
+    for number in range(CUTS + LOSSES):
+        fleet.hello(hello(f"w{number}"), 0.0)
+        (grant,) = fleet.grant(0.0)
+        fleet.running(grant.lease, f"w{number}")
+        ended += fleet.machine_lost("")
+
+    outcomes = [(end.outcome, end.exhausted) for end in ended]
+    assert [("cut", False)] * CUTS + [("lost", False), ("lost", True)] == outcomes
+
+
+def test_a_guests_next_supervisor_takes_back_what_its_silence_was_charged() -> None:
+    """The joined machine was killed under a candidate and came again: nobody's evaluator crashed;
+    another machine's leases stay as they are."""
+    fleet = fleet_with("t/1/evaluate", "t/2/evaluate")
+
+    def supervisor(name: str) -> Hello:
+        return Hello(
+            role=Role.SUPERVISOR, slot="supervisor@far-1.aa", incarnation=name, pid=1, credit=0
+        )
+
+    fleet.hello(supervisor("s1"), 0.0)
+    fleet.hello(hello("here"), 0.0)
+    fleet.hello(hello("w1", "evaluator-0@far-1.aa"), 0.0)
+    here, far = fleet.grant(0.0)
+    for grant in (here, far):
+        fleet.running(grant.lease, grant.incarnation)
+    fleet.beat("here", Beat(holds=(here.lease,)), LEASE_S)
+    (expired,) = fleet.expire(LEASE_S + 1)
+    _, ended = fleet.hello(supervisor("s2"), LEASE_S + 2)
+
+    assert ("expired", "cut") == (expired.outcome, ended[0].outcome)
+    assert [far.epoch] == [end.grant.epoch for end in ended]
+    fleet.hello(hello("w2", "evaluator-0@far-1.aa"), LEASE_S + 2)
+    (again,) = fleet.grant(LEASE_S + 2)
+    fleet.running(again.lease, "w2")
+    assert [False] == [end.exhausted for end in fleet.lost("w2")]
+    assert fleet.settle(here.lease, "here") is here
+
+
 def test_a_restarted_coordinator_lets_the_holder_keep_its_lease() -> None:
     """Open leases are taken up as they were; whoever holds one goes on, and is not charged."""
     fleet = Fleet(lease_s=LEASE_S, epoch=7)
@@ -265,6 +310,11 @@ class FleetMachine(RuleBasedStateMachine):
                     self.fleet.running(lease, name)
             self.note(self.fleet.lost(name))
             self.take()
+
+    @rule()
+    def fall_away(self) -> None:
+        self.note(self.fleet.machine_lost(""))
+        self.take()
 
     @rule(seconds=st.floats(0.1, 20.0))
     def wait(self, seconds: float) -> None:

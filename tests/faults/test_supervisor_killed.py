@@ -1,7 +1,10 @@
-"""The supervisor killed at each of its own points: nothing is left behind, and the run goes on."""
+"""The supervisor killed, or asked to stop on a full disk: nothing is left, and the run goes on."""
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
 import time
 from pathlib import Path
 
@@ -14,6 +17,10 @@ BUDGET = 6
 POINTS = ("after-spawn@3", "heard.Welcome", "before-reap", "after-reap", "sent.Lost")
 # Deaths for it to see, at moments when no candidate runs: nobody is charged with them.
 DEATHS = ("coder.before-work", "planner.before-work", "coder.hear.Write")
+
+
+RUNS = "SELECT MAX(epoch) FROM lease WHERE ended IS NULL AND running = 1 AND work LIKE '%/evaluate'"
+CUTS = 3  # one more than evaluators that may be lost
 
 
 def machine(folder: Path) -> Machine:
@@ -58,3 +65,63 @@ def test_a_supervisor_killed_at_each_of_its_points(
     assert len(POINTS) == kills
     assert books.ledger(calm.run_dir) == books.ledger(host.run_dir)
     assert {} == machines.orphans([host.mark()])
+
+
+def test_power_cuts_under_one_candidate_are_not_its_doing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor dies again and again while the same candidate runs: the candidate is judged
+    in the end, as in a run that nobody disturbed."""
+    calm = machine(tmp_path / "calm")
+    calm.start()
+    assert wait(calm) in (0, 1), calm.said()
+
+    monkeypatch.setenv("STARK_FAILPOINTS", "evaluator.after-work=sleep:1@each")
+    host = machine(tmp_path / "hurt")
+    host.start()
+    last = 0
+    for cut in range(1, CUTS + 1):
+        while books.number(host.run_dir, RUNS) <= last:
+            assert host.status() is None, host.said()
+            time.sleep(0.01)
+        last = books.number(host.run_dir, RUNS)
+        host.kill()
+        host._argv = [*machines.command(cheap=True), "--resume", "run"]
+        if cut == CUTS:
+            monkeypatch.delenv("STARK_FAILPOINTS")
+        host.start()
+
+    assert wait(host) in (0, 1), host.said()
+    query = "SELECT work, COUNT(*) FROM lease WHERE outcome = 'cut' AND running GROUP BY work"
+    assert [CUTS] == [count for _, count in books.rows(host.run_dir, query)]
+    assert books.ledger(calm.run_dir) == books.ledger(host.run_dir)
+
+
+def test_a_stop_on_a_full_disk_is_a_stop(tmp_path: Path) -> None:
+    """Neither run.db nor the results can be written: SIGTERM ends it all the same, with 3, soon
+    and with nothing left behind; when there is room it goes on and nothing is missing."""
+    calm = machine(tmp_path / "calm")
+    calm.start()
+    assert wait(calm) in (0, 1), calm.said()
+
+    host = machine(tmp_path / "full")
+    host.start()
+    while not books.number(host.run_dir, "SELECT COUNT(*) FROM node"):
+        assert host.status() is None, host.said()
+        time.sleep(0.01)
+    nothing = (0, resource.RLIM_INFINITY)
+    resource.prlimit(host.actors()["coordinator"], resource.RLIMIT_FSIZE, nothing)
+    until = time.monotonic() + 60.0
+    while "takes nothing" not in host.said():
+        assert host.status() is None, host.said()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    resource.prlimit(host.pid, resource.RLIMIT_FSIZE, nothing)  # its stdout is a file, too
+    os.kill(host.pid, signal.SIGTERM)
+
+    assert wait(host) == 3, host.said()
+    assert {} == machines.orphans([host.mark()])
+    host._argv = [*machines.command(cheap=True), "--resume", "run"]
+    host.start()
+    assert wait(host) in (0, 1), host.said()
+    assert books.ledger(calm.run_dir) == books.ledger(host.run_dir)
