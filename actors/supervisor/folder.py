@@ -91,13 +91,10 @@ def make(wanted: Path | None, tasks: tuple[TaskFile, ...]) -> RunFolder:
                 f"--run-dir {path} is not empty: choose another, or go on with --resume {path}"
             )
         _make_folders(path, made)
-        run_id = secrets.token_hex(8)
         descriptor = _lock(path)
-        os.write(descriptor, f"{run_id}\n".encode())
+        run_id = _mark(descriptor)
     except OSError as error:
-        for folder in reversed(made):
-            with suppress(OSError):
-                folder.rmdir()
+        _unmake(path, made)
         raise UsageError(f"can't make the run folder {path}: {error.strerror}") from error
     return RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=made)
 
@@ -134,12 +131,15 @@ def lodge(wanted: Path | None, name: str) -> RunFolder:
         _make_folders(path, made)
         try:
             descriptor = _lock(path)
+            run_id = _mark(descriptor)
+            (path / "logs").mkdir(exist_ok=True)
         except UsageError:
             if path is paths[-1]:
                 raise
             continue  # another supervisor of this machine lends something to the same run
-        run_id = _mark(descriptor)
-        (path / "logs").mkdir(exist_ok=True)
+        except OSError:
+            _unmake(path, made)
+            raise
         return RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=made)
     raise UsageError("--join: no folder is free")
 
@@ -172,6 +172,16 @@ def _make_folders(path: Path, made: list[Path]) -> None:
         made.append(folder)
     if not path.is_dir():
         raise UsageError(f"--run-dir {path} is a file: choose another")
+
+
+def _unmake(path: Path, made: list[Path]) -> None:
+    """Take back folders that could not be made whole; a folder that was there before stays."""
+    if made:
+        with suppress(OSError):
+            (path / LOCK).unlink()
+    for folder in reversed(made):
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _free_name(tasks: tuple[TaskFile, ...]) -> Path:

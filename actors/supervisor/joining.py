@@ -46,7 +46,9 @@ def join(wish: Wish, environ: Mapping[str, str]) -> int:
     try:
         place = folder.lodge(wish.run_dir, f"join-{_plain(ticket.run)}-{host()}")
     except OSError as error:
-        raise UsageError(f"can't make a folder for this machine's files: {error}") from error
+        raise UsageError(
+            f"can't make a folder for this machine's files: {error.strerror}"
+        ) from error
     with place:
         leftovers.kill(place.run_id)
         place.clean()

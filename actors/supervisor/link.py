@@ -113,7 +113,7 @@ class Link:
         """The coordinator is dead: what it did not answer is no fault of the next one."""
         self._welcomed = False
         self._unanswered.clear()
-        self.silent, self.trouble = (), ""
+        self.silent = ()  # what troubles the store is not over with a coordinator's death
 
     def lost(self, slot: str, incarnation: str, how: str) -> None:
         """Tell the coordinator that a worker is dead."""

@@ -88,7 +88,11 @@ class Sample:
         self.db = sqlite3.connect(path / "run.db", isolation_level=None)
         self.db.execute("PRAGMA journal_mode = WAL")
         self.db.executescript(schema())
-        self.db.execute("INSERT INTO run VALUES (1, ?, ?, '', 1, 1.0, 1.0, 12.5)", (run_id, status))
+        self.db.execute(
+            "INSERT INTO run (id, run_id, status, epoch, created, started, seconds)"
+            " VALUES (1, ?, ?, 1, 1.0, 1.0, 12.5)",
+            (run_id, status),
+        )
         for name in names:
             self.add_task(name, budget, nodes)
 
