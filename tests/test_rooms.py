@@ -41,7 +41,15 @@ ROOMS: dict[str, set[str]] = {
 # prompts/examples/*.py are texts that models read, not code that runs here.
 ONLY_HERE = {
     "anthropic": {"actors/agents/models"},
-    "torch": {"actors/evaluator", "prompts/examples", "scripts/benchmarks"},
+    # The judge's own process never imports torch: its children do, who may crash.
+    "torch": {
+        "actors/evaluator/children",
+        "actors/evaluator/fastbuild",
+        "actors/evaluator/correctness.py",
+        "actors/evaluator/devices/device.py",
+        "prompts/examples",
+        "scripts/benchmarks",
+    },
     # An agent reads a run that is over (`--model replay:RUN`), never the one that it works for.
     "sqlite3": {
         "actors/coordinator",

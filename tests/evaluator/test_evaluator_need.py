@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 from evaluator_samples import candidate
 
-from actors.evaluator import need
+from actors.evaluator.children import need
 from actors.evaluator.children.blame import Unfitting
 from actors.evaluator.judge import Judge, Problem
 from protocol.values import Task

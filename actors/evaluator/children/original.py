@@ -12,8 +12,8 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator import correctness, need
-from actors.evaluator.children import draws, tensors
+from actors.evaluator import correctness
+from actors.evaluator.children import draws, need, tensors
 from actors.evaluator.children.blame import Unfitting, blaming
 from actors.evaluator.children.copies import clone, to_device, widened
 from actors.evaluator.children.runner import import_file, seed_all
