@@ -90,6 +90,7 @@ def begin(wish: Wish, environ: Mapping[str, str]) -> Run:
     settings = spending.priced(preflight.check_models(settings, environ, Path.cwd()))
     preflight.check_device(settings, gpus)
     preflight.check_address(settings)
+    preflight.check_descriptors(1 + settings.workers)
     made = folder.make(wish.run_dir, tasks)
     try:
         made.write(settings, tasks)
@@ -113,6 +114,7 @@ def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
         preflight.check_device(changed, gpus)
         leftovers.kill(old.run_id)
         preflight.check_address(changed)
+        preflight.check_descriptors(1 + changed.workers)
         launching.evaluators(changed.launch)
         old.clean()
         if changed != settings:

@@ -126,6 +126,11 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Where other machines connect, with keys."""
         return () if self.listen.startswith("ipc://") else (self.listen,)
 
+    @property
+    def workers(self) -> int:
+        """How many processes work on this machine."""
+        return sum(map(self.count, WORKERS))
+
     def count(self, role: Role) -> int:
         """Return how many processes of a role run on this machine."""
         return {

@@ -87,7 +87,9 @@ def _open(folder: Path) -> sqlite3.Connection:
     path = folder / "run.db"
     if not path.is_file():
         raise NoStory(f"{folder} is no run folder: it has no run.db")
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+    from protocol import truth
+
+    return sqlite3.connect(truth.for_reading(path), uri=True, timeout=5.0)
 
 
 def _named(run: sqlite3.Connection, folder: Path, node: str) -> tuple[str, int]:

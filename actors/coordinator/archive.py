@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from actors.coordinator.database import FILE_NAME, Database
+from protocol import truth
 
 
 class Archive(Database):
@@ -15,7 +16,7 @@ class Archive(Database):
         path = run_dir / FILE_NAME
         if not path.is_file():
             raise ValueError(f"{run_dir} is no run folder: it has no {FILE_NAME}")
-        self._db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+        self._db = sqlite3.connect(truth.for_reading(path), uri=True)
         self._open = False
         try:
             tables = {name for (name,) in self.rows("SELECT name FROM sqlite_schema")}

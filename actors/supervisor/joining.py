@@ -43,6 +43,7 @@ def join(wish: Wish, environ: Mapping[str, str]) -> int:
     ticket = read_ticket(path, time.time())
     gpus = hardware.gpus(environ)
     wanted = counts(wish, ticket, gpus)
+    preflight.check_descriptors(sum(wanted.values()))
     try:
         place = folder.lodge(wish.run_dir, f"join-{_plain(ticket.run)}-{host()}")
     except OSError as error:

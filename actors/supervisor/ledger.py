@@ -24,6 +24,7 @@ from actors.supervisor.snapshot import (
     UnderWay,
     WorkerState,
 )
+from protocol import truth
 from protocol.values import Plan, Reference, Verdict
 
 FILE_NAME = "run.db"
@@ -146,7 +147,7 @@ class Ledger:
 
     def _open(self) -> sqlite3.Connection | None:
         if self._connection is None and self._path.exists():
-            uri = f"{self._path.resolve().as_uri()}?mode=ro"
+            uri = truth.for_reading(self._path)
             self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=1.0)
         return self._connection
 

@@ -10,6 +10,7 @@ import ast
 import ipaddress
 import json
 import re
+import resource
 import socket
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -22,11 +23,14 @@ from msgspec.structs import replace
 from actors.supervisor.choices import has_key
 from actors.supervisor.flags import UsageError
 from actors.supervisor.ledger import FILE_NAME as RUN_DB
+from protocol import truth
 from protocol.settings import LOCAL, Settings
 from protocol.values import AGENTS, Value
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 MOST_BYTES = 1024 * 1024
+OWN_FILES = 40  # that a supervisor, or any other of our processes, has open
+FILES_EACH = 3  # for each process that it looks after
 
 
 class TaskFile(Value, frozen=True, kw_only=True):
@@ -149,7 +153,7 @@ def _check_base_url(url: str) -> None:
 
 def _check_run(path: Path, shown: str) -> Path:
     try:
-        with closing(sqlite3.connect(f"{(path / RUN_DB).as_uri()}?mode=ro", uri=True)) as run:
+        with closing(sqlite3.connect(truth.for_reading(path / RUN_DB), uri=True)) as run:
             (calls,) = run.execute("SELECT COUNT(*) FROM call").fetchone()
     except sqlite3.DatabaseError as error:
         problem = f"{error}; it wants a run folder" if path.exists() else "no such folder"
@@ -217,6 +221,22 @@ def check_address(settings: Settings) -> None:
             raise UsageError(
                 f"--listen {settings.listen}: {error.strerror}; choose another port"
             ) from error
+
+
+def check_descriptors(processes: int) -> None:
+    """Take as many open files as `processes` here need; raise UsageError without them.
+
+    libzmq aborts a process that has none left.
+    """
+    needed = OWN_FILES + processes * FILES_EACH
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != most < needed:
+        raise UsageError(
+            f"{needed} open files are needed for {processes} processes and ulimit -n allows {most}:"
+            " raise it, or start fewer processes"
+        )
+    if resource.RLIM_INFINITY != soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
 
 
 def _is_literal(host: str | None) -> bool:

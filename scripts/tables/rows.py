@@ -17,6 +17,7 @@ from actors.supervisor.ledger import FILE_NAME, Ledger
 from actors.supervisor.outcome import TaskResult
 from actors.supervisor.snapshot import Snapshot, TaskState
 from protocol import settings as settings_file
+from protocol import truth
 from protocol.settings import Settings
 from protocol.values import Value
 from scripts.tables.problems import Origin, origin_of
@@ -185,7 +186,7 @@ def _minutes(run_dir: Path) -> dict[str, float]:
     )
     path = run_dir / FILE_NAME
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(truth.for_reading(path), uri=True)) as database:
             return {task: round(seconds / 60, 3) for task, seconds in database.execute(query)}
     except sqlite3.OperationalError:
         return {}  # no database yet

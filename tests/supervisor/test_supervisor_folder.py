@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,20 @@ def test_two_supervisors_on_one_run_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="another supervisor serves"):
             folder.resume(tmp_path / "run")
     folder.resume(tmp_path / "run")[0].close()
+
+
+def test_a_full_disk_leaves_no_half_of_a_folder(tmp_path: Path) -> None:
+    """What can't be made whole is taken away again, of a run and of a machine that joins."""
+    room = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, room[1]))
+    try:
+        with pytest.raises(UsageError, match="can't make the run folder"):
+            folder.make(tmp_path / "a" / "run", (TASK,))
+        with pytest.raises(OSError, match="File too large"):
+            folder.lodge(tmp_path / "b", "join")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, room)
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_removing_leaves_what_was_there_before(

@@ -92,6 +92,7 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task full", "Is a directory"),
     ("--task t.py --task again/t.py", "both called t"),
     ("--task t.py --budget 0", "--budget: expected a whole number, 1 or more"),
+    ("--task t.py --evaluators 1000000000", "and ulimit -n allows"),
     ("--task t.py --budge 3", "unrecognized arguments: --budge 3"),
     ("--task t.py --max-cost nan", "--max-cost: expected a number above 0"),
     ("--task t.py --model gpt-4", "unknown model 'gpt-4'"),

@@ -19,6 +19,7 @@ import msgspec
 from actors.agents.models.model import Denied, TooLong
 from actors.agents.request import Request
 from actors.agents.unmeasured import first_difference, unmeasured
+from protocol import truth
 from protocol.values import Call, Value, request_key
 
 FILE_NAME = "run.db"
@@ -131,7 +132,7 @@ class ReplayModel:
     def _open(self) -> sqlite3.Connection:
         if not self._path.is_file():
             raise ValueError(f"{self._run} is no run folder: it has no {FILE_NAME}")
-        return sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True)
+        return sqlite3.connect(truth.for_reading(self._path), uri=True)
 
     def _rows(
         self, run: sqlite3.Connection, query: str, *values: object

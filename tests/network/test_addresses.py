@@ -1,0 +1,50 @@
+"""The addresses in a ticket: where others reach what listens here."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from net_run import NetRun, Visitor
+
+from actors.supervisor import keys
+from protocol.values import Role
+
+LISTED = """\
+00000000000000000000000000000001 01 80 10 80       lo
+fe800000000000000042acfffe110002 02 40 20 80     eth0
+fd000099000100000000000000000001 02 40 00 80     eth0
+"""
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+def test_addresses_that_mean_nothing_elsewhere_are_left_out(tmp_path: Path) -> None:
+    """A link-local address needs the name of the far machine's own card; no IPv6 is none."""
+    listed = tmp_path / "if_inet6"
+    listed.write_text(LISTED)
+
+    assert ["::1", "fd00:99:1::1"] == list(keys._interfaces_6(listed))
+    assert [] == list(keys._interfaces_6(tmp_path / "nowhere"))
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("reached", ["[::1]", "127.0.0.1"])
+def test_who_listens_everywhere_is_reached_by_both_families(tmp_path: Path, reached: str) -> None:
+    """`--listen tcp://[::]:PORT`: the ticket has addresses of both, and both open the door."""
+    run = NetRun(tmp_path / "run", budget=1, listen="[::]", reached=reached)
+    run.start("coordinator")
+    try:
+        run.listening()
+        assert run.address in keys.addresses_of(run.settings.listen)
+        with Visitor(run.address, run.ticket.credential(Role.EVALUATOR)) as guest:
+            assert guest.up()
+    finally:
+        run.stop()
