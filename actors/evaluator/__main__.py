@@ -7,6 +7,7 @@ judge.  At a post: --connect, --slot, --incarnation, --run-dir, written by the s
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import NoReturn, get_args
@@ -25,6 +26,24 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(byhand.EXIT_USAGE, f"evaluator: {message}\n")
+
+
+def _seconds(word: str) -> float:
+    """Return a time; ArgumentTypeError where it can't be one."""
+    try:
+        seconds = float(word)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{word!r} is no time: expected seconds above 0")
+    return seconds
+
+
+def _level(word: str) -> int:
+    """Return a sandbox level; ArgumentTypeError where it can't be one."""
+    if not word.isdecimal():
+        raise argparse.ArgumentTypeError(f"{word!r} is no sandbox level: expected 0 to 3")
+    return int(word)
 
 
 def _parser() -> Parser:
@@ -65,10 +84,10 @@ def _parser() -> Parser:
         help="look at correct candidates with the profilers and checkers that there are",
     )
     parser.add_argument(
-        "--min-sandbox", type=int, metavar="N", help="refuse to run below this sandbox level"
+        "--min-sandbox", type=_level, metavar="N", help="refuse to run below this sandbox level"
     )
     parser.add_argument(
-        "--time-s", type=float, metavar="S", help="seconds of timing at most (default 20)"
+        "--time-s", type=_seconds, metavar="S", help="seconds of timing at most (default 20)"
     )
     parser.add_argument("--connect", metavar="ADDR", help="be an actor: the coordinator's address")
     parser.add_argument("--slot", default="evaluator-0", help="the supervised place")

@@ -27,6 +27,8 @@ class Usage(Exception):
 def read(path: Path, what: str) -> str:
     """Return a file's text; raise `Usage` when it can't be read."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe may never end
+            raise Usage(f"can't read the {what} {path}: it is no plain file")
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise Usage(f"can't read the {what} {path}: {error.strerror}") from error

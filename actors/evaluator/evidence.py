@@ -31,7 +31,7 @@ _ECHO = re.compile(
 _BEFORE = re.compile(
     r"\bIn (?:static |member |lambda )*\w*\s?(?:function|instantiation|constructor)"
 )
-_REQUIRED = re.compile(r"required from here|instantiation of .* at line")
+_REQUIRED = re.compile(r"required from here|instantiation of .{0,300} at line")
 _EXCERPT = re.compile(r"^\s*(?:\d+\s*)?\||^\s+\S")
 _PLACE = re.compile(r"^([^\s:(][^:(]{0,300}?)[:(](\d{1,7})\b")
 # One step a character, whatever the text: a hostile one may be a megabyte of slashes.

@@ -120,7 +120,7 @@ class Examiner:
     def lend(self, size: int) -> int:
         """Return memory that `size` bytes of results can be written to; the caller closes it."""
         if not self.lends:
-            return region.make(size, "results")
+            return region.lend(size)
         _said, carried = self._ask(Lend(size=size))
         return carried[0]
 

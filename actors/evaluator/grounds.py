@@ -30,7 +30,7 @@ class Grounds:
         self.limits = limits
         self.store = store
         self.task_bytes = 0  # of the present task's inputs, parameters and outputs
-        private = [*hide, Path.home(), *map(Path, surroundings.SHARED)]
+        private = [*hide, *surroundings.homes(), *map(Path, surroundings.SHARED)]
         self._keep = surroundings.needed()
         self._toolkits: tuple[str, ...] = ()
         if store is not None:

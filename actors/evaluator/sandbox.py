@@ -25,6 +25,7 @@ slowing them down by affinity or priority, and litter in /dev/shm.  At level 1: 
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from pathlib import Path
@@ -48,12 +49,15 @@ MASKED = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-")
 # What a child may know of the environment; everything else is dropped.
 PASSED = frozenset(
     [
+        *("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
         *("LANG", "LANGUAGE", "TZ", "TERM", "STARK_RUN", "SPT_NOENV", "VIRTUAL_ENV"),
         *("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH", "PATH"),
         *("CC", "CXX", "CUDAHOSTCXX"),
     ]
 )
-PASSED_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_")
+PASSED_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_")
+# Whatever its name begins with: NVIDIA_API_KEY is no setting.
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH|PRIVATE", re.IGNORECASE)
 
 
 def refusal(minimum: int, level: int) -> str | None:
@@ -73,7 +77,7 @@ def environment(origin: dict[str, str], folder: str, **extra: str) -> dict[str, 
     kept = {
         name: value
         for name, value in origin.items()
-        if name in PASSED or name.startswith(PASSED_PREFIXES)
+        if name in PASSED or (name.startswith(PASSED_PREFIXES) and not SECRET.search(name))
     }
     tools = str(Path(sys.executable).parent)  # ninja lies beside the interpreter
     kept.update(
@@ -222,7 +226,7 @@ def confine(confinement: Confinement, ready: Ready, device: str) -> None:
     if ready.landlock:
         landlock.restrict(rules(confinement, ready, device), tcp=connects)
     if ready.seccomp:
-        seccomp.install(own_network=connects)
+        seccomp.install(own_network=connects, alone=ready.namespaces)
 
 
 def rules(confinement: Confinement, ready: Ready, device: str) -> list[tuple[str, int]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Literal
+from typing import Literal, TypeVar
 
 from protocol.values import Value
 
@@ -56,6 +56,10 @@ class Timing(Value, frozen=True, kw_only=True):
     busy: int = 0  # that were disturbed and had to be used all the same
 
 
+# A group, or what is claimed in one.
+Waiting = TypeVar("Waiting", "Group", "Claim")
+
+
 def calls_a_block(call_s: float, block_s: float = BLOCK_S) -> int:
     """Return how many calls make a block, when one takes `call_s` seconds."""
     if call_s * MAX_CALLS <= block_s:
@@ -63,7 +67,7 @@ def calls_a_block(call_s: float, block_s: float = BLOCK_S) -> int:
     return math.ceil(block_s / call_s)
 
 
-def calm(groups: Sequence[Group]) -> Sequence[Group]:
+def calm(groups: Sequence[Waiting]) -> Sequence[Waiting]:
     """Return the groups that nobody disturbed; all of them, when these are too few to do.
 
     On a shared machine a disturbed group is off by any factor: threads of one side wait for each
@@ -136,12 +140,16 @@ def _sign_rank(count: int) -> int:
 
 # --- what is claimed and what is proven ---------------------------------------------------------
 
-PROVEN = 0.1  # what may be missing from a claim before it is added
+PROVEN = 0.05  # the share of a claim that may be missing from it before it is added
+# Of what feeding and collecting take: gigabytes are fed at a speed that depends on where they lie.
+PLACES = 0.1
 # The same, of known inputs against fresh ones: where the allocator puts gigabytes makes 11 %.
-UNEXPLAINED = 0.15
+UNEXPLAINED, FEW_CALLS = 0.15, 2
 COLD_US = 100.0  # a block: launching on a host whose caches are cold, in nobody's call
 QUARTILE_REACH = 0.71  # ranks, times the root of the count: where a quartile is with 90 %
 IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
+GROSS = 1.5  # a block that lacks more than this share of its claim is never taken as it is
+CHANCE = 1.3  # standard deviations that one side's odd groups may be more than the other's
 
 
 class Fresh(Value, frozen=True, kw_only=True):
@@ -255,27 +263,111 @@ def impossible(claims: Sequence[Claim]) -> bool:
 
 
 def verified(claims: Sequence[Claim]) -> Timing:
-    """Return the figures that are proven: what was done elsewhere, or only once, is added."""
-    best = summary([claim.best for claim in claims])
-    more = sum(_unproven(claims, cost, best.median_us) for cost in (_feeding, _collecting))
-    begun = _more(claims, _beginning)
-    cold = COLD_US / min(_of(claims, "candidate", lambda _us, fresh: fresh.calls))
-    more += begun if begun > max(UNEXPLAINED * best.median_us, cold) else 0.0
-    return summary([_slower(claim.best, more) for claim in claims]) if more else best
+    """Return the figures that are proven: what was done elsewhere, or only once, is added.
 
-
-def _unproven(claims: Sequence[Claim], cost: Cost, claimed: float) -> float:
-    """Return what `cost` is more for the candidate, where it is much of both: claim and cost.
-
-    Gigabytes are fed at a speed that depends on where they lie: a small share of that is nobody's.
+    It is added group by group: who works elsewhere only now and then, or remembers results in some
+    blocks, must not hide behind the others.
     """
-    theirs = _of(claims, "reference", cost)
-    us = _more(claims, cost)
-    return us if us > PROVEN * max(claimed, theirs[len(theirs) // 4]) else 0.0
+    groups = [claim.best for claim in claims]
+    usual = Usual.of(claims)
+    # Without a doubt only what nothing but a very busy machine explains: then it errs downwards.
+    least = 0.0 if _lacks(claims, usual) or _often_lacks(claims, usual) else GROSS
+    return summary(
+        [
+            _slower(group, usual.unproven(claim.candidate, least))
+            for group, claim in zip(groups, claims, strict=True)
+        ]
+    )
 
 
-def _slower(group: Group, us: float) -> Group:
+def _lacks(claims: Sequence[Claim], usual: Usual) -> bool:
+    """Whether the candidate's least costs are more than the reference's: it lacks it always."""
+    more = sum(_more(claims, cost) for cost in (_feeding, _collecting, _beginning))
+    return more > median(each for claim in claims for each in usual.explained(claim.candidate))
+
+
+def _often_lacks(claims: Sequence[Claim], usual: Usual) -> bool:
+    """Whether in more groups it is the candidate that lacks something than the reference.
+
+    What disturbs a group hits either side.
+    """
+    odd = [usual.odd(claim) for claim in calm(claims)]
+    mine, theirs = odd.count(1), odd.count(-1)
+    return mine - theirs > CHANCE * math.sqrt(mine + theirs)
+
+
+class Usual(Value, frozen=True, kw_only=True):
+    """What feeding, collecting and beginning a block take the reference, microseconds a call.
+
+    It has no reason to work there; lower quartiles, since a disturbed block says nothing of it.
+    """
+
+    fed_us: float
+    collected_us: float
+    begun_us: float
+
+    @classmethod
+    def of(cls, claims: Sequence[Claim]) -> Usual:
+        """Return it for the groups of one race."""
+        costs = [_of(claims, "reference", cost) for cost in (_feeding, _collecting, _beginning)]
+        fed_us, collected_us, begun_us = (each[len(each) // 4] for each in costs)
+        return cls(fed_us=fed_us, collected_us=collected_us, begun_us=max(0.0, begun_us))
+
+    def odd(self, claim: Claim) -> int:
+        """Return 1 where the candidate lacks more than the reference does, -1 for the reverse.
+
+        0 where it is no more than places, clocks and cold caches explain.
+        """
+        mine, theirs = (
+            sum(map(sum, self._missing(blocks))) for blocks in (claim.candidate, claim.reference)
+        )
+        explained = sum(self.explained(claim.candidate))
+        return (mine - theirs > explained) - (theirs - mine > explained)
+
+    def unproven(self, blocks: tuple[Block, Block], least: float = 0.0) -> tuple[float, float]:
+        """Return what one side's two blocks lack of what they needed, where it is not explained.
+
+        Nor less than the share `least` of what they claim.
+        """
+        found = []
+        for block, parts, explained in zip(
+            blocks, self._missing(blocks), self.explained(blocks), strict=True
+        ):
+            more = sum(max(0.0, each) for each in parts)
+            found.append(more if more > max(explained, least * block.us) else 0.0)
+        return found[0], found[1]
+
+    def _missing(self, blocks: tuple[Block, Block]) -> list[tuple[float, ...]]:
+        return [
+            (
+                fresh.fed_us - self.fed_us,
+                fresh.collected_us - self.collected_us,
+                fresh.us - us - self.begun_us,
+            )
+            for us, fresh in _proofs(blocks)
+        ]
+
+    def explained(self, blocks: tuple[Block, Block]) -> list[float]:
+        """Return what places, clocks and cold caches may take of each block, a call."""
+        return [
+            (UNEXPLAINED if fresh.calls <= FEW_CALLS else PROVEN) * us
+            + PLACES * (self.fed_us + self.collected_us)
+            + COLD_US / fresh.calls
+            for us, fresh in _proofs(blocks)
+        ]
+
+
+def _proofs(blocks: tuple[Block, Block]) -> list[tuple[float, Fresh]]:
+    """Return what each block claims, and the fresh calls that it is held against: of its group."""
+    first, second = blocks
+    pairs = ((first.us, first.fresh or second.fresh), (second.us, second.fresh or first.fresh))
+    return [(us, fresh) for us, fresh in pairs if fresh is not None]
+
+
+def _slower(group: Group, more: tuple[float, float]) -> Group:
     first, second = group.candidate
     return Group(
-        reference=group.reference, candidate=(first + us, second + us), waiting=group.waiting
+        reference=group.reference,
+        candidate=(first + more[0], second + more[1]),
+        waiting=group.waiting,
     )

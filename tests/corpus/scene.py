@@ -30,7 +30,8 @@ MARGIN = 1.1  # on a machine with two busy cores an equal module is this much "f
 LOOKS = 3  # a winner is judged again this many times in a run, too
 SETTLE_S = 3.0
 REPLACED = "the zygote was replaced"
-VARIABLE = "STARK_CORPUS_CANARY"
+# The second begins like a setting that children are given.
+VARIABLES = ("STARK_CORPUS_CANARY", "NVIDIA_API_KEY")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +193,8 @@ def scene(device: DeviceKind) -> Iterator[Scene]:
     task = Task(name="corpus", source=(root / "task.py").read_text(encoding="utf-8"))
     with ExitStack() as stack:
         # One thread: two that wait for each other are slowed tenfold by whoever else is here.
-        for name, value in ((VARIABLE, canary), ("OMP_NUM_THREADS", "1")):
+        planted = dict.fromkeys(VARIABLES, canary)
+        for name, value in {**planted, "OMP_NUM_THREADS": "1"}.items():
             stack.callback(_restore, name, os.environ.get(name))
             os.environ[name] = value
         kept = Path.home() / f".stark-canary-{secrets.token_hex(4)}"

@@ -167,3 +167,47 @@ def test_disturbed_blocks_do_not_hide_a_claim() -> None:
     calm, busy = (110.0, 130.0, 100.0), (900.0, 950.0, 100.0)
     claims = [claim(each, (111.0, 131.0, 2.0)) for each in (calm, busy) * 6]
     assert timing.verified(claims).median_us > 90
+
+
+@given(st.floats(0.55, 1.0), st.integers(0, 10**6))
+def test_who_cheats_in_some_groups_hides_in_no_others(share: float, seed: int) -> None:
+    """Results remembered, or work put off, in more than half of the groups are not credited."""
+    rng = random.Random(seed)
+    honest = (110.0, 130.0, 100.0)
+    for cheat in ((110.0, 130.0, 3.0), (10.0, 130.0, 10.0)):
+        claims = [claim(honest, cheat if number < share * 20 else honest) for number in range(20)]
+        rng.shuffle(claims)
+        assert timing.verified(claims).speedup < 1.06
+
+
+def test_a_block_on_known_inputs_alone_is_held_against_the_fresh_one() -> None:
+    """What is left out when nobody collects outputs is added."""
+    fresh = Fresh(calls=100, us=110.0, fed_us=30.0, collected_us=20.0)
+    theirs = (Block(us=100.0, fresh=fresh), Block(us=100.0))
+    mine = (Block(us=100.0, fresh=fresh), Block(us=1.0))
+    found = timing.verified([Claim(reference=theirs, candidate=mine)] * 12)
+    assert found.speedup == pytest.approx(1.0, abs=0.03)
+
+
+@given(st.integers(0, 10**6))
+def test_strangers_make_nobody_a_cheat(seed: int) -> None:
+    """Where any block of either side may take twice as long, an honest figure is not halved."""
+    rng = random.Random(seed)
+
+    def disturbed(us: float) -> float:
+        return us * (2.0 if rng.random() < 0.3 else rng.uniform(0.97, 1.03))
+
+    def blocks(us: float) -> tuple[Block, Block]:
+        first, second = (
+            Block(
+                us=disturbed(us),
+                fresh=Fresh(
+                    calls=100, us=disturbed(us) + 10, fed_us=disturbed(30.0), collected_us=20.0
+                ),
+            )
+            for _block in range(2)
+        )
+        return first, second
+
+    claims = [Claim(reference=blocks(200.0), candidate=blocks(100.0)) for _claim in range(40)]
+    assert 1.2 < timing.verified(claims).speedup < 2.7

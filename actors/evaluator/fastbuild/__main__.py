@@ -6,12 +6,15 @@ python -m actors.evaluator.build FILE [--json] [--store FOLDER] [--torch] [--aga
 from __future__ import annotations
 
 import argparse
+import errno
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import torch
@@ -31,9 +34,16 @@ from actors.evaluator.fastbuild.workshop import prepare
 LIMIT_S = 600.0
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"build: {message}\n")
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the flags."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m actors.evaluator.build",
         description="Build one candidate and show which way it was built and what took how long.",
     )
@@ -52,6 +62,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="even if it was built before")
     parser.add_argument("--limit-s", type=float, default=LIMIT_S)
     flags = parser.parse_args(arguments)
+    if not 0 < flags.limit_s < math.inf:
+        parser.error(f"--limit-s is {flags.limit_s:g}, expected seconds above 0")
     if (flags.file is None) == (flags.prepare is None):
         parser.error("name a FILE to build, or --prepare")
     return flags
@@ -116,10 +128,36 @@ def main(arguments: list[str]) -> int:
         return fill(Store(flags.store).toolkits, flags.prepare, flags.family)
     file = flags.file.absolute()
     try:
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise OSError(errno.EINVAL, "it is no plain file")  # a pipe may never end
         source = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        sys.stderr.write(f"build: can't read {flags.file}: {error}\n")
-        return 2
+        compile(source, str(file), "exec")
+    except OSError as error:
+        return _refused(f"can't read {flags.file}: {error.strerror}")
+    except UnicodeDecodeError as error:
+        return _refused(f"{flags.file} is not UTF-8 text: {error.reason}")
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        at = f", line {line}" if line else ""
+        words = getattr(error, "msg", None) or error
+        return _refused(f"{flags.file} is no valid Python: {words}{at}")
+    if not asked.compiles(source):
+        return _refused(f"{flags.file} calls neither load nor load_inline: nothing to build")
+    try:
+        return _built(file, source, flags)
+    except OSError as error:
+        return _refused(f"{error.filename or flags.store}: {error.strerror}")
+    except TooLong as error:
+        sys.stderr.write(f"build: {error}\n")
+        return 1
+
+
+def _refused(words: str) -> int:
+    sys.stderr.write(f"build: {words}\n")
+    return 2
+
+
+def _built(file: Path, source: str, flags: argparse.Namespace) -> int:
     toolkit = None
     store = Store(flags.store)
     if not flags.torch:

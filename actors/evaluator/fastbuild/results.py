@@ -93,6 +93,8 @@ def _copy_plain(folder: Path, to: Path) -> bool:
     """Copy libraries and records that are plain files; False when there is too much or none."""
     left = MOST_BYTES
     found = 0
+    if folder.is_symlink():  # whoever built in it may have made it one to anywhere
+        return False
     for top, folders, files in os.walk(folder):
         inside = Path(top).relative_to(folder)
         if len(inside.parts) >= DEPTH:

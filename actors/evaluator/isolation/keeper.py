@@ -170,6 +170,8 @@ def _first(world: World, part: Callable[[int], None], ties: tuple[int, int]) -> 
     try:
         if ready.namespaces:
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        else:  # so that orphans come to us, and not to the keeper, whom nobody holds still
+            linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
         capped = ready.namespaces and sandbox.furnish(confinement, ready, world.device)
         child = os.fork()
         if not child:

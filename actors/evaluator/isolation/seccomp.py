@@ -95,8 +95,10 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 }
 CLONE, CLONE3 = (56, 220), (435, 435)
 PERSONALITY, SOCKET, PRLIMIT = (135, 92), (41, 198), (302, 261)
+SOCKET_PAIR = (53, 199)
 NEW_WORLDS = 0x7E020080  # CLONE_NEW*: user, pid, net, ipc, uts, cgroup, mount, time
 AF_UNIX = 1
+DATAGRAM, TYPES = 2, 0xF  # a socket that needs no connection to talk to whom it likes
 PERSONALITIES = (0, 0xFFFFFFFF)  # the ordinary one, and the question which it is
 
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -104,7 +106,9 @@ SECCOMP = {"x86_64": 317, "aarch64": 277}
 X32 = 0x40000000
 
 LOAD, JUMP, JUMP_EQUAL, JUMP_ABOVE, JUMP_ANY, RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCHITECTURE, ARGUMENT = 0, 4, 16  # where they lie in seccomp_data (low half: +0)
+AND = 0x54
+# Where they lie in seccomp_data (low half: +0).
+NUMBER, ARCHITECTURE, ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 SET_MODE_FILTER = 1
 SPEC_ALLOW = 4  # without it older kernels slow down every branch of the process: figures would lie
@@ -129,10 +133,11 @@ def _on_call(number: int, then: list[Instruction]) -> list[Instruction]:
     return [(JUMP_EQUAL, 0, len(then), number), *then]
 
 
-def program(machine: str, *, own_network: bool = False) -> bytes:
+def program(machine: str, *, own_network: bool = False, alone: bool = False) -> bytes:
     """Return the filter for `machine` as the kernel reads it.
 
-    `own_network`: sockets may be made and connected, by who is in a network of his own.
+    `own_network`: sockets may be made and connected, by who is in a network of his own; `alone`:
+    nobody else's Unix sockets can be seen, so datagrams reach nobody.
     """
     which, architecture = MACHINES[machine]
     first = (LOAD, 0, 0, ARGUMENT)
@@ -148,7 +153,12 @@ def program(machine: str, *, own_network: bool = False) -> bytes:
     code += _on_call(CLONE[which], [first, (JUMP_ANY, 0, 1, NEW_WORLDS), _deny(), allow])
     code += _on_call(CLONE3[which], [_deny(errno.ENOSYS)])
     if not own_network:
-        code += _on_call(SOCKET[which], [first, (JUMP_EQUAL, 1, 0, AF_UNIX), _deny(), allow])
+        kind = [] if alone else [(LOAD, 0, 0, SECOND_ARGUMENT), (AND, 0, 0, TYPES)]
+        if kind:
+            kind += [(JUMP_EQUAL, 0, 1, DATAGRAM), _deny()]
+            code += _on_call(SOCKET_PAIR[which], [*kind, allow])
+        unix = [first, (JUMP_EQUAL, 1, 0, AF_UNIX), _deny(), *kind, allow]
+        code += _on_call(SOCKET[which], unix)
     # Somebody else's limits are nobody's business; one's own are asked for with 0.
     code += _on_call(PRLIMIT[which], [first, (JUMP_EQUAL, 1, 0, 0), _deny(), allow])
     ordinary, question = PERSONALITIES
@@ -163,12 +173,12 @@ def program(machine: str, *, own_network: bool = False) -> bytes:
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in [*code, allow])
 
 
-def install(*, own_network: bool = False) -> None:
+def install(*, own_network: bool = False, alone: bool = False) -> None:
     """Put the filter on this thread and all it will start, for good."""
     machine = platform.machine()
     if machine not in MACHINES:
         raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
-    text = program(machine, own_network=own_network)
+    text = program(machine, own_network=own_network, alone=alone)
     held = ctypes.create_string_buffer(text, len(text))
     filled = _Program(len(text) // 8, ctypes.addressof(held))
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)

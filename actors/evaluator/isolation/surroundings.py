@@ -6,6 +6,7 @@ Used by the judge (for its orders) and by sandboxes (for their walls).
 from __future__ import annotations
 
 import os
+import pwd
 import site
 import sys
 from pathlib import Path
@@ -20,6 +21,15 @@ PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")
 SHARED = ("/tmp", "/var/tmp", "/run", "/etc/ssh", "/etc/ssl/private")  # noqa: S108
 NODES = ("null", "zero", "full", "random", "urandom", "tty")
 CARD_NODES = ("nvidia*", "dri", "kfd")
+
+
+def homes() -> tuple[Path, ...]:
+    """Return where people keep what is theirs, whatever HOME says."""
+    try:
+        own = [Path(pwd.getpwuid(os.getuid()).pw_dir)]
+    except KeyError:  # a user without an entry
+        own = []
+    return (Path.home(), *own, Path("/root"), Path("/home"))
 
 
 def needed() -> tuple[str, ...]:

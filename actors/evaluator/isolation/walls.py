@@ -55,7 +55,7 @@ def unavailable(minimum: int, device: DeviceKind) -> str | None:
     if minimum <= 1:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        ready = probe(device, Path(folder), surroundings.hidden([Path.home()]))
+        ready = probe(device, Path(folder), surroundings.hidden([*surroundings.homes()]))
     cgroup.leave(ready.groups)
     return sandbox.refusal(minimum, ready.level)
 

@@ -71,7 +71,7 @@ class Race:
         self._time_s = time_s
         facts = standard.facts
         self._each = max(1, total_bytes(facts.inputs) + total_bytes(facts.outputs))
-        self._memory: dict[int, int] = {}  # for results: size -> descriptor
+        self._memory: dict[tuple[Side, int], int] = {}  # for results: descriptors
         self._on_host = standard.task.device == "cpu"
         self._pace = Pace(
             each_bytes=self._each,
@@ -171,7 +171,7 @@ class Race:
         """Feed, call, collect; nothing of a candidate runs before or after."""
         calls = len(hand.inputs)
         size = calls * self._each
-        memory = self._results(size)
+        memory = self._results(side, size)
         with self._sides.moving(side):
             time.sleep(SETTLE_S if self._on_host else 0.0)
             parcel = hand.parcels[-1 if side == "candidate" else 0]
@@ -198,12 +198,18 @@ class Race:
             time.sleep(SETTLE_S if self._on_host else 0.0)
             return timing.Block(us=self._repeat(side))
 
-    def _results(self, size: int) -> int:
-        """Return memory for the outputs of a block: the same one as long as its size is."""
-        held = self._memory.pop(size, None)
-        self._drop_memory()
-        self._memory[size] = self.standard.examiner.lend(size) if held is None else held
-        return self._memory[size]
+    def _results(self, side: Side, size: int) -> int:
+        """Return memory for the outputs of a block that the other side never had.
+
+        Or a candidate would find there what the reference made of the same inputs.  On the host it
+        is new each time, or outputs could be computed right where they are to be handed over; on a
+        card that takes too long.
+        """
+        for key in [key for key in self._memory if self._on_host or key[1] != size]:
+            os.close(self._memory.pop(key))
+        if (side, size) not in self._memory:
+            self._memory[side, size] = self.standard.examiner.lend(size)
+        return self._memory[side, size]
 
     def _drop_memory(self) -> None:
         while self._memory:

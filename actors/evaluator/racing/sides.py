@@ -17,6 +17,7 @@ from actors.evaluator.timing import Side
 from actors.evaluator.verdicts import Fault, fault_of
 from actors.evaluator.wire.orders import Order, Raised
 from actors.evaluator.wire.runner_orders import Bench, FromRunner
+from protocol.values import Word
 
 PINGS = 15
 
@@ -53,11 +54,22 @@ class Sides:
         """Let one side go on, for the length of a block of code."""
         # Both sides alike: who has just been woken is a little slower.
         still = self._stillness if side == "candidate" else self._standard.stillness
+        if side == "candidate":
+            self._insist_still()
         still.end()
         try:
             yield
         finally:
             still.begin()
+
+    def _insist_still(self) -> None:
+        self._stillness.look()
+        if self._stillness.restless:
+            reason = (
+                f"its processes ran for {self._stillness.ran_s:.2g} s while they were held still, "
+                "in the reference's time"
+            )
+            raise Refused(Fault(word=Word.REJECTED, stage="time", reason=reason))
 
     def wake(self, side: Side) -> None:
         """Wait until it answers at all: being woken takes a few hundred microseconds.

@@ -4,6 +4,9 @@ What it would do in the reference's time, or between its own calls, it can't; an
 within its window is on the clock.  The judge is the caller; the processes are found through the
 keeper, whose own first process is left running: it must see the end of everything.
 
+The kernel itself wakes who asked it to (a timer whose signal is SIGCONT): what processes that are
+to stand still take of the processor is counted.
+
 Within its window a side goes before strangers, where the machine lets us say so: two OpenMP threads
 of which one waits for a stranger's compiler take ten times as long, and that says nothing of them.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +24,11 @@ from actors.evaluator.isolation.keeper import descendants
 from actors.evaluator.isolation.nursery import Nursery
 
 ROUNDS = 8  # processes that fork while they are being stopped
+RESTLESS, RESTLESS_S = (
+    0.1,
+    0.05,
+)  # share, and seconds at least, that tell running from being stopped
+TICKS = os.sysconf("SC_CLK_TCK")
 AHEAD = "-15"  # nice value of a session, among sessions (autogroup); for root only
 
 
@@ -29,6 +38,10 @@ class Stillness:
     def __init__(self, keepers: set[int]) -> None:
         self._keepers = keepers
         self._still: set[int] = set()
+        self._spent: dict[int, float] = {}  # of processor time, when they were stopped
+        self._since = 0.0
+        self._held_s = 0.0
+        self.ran_s = 0.0  # of processor time that was taken by who was to stand still
 
     def take(self, keepers: set[int]) -> None:
         """Mind what these keep, too."""
@@ -39,10 +52,27 @@ class Stillness:
         for _round in range(ROUNDS):
             fresh = self._processes() - self._still
             if not fresh:
-                return
+                break
             for pid in fresh:
                 _signal(pid, signal.SIGSTOP)
             self._still |= fresh
+        self._spent = {pid: spent_s(pid) for pid in self._still}
+        self._since = time.monotonic()
+
+    def look(self) -> None:
+        """Note what they took of the processor since they were stopped; before `end`."""
+        if not self._spent:
+            return
+        self._held_s += time.monotonic() - self._since
+        for pid in self._processes() | self._still:
+            # Whoever was born meanwhile counts whole: none of those that stand still has children.
+            self.ran_s += max(0.0, spent_s(pid) - self._spent.get(pid, 0.0))
+        self._spent = {}
+
+    @property
+    def restless(self) -> bool:
+        """Whether they ran while they were to stand still."""
+        return self.ran_s > max(RESTLESS_S, RESTLESS * self._held_s)
 
     def end(self) -> None:
         """Let them go on."""
@@ -91,6 +121,15 @@ def _children(parent: int | None) -> set[int]:
         return set()
     below = descendants(parent)
     return {pid for pid in below if parent_of(pid) == parent}
+
+
+def spent_s(pid: int) -> float:
+    """Return the processor time that a process took, threads and dead children included."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / TICKS
+    except (OSError, ValueError):
+        return 0.0
 
 
 def parent_of(pid: int) -> int:
