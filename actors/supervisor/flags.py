@@ -115,6 +115,8 @@ def price_file(text: str) -> dict[str, object]:
         raise argparse.ArgumentTypeError(f"{path} is no UTF-8 text") from error
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{path}: {error}") from error
+    if not table:
+        raise argparse.ArgumentTypeError(f"{path} holds no prices")
     return {model: msgspec.to_builtins(price) for model, price in table.items()}
 
 

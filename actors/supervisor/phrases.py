@@ -124,7 +124,7 @@ def spend(spent: Spend) -> str:
     cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
     return (
         f"{usd}, {spent.input_tokens:,} tokens in{cached}, {spent.output_tokens:,} out,"
-        f" {spent.calls} calls{f' ({spent.lost} lost)' if spent.lost else ''}"
+        f" {spent.calls} calls{f' ({spent.lost} lost, at their most)' if spent.lost else ''}"
     )
 
 

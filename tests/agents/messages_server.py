@@ -137,7 +137,7 @@ def _send(
     handler: BaseHTTPRequestHandler, status: int, kind: str, body: bytes, headers: dict[str, str]
 ) -> None:
     handler.send_response(status)
-    for name, value in {**headers, "content-type": kind, "content-length": str(len(body))}.items():
+    for name, value in {"content-type": kind, **headers, "content-length": str(len(body))}.items():
         handler.send_header(name, value)
     handler.end_headers()
     handler.wfile.write(body)

@@ -222,13 +222,17 @@ def test_halves_of_a_character_are_joined_and_kept(tmp_path: Path) -> None:
     assert port.calls[0].reply.startswith("\U0001f600 \ufffd\n")
 
 
-def test_figures_that_are_none_cost_nothing_and_give_nothing_back() -> None:
-    """A careless server's usage neither lowers the bill nor makes a call that can't be stored."""
+def test_figures_that_are_none_give_nothing_back() -> None:
+    """A careless server's usage neither lowers the bill nor makes a call that can't be stored: a
+    prompt without tokens is one that nobody counted, and costs its most."""
     odd = answer(text="x", stop=5, input_tokens=-900, output_tokens=-70)
     with MessagesServer(odd) as server:
         call = claude(server).reply(REQUEST)
 
-    assert ("5", 0, 0, 0.0) == (call.stop, call.input_tokens, call.output_tokens, call.usd)
+    price = pricing.price_of(DEFAULT_CLAUDE, pricing.listed())
+    assert price is not None
+    assert ("5", 0, 0) == (call.stop, call.input_tokens, call.output_tokens)
+    assert call.usd == price.most_usd(len(REQUEST.render().encode()), 0)
     assert call == msgspec.msgpack.decode(msgspec.msgpack.encode(call), type=Call)
 
 

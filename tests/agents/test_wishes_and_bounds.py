@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -181,12 +182,13 @@ def test_a_drip_ends_the_attempt(tmp_path: Path) -> None:
         (answer(status=500), False),
         (answer(status=529), False),
         (answer(raw=b"<html>It works!</html>"), False),
+        (answer(raw=b'{"content": []}', headers={"content-type": "application/json"}), True),
         (answer(text="some words", cut=True), True),
         (answer(text="some words", error_in_stream="overloaded_error"), True),
     ],
 )
 def test_what_failed_after_it_began_may_have_been_paid_for(said: object, paid: bool) -> None:
-    """A reply that broke off counts; a server that never began does not."""
+    """A reply that broke off counts, and one by a server that streams none; a page does not."""
     with MessagesServer(said) as server, pytest.raises(Busy) as caught:  # type: ignore[arg-type]
         claude(server).reply(REQUEST)
 
@@ -233,6 +235,27 @@ def test_counts_only_grow() -> None:
         calls = [claude(server).reply(REQUEST) for _ in range(2)]
 
     assert [(700, 9), (800, 9)] == [(call.input_tokens, call.output_tokens) for call in calls]
+
+
+@pytest.mark.parametrize("usage", [None, "absent"])
+def test_a_server_that_counts_nothing_is_understood_and_costs_its_most(usage: object) -> None:
+    """A compatible server may leave the usage out: its words count, at what was kept for them."""
+    start: dict[str, object] = {"id": "m", "type": "message", "role": "assistant", "model": "m"}
+    start |= {"content": [], "stop_reason": None} | ({} if usage else {"usage": usage})
+    delta = {"type": "text_delta", "text": "words"}  # and it announced no block for them
+    events: list[dict[str, object]] = [
+        {"type": "message_start", "message": start},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    ]
+    raw = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
+    with MessagesServer(answer(raw=raw.encode())) as server:
+        model = claude(server, "qwen3-coder")
+        call = model.reply(REQUEST)
+
+    assert ("words", "end_turn") == (call.reply, call.stop)
+    assert call.usd == model.most_usd(REQUEST)
 
 
 def test_money_is_asked_for_before_each_call(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --model m --base-url http://[::1", "expected http://HOST:PORT"),
     ("--task t.py --strategy clever", "expected stark or"),
     ("--task t.py --policy clever", "expected epsilon-greedy or"),
+    ("--task t.py --prices empty.py", "--prices: empty.py holds no prices"),
     ("--task t.py --strategy sampling --policy mcts", "--strategy sampling asks no policy"),
     ("--task t.py --evaluators 0", "nobody would do their work"),
     ("--join absent", "can't read the ticket absent"),

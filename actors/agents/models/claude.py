@@ -123,9 +123,16 @@ class Claude:
             cached_tokens=tokens.cache_read,
             cache_write_tokens=tokens.cache_written,
             output_tokens=tokens.output,
-            usd=None if self._price is None else self._price.usd(tokens),
+            usd=self._usd(request, tokens),
             seconds=seconds,
         )
+
+    def _usd(self, request: Request, tokens: Tokens) -> float | None:
+        if self._price is None:
+            return None
+        if not tokens.prompt:  # a server that counts none: every byte a token, as was kept for it
+            return self._price.most_usd(len(request.render().encode()), tokens.output)
+        return self._price.usd(tokens)
 
     def _listen(self, request: Request, wishes: set[str], begun: list[Tokens]) -> Heard:
         """Read one reply; what the server counts when it begins goes into `begun`."""
@@ -144,7 +151,8 @@ class Claude:
         try:
             with (
                 turn as say,
-                client.messages.stream(
+                client.messages.create(
+                    stream=True,
                     model=self.name,
                     max_tokens=request.max_tokens,
                     system=request.system,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -20,10 +21,14 @@ from protocol.values import LOST, Value
 
 if TYPE_CHECKING:
     import anthropic
-    from anthropic.types import Usage
-    from anthropic.types.parsed_message import ParsedMessage
+    from anthropic.types import RawMessageStreamEvent
 
 MOST_TOKENS = 10**9  # of one kind, in one call
+COUNTS = (
+    *("input_tokens", "output_tokens"),
+    *("cache_creation_input_tokens", "cache_read_input_tokens"),
+)
+HOUR = "ephemeral_1h_input_tokens"
 GARBLED_TRIES = 5  # answers in a row that are no Messages stream: probably a wrong address
 
 
@@ -65,8 +70,69 @@ class Bounded(httpx2.SyncByteStream):
         self._stream.close()
 
 
+@dataclass
+class Reading:
+    """What has come of a reply so far.
+
+    The events are taken one by one and by hand: the SDK's own snapshot wants a usage in each, and
+    a server that speaks the API well enough to be understood may leave one out.
+    """
+
+    words: list[str] = field(default_factory=list)
+    said: int = 0  # characters
+    stop: str = ""
+    whole: bool = False
+    first: Tokens | None = None  # as counted when it began; None: it has not begun
+    counts: dict[str, int] = field(default_factory=dict)  # the last said of each kind
+    ended: bool = False  # its words were counted at their end
+
+    def take(self, event: RawMessageStreamEvent) -> None:
+        """Take in one event; what none of ours is says nothing."""
+        if event.type == "message_start":
+            self._count(getattr(event.message, "usage", None))
+            self.first = self.first or self.tokens
+        elif event.type == "content_block_start" and event.content_block.type == "text":
+            self._say(event.content_block.text)
+        elif event.type == "content_block_delta" and event.delta.type == "text_delta":
+            self._say(event.delta.text)
+        elif event.type == "message_delta":
+            self.stop = str(event.delta.stop_reason or self.stop)
+            usage = getattr(event, "usage", None)
+            self._count(usage)
+            self.ended = isinstance(getattr(usage, "output_tokens", None), int)
+        elif event.type == "message_stop":
+            self.whole = True
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens by now; an hour's cache writes are part of all that are said."""
+        written = self.counts.get("cache_creation_input_tokens", 0)
+        hour = min(self.counts.get(HOUR, 0), written)
+        return Tokens(
+            read=self.counts.get("input_tokens", 0),
+            cache_write=written - hour,
+            cache_write_hour=hour,
+            cache_read=self.counts.get("cache_read_input_tokens", 0),
+            output=self.counts.get("output_tokens", 0),
+        )
+
+    def _say(self, text: str) -> None:
+        self.said += len(text)
+        self.words.append(text)
+
+    def _count(self, usage: object) -> None:
+        for kind in COUNTS:
+            self._note(kind, getattr(usage, kind, None))
+        self._note(HOUR, getattr(getattr(usage, "cache_creation", None), HOUR, None))
+
+    def _note(self, kind: str, said: object) -> None:
+        # Whatever stands there: the SDK checks no types.
+        if isinstance(said, int):
+            self.counts[kind] = min(max(said, 0), MOST_TOKENS)
+
+
 def listen(
-    stream: anthropic.MessageStream[None],
+    stream: anthropic.Stream[RawMessageStreamEvent],
     bounds: Bounds,
     max_tokens: int,
     begun: Callable[[Tokens], None],
@@ -75,25 +141,28 @@ def listen(
 
     Raises `Busy` for a stream that ends early or is none.
     """
-    first: Tokens | None = None
-
-    def on_start(tokens: Tokens) -> None:
-        nonlocal first
-        first = tokens
-        begun(tokens)
-
+    reading = Reading()
     try:
-        stop = _read(stream, bounds, on_start)
+        _read(stream, bounds, reading, begun)
     except PastBounds as past:
-        stop = past.stop
+        reading.stop = past.stop
     except (ValueError, AssertionError, RuntimeError, TypeError, LookupError, AttributeError) as e:
         # The SDK trusts what it reads: a server that answers something else shows up as these.
-        raise garbled(paid=first is not None) from e
-    if first is None:
-        raise garbled(paid=False)
+        raise garbled(paid=reading.first is not None) from e
+    if reading.first is None:
+        # A server that knows no streams has answered all the same, and wants its money.
+        kind = stream.response.headers.get("content-type", "")
+        raise garbled(paid="json" in kind)
+    # A whole message without a reason is still one: compatible servers leave it out.
+    stop = reading.stop or ("end_turn" if reading.whole else "")
     if not stop:
         raise Busy("the reply was cut off before its end", paid=True)
-    return _heard(stream.current_message_snapshot, stop, bounds, max_tokens, first)
+    tokens = _counted(reading.first, reading.tokens)
+    if not reading.ended:
+        # What says how many tokens there were was never said, or never read.
+        tokens = _at_most(tokens, max_tokens)
+    text = _whole("".join(reading.words))
+    return Heard(text=text[: bounds.characters + 1], stop=stop, tokens=tokens)
 
 
 def broken(first: Tokens, max_tokens: int) -> Heard | None:
@@ -109,35 +178,29 @@ def broken(first: Tokens, max_tokens: int) -> Heard | None:
 
 
 def _read(
-    stream: anthropic.MessageStream[None], bounds: Bounds, on_start: Callable[[Tokens], None]
-) -> str:
-    """Read the stream to its end; return its stop reason, "" for one that was cut off."""
-    said, whole = 0, False
+    stream: anthropic.Stream[RawMessageStreamEvent],
+    bounds: Bounds,
+    reading: Reading,
+    begun: Callable[[Tokens], None],
+) -> None:
+    """Read the stream to its end, or to the bound on its words."""
     for event in stream:
-        if event.type == "message_start":
-            on_start(_tokens(stream.current_message_snapshot.usage))
-        elif event.type == "text":
-            said += len(event.text)
-            if said > bounds.characters:
-                raise PastBounds(TOO_LONG)
-        elif event.type == "message_stop":
-            whole = True
-    # A whole message without a reason is still one: compatible servers leave it out.
-    return stream.current_message_snapshot.stop_reason or ("end_turn" if whole else "")
+        early = reading.first is None
+        reading.take(event)
+        if early and reading.first is not None:
+            begun(reading.first)
+        if reading.said > bounds.characters:
+            raise PastBounds(TOO_LONG)
 
 
-def _heard(
-    message: ParsedMessage[None], stop: str, bounds: Bounds, max_tokens: int, first: Tokens
-) -> Heard:
-    text = _whole("".join(block.text for block in message.content if block.type == "text"))
-    tokens = _tokens(message.usage)
-    if tokens.prompt < first.prompt:
-        # Counts only grow through a stream: some servers end with noughts for what they said.
-        tokens = replace(first, output=max(first.output, tokens.output))
-    if stop in (TOO_LONG, TOO_SLOW):
-        # Its end, which says how many tokens there were, was never read.
-        tokens = _at_most(tokens, max_tokens)
-    return Heard(text=text[: bounds.characters + 1], stop=str(stop), tokens=tokens)
+def _counted(first: Tokens, last: Tokens) -> Tokens:
+    """Return the tokens of a whole reply: counts only grow through a stream.
+
+    Some servers end with noughts for a prompt that they had counted.
+    """
+    if last.prompt >= first.prompt:
+        return last
+    return replace(first, output=max(first.output, last.output))
 
 
 def _at_most(tokens: Tokens, max_tokens: int) -> Tokens:
@@ -159,22 +222,3 @@ def garbled(*, paid: bool) -> Busy:
         tries=GARBLED_TRIES,
         paid=paid,
     )
-
-
-def _tokens(usage: Usage) -> Tokens:
-    """Return the tokens of a reply; an hour's cache writes are part of all that are said."""
-    written = _count(usage.cache_creation_input_tokens)
-    made = usage.cache_creation
-    hour = min(_count(made.ephemeral_1h_input_tokens if made else 0), written)
-    return Tokens(
-        read=_count(usage.input_tokens),
-        cache_write=written - hour,
-        cache_write_hour=hour,
-        cache_read=_count(usage.cache_read_input_tokens),
-        output=_count(usage.output_tokens),
-    )
-
-
-def _count(said: object) -> int:
-    """Return a number of tokens, whatever stands there: the SDK checks no types."""
-    return min(max(said, 0), MOST_TOKENS) if isinstance(said, int) else 0
