@@ -8,6 +8,7 @@ is counted here: all of it is read from `run.db`.
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
@@ -193,6 +194,10 @@ class _Server(ThreadingHTTPServer):
     text = ""
 
 
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
 class _Reader(BaseHTTPRequestHandler):
     """One request: the text at /metrics, nothing anywhere else."""
 
@@ -227,7 +232,8 @@ class MetricsServer:
                 f"--metrics: expected HOST:PORT, such as 127.0.0.1:9464, got {address!r}"
             )
         try:
-            self._server = _Server((host, int(port)), _Reader)
+            kind = _Server6 if host.startswith("[") else _Server
+            self._server = kind((host.strip("[]"), int(port)), _Reader)
         except OSError as error:
             raise UsageError(f"--metrics: can't listen on {address}: {error.strerror}") from error
         except UnicodeError as error:  # what is too long or empty for a host's name

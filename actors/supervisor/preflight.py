@@ -7,6 +7,7 @@ No torch here, and no task code is run: a file is parsed, not imported.  Each re
 from __future__ import annotations
 
 import ast
+import errno
 import ipaddress
 import json
 import re
@@ -29,6 +30,7 @@ from protocol.values import AGENTS, Value
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 MOST_BYTES = 1024 * 1024
+LISTEN = re.compile(r"tcp://(\[(?P<six>[^\]]+)\]|(?P<host>[0-9.*]+)):(?P<port>[0-9]{1,5})")
 OWN_FILES = 40  # that a supervisor, or any other of our processes, has open
 FILES_EACH = 3  # for each process that it looks after
 
@@ -201,25 +203,24 @@ def check_address(settings: Settings) -> None:
     """Raise UsageError when `--listen` is taken or no address."""
     if settings.listen == LOCAL:
         return
-    try:
-        parts = urlsplit(settings.listen)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not port or not settings.listen.startswith("tcp://") or not _is_literal(host):
+    parts = LISTEN.fullmatch(settings.listen)
+    host, port = (parts["six"] or parts["host"], int(parts["port"])) if parts else ("", 0)
+    if not 0 < port < 65536 or not _is_literal(host):
         raise UsageError(
             f"--listen {settings.listen}: expected tcp://ADDR:PORT, ADDR a numeric address of this"
             " machine, or 0.0.0.0 for all of them"
         )
-    host = "0.0.0.0" if host == "*" else host or ""  # noqa: S104  # with keys
+    host = "0.0.0.0" if host == "*" else host  # noqa: S104  # with keys
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            other = "another port" if taken else "an address of this machine"
             raise UsageError(
-                f"--listen {settings.listen}: {error.strerror}; choose another port"
+                f"--listen {settings.listen}: {error.strerror}; choose {other}"
             ) from error
 
 
@@ -239,8 +240,8 @@ def check_descriptors(processes: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
 
 
-def _is_literal(host: str | None) -> bool:
+def _is_literal(host: str) -> bool:
     try:
-        return host == "*" or bool(ipaddress.ip_address(host or ""))
+        return host == "*" or bool(ipaddress.ip_address(host))
     except ValueError:
         return False

@@ -121,9 +121,12 @@ class NoScreen:
     def close(self) -> None: ...
 
 
-def test_what_is_shown_is_served(tmp_path: Path) -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0"])
+def test_what_is_shown_is_served(tmp_path: Path, address: str) -> None:
     """Over HTTP, the newest picture; other paths are not there."""
-    server = MetricsServer("127.0.0.1:0")
+    if "[" in address and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    server = MetricsServer(address)
     ledger = Ledger(tmp_path)
     screen = MeteredScreen(NoScreen(), server, ledger)
     for status in ("running", "draining"):
