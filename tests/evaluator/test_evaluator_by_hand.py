@@ -93,6 +93,7 @@ def test_a_task_that_is_none_is_one_line_and_status_2(
         (["--tusk", "t.py", "--task", "t.py", "--candidate", "c.py"], "--tusk"),
         (["--task", "t.py", "--candidate", "c.py", "--min-sandbox", "9"], "level 9"),
         (["--task", "t.py", "--candidate", "no-such-file.py"], "no-such-file.py"),
+        (["--task", "t.py", "--candidate", "c.py", "--time-s", "nan"], "--time-s"),
     ],
 )
 def test_a_wrong_flag_is_one_line_and_status_2(

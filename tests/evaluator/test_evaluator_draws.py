@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 from actors.evaluator.children import draws, places
+from actors.evaluator.children.original import Original
 from actors.evaluator.standard import KINDS
 
 MASK = (torch.rand(64, 64) < 0.5).float()
@@ -105,3 +108,26 @@ def test_a_parameter_that_was_left_out_is_missing() -> None:
     first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}
     loaded = places.load(seeded(Renamed, gamma=False), draws.shaken(seeded(Named), 9), first)
     assert set(loaded.missing) == {"norm.weight", "norm.bias"}
+
+
+@pytest.mark.parametrize(
+    ("words", "lies"),
+    [("x.t()", True), ("x.relu_()", True), ("(x + 1, x)", True), ("x * 2", False)],
+)
+def test_outputs_that_lie_in_an_input_are_known(
+    words: str, lies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the task's own module returns a view of its input, the next inputs may change it."""
+    monkeypatch.chdir(tmp_path)
+    source = f"""
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {words}
+def get_inputs():
+    return [torch.randn(8, 8)]
+def get_init_inputs():
+    return []
+"""
+    task = Original(source, "cpu", 1)
+    assert task.aliases(task.inputs(2), 1) == lies

@@ -75,3 +75,10 @@ def test_integers_are_exact(torch: ModuleType, compare, dtype: str) -> None:  # 
     got = torch.tensor([1, 1, 1]).to(getattr(torch, dtype))
     assert not compare(eager.clone(), eager, None, "output").reason
     assert "1 of 3" in compare(got, eager, None, "output").reason
+
+
+def test_complex_numbers_are_compared(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
+    """Equal ones are equal, and a wrong imaginary part is found."""
+    eager = torch.fft.fft(torch.randn(64))
+    assert not compare(eager.clone(), eager, eager.to(torch.complex128), "output").reason
+    assert compare(eager.conj(), eager, None, "output").reason

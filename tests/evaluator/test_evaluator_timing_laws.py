@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.evaluator import timing
+from actors.evaluator.racing.pace import Pace
 from actors.evaluator.timing import Block, Claim, Fresh, Group
 
 LOGS = st.lists(st.floats(-3, 3), min_size=2, max_size=60)
@@ -211,3 +212,13 @@ def test_strangers_make_nobody_a_cheat(seed: int) -> None:
 
     claims = [Claim(reference=blocks(200.0), candidate=blocks(100.0)) for _claim in range(40)]
     assert 1.2 < timing.verified(claims).speedup < 2.7
+
+
+def test_a_task_that_draws_slowly_has_short_blocks() -> None:
+    """Inputs of one block never take longer to draw than an answer may take."""
+    pace = Pace(each_bytes=1000, hand_bytes=1 << 24, block_s=0.02, time_s=20.0)
+    for _round in range(5):
+        pace.plan(claim((10.0, 10.0, 10.0), (10.0, 10.0, 10.0)), draw_s=0.3)
+    assert pace.calls * 0.3 <= 2.0
+    pace.plan(claim((10.0, 10.0, 10.0), (10.0, 10.0, 10.0)), draw_s=1e-5)
+    assert pace.calls > 20

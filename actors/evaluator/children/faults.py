@@ -31,9 +31,9 @@ def raised(error: BaseException) -> Raised:
     chain = [words, *(_words(cause) for cause in _causes(error))]
     built = _built(chain)
     return Raised(
-        kind=type(error).__name__[:100],
+        kind=_sendable(type(error).__name__[:100]),
         words=with_own_lines(words, _own_line) if built else words,
-        trace="" if built else _trace(error)[-WORDS_CHARS:],
+        trace="" if built else _sendable(_trace(error)[-WORDS_CHARS:]),
         compiling=built,
         memory=isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -81,9 +81,14 @@ def _built(chain: list[str]) -> bool:
 
 def _words(error: BaseException) -> str:
     try:
-        return str(error)[:WORDS_CHARS]
+        return _sendable(str(error)[:WORDS_CHARS])
     except BaseException:  # noqa: BLE001  # a candidate's exception may do anything when asked
         return "an exception that can't be printed"
+
+
+def _sendable(words: str) -> str:
+    """Return `words` without halves of characters, such as names of files may have."""
+    return words.encode("utf-8", "replace").decode()
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -117,6 +117,16 @@ class Original:
             # Cloned: a reference that returns its own buffer must not change it later.
             return clone(self.model(*inputs))
 
+    def aliases(self, inputs: list[object], seed: int) -> bool:
+        """Whether an output lies in an input's memory: a view of it, or written in place."""
+        seed_all(seed)
+        given = clone(inputs)
+        with blaming("Model.forward"), torch.no_grad():
+            returned = self.model(*given)
+        held = {each.untyped_storage().data_ptr() for each in tensors.tensors_in(given)}
+        places = {each.untyped_storage().data_ptr() for each in tensors.tensors_in(returned)}
+        return bool(held & places - {0})
+
     def exact(self, inputs: list[object], seed: int) -> object:
         """Return the outputs in float64, None where there is no such version."""
         return self._double(inputs, seed) if self.precise else None
@@ -154,7 +164,9 @@ class Original:
                 model = copy.deepcopy(self.model)
                 seed_all(seed)
             with blaming("Model.forward"), torch.no_grad():
-                results.append(clone(model(*clone(inputs))))
+                returned = model(*clone(inputs))
+            crossable("Model.forward", tensors.layout_of(returned))
+            results.append(clone(returned))
         first, second = map(tensors.tensors_in, results)
         return all(
             a.shape == b.shape and not correctness.compare(b, a, None, "").reason

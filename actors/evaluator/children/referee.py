@@ -146,6 +146,7 @@ class Referee:
             inputs=tensors.layout_of(inputs),
             outputs=tensors.layout_of(outputs),
             steady=steady,
+            aliases=task.aliases(inputs, order.seed),
             precise=task.precise,
             room=_room() if self._lends else 0,
             notes=() if steady else (UNSTEADY,),

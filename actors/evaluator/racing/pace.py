@@ -12,6 +12,7 @@ REFERENCE_S = 0.25  # the longest block of the reference, where calls are shorte
 BLOCKS = 40  # that the time must be enough for
 STRETCH = 1.5  # blocks that want this many times more calls than fresh inputs go round again
 GROWTH = 16  # at most, from one plan to the next
+DRAW_S = 2.0  # for the inputs of a block, drawn by a task that may be slow at it
 
 
 class Pace:
@@ -40,8 +41,11 @@ class Pace:
         """Return the calls of a side's long block, on inputs that were there before."""
         return max(self._wanted[side], self.calls)
 
-    def plan(self, claim: Claim) -> None:
-        """Choose how many calls make a block; both sides get the same number of fresh ones."""
+    def plan(self, claim: Claim, draw_s: float = 0.0) -> None:
+        """Choose how many calls make a block; both sides get the same number of fresh ones.
+
+        `draw_s`: what drawing one call's inputs takes.
+        """
         each_s: dict[Side, float] = {
             "reference": min(block.us for block in claim.reference) / 1e6,
             "candidate": min(block.us for block in claim.candidate) / 1e6,
@@ -51,6 +55,8 @@ class Pace:
             most = int(self._time_s / BLOCKS / seconds) + 1
             self._wanted[side] = min(timing.calls_a_block(seconds, self._block_s), most)
         room = max(self._fewest, min(MOST_FRESH, self._room // self._each))
+        if draw_s * room > DRAW_S:
+            room = max(self._fewest, int(DRAW_S / draw_s))
         # The faster side wants more; but the reference's own time bounds what it is asked for.
         bearable = max(self._fewest, int(REFERENCE_S / each_s["reference"]))
         wanted = max(self._wanted.values())

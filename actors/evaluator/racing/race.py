@@ -43,7 +43,9 @@ HAND_BYTES = 1 << 24
 SETTLE_S = 0.003  # OpenMP threads of the other side spin for about this long after their last call
 WARM_S = 0.3
 WARM_CALLS = 3
-CHOSEN = 2  # outputs of a block that are compared
+# Outputs of a block that are compared: small ones cost little, and who leaves out one call in nine
+# must not get through by luck.
+CHOSEN, MOST_CHOSEN, CHOSEN_BYTES = 2, 6, 2 << 20
 
 
 Check: TypeAlias = list[tuple[int, Layout]]  # outputs put aside: which call's, what it looks like
@@ -80,6 +82,7 @@ class Race:
             time_s=time_s,
         )
         self._overhead_s = 0.0
+        self._draw_s = 0.0  # for one call's inputs
 
     def run(self, on_group: Callable[[int], None] = lambda _groups: None) -> Timing | Fault:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
@@ -159,7 +162,9 @@ class Race:
     @contextmanager
     def _dealt(self) -> Iterator[Hand]:
         """Give fresh inputs for one block's calls; nobody keeps them afterwards."""
+        began = time.monotonic()
         hand = self.standard.examiner.deal(self._pace.calls)
+        self._draw_s = (time.monotonic() - began) / self._pace.calls
         try:
             yield hand
         finally:
@@ -233,9 +238,9 @@ class Race:
             raise Refused(wrong("in a timed block: outputs are not what is expected", "time"))
         if not self.standard.steady:
             return []
-        chosen = sorted(
-            {secrets.randbelow(calls) for _choice in range(CHOSEN if self._on_host else 1)}
-        )
+        least = CHOSEN if self._on_host else 1
+        choices = max(least, min(MOST_CHOSEN, CHOSEN_BYTES // self._each))
+        chosen = sorted({secrets.randbelow(calls) for _choice in range(choices)})
         self.standard.examiner.take(memory, size, answer.outputs, chosen)
         return [(call, answer.outputs[call]) for call in chosen]
 
@@ -252,7 +257,7 @@ class Race:
         began = time.monotonic()
         for round_ in range(1000):
             claim = self._group()
-            self._pace.plan(claim)
+            self._pace.plan(claim, self._draw_s)
             spent = time.monotonic() - began
             if spent >= self._time_s or (round_ + 1 >= WARM_CALLS and spent >= warm_s):
                 return

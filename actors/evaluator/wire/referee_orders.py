@@ -38,6 +38,7 @@ class Prepared(Order, frozen=True, kw_only=True):
     inputs: Layout
     outputs: Layout
     steady: bool  # the same inputs give the same outputs, unseeded
+    aliases: bool = False  # an output lies in an input's memory, which the next inputs overwrite
     precise: bool  # a float64 reference could be made
     room: int = 0  # bytes of the card's memory for the inputs and outputs of one block
     notes: tuple[str, ...] = ()
