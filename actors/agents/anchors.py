@@ -16,7 +16,8 @@ BEGIN = "<<<IMPROVE BEGIN>>>"
 END = "<<<IMPROVE END>>>"
 HASH = re.compile(r"#\s*<<<IMPROVE (BEGIN|END)>>>")
 STAR = re.compile(r"/\*\s*<<<IMPROVE (BEGIN|END)>>>\s*\*/")
-ANY = re.compile(r"<<<\s*IMPROVE (BEGIN|END)\s*>>>", re.IGNORECASE)
+LAST = re.compile(HASH.pattern + r"\s*$")
+ANY = re.compile(r"<<<\s*IMPROVE (BEGIN|END)S?\s*>>>", re.IGNORECASE)
 
 
 class Misplaced(Value, frozen=True, kw_only=True):
@@ -66,10 +67,14 @@ def insert(source: str, first: int, last: int, advice: str) -> str:
 
 
 def without_anchors(text: str) -> str:
-    """Return `text` without its anchors; everything else stays, comments too."""
+    """Return `text` without its anchors, however they are written; all else stays, comments too.
+
+    One that is left would be taken for a plan's own when the source is grown.
+    """
     kept = [line for line in lines_of(text) if not kind_of(line)]
-    # A mark that shares its line with code loses the mark only.
-    return text_of([STAR.sub("", HASH.sub("", line)) for line in kept])
+    # A mark that shares its line with code or with words loses the mark only: the words after it
+    # must stay a comment.
+    return text_of([ANY.sub("", LAST.sub("", STAR.sub("", line))) for line in kept])
 
 
 def pairs(lines: Sequence[str]) -> list[Pair] | Misplaced:

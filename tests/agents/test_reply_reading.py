@@ -7,9 +7,11 @@ from agent_fakes import CALM, CANDIDATE
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.agents import anchors, scaffolds
 from actors.agents.candidates import fault_of, read_candidate
 from actors.agents.problem import Problem
 from actors.agents.replies import fenced, parse
+from actors.agents.scaffolds import Scaffold
 from protocol.values import Candidate, Plan
 
 FREE = Plan(advice="", scaffold="")
@@ -84,6 +86,28 @@ def test_anchors_that_a_coder_left_never_reach_the_evaluator() -> None:
     )
 
     assert candidate_of(f"## Candidate\n\n{fenced(marked)}\n") == CANDIDATE
+
+
+@pytest.mark.parametrize(
+    ("line", "mark"),
+    [
+        ("    for (", "    // <<<IMPROVE BEGIN>>> one pass\n    for ("),
+        ("    for (", "    /* <<<IMPROVE BEGIN>>> one pass */ for ("),
+        ("    for (", "    /* <<< improve begin >>> */\n    for ("),
+        ("        return (x", "        # <<<IMPROVE BEGIN>>> one expression\n        return (x"),
+        ("        return (x", "        # <<<IMPROVE BEGINS>>>\n        return (x"),
+        ("import torch\n", "import torch  # <<<IMPROVE END>>> as before\n"),
+    ],
+)
+def test_a_candidate_with_odd_marks_can_be_grown_from(line: str, mark: str) -> None:
+    """However a coder writes them and with whatever words beside: the code stays code, and no mark
+    is left that would make every later plan for this source void."""
+    source = candidate_of(f"## Candidate\n\n{fenced(CANDIDATE.replace(line, mark))}\n")
+
+    first = next(n for n, text in enumerate(source.split("\n"), 1) if "def forward" in text) + 1
+    assert isinstance(
+        scaffolds.check(anchors.insert(source, first, first, "More."), source), Scaffold
+    )
 
 
 @pytest.mark.parametrize(
