@@ -206,3 +206,16 @@ def test_no_secret_comes_through_by_the_beginning_of_its_name() -> None:
     kept = sandbox.environment({**given, **secrets}, "/scratch")
     assert given.items() <= kept.items()
     assert not secrets.keys() & kept.keys()
+
+
+def test_a_folder_above_a_home_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a script lies above somebody's home, its folder on Python's path shows nobody that."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "other"), *sys.path])
+    found = surroundings.needed()
+    assert str(tmp_path) not in found
+    assert str(tmp_path / "other") in found

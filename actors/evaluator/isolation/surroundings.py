@@ -45,8 +45,11 @@ def needed() -> tuple[str, ...]:
     # A working directory is on Python's path too: never let that open a home or a run.
     closed = {Path.cwd(), Path.home(), OWN_ROOM, Path("/"), *map(Path, SHARED)}
     for path in (Path(entry).absolute() for entry in entries):
-        if _there(path) and not closed & {path, path.resolve()}:
-            found += [path, path.resolve()]
+        if not _there(path) or closed & {path, path.resolve()}:
+            continue
+        if any(home.is_relative_to(each) for home in homes() for each in (path, path.resolve())):
+            continue  # what lies above a home would open it
+        found += [path, path.resolve()]
     return tuple(sorted({str(path) for path in found if _there(path)}))
 
 
