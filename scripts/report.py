@@ -16,9 +16,13 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    run = parser.parse_args().run
     try:
-        print(report.write(parser.parse_args().run))
-    except (ValueError, OSError) as error:
+        print(report.write(run))
+    except OSError as error:
+        print(f"can't write the report of {run}: {error.strerror}", file=sys.stderr)
+        return 2
+    except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
