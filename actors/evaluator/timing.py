@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Literal, TypeVar
 
+import msgspec
+
 from protocol.values import Value
 
 Side = Literal["reference", "candidate"]
@@ -148,8 +150,8 @@ UNEXPLAINED, FEW_CALLS = 0.15, 2
 COLD_US = 100.0  # a block: launching on a host whose caches are cold, in nobody's call
 QUARTILE_REACH = 0.71  # ranks, times the root of the count: where a quartile is with 90 %
 IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
-GROSS = 1.5  # a block that lacks more than this share of its claim is never taken as it is
-CHANCE = 1.3  # standard deviations that one side's odd groups may be more than the other's
+GROSS = 0.5  # a block that lacks more than this share of its claim is never taken as it is
+CHANCE = 2.0  # standard deviations that one side's odd groups may be more than the other's
 
 
 class Fresh(Value, frozen=True, kw_only=True):
@@ -266,18 +268,21 @@ def verified(claims: Sequence[Claim]) -> Timing:
     """Return the figures that are proven: what was done elsewhere, or only once, is added.
 
     It is added group by group: who works elsewhere only now and then, or remembers results in some
-    blocks, must not hide behind the others.
+    blocks, must not hide behind the others.  Where nothing speaks against the candidate as a whole,
+    groups whose claims are far from proven are left out like others that somebody disturbed, and
+    gain it nothing either; but if they are half of all, they are what it does.
     """
-    groups = [claim.best for claim in claims]
-    usual = Usual.of(claims)
-    # Without a doubt only what nothing but a very busy machine explains: then it errs downwards.
-    least = 0.0 if _lacks(claims, usual) or _often_lacks(claims, usual) else GROSS
-    return summary(
-        [
-            _slower(group, usual.unproven(claim.candidate, least))
-            for group, claim in zip(groups, claims, strict=True)
-        ]
-    )
+    usual, quiet = Usual.of(claims), calm(claims)
+    doubted = _lacks(claims, usual) or _often_lacks(claims, usual)
+    kept = [claim.best for claim in claims if not any(usual.unproven(claim.candidate, GROSS))]
+    gross = sum(any(usual.unproven(claim.candidate, GROSS)) for claim in quiet)
+    if doubted or 2 * gross >= len(quiet):
+        least = 0.0 if doubted else GROSS
+        return summary(
+            [_slower(claim.best, usual.unproven(claim.candidate, least)) for claim in claims]
+        )
+    found = summary(kept)
+    return msgspec.structs.replace(found, disturbed=len(claims) - found.groups)
 
 
 def _lacks(claims: Sequence[Claim], usual: Usual) -> bool:

@@ -222,3 +222,22 @@ def test_a_task_that_draws_slowly_has_short_blocks() -> None:
     assert pace.calls * 0.3 <= 2.0
     pace.plan(claim((10.0, 10.0, 10.0), (10.0, 10.0, 10.0)), draw_s=1e-5)
     assert pace.calls > 20
+
+
+@given(st.integers(0, 10**6))
+def test_groups_that_strangers_disturbed_do_not_widen_an_honest_interval(seed: int) -> None:
+    """Blocks on fresh inputs held up now and then, of either side: left out, and counted so."""
+    rng = random.Random(seed)
+
+    def side(us: float, *, held_up: bool) -> tuple[float, float, float]:
+        fresh, all_, known = (each * rng.uniform(0.99, 1.01) for each in (us + 10.0, us + 40.0, us))
+        return fresh + 2000.0 * held_up, all_ + 2000.0 * held_up, known
+
+    claims = [
+        claim(side(200.0, held_up=number % 4 == 1), side(100.0, held_up=number % 4 == 3))
+        for number in range(24)
+    ]
+    found = timing.verified(claims)
+    assert found.ci95 is not None
+    assert 1.95 < found.ci95[0] < found.ci95[1] < 2.05
+    assert found.disturbed == 6
