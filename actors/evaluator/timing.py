@@ -273,15 +273,17 @@ def verified(claims: Sequence[Claim]) -> Timing:
     gain it nothing either; but if they are half of all, they are what it does.
     """
     usual, quiet = Usual.of(claims), calm(claims)
-    doubted = _lacks(claims, usual) or _often_lacks(claims, usual)
-    kept = [claim.best for claim in claims if not any(usual.unproven(claim.candidate, GROSS))]
-    gross = sum(any(usual.unproven(claim.candidate, GROSS)) for claim in quiet)
-    if doubted or 2 * gross >= len(quiet):
+    doubted = _lacks(claims, usual) or _often_lacks(quiet, usual)
+
+    def far(claim: Claim) -> bool:
+        return any(usual.unproven(claim.candidate, GROSS))
+
+    if doubted or 2 * sum(map(far, quiet)) >= len(quiet):
         least = 0.0 if doubted else GROSS
         return summary(
             [_slower(claim.best, usual.unproven(claim.candidate, least)) for claim in claims]
         )
-    found = summary(kept)
+    found = summary([claim.best for claim in claims if not far(claim)])
     return msgspec.structs.replace(found, disturbed=len(claims) - found.groups)
 
 
@@ -291,12 +293,12 @@ def _lacks(claims: Sequence[Claim], usual: Usual) -> bool:
     return more > median(each for claim in claims for each in usual.explained(claim.candidate))
 
 
-def _often_lacks(claims: Sequence[Claim], usual: Usual) -> bool:
-    """Whether in more groups it is the candidate that lacks something than the reference.
+def _often_lacks(quiet: Sequence[Claim], usual: Usual) -> bool:
+    """Whether in more of the groups it is the candidate that lacks something than the reference.
 
     What disturbs a group hits either side.
     """
-    odd = [usual.odd(claim) for claim in calm(claims)]
+    odd = [usual.odd(claim) for claim in quiet]
     mine, theirs = odd.count(1), odd.count(-1)
     return mine - theirs > CHANCE * math.sqrt(mine + theirs)
 

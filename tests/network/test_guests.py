@@ -7,26 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from net_run import ENVIRONMENT, ROOT, NetRun
 
 from protocol import ring, tickets
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[NetRun]:
-    run = NetRun(tmp_path / "run", budget=2, away=())
-    run.start("coordinator")
-    run.listening()
-    yield run
-    for guest in run.guests:
-        if guest.poll() is None:
-            guest.kill()
-        guest.communicate()
-    run.stop()
 
 
 def join(run: NetRun, *arguments: str) -> subprocess.Popen[str]:

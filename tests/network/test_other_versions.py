@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import zmq
 from msgspec.structs import replace
 from net_run import NetRun
@@ -15,19 +13,6 @@ from test_guests import join
 from actors.supervisor.link import Link
 from protocol import ring, tickets
 from protocol.codec import MAGIC
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[NetRun]:
-    run = NetRun(tmp_path / "run", budget=2, away=())
-    run.start("coordinator")
-    run.listening()
-    yield run
-    for guest in run.guests:
-        if guest.poll() is None:
-            guest.kill()
-        guest.communicate()
-    run.stop()
 
 
 def answered(tmp_path: Path, magic: bytes, times: int) -> str:

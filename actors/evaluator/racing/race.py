@@ -1,11 +1,11 @@
 """The race: reference and candidate timed in turn by the judge's own clock, on calls it verifies.
 
 Both are runners, forked from the same zygote, told the same things.  No figure comes from a child:
-the clock is read on our side of them (`sides`).  Every call of a block
-has inputs that were drawn for it alone, in storage that held others before.  After a block the
-outputs of all its calls must be handed over, on the clock, and some are compared that were chosen
-only then.  So what a candidate claims (its block) can be held against everything it needed, from
-the first byte of inputs to the last byte of outputs; in between windows it is held still.
+the clock is read on our side of them (`sides`).  Every call of a block has inputs that were drawn
+for it alone, in storage that held others before.  After a block the outputs of all its calls must
+be handed over, on the clock, and some are compared that were chosen only then.  So what a candidate
+claims (its block) can be held against everything it needed, from the first byte of inputs to the
+last byte of outputs; in between windows it is held still.
 """
 
 from __future__ import annotations

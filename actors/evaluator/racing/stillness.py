@@ -24,10 +24,8 @@ from actors.evaluator.isolation.keeper import descendants
 from actors.evaluator.isolation.nursery import Nursery
 
 ROUNDS = 8  # processes that fork while they are being stopped
-RESTLESS, RESTLESS_S = (
-    0.1,
-    0.05,
-)  # share, and seconds at least, that tell running from being stopped
+# The share of the time, and the seconds at least, that tell running from being stopped.
+RESTLESS, RESTLESS_S = 0.1, 0.05
 TICKS = os.sysconf("SC_CLK_TCK")
 AHEAD = "-15"  # nice value of a session, among sessions (autogroup); for root only
 
