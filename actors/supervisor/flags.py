@@ -34,6 +34,7 @@ class Wish:
     keep_refused: bool = False
     join: str = ""
     metrics: str = ""  # HOST:PORT
+    max_wait: float | None = None  # minutes
     given: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -206,6 +207,7 @@ def parse(argv: Sequence[str]) -> Wish:
         keep_refused=parsed["keep_refused"],
         join=parsed["join"] or "",
         metrics=parsed["metrics"] or "",
+        max_wait=parsed["max_wait"],
         given=given,
     )
     _refuse_contradictions(wish)
@@ -228,7 +230,10 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
 def _refuse_contradictions(wish: Wish) -> None:
     if wish.join:
         _refuse_beside_join(wish)
-    elif wish.resume is not None:
+        return
+    if wish.max_wait is not None:
+        raise UsageError("--max-wait goes with --join: nobody else waits for a run")
+    if wish.resume is not None:
         for flag, there in (("--task", wish.tasks), ("--run-dir", wish.run_dir)):
             if there:
                 raise UsageError(f"--resume goes on with the run's own tasks: leave out {flag}")
@@ -280,6 +285,12 @@ def _parser() -> argparse.ArgumentParser:
         help="end once the roles that run here can do nothing more",
     )
     parser.add_argument("--join", metavar="TICKET", help="lend this machine to a run elsewhere")
+    parser.add_argument(
+        "--max-wait",
+        type=positive,
+        metavar="M",
+        help="with --join: leave when the run is not heard of for M minutes (60)",
+    )
     parser.add_argument(
         "--keep-refused",
         action="store_true",

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from actors import failpoints
 from actors.log import open_log
-from actors.supervisor import children, folder, hardware, leftovers, preflight, spec
+from actors.supervisor import children, folder, hardware, leftovers, outcome, preflight, spec
 from actors.supervisor.flags import UsageError, Wish
 from actors.supervisor.fleet import Fleet
 from actors.supervisor.folder import RunFolder
@@ -34,6 +34,7 @@ from protocol.settings import Settings
 from protocol.tickets import Ticket
 from protocol.values import AGENTS, WORKERS, Role
 
+WAIT_MINUTES = 60.0  # for a run that is not heard of: a card should not wait idle for ever
 KEYS = "keys"  # one ticket for each role, in the guest's own folder
 
 
@@ -134,12 +135,14 @@ def _visit(
             say=_say,
             log=open_log(place.path, "supervisor"),
             minutes=wish.minutes,
+            wait_minutes=wish.max_wait or WAIT_MINUTES,
+            over=lambda: _is_over(base / wish.join, ticket),
         )
         left = visit.serve()
     finally:
         watch.close()
     line = f"left {ticket.run}: {left.why}"
-    if left.status in (Leave.DONE, Leave.STOPPED):
+    if left.status is Leave.DONE:
         _say(line)
     else:
         with suppress(OSError):  # a file on a disk that is full
@@ -162,6 +165,12 @@ def agree(told: str, wanted: dict[Role, int], wish: Wish) -> Settings:
         evaluators=wanted[Role.EVALUATOR],
         min_sandbox=max(least, settings.min_sandbox),
     )
+
+
+def _is_over(path: Path, ticket: Ticket) -> bool:
+    """Whether the ticket lies in its run's own folder, and that says that the run is finished."""
+    place = path.resolve().parent
+    return place.name == ticket.run and outcome.is_over(place)
 
 
 def _split(ticket: Ticket, wanted: dict[Role, int], place: Path) -> Path:

@@ -6,6 +6,7 @@ to each new coordinator; saying one twice does no harm.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import time
@@ -51,6 +52,7 @@ class Link:
         self.retired = ""  # its reason, when it needs this machine no longer
         self.denied = False  # our key opens nothing there
         self.estranged = False  # whoever listens there does not have the run's key
+        self.heard = -math.inf  # when the coordinator's last word came, on the monotonic clock
         self.welcome: Welcome | None = None  # the last one
         self._codec = codec.to_worker()
         self._incarnation = secrets.token_hex(8)
@@ -93,6 +95,7 @@ class Link:
             except codec.BadFrame:
                 continue  # whatever it was, it was not for us; losses are said again anyway
             failpoints.reach_message("hear", message)
+            self.heard = now
             self._heard(message)
             failpoints.reach_message("heard", message)
         if now >= self._next_beat:

@@ -112,6 +112,15 @@ def write_result(run_dir: Path, found: Results) -> None:
     write_whole(run_dir / RESULT_FILE, to_json(found))
 
 
+def is_over(run_dir: Path) -> bool:
+    """Whether the run in a folder has left its results, and all its tasks are finished."""
+    try:
+        found = msgspec.json.decode((run_dir / RESULT_FILE).read_bytes(), type=Results)
+    except (OSError, ValueError):
+        return False
+    return bool(found.tasks) and all(task.status == "finished" for task in found.tasks)
+
+
 def best_file(run_dir: Path, task: str, tasks: int) -> Path:
     """Return where the winner of `task` goes in a run of so many tasks."""
     return run_dir / ("best.py" if tasks == 1 else f"best-{task}.py")

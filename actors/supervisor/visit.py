@@ -1,8 +1,8 @@
 """A machine's stay at a run on another one: it knocks, lends its processes, and leaves.
 
 The shift of a supervisor without a coordinator and without a run.db.  It waits until the run
-answers, also for hours; keeps its processes alive; drains on the first signal, ends at once on the
-second.  It promises to return, and that no process of its own is left when it does.
+answers, for as long as it was told to; keeps its processes alive; drains on the first signal, ends
+at once on the second.  It promises to return, and that no process of its own is left when it does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from actors.supervisor.children import Child
 from actors.supervisor.flags import UsageError
 from actors.supervisor.fleet import Died, Fleet
 from actors.supervisor.link import Link
+from actors.supervisor.patience import Patience
 from actors.supervisor.vigil import Vigil
 from actors.supervisor.watch import STOP_SIGNALS, Event, Watch
 from protocol.tickets import Ticket
@@ -27,6 +28,7 @@ from protocol.values import Role, Value
 
 LOOK_S = 0.25
 TRY_S = 4.0  # at one of several addresses, before the next one
+SILENT_LEASES = 2.0  # a run that has answered may say nothing for so many leases' time
 DRAIN_S = 28.0  # actors hand back what they hold within 25
 KILL_S = 10.0  # to be gone when killed; a process can be stuck in a driver
 
@@ -36,7 +38,7 @@ class Leave(IntEnum):
 
     DONE = 0  # the run is over, or it was asked to leave
     USAGE = 2  # the ticket, or what it was to lend
-    STOPPED = 3  # at once, by a second signal
+    STOPPED = 3  # before the run's end: by a second signal, or for want of an answer
     FAULT = 4
 
 
@@ -60,8 +62,12 @@ class Visit:
         say: Callable[[str], None],
         log: FilteringBoundLogger,
         minutes: float | None = None,
+        wait_minutes: float,
+        over: Callable[[], bool],
     ) -> None:
-        """`settle_in` gets the address and the run's settings, and returns what is to be served."""
+        """`settle_in` gets the address and the run's settings, and returns what is to be served;
+        `over`: whether this machine can see that the run is finished.
+        """
         self._ticket = ticket
         self._slot = f"{Role.SUPERVISOR}@{machine}"
         self._settle_in = settle_in
@@ -72,9 +78,15 @@ class Visit:
         self._vigil: Vigil | None = None
         self._began = time.monotonic()
         self._until = self._began + minutes * 60 if minutes is not None else None
+        self._wait_minutes = wait_minutes
+        # Each of its addresses is tried, however short the wait.
+        round_s = TRY_S * len(ticket.addresses)
+        self._patience = Patience(wait_minutes * 60, usual_s=round_s, now=self._began)
+        self._over = over
         self._leaving: Left | None = None
         self._kill_at = 0.0
         self._try = -1
+        self._next_look = 0.0  # at what the ticket and its folder say
         self._estranged_told = False
         self._link = self._knock()
 
@@ -102,6 +114,7 @@ class Visit:
         now = time.monotonic()
         self._link.pump(now)
         self._heed_link(now)
+        self._heed_silence(now)
         if self._fleet is not None and self._vigil is not None:
             self._fleet.start_due(now)
             for child, why in self._vigil.hung(now):
@@ -119,7 +132,10 @@ class Visit:
         self._address = addresses[self._try % len(addresses)]
         self._next_try = time.monotonic() + TRY_S
         if self._try == len(addresses):
-            self._say(f"{self._ticket.run} does not answer yet: waiting for it")
+            self._say(
+                f"{self._ticket.run} does not answer yet: waiting for it,"
+                f" {self._wait_minutes:g} minutes at most (--max-wait)"
+            )
         link = Link(
             self._address,
             slot=self._slot,
@@ -144,6 +160,7 @@ class Visit:
                 return
             self._say(f"joined {self._ticket.run} at {self._address} as {self._slot}")
             self._vigil = Vigil(self._fleet, link)
+            self._patience.usual_s = SILENT_LEASES * link.welcome.lease_s
             self._fleet.start_all(now)
         elif link.welcome is None and now > self._next_try and self._leaving is None:
             if link.estranged and not self._estranged_told:
@@ -156,6 +173,26 @@ class Visit:
                 self._watch.forget(descriptor)
             link.close()
             self._link = self._knock()
+
+    def _heed_silence(self, now: float) -> None:
+        """Leave a run that has ended meanwhile, or from which nothing comes for too long.
+
+        Nobody listening looks the same before a run and after it; what can be told apart is a
+        ticket that lies where the run says that it is finished.
+        """
+        self._patience.look(now, self._link.heard)
+        if self._patience.spent:
+            self._leave(
+                Leave.STOPPED,
+                f"not heard of for {self._wait_minutes:g} minutes (--max-wait): it is over, has not"
+                " begun, or can't be reached from here",
+            )
+        elif self._patience.worried and now >= self._next_look:
+            self._next_look = now + TRY_S
+            if self._over():
+                self._leave(Leave.DONE, "its folder says that the run is finished")
+            elif time.time() >= self._ticket.expires:
+                self._leave(Leave.USAGE, "the ticket has expired meanwhile: ask for another")
 
     # --- what happens ------------------------------------------------------------------------
 

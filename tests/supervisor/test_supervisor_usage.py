@@ -121,6 +121,7 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--join good.json --evaluators 0", "nothing to lend"),
     ("--join good.json --budget 3", "obeys the run's own settings: leave out --budget"),
     ("--join good.json --task t.py", "leave out --task"),
+    ("--task t.py --max-wait 5", "--max-wait goes with --join"),
     ("--task t.py --listen tcp://127.0.0.1", "expected tcp://ADDR:PORT"),
     ("--task t.py --listen ipc:///tmp/nowhere/s", "expected tcp://ADDR:PORT"),
     ("--task t.py --listen tcp://some.where:5555", "ADDR a numeric address"),
