@@ -22,6 +22,7 @@ from actors.held import Held
 from actors.log import open_log
 from actors.port import Done, LeasePort, Worker
 from actors.post import Post, credential_of, hold_lifeline, name_process, on_terminate
+from actors.usage import EXIT_USAGE
 from protocol import codec, transport
 from protocol.messages import (
     Beat,
@@ -45,7 +46,6 @@ from protocol.messages import (
 DRAIN_S = 25.0
 NEWS_S = 0.2  # a change of `doing` reaches people this soon
 UNWELCOMED_BEAT_S = 1.0  # a Hello may get lost: a beat from a stranger is answered with `Who`
-EXIT_USAGE = 2
 EXIT_REFUSED = 5
 
 

@@ -11,16 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"chaos: {message}\n")
 
 
 def minutes(text: str) -> float:
@@ -44,9 +36,10 @@ def count(text: str) -> int:
 def main() -> int:
     """Run it; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.usage import Parser
     from scripts.faults import season
 
-    parser = Parser(prog="chaos.py", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python scripts/chaos.py", description=__doc__, allow_abbrev=False)
     parser.add_argument("--minutes", type=minutes, default=2.0, metavar="M", help="about (2)")
     parser.add_argument("--seed", type=int, default=None, metavar="S", help="(drawn, and printed)")
     parser.add_argument("--machines", type=count, default=3, metavar="N", help="with ours (3)")

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> int:
     """Compare, say what was found, and return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
-    parser = argparse.ArgumentParser(
+    from actors.usage import Parser
+
+    parser = Parser(
         prog="python scripts/replay.py",
         description=(__doc__ or "").split("\n\n", 1)[1],
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -13,8 +12,9 @@ def main() -> int:
     """Write the report and say where it is; 2 when the folder holds no run."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
     from actors.supervisor import report
+    from actors.usage import Parser
 
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(prog="python scripts/report.py", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     run = parser.parse_args().run
     try:

@@ -7,14 +7,12 @@ judge said.  Reads only; also while the run goes on.
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 EXIT_USAGE = 2
@@ -43,17 +41,12 @@ class Event:
     words: str
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_USAGE, f"story: {message}\n")
-
-
 def main() -> int:
     """Print the story; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
-    parser = Parser(prog="story.py", description=__doc__)
+    from actors.usage import Parser
+
+    parser = Parser(prog="python scripts/story.py", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     parser.add_argument("node", metavar="NODE", help="a node's number, or TASK/NUMBER")
     parsed = parser.parse_args()

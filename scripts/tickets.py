@@ -7,15 +7,14 @@ Exit status 2, with one line, when that can't be done.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
 from actors.supervisor import keys
+from actors.usage import Parser
 from protocol import ring as ring_file
 from protocol import settings as settings_file
 from protocol.ring import Ring
@@ -24,16 +23,9 @@ from protocol.values import WORKERS, Role
 MOST_HOURS = 10 * 365 * 24.0
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"tickets: {message}\n")
-
-
 def main() -> int:
     """Do what the command line asks; return the exit status."""
-    parser = Parser(prog="tickets.py", description=__doc__)
+    parser = Parser(prog="python scripts/tickets.py", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="the run folder")
     words = parser.add_subparsers(dest="word")
     new = words.add_parser("new", help="write another ticket")

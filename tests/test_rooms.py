@@ -16,25 +16,26 @@ ROOMS: dict[str, set[str]] = {
     "protocol": {"msgspec", "zmq"},
     "actors/coordinator": {
         "msgspec", "zmq", "structlog", "sortedcontainers",
-        "protocol", "actors.log", "actors.post", "actors.failpoints",
+        "protocol", "actors.log", "actors.post", "actors.usage", "actors.failpoints",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
         "protocol", "prompts", "actors.actor", "actors.port", "actors.post", "actors.log",
-        "actors.failpoints",
+        "actors.usage", "actors.failpoints",
     },
     "actors/evaluator": {
         "msgspec", "torch", "structlog", "pynvml",
         "protocol", "actors.actor", "actors.port", "actors.post", "actors.log",
-        "actors.failpoints",
+        "actors.usage", "actors.failpoints",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
-        "protocol", "actors.log", "actors.post",
+        "protocol", "actors.log", "actors.post", "actors.usage",
     },
     "actors/supervisor": {
         "msgspec", "zmq", "rich", "structlog", "setproctitle",
-        "protocol", "actors.log", "actors.failpoints", "actors.agents.models.choice",
+        "protocol", "actors.log", "actors.usage", "actors.failpoints",
+        "actors.agents.models.choice",
         "scripts.report",
     },
 }  # fmt: skip

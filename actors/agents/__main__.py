@@ -21,6 +21,7 @@ from actors.agents.planner import Planner
 from actors.agents.spool import Spool
 from actors.port import Worker
 from actors.post import add_post_arguments, post_from
+from actors.usage import EXIT_USAGE, Parser
 from protocol import settings
 from protocol.prices import price_of
 from protocol.values import AGENTS, Role
@@ -36,7 +37,7 @@ KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one agent until it is told to leave; return the process's exit status."""
-    parser = argparse.ArgumentParser(prog="python -m actors.agents", description=__doc__)
+    parser = Parser(prog="python -m actors.agents", description=__doc__)
     parser.add_argument("--role", required=True, choices=[str(role) for role in AGENTS])
     parser.add_argument("--config", type=Path, help="settings (stark.toml in the run directory)")
     add_post_arguments(parser)
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         worker = hire(Role(parsed.role), _settings(parsed), parsed.run_dir)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
-        return 2
+        return EXIT_USAGE
     return run_actor(worker, post_from(parsed))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import resource
 import sys
@@ -19,6 +18,7 @@ from actors.coordinator.doorkeeper import Doorkeeper
 from actors.coordinator.mail import Mail
 from actors.log import open_log
 from actors.post import hold_lifeline, name_process, on_terminate
+from actors.usage import EXIT_USAGE, Parser
 from protocol import ring as ring_file
 from protocol import settings as settings_file
 from protocol import transport
@@ -27,13 +27,12 @@ from protocol.settings import Settings
 from protocol.values import Task
 
 FULL_WAIT_S = 1.0
-EXIT_USAGE = 2
 EXIT_FAULT = 4
 
 
 def main() -> int:
     """Serve until the run is over; the exit status is 0 however it ended, 4 if it could not."""
-    parser = argparse.ArgumentParser(prog="python -m actors.coordinator", description=__doc__)
+    parser = Parser(prog="python -m actors.coordinator", description=__doc__)
     parser.add_argument("--run-dir", type=Path, default=Path())
     parser.add_argument(
         "--listen",

@@ -10,22 +10,16 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import get_args
 
 import msgspec
 
 from actors.evaluator import byhand
 from actors.evaluator.devices import device
 from actors.evaluator.isolation import scratch, walls
+from actors.usage import Parser
 from protocol import settings
 from protocol.values import DeviceKind
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(byhand.EXIT_USAGE, f"evaluator: {message}\n")
 
 
 def _seconds(word: str) -> float:

@@ -7,7 +7,6 @@ killed over is taken up again from `launch.json`.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import threading
@@ -27,8 +26,8 @@ from actors.launcher.places import Memory, Place, Refused, command
 from actors.launcher.record import Record
 from actors.log import open_log
 from actors.post import hold_lifeline, name_process, on_terminate
+from actors.usage import EXIT_USAGE, Parser
 
-EXIT_USAGE = 2
 LOOK_S = {Kind.SSH: 1.0, Kind.LOCAL: 1.0}
 BATCH_LOOK_S = 5.0  # a batch system is asked no more often than this
 CLOSE_S = 4.0  # the supervisor waits five
@@ -118,7 +117,7 @@ def make_place(kind: Kind, options: Options, ticket: Path, run_dir: Path, known:
 
 def main() -> int:
     """Serve until told to stop; exit status 2 and one line where that can't be."""
-    parser = argparse.ArgumentParser(prog="python -m actors.launcher", description=__doc__)
+    parser = Parser(prog="python -m actors.launcher", description=__doc__)
     parser.add_argument("--launch", required=True, metavar="KIND:FILE")
     parser.add_argument("--ticket", type=Path, default=Path("ticket.json"))
     parser.add_argument("--run-dir", type=Path, default=Path())

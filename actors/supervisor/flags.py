@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
+from actors.usage import Parser
 from protocol import prices
 
 COMMAND = "python supervisor.py"
@@ -180,13 +180,6 @@ OPTIONS = tuple(
 LENT = ("evaluators", "planners", "coders", "debuggers", "min_sandbox", "max_minutes")
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse, but a mistake is one line and an exception instead of a page and an exit."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message.removeprefix('argument ')}; see {COMMAND} --help")
-
-
 def parse(argv: Sequence[str]) -> Wish:
     """Return what `argv` asks for; raise UsageError with one line when it can't be understood."""
     parsed = vars(_parser().parse_args(argv))
@@ -255,14 +248,15 @@ def _refuse_beside_join(wish: Wish) -> None:
         raise UsageError("--join has no results to print: leave out --json")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def _parser() -> Parser:
+    parser = Parser(
         prog=COMMAND,
         description="Turn PyTorch task files into faster, verified kernels.",
         epilog="Exit status: 0 found one at least as fast as the reference, 1 found none,"
         " 2 usage, 3 stopped and can be resumed, 4 a fault.",
         allow_abbrev=False,
     )
+    parser.refusal = UsageError
     parser.add_argument("--task", action="append", type=Path, default=[], metavar="FILE")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")

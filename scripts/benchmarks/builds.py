@@ -10,7 +10,6 @@ slower for each of them, but the first `--alone` of each kind run alone: only th
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
@@ -27,6 +26,7 @@ from actors.evaluator.fastbuild.__main__ import build
 from actors.evaluator.fastbuild.family import Family
 from actors.evaluator.fastbuild.importing import Imported
 from actors.evaluator.fastbuild.workshop import prepare
+from actors.usage import Parser
 from protocol.values import Value
 from scripts.benchmarks.machine import machine
 
@@ -128,7 +128,7 @@ def families_of(names: list[str]) -> frozenset[Family]:
 
 def main(arguments: list[str]) -> int:
     """Run the comparison; the status is 1 when anything differs."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(prog="python -m scripts.benchmarks.builds", description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--ours-jobs", type=int, default=1)

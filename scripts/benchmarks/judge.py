@@ -9,7 +9,6 @@ passes from a fault to the verdict on the next candidate.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ from statistics import mean, median
 from actors.evaluator.byhand import in_order
 from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, Problem
+from actors.usage import Parser
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Reference, Task, Verdict
 from scripts.benchmarks import judged
@@ -138,7 +138,7 @@ def faults(judge: Judge, task: Task) -> None:
 
 def main() -> None:
     """Run all parts on one machine."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.benchmarks.judge")
+    parser = Parser(prog="python -m scripts.benchmarks.judge")
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.here())
     parser.add_argument("--field", type=int, default=2, help="how many the field's way (default 2)")
     parser.add_argument("--repeats", type=int, default=10)

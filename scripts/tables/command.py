@@ -10,9 +10,9 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
 from actors.supervisor.flags import OPTIONS, STRATEGIES, Option, UsageError, Wish
+from actors.usage import Parser
 from protocol.settings import SEARCHING
 
 COMMAND = "python scripts/kernelbench.py"
@@ -64,11 +64,6 @@ class Ask:
             return self.results
         levels = "+".join(map(str, self.levels))
         return Path("results") / f"level{levels}-{self.words.replace(' ', '').replace(',', '+')}"
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message.removeprefix('argument ')}; see {COMMAND} --help")
 
 
 def parse(argv: Sequence[str]) -> Ask:
@@ -149,14 +144,15 @@ def _level(text: str) -> int:
     return int(text)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def _parser() -> Parser:
+    parser = Parser(
         prog=COMMAND,
         description="Run KernelBench problems and print the paper's tables.",
         epilog="Exit status: 0 the table is whole, 2 usage, 3 stopped (the same command goes on),"
         " 4 a fault.",
         allow_abbrev=False,
     )
+    parser.refusal = UsageError
     parser.add_argument("--root", type=Path, metavar="CHECKOUT", help="a checkout of KernelBench")
     parser.add_argument("--level", type=_level, action="append", default=[], metavar="N")
     parser.add_argument(

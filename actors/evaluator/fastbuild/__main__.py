@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 import torch
@@ -30,15 +29,9 @@ from actors.evaluator.fastbuild.slots import Slots, fitting_here
 from actors.evaluator.fastbuild.store import Store, of_user
 from actors.evaluator.fastbuild.toolkit import Unprepared
 from actors.evaluator.fastbuild.workshop import prepare
+from actors.usage import Parser
 
 LIMIT_S = 600.0
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"build: {message}\n")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
