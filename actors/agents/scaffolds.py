@@ -21,7 +21,6 @@ from actors.agents.anchors import (
     lines_of,
     pairs,
     text_of,
-    without_anchors,
     zone_of,
 )
 from protocol.values import Value
@@ -54,17 +53,6 @@ def check(scaffold: str, source: str) -> Scaffold | Misplaced:
         return _first_change(theirs, ours, found)
     checked = _rebuild(theirs, ours, found, added)
     return _language_problem(checked, theirs, source, found) or checked
-
-
-def strip(scaffold: str, source: str) -> str:
-    """Return `scaffold` without anchors and the comments that were added after each BEGIN.
-
-    `source` tells added comments from the source's own.  Of a text that is no scaffold of that
-    source, only the anchors are taken away.
-    """
-    if isinstance(check(scaffold, source), Scaffold):
-        return source
-    return without_anchors(scaffold)
 
 
 def _with_end_of(ours: Sequence[str], theirs: Sequence[str], first: int) -> list[str]:

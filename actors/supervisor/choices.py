@@ -18,7 +18,8 @@ from protocol import prices
 from protocol.settings import FILE_NAME, SEARCHING, Settings
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-# Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.
+# Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.  Of
+# those that do it is the nearest to the paper's own (Claude Sonnet 4, retired).
 CLAUDE = "claude-sonnet-4-6"
 AHEAD = 3  # expansions under way for each card
 OPEN = 4  # tasks under way for each evaluator, while models think

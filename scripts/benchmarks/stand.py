@@ -71,10 +71,6 @@ class Stand:
         text = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="utf-8")
         return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
-    def store_mib(self) -> float:
-        """Return the size of the store and its log."""
-        return sum(path.stat().st_size for path in self.run_dir.glob("run.db*")) / 2**20
-
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", "actors.coordinator", "--listen", self.address],

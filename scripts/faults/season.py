@@ -22,7 +22,6 @@ from scripts.faults.machines import Guest, Machine
 BEAT_S, LEASE_S = 0.5, 3.0
 TASKS = 3
 TICK_S = 0.05
-LOOK_S = 0.25
 PATIENCE_S = 600.0  # without any news, and a run is stuck
 
 

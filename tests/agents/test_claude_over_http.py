@@ -13,7 +13,7 @@ from messages_server import MessagesServer, answer
 
 from actors.agents.__main__ import hire
 from actors.agents.desk import Desk
-from actors.agents.models.choice import DEFAULT_CLAUDE, choose
+from actors.agents.models.choice import choose
 from actors.agents.models.claude import Claude
 from actors.agents.models.model import Busy, Denied, TooLong
 from actors.agents.patience import Patience
@@ -21,6 +21,7 @@ from actors.agents.planner import Planner
 from actors.agents.prompting import plan_request
 from actors.agents.replies import fenced
 from actors.agents.spool import Spool
+from actors.supervisor.choices import CLAUDE
 from protocol import prices as pricing
 from protocol.messages import Blocked, Planned, Unusable
 from protocol.settings import Settings
@@ -33,7 +34,7 @@ SCAFFOLD = TASK_SOURCE.replace(
 GOOD_PLAN = f"## Advice\n\nFuse both lines.\n\n## Source\n\n{fenced(SCAFFOLD)}\n"
 
 
-def claude(server: MessagesServer, name: str = DEFAULT_CLAUDE) -> Claude:
+def claude(server: MessagesServer, name: str = CLAUDE) -> Claude:
     price = pricing.price_of(name, pricing.listed())
     model = choose(name, base_url=server.url, api_key="sk-test", price=price)
     assert isinstance(model, Claude)
@@ -206,7 +207,7 @@ def test_a_key_or_a_token_opens_the_door(
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, "sk-mine\n")
     with MessagesServer(answer(text=GOOD_PLAN)) as server:
-        settings = Settings(model=DEFAULT_CLAUDE, base_url=server.url)
+        settings = Settings(model=CLAUDE, base_url=server.url)
         hire(Role.PLANNER, settings, tmp_path).work(make_plan(), FakePort())
 
         assert "Bearer sk-mine" == server.requests[0].headers["Authorization"]
@@ -229,7 +230,7 @@ def test_figures_that_are_none_give_nothing_back() -> None:
     with MessagesServer(odd) as server:
         call = claude(server).reply(REQUEST)
 
-    price = pricing.price_of(DEFAULT_CLAUDE, pricing.listed())
+    price = pricing.price_of(CLAUDE, pricing.listed())
     assert price is not None
     assert ("5", 0, 0) == (call.stop, call.input_tokens, call.output_tokens)
     assert call.usd == price.most_usd(len(REQUEST.render().encode()), 0)
@@ -248,7 +249,7 @@ def test_nobody_there_is_busy() -> None:
 def test_without_a_key_nothing_is_asked() -> None:
     """One line says what to set; no request leaves the machine."""
     with pytest.raises(Denied, match="ANTHROPIC_API_KEY is not set"):
-        choose(DEFAULT_CLAUDE).reply(REQUEST)
+        choose(CLAUDE).reply(REQUEST)
 
 
 def test_rate_limit_then_answer(tmp_path: Path) -> None:

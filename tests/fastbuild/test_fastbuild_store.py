@@ -91,17 +91,6 @@ def test_halves_are_swept_when_no_maker_can_be_at_work_any_more(tmp_path: Path) 
     assert [f"{HALF}new"] == [path.name for path in tmp_path.iterdir()]
 
 
-def test_the_seal_breaks_when_somebody_writes(toolkit: Toolkit) -> None:
-    """Where no mount protects a toolkit, its owner sees that it was written to."""
-    before = toolkit.seal()
-    stray = toolkit.folder / "light/stray.h"
-    stray.write_text("")
-    after = toolkit.seal()
-    stray.unlink()
-
-    assert before != after
-
-
 def test_half_a_toolkit_is_none(store: Path, toolkit: Toolkit, tmp_path: Path) -> None:
     """A maker that was killed leaves a folder that nobody takes for a toolkit."""
     half = tmp_path / toolkit.key

@@ -10,9 +10,6 @@ from actors.agents.models.recipe import RecipeModel
 from actors.agents.models.replay import ReplayModel
 from protocol.prices import Price
 
-# The method is defined with temperatures, and of the models that still take one this is the
-# nearest to the paper's own (Claude Sonnet 4, retired).
-DEFAULT_CLAUDE = "claude-sonnet-4-6"
 KNOWN = "recipes, script:FILE, replay:RUN, or the name of a Claude model (any name with --base-url)"
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from actors.agents.recipes.candidate import Assembly
 from actors.agents.recipes.cuda import TEAMS
-from actors.agents.recipes.flow import Flow, Kernel
+from actors.agents.recipes.flow import Kernel
 from actors.agents.recipes.fusion import Region, Schedule, fuse
 from actors.agents.recipes.graph import Unknown
 from actors.agents.recipes.knobs import Knobs
@@ -25,7 +25,6 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     program: Program
     schedule: Schedule
     layouts: tuple[Layout, ...]
-    flows: tuple[Flow, ...]
 
 
 def compose(task: str, inputs: str, backend: str, knobs: Knobs) -> Made:
@@ -34,10 +33,9 @@ def compose(task: str, inputs: str, backend: str, knobs: Knobs) -> Made:
     try:
         schedule = fuse(program.graph, program.results, knobs.fusion)
         kernels: dict[Region, Kernel] = {}
-        layouts, flows = [], []
+        layouts = []
         for number, region in enumerate(schedule.regions):
             layouts.append(lay_out(program.graph, region))
-            flows.append(Flow(program.graph, region, layouts[-1], knobs))
             kernels[region] = write(program.graph, region, backend, knobs, f"k{number}")
     except Unknown as problem:
         raise Unreadable(f"the forward needs {problem}, which no rule of mine covers") from problem
@@ -57,5 +55,4 @@ def compose(task: str, inputs: str, backend: str, knobs: Knobs) -> Made:
         program=program,
         schedule=schedule,
         layouts=tuple(layouts),
-        flows=tuple(flows),
     )

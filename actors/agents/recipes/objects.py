@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 import msgspec
 
@@ -76,6 +75,3 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
 
     owner: object
     name: str
-
-
-Callback = Callable[..., object]

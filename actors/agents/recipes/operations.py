@@ -12,27 +12,7 @@ from collections.abc import Callable
 from actors.agents.recipes.frames import Tensor, join
 from actors.agents.recipes.graph import MASKS, Graph, Unknown
 
-Operand = Tensor | float | int | bool
 Function = Callable[..., object]
-
-FLOAT_ONLY = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "maximum",
-        "minimum",
-        "gt",
-        "lt",
-        "ge",
-        "le",
-        "eq",
-        "ne",
-        "neg",
-        "abs",
-    ]
-)
 
 
 def lift(graph: Graph, operand: object) -> Tensor:
@@ -238,14 +218,6 @@ def same(graph: Graph, input: object) -> Tensor:
     tensor = lift(graph, input)
     node = as_float(graph, tensor.node)
     return Tensor(node=node, groups=tensor.groups)
-
-
-def zeros_like(graph: Graph, input: object) -> Tensor:
-    return Tensor(node=graph.const(0.0), groups=())
-
-
-def ones_like(graph: Graph, input: object) -> Tensor:
-    return Tensor(node=graph.const(1.0), groups=())
 
 
 PLAIN_UNARY = (

@@ -13,7 +13,6 @@ from actors.agents.recipes.compose import Made, compose
 from actors.agents.recipes.knobs import Knobs, read_knobs, start
 from actors.agents.recipes.objects import Unreadable
 from protocol.messages import AgentWork, MakePlan, Reflect, Solve, Write
-from protocol.values import Observed
 
 BEGIN, END = "<<<IMPROVE BEGIN>>>", "<<<IMPROVE END>>>"
 BLIND = 8.0  # what a draw weighs beside promises of up to 10, for who can't see what was tried
@@ -163,8 +162,3 @@ def scaffold(source: str, where: list[Spot], advice: list[str]) -> str:
         lines.insert(spot.last + 1, indent + spot.comment.format(END))
         lines[spot.first : spot.first] = opened
     return "\n".join(lines).removesuffix("\n")
-
-
-def shown_sources(entries: tuple[Observed, ...]) -> set[str]:
-    """What was tried, as far as the window shows it."""
-    return {body(entry.source) for entry in entries}

@@ -43,7 +43,6 @@ def load(module: object, wanted: dict[str, torch.Tensor], first: dict[str, torch
                 place.copy_(value)
     return Loaded(
         missing=tuple(missing),
-        extra=tuple(extra)[:NAMES_SHOWN],
         misshapen=tuple(misshapen)[:NAMES_SHOWN],
     )
 

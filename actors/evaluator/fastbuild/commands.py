@@ -14,7 +14,6 @@ from protocol.values import Value
 SHELL_SIGNS = frozenset(";|&<>`$\n")
 WITH_VALUE = frozenset(["-MF", "-o"])
 ALONE = frozenset(["-MMD", "-MD", "-c"])
-INCLUDING = ("-I", "-isystem")
 
 
 class Unreadable(Exception):

@@ -99,14 +99,6 @@ class Toolkit:
     def _list(self, name: str) -> frozenset[str]:
         return frozenset((self.folder / name).read_text(encoding="utf-8").split())
 
-    def seal(self) -> str:
-        """Return a word for the state of every file; it changes when somebody else wrote here."""
-        found = []
-        for path in sorted(self.folder.rglob("*")):
-            stat = path.lstat()
-            found.append((str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
-        return digest(found)
-
     def include_folders(self, source: Source) -> list[Path]:
         """Return what is searched before torch's headers for `source`."""
         folders = [self.folder / "light"]

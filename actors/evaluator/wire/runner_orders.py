@@ -115,10 +115,9 @@ ToRunner = (
 
 
 class Loaded(Order, frozen=True, kw_only=True):
-    """Names that the candidate has nothing for, that only it has, and whose shapes differ."""
+    """Names that the candidate has nothing for, and whose shapes differ."""
 
     missing: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
     misshapen: tuple[str, ...] = ()
 
 
