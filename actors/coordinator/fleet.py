@@ -7,14 +7,15 @@ of the present lease can end it, and that what is lost is offered again.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from actors.coordinator.charges import Charges
 from actors.coordinator.grants import ANYBODY, Ended, Grant, Want
+from actors.coordinator.leases import Leases
 from actors.coordinator.offers import Offers
 from actors.coordinator.origin import LOCAL, Origin, machine_of
 from actors.coordinator.peers import Peer, Takers
+from actors.coordinator.seats import Seats
 from actors.coordinator.waiting import task_of
 from protocol.messages import Beat, Hello, Lease
 from protocol.values import Role
@@ -27,17 +28,15 @@ class Fleet:
 
     def __init__(self, *, lease_s: float, epoch: int) -> None:
         self.lease_s = lease_s
-        self.epoch = epoch  # of the last lease granted; only ever grows
         self.peers: dict[str, Peer] = {}
-        self.grants: dict[str, Grant] = {}
-        self.silent: dict[str, Peer] = {}  # not heard of for a lease's time, and not known dead
-        self._expected: dict[str, Peer] = {}  # known to an earlier coordinator, not heard of yet
+        self._leases = Leases(lease_s=lease_s, epoch=epoch)
+        self.grants: Mapping[str, Grant] = self._leases.grants  # by work
+        self._seats = Seats(lease_s=lease_s)
+        self.silent: Mapping[str, Peer] = self._seats.silent  # not heard of, and not known dead
         self._offers = Offers(self.peers)
         self._charges = Charges()
         # What follows answers in steps that do not grow with the fleet.
         self._takers = {role: Takers(self.peers) for role in Role}
-        self._held: defaultdict[str, set[str]] = defaultdict(set)  # incarnation -> granted works
-        self._seats: defaultdict[str, set[str]] = defaultdict(set)  # slot -> incarnations in it
         self._arrived = 0
 
     # --- work --------------------------------------------------------------------------------
@@ -83,19 +82,18 @@ class Fleet:
         """Take up stored leases: their holders have until `expires` to claim them."""
         self._charges.restore(losses, cuts or {})
         for grant in grants:
-            self._grant(grant)
-            self._seats[grant.slot].add(grant.incarnation)
+            self._leases.take_up(grant)
+            self._seats.add(grant.slot, grant.incarnation)
             self._offers.restore(grant.work, grant.role)
 
     def holds(self, incarnation: str, lease: Lease) -> bool:
         """Whether this peer has that very lease."""
-        grant = self.grants.get(lease.work)
-        return grant is not None and (grant.epoch, grant.incarnation) == (lease.epoch, incarnation)
+        return self._leases.of(lease, incarnation) is not None
 
     def settle(self, lease: Lease, incarnation: str) -> Grant | None:
         """End the lease that a result came for; None when it is not that peer's any more."""
-        grant = self.grants.get(lease.work)
-        if grant is None or grant.epoch != lease.epoch or grant.incarnation != incarnation:
+        grant = self._leases.of(lease, incarnation)
+        if grant is None:
             return None
         self._free(grant)
         self._offers.done(lease.work)
@@ -104,42 +102,36 @@ class Fleet:
 
     def returned(self, lease: Lease, incarnation: str, *, tried: bool = False) -> Ended | None:
         """Take back undone work, uncharged; what was `tried` too often is exhausted."""
-        grant = self.grants.get(lease.work)
-        if grant is None or grant.epoch != lease.epoch or grant.incarnation != incarnation:
+        grant = self._leases.of(lease, incarnation)
+        if grant is None:
             return None
         if tried:
             self._charges.tried(lease.work)
         return self._end(grant, "returned", charged=False)
 
-    def doubt(self, incarnation: str) -> bool:
-        """Whether that is a guest, and an evaluator of this machine's own can be asked instead."""
-        peer = self.peers.get(incarnation)
-        return (
-            peer is not None
-            and not peer.origin.local
-            and any(
-                one.origin.local and one.credit
-                for one in self.peers.values()
-                if one.role is Role.EVALUATOR
-            )
-        )
+    def doubted(self, lease: Lease, incarnation: str, now: float) -> Ended | None:
+        """Take back from a guest what somebody of this machine's own can be asked to do instead.
 
-    def keep_here(self, work: str) -> None:
-        """Have this work done by the run's own machine, where somebody there can do it."""
-        self._offers.keep_here(work)
+        None: it is no guest's, or nobody here can do it, and so its word has to be believed.
+        """
+        grant, peer = self._leases.of(lease, incarnation), self.peers.get(incarnation)
+        if grant is None or peer is None or peer.origin.local:
+            return None
+        if not self._offers.can_stay_here(grant.work, now):
+            return None
+        self._offers.keep_here(grant.work)
+        return self._end(grant, "returned", charged=False)
 
     def running(self, lease: Lease, incarnation: str) -> Grant | None:
         """Note that candidate code runs under this lease."""
-        grant = self.grants.get(lease.work)
-        if grant is None or grant.epoch != lease.epoch or grant.incarnation != incarnation:
-            return None
-        grant.running = True
+        grant = self._leases.of(lease, incarnation)
+        if grant is not None:
+            grant.running = True
         return grant
 
     def held_by(self, incarnation: str) -> list[Grant]:
         """Return the leases of one incarnation, the oldest first."""
-        works = self._held.get(incarnation, set())
-        return sorted((self.grants[work] for work in works), key=_epoch)
+        return self._leases.held_by(incarnation)
 
     # --- peers -------------------------------------------------------------------------------
 
@@ -151,45 +143,24 @@ class Fleet:
         An older incarnation of the same slot is dead: the supervisor runs one at a time.
         """
         ended: list[Ended] = []
-        former = sorted(self._seats[hello.slot] - {hello.incarnation})
+        former = self._seats.former(hello.slot, hello.incarnation)
         if former and hello.role is Role.SUPERVISOR and machine_of(hello.slot):
             ended += self.machine_lost(machine_of(hello.slot))
         for incarnation in former:
             ended += self.lost(incarnation)
-        self._seats[hello.slot] = {hello.incarnation}
+        self._seats.take(hello.slot, hello.incarnation)
         ended += self._charges.pardon(hello.incarnation)
-        # Whoever sat there is missed no more: it, or its successor, was heard of.
-        for missed in (self.silent, self._expected):
-            missed.pop(hello.incarnation, None)
-        known = self.peers.get(hello.incarnation)
-        self._arrived += 1
-        peer = Peer(
-            incarnation=hello.incarnation,
-            slot=hello.slot,
-            role=hello.role,
-            credit=hello.credit,
-            heard=now,
-            since=known.since if known else now,
-            number=known.number if known else self._arrived,
-            origin=origin,
-            kind=hello.device.fingerprint if hello.device else "",
-            leases=known.leases if known else set(),
-            queued=known.queued if known else set(),
-            task=known.task if known else "",
-        )
-        self.peers[hello.incarnation] = peer
-        self._offers.notice(peer)
+        peer = self._arrive(hello, now, origin)
         revoked: list[Lease] = []
         for lease in hello.holds:
-            grant = self.grants.get(lease.work)
-            if grant and (grant.incarnation, grant.epoch) == (peer.incarnation, lease.epoch):
-                grant.expires = now + self.lease_s
+            if self._leases.renewed(lease, peer.incarnation, now):
                 peer.leases.add(lease.work)
             else:
                 revoked.append(lease)
         held = {lease.work for lease in hello.holds}
-        for work in sorted(self._held[peer.incarnation] - held):
-            ended.append(self._end(self.grants[work], "missed", charged=False))
+        for grant in self.held_by(peer.incarnation):
+            if grant.work not in held:
+                ended.append(self._end(grant, "missed", charged=False))
         self._takers[peer.role].add(peer)
         return revoked, ended
 
@@ -201,11 +172,10 @@ class Fleet:
         self._offers.notice(peer)
         revoked: list[Lease] = []
         for lease in beat.holds:
+            if self._leases.renewed(lease, incarnation, now):
+                continue
             grant = self.grants.get(lease.work)
-            if grant and (grant.incarnation, grant.epoch) == (incarnation, lease.epoch):
-                grant.expires = now + self.lease_s
-                grant.missed = 0
-            elif grant is None or grant.incarnation != incarnation:
+            if grant is None or grant.incarnation != incarnation:  # else a newer one is on its way
                 revoked.append(lease)
         held = {lease.work for lease in beat.holds}
         ended: list[Ended] = []
@@ -234,8 +204,7 @@ class Fleet:
         too often; what was charged because they fell silent is taken back.
         """
         ended: list[Ended] = []
-        slots = [slot for slot in self._seats if machine_of(slot) == machine]
-        for incarnation in sorted(name for slot in slots for name in self._seats.pop(slot)):
+        for incarnation in self._seats.leave(machine):
             ended += self._charges.excuse(incarnation)
             for grant in self._forget(incarnation):
                 charged = grant.running and self._charges.cut(grant.work)
@@ -246,24 +215,16 @@ class Fleet:
         gone = self.peers.pop(incarnation, None)
         if gone is not None:
             self._offers.warm(gone, "")
-        self.silent.pop(incarnation, None)
-        self._expected.pop(incarnation, None)
+        self._seats.heard(incarnation)
         self._charges.gone(incarnation)
-        held = self.held_by(incarnation)
-        self._held.pop(incarnation, None)
-        return held
+        return self.held_by(incarnation)
 
     def expire(self, now: float) -> list[Ended]:
         """End the leases whose holders have not been heard of in time."""
-        late = [grant for grant in self.grants.values() if grant.expires <= now]
-        silent = [peer for peer in self.peers.values() if peer.heard + self.lease_s <= now]
-        for peer in silent:
+        late = self._leases.late(now)
+        for peer in self._seats.miss(self.peers, now):
             # It may only be stopped: a heartbeat will be answered with `Who`, and it says Hello.
             self._offers.warm(peer, "")
-            self.silent[peer.incarnation] = self.peers.pop(peer.incarnation)
-        missing = [peer for peer in self._expected.values() if peer.heard + self.lease_s <= now]
-        for peer in missing:
-            self.silent[peer.incarnation] = self._expected.pop(peer.incarnation)
         for grant in late:
             if grant.running:
                 self._charges.blame(grant)
@@ -276,35 +237,42 @@ class Fleet:
 
     def expect(self, slot: str, role: Role, incarnation: str, now: float) -> None:
         """An earlier coordinator knew this peer: it has a lease's time to be heard of again."""
-        peer = Peer(incarnation=incarnation, slot=slot, role=role, credit=0, heard=now, since=now)
-        self._expected[incarnation] = peer
-        self._seats[slot].add(incarnation)
+        self._seats.expect(
+            Peer(incarnation=incarnation, slot=slot, role=role, credit=0, heard=now, since=now)
+        )
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _lease(self, work: str, peer: Peer, now: float) -> Grant:
-        self.epoch += 1
-        grant = Grant(
-            work=work,
-            role=peer.role,
-            slot=peer.slot,
-            incarnation=peer.incarnation,
-            epoch=self.epoch,
-            expires=now + self.lease_s,
+    def _arrive(self, hello: Hello, now: float, origin: Origin) -> Peer:
+        """Take a peer in, or what is new of one that says Hello again."""
+        known = self.peers.get(hello.incarnation)
+        self._arrived += 1
+        peer = Peer(
+            incarnation=hello.incarnation,
+            slot=hello.slot,
+            role=hello.role,
+            credit=hello.credit,
+            heard=now,
+            since=known.since if known else now,
+            number=known.number if known else self._arrived,
+            origin=origin,
+            kind=hello.device.fingerprint if hello.device else "",
+            leases=known.leases if known else set(),
+            queued=known.queued if known else set(),
+            task=known.task if known else "",
         )
-        self._grant(grant)
+        self.peers[hello.incarnation] = peer
+        self._offers.notice(peer)
+        return peer
+
+    def _lease(self, work: str, peer: Peer, now: float) -> Grant:
+        grant = self._leases.grant(work, peer, now)
         peer.leases.add(work)
         self._offers.warm(peer, task_of(work))
         return grant
 
-    def _grant(self, grant: Grant) -> None:
-        self.grants[grant.work] = grant
-        self._held[grant.incarnation].add(grant.work)
-
     def _free(self, grant: Grant) -> None:
-        del self.grants[grant.work]
-        if grant.incarnation in self._held:
-            self._held[grant.incarnation].discard(grant.work)
+        self._leases.free(grant)
         peer = self.peers.get(grant.incarnation)
         if peer is not None:
             peer.leases.discard(grant.work)
@@ -319,7 +287,3 @@ class Fleet:
             return Ended(grant, outcome, exhausted=True)
         self.offer(grant.work, role, want, first=True)
         return Ended(grant, outcome)
-
-
-def _epoch(grant: Grant) -> int:
-    return grant.epoch

@@ -47,6 +47,11 @@ class Offers:
         role, want = self._wants[work]
         self._wants[work] = role, Want(kind=want.kind, trusted=True)
 
+    def can_stay_here(self, work: str, now: float) -> bool:
+        """Whether somebody of the run's own machine can do this work."""
+        role, want = self._wants[work]
+        return self._at_home(role, want, now)
+
     def done(self, work: str) -> tuple[Role, Want]:
         """Forget work that is over; return what it wanted."""
         return self._wants.pop(work)
@@ -81,22 +86,30 @@ class Offers:
         return waiting.next_task(self._warm, fits) if peer.load < MIXED else None
 
     def _fits(self, peer: Peer, want: Want, now: float) -> bool:
-        """Whether a peer may have work that wants this.
+        """Whether a peer may have work that wants this."""
+        if not self._suits(peer, want, now):
+            return False
+        return not want.trusted or peer.origin.local or not self._at_home(peer.role, want, now)
+
+    def _at_home(self, role: Role, want: Want, now: float) -> bool:
+        """Whether somebody of the run's own machine takes work, and may have this."""
+        return any(
+            one.origin.local and one.credit and self._suits(one, want, now)
+            for one in self._peers.values()
+            if one.role is role
+        )
+
+    def _suits(self, peer: Peer, want: Want, now: float) -> bool:
+        """Whether a peer's device will do.
 
         Figures of different devices are never compared, so work waits for a device of the kind
         that its task was measured on.  Where none comes any more, any device will do: a score is
         the ratio to the reference, taken in turn on one and the same device.
         """
-        strict = now - self._seen.setdefault(want.kind, now) <= KIND_S
-        if want.kind and strict and peer.kind != want.kind:
-            return False
-        if not want.trusted or peer.origin.local:
+        if not want.kind:
             return True
-        return not any(
-            one.origin.local and one.credit and (one.kind == want.kind or not strict)
-            for one in self._peers.values()
-            if one.role is peer.role
-        )
+        seen = self._seen.setdefault(want.kind, now)
+        return peer.kind == want.kind or now - seen > KIND_S
 
     def notice(self, peer: Peer) -> None:
         """Note that a device of the peer's kind is at hand."""

@@ -155,9 +155,9 @@ class Reception:
                     self._books.mark_running(grant.epoch)
             case messages.Returned():
                 self._purse.call_lost(sender, message, time.time())
-                tried = message.tried and not self._fleet.doubt(sender)
-                end = self._fleet.returned(message.lease, sender, tried=tried)
-                self.ended([end] if end else [], message.reason)
+                if not (message.tried and self._doubted(sender, message.lease, message.reason)):
+                    end = self._fleet.returned(message.lease, sender, tried=message.tried)
+                    self.ended([end] if end else [], message.reason)
                 if message.quarantined:
                     self._quarantined(sender, message.reason)
                 self._mail.say(sender, messages.Recorded(lease=message.lease))
@@ -241,7 +241,11 @@ class Reception:
         if not self._held(result.lease, sender, result):
             return
         self._mail.say(sender, messages.Recorded(lease=result.lease))
-        if isinstance(result, messages.Measured) and self._doubted(sender, result):
+        if (
+            isinstance(result, messages.Measured)
+            and result.reference is None
+            and self._doubted(sender, result.lease, result.problem)
+        ):
             return
         if self._fleet.settle(result.lease, sender) is None:
             self._event("late result", result.lease.work, sender)
@@ -251,15 +255,11 @@ class Reception:
         self._purse.lease_over(sender, result.lease.work, time.time(), seen=True)
         self._tasks.result(result)
 
-    def _doubted(self, sender: str, result: messages.Measured) -> bool:
-        """Ask our own machine where a guest says that a task can't be measured: it would end it."""
-        if result.reference is not None or not self._fleet.doubt(sender):
-            return False
-        end = self._fleet.returned(result.lease, sender)
+    def _doubted(self, sender: str, lease: Lease, problem: str) -> bool:
+        """Ask our own machine, where it can look, when a guest says that a task is at fault."""
+        end = self._fleet.doubted(lease, sender, time.monotonic())
         if end is None:
             return False
-        if not end.exhausted:
-            self._fleet.keep_here(result.lease.work)
         self.ended([end])
-        self._event("doubted", result.lease.work, result.problem)
+        self._event("doubted", lease.work, problem)
         return True

@@ -95,6 +95,38 @@ def test_the_last_look_is_taken_on_the_runs_own_machine() -> None:
     assert "u/1/confirm" in works
 
 
+@given(
+    want=st.sampled_from(["", "A", "B"]),
+    homes=st.lists(st.tuples(st.sampled_from(["A", "B"]), st.integers(0, 1)), max_size=3),
+    waited=st.sampled_from([0.0, KIND_S + 1]),
+)
+def test_a_guest_is_doubted_where_somebody_at_home_gets_the_work_instead(
+    want: str, homes: list[tuple[str, int]], waited: float
+) -> None:
+    """One rule for whose word is believed and for who may have the work then: what was taken from a
+    guest goes to a device of our own and not to that guest again, and where none of ours could have
+    it, the guest is believed, or the work would go to and fro for ever."""
+    fleet = Fleet(lease_s=1000.0, epoch=0)
+    fleet.offer("t/0/measure", Role.EVALUATOR, Want(kind=want))
+    join(fleet, "other", "C", credit=int(want != ""))  # the work is seen to wait for its kind
+    assert [] == given_to(fleet, 0.0)
+    fleet.lost("other")
+    join(fleet, "guest", want or "A", 0.0, origin=GUEST)
+    (grant,) = fleet.grant(waited)
+    for number, (kind, credit) in enumerate(homes):
+        join(fleet, f"home{number}", kind, 0.0, credit=credit)
+    able = [kind for kind, credit in homes if credit and (kind == want or not want or waited)]
+    ended = fleet.doubted(grant.lease, "guest", waited)
+    assert bool(able) == (ended is not None)
+    if ended is None:
+        assert fleet.holds("guest", grant.lease)
+    else:
+        assert not ended.exhausted
+        (again,) = fleet.grant(waited)
+        assert again.incarnation.startswith("home")
+        assert fleet.doubted(again.lease, again.incarnation, waited) is None
+
+
 def settle_all(fleet: Fleet) -> list:
     granted = fleet.grant(0.0)
     for grant in granted:
