@@ -124,11 +124,19 @@ class Examiner:
         _said, carried = self._ask(Lend(size=size))
         return carried[0]
 
-    def take(self, memory: int, size: int, outputs: tuple[Layout, ...], calls: list[int]) -> None:
+    def take(
+        self,
+        memory: int,
+        size: int,
+        outputs: tuple[Layout, ...],
+        calls: list[int],
+        *,
+        kept: bool = True,
+    ) -> None:
         """Copy the outputs of some calls out of memory that a candidate may still write to."""
         begins = [0, *accumulate(map(total_bytes, outputs))]
         parts = tuple((begins[call], begins[call + 1]) for call in calls)
-        self._ask(Take(parts=parts, size=size), [memory])
+        self._ask(Take(parts=parts, size=size, kept=kept), [memory])
 
     def judge_taken(self, number: int, output: Layout, draw: int) -> str:
         """Compare one of the outputs that were taken; return what is wrong with it."""

@@ -32,6 +32,7 @@ from actors.evaluator.isolation.child import Unwanted
 from actors.evaluator.isolation.nursery import Nursery, Unjudgeable
 from actors.evaluator.isolation.scratch import Scratch
 from actors.evaluator.room import Room
+from actors.evaluator.second_look import tried
 from actors.evaluator.standard import Problem
 from actors.evaluator.trial import MAX_SOURCE_BYTES, Trial
 from actors.evaluator.turns import Turns
@@ -262,17 +263,21 @@ class Judge:
                 confinement = built.confinement
                 build = lambda _limit_s: built  # noqa: E731
             self._health.before()
-            trial = Trial(
-                self._nursery, standard, self.limits, confinement, source, build, self._card
-            )
-            verdict = trial.run(on_running, doing, profiled=profiled)
+
+            def begin(there: Built | None) -> Trial:
+                built_so = build if there is None else lambda _limit_s: there
+                return Trial(
+                    self._nursery, standard, self.limits, confinement, source, built_so, self._card
+                )
+
+            verdict, table = tried(begin, on_running, doing, self._say, profiled=profiled)
         self._room.insist_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL:
             self._health.after()
         early = built is not None and built.fault is not None
         starved = built.starved if built and early else self._nursery.starved
         starved = starved and verdict.verdict is Word.CRASHED
-        verdict = findings.labelled(verdict, source, task.source, trial.table, self.rules)
+        verdict = findings.labelled(verdict, source, task.source, table, self.rules)
         return msgspec.structs.replace(
             verdict,
             verdict=Word.OUT_OF_MEMORY if starved else verdict.verdict,

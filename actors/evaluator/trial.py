@@ -59,6 +59,7 @@ class Trial:
         self.confinement = confinement
         self.source = source
         self._build_it = build_it
+        self.built: Built | None = None  # if it compiles something
         self.table: Profile | None = None
         self._card = card
         self._checks: Checks | None = None
@@ -68,6 +69,11 @@ class Trial:
         self._spent: dict[str, float] = {"build": 0.0, "check": 0.0, "time": 0.0}
         self._runner: Child[FromRunner] | None = None
         self._stillness = Stillness(set())
+
+    @property
+    def doubted(self) -> bool:
+        """Whether it needed more than it claimed, as far as it got."""
+        return self._race is not None and self._race.doubted
 
     def run(
         self,
@@ -121,7 +127,7 @@ class Trial:
         if not compiles(self.source):
             return None
         doing("building")
-        built = self._build_it(self.limits.build_s)
+        self.built = built = self._build_it(self.limits.build_s)
         self._spent["build"] = built.seconds
         return built.fault
 
@@ -183,8 +189,8 @@ class Trial:
             call_s=limits.check_s,
             floor_us=self._floor_us(),
         )
-        result = race.run()
         self._race = race
+        result = race.run()
         if isinstance(result, Fault):
             return result
         self.timing = result

@@ -203,7 +203,9 @@ class Referee:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         with tensors.opened(descriptor, order.size) as window:
-            self._taken = [window[begin:end].clone() for begin, end in order.parts]
+            taken = [window[begin:end].clone() for begin, end in order.parts]
+        if order.kept:
+            self._taken = taken
         torch.set_num_threads(threads)
 
     def _compare(self, order: Compare, carried: list[int]) -> Compared:

@@ -6,9 +6,12 @@ they mean.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import torch
 
@@ -27,6 +30,9 @@ from actors.evaluator.wire.layout import (
 
 MAX_DEPTH = 16
 MAX_WORD = 4096
+WORD = 8  # bytes
+
+Move: TypeAlias = Callable[[int, list[ctypes.Array[ctypes.c_char]], int], int]
 
 
 class Uncrossable(ValueError):
@@ -93,12 +99,54 @@ def write(value: object, region: int, limit: int | None = None) -> None:
         raise Uncrossable(f"{places[-1]} bytes, expected at most {limit}")
     if not places[-1]:
         return
+    parts = [
+        (place, _raw(tensor))
+        for tensor, place in zip(tensors_in(value), places, strict=False)
+        if tensor.numel()
+    ]
+    if not devmem.is_device(region) and all(on_host(raw) for _place, raw in parts):
+        for place, raw in parts:
+            transfer(os.pwritev, region, raw, place)
+        return
     with opened(region, places[-1] if limit is None else limit, writing=True) as window:
-        for tensor, place in zip(tensors_in(value), places, strict=False):
-            if tensor.numel():
-                flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-                raw = flat.view(torch.uint8)
-                window[place : place + raw.numel()].copy_(raw)
+        sources = [_wide(raw) for _place, raw in parts]
+        targets = [
+            window[place : place + raw.numel()].view(source.dtype)
+            for (place, raw), source in zip(parts, sources, strict=True)
+        ]
+        copy_all(targets, sources)
+
+
+def _raw(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return flat.view(torch.uint8)
+
+
+def _wide(raw: torch.Tensor) -> torch.Tensor:
+    """Return bytes as long words where they are that: kernels then copy several times as fast."""
+    whole = raw.numel() % WORD == 0 and raw.data_ptr() % WORD == 0
+    return raw.view(torch.int64) if whole and raw.storage_offset() % WORD == 0 else raw
+
+
+def on_host(tensor: torch.Tensor) -> bool:
+    """Whether the kernel can read and write a tensor's bytes where they are."""
+    return type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.is_contiguous()
+
+
+def transfer(move: Move, region: int, tensor: torch.Tensor, place: int) -> None:
+    """Move all bytes of a tensor on the host to or from a region: no page of ours is mapped."""
+    at, left = tensor.data_ptr(), tensor.nbytes
+    while left:
+        done = move(region, [(ctypes.c_char * left).from_address(at)], place)
+        if not done:
+            raise Uncrossable("a region ends too early")
+        at, place, left = at + done, place + done, left - done
+
+
+def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Copy tensors to tensors, on a card in few launches: what is on the clock must be short."""
+    if targets:
+        torch._foreach_copy_(targets, sources)
 
 
 @contextmanager
@@ -126,15 +174,37 @@ def read(layout: Layout, region: int, device: str) -> object:
         return value_of(layout, window, device)
 
 
-def fill(value: object, layout: Layout, window: torch.Tensor) -> None:
-    """Copy bytes that lie at the beginning of `window` into the tensors of `value`."""
-    with torch.no_grad():
-        for tensor, leaf, place in zip(
-            tensors_in(value), leaves(layout), offsets(layout), strict=False
-        ):
+def fill(values: Sequence[object], layouts: Sequence[Layout], region: int) -> None:
+    """Copy bytes that lie in `region`, one value after the other, into tensors that are there."""
+    parts = list(_places(values, layouts))
+    if not devmem.is_device(region) and all(on_host(tensor) for tensor, _leaf, _place in parts):
+        for tensor, leaf, place in parts:
+            if tensor.nbytes != leaf.nbytes:
+                raise Uncrossable("inputs are of another size than before")
+            transfer(os.preadv, region, tensor, place)
+        return
+    with torch.no_grad(), opened(region, sum(map(total_bytes, layouts))) as window:
+        copy_all(
+            [tensor for tensor, _leaf, _place in parts],
+            [_seen(leaf, window, place) for _tensor, leaf, place in parts],
+        )
+
+
+def _places(
+    values: Sequence[object], layouts: Sequence[Layout]
+) -> Iterator[tuple[torch.Tensor, Leaf, int]]:
+    """Yield each tensor that has bytes, what it is, and where they begin."""
+    begin, known = 0, None
+    found: list[Leaf] = []
+    places = [0]
+    for value, layout in zip(values, layouts, strict=True):
+        if layout != known:  # they mostly are: what is on the clock is not done twice
+            known, found, places = layout, list(leaves(layout)), offsets(layout)
+        for tensor, leaf, place in zip(tensors_in(value), found, places, strict=False):
             if leaf.nbytes:
                 # Past autograd's version counter: a cache that trusts it is wrong, too.
-                tensor.data.copy_(_seen(leaf, window, place))
+                yield tensor.data, leaf, begin + place
+        begin += places[-1]
 
 
 def _seen(leaf: Leaf, window: torch.Tensor, place: int) -> torch.Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from actors.evaluator import timing
-from actors.evaluator.timing import Claim, Side
+from actors.evaluator.proofs import Claim
+from actors.evaluator.timing import Side
 
 MOST_FRESH = 512  # calls of a block
 FEWEST_FRESH = 2

@@ -115,6 +115,7 @@ class Take(Order, frozen=True, kw_only=True):
 
     parts: tuple[tuple[int, int], ...]  # where each begins and ends
     size: int  # of the whole
+    kept: bool = True  # else copied for nothing: caches are to be alike for what comes next
 
 
 class Compare(Order, frozen=True, kw_only=True):

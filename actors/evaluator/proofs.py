@@ -1,0 +1,207 @@
+"""What a candidate claims, held against all that it needed: work done elsewhere is added.
+
+Pure: no clock, no process.  A claim is the longest block of a turn.  Its proof are calls on inputs
+of their own in the same group, from the first byte that is fed to the last that is collected.  The
+reference is asked the same and has no reason to work outside its calls, nor to remember results; so
+what the candidate needs more than the reference is work of its calls, and is added to all of them.
+
+Two things are asked.  Is it more in the lower quartile of all groups?  Then it is so always.  Is it
+more in the median of those groups in which it claims most?  Then the reported median comes from
+groups that are not what they seem, though others look honest.  A stranger who disturbs some blocks
+of either side moves neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import mean, median
+
+import msgspec
+
+from actors.evaluator.timing import Group, Timing, calm, summary
+from protocol.values import Value
+
+# Of a claim: what may be missing from it before it is added.
+PROVEN = 0.05
+# Where the allocator puts gigabytes makes 11 % between known inputs and fresh ones.
+UNEXPLAINED, FEW_CALLS = 0.15, 2
+# Of what feeding and collecting take: gigabytes are fed at a speed that depends on where they lie.
+PLACES = 0.1
+COLD_US = 100.0  # a block: launching on a host whose caches are cold, in nobody's call
+IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
+SURE = 1.64  # standard deviations: where an order statistic is with 90 %
+
+
+class Fresh(Value, frozen=True, kw_only=True):
+    """Calls on inputs of their own, microseconds a call: feeding, the calls, collecting."""
+
+    calls: int
+    us: float
+    fed_us: float = 0.0
+    collected_us: float = 0.0
+
+
+class Block(Value, frozen=True, kw_only=True):
+    """The longest block of one turn, microseconds a call, and what proves it, where it was fed."""
+
+    us: float
+    fresh: Fresh | None = None
+
+
+Blocks = tuple[Block, Block]
+
+
+class Claim(Value, frozen=True, kw_only=True):
+    """One group: what was claimed in it, and what proves it."""
+
+    reference: Blocks
+    candidate: Blocks
+    waiting: float = 0.0
+
+    @property
+    def best(self) -> Group:
+        """The longest blocks that there are."""
+        return self.slower(0.0)
+
+    def slower(self, added_us: float) -> Group:
+        """Return the same with microseconds added to each of the candidate's calls."""
+        first, second = (block.us for block in self.reference)
+        third, fourth = (block.us for block in self.candidate)
+        if added_us:  # what is missing may be missing from one turn only: the other says nothing
+            third = fourth = (third + fourth) / 2 + added_us
+        return Group(reference=(first, second), candidate=(third, fourth), waiting=self.waiting)
+
+
+class Needed(Value, frozen=True, kw_only=True):
+    """What one side needed outside of what it claims, in one group: microseconds a call."""
+
+    fed_us: float
+    collected_us: float
+    begun_us: float  # on fresh inputs more than on known ones: caches, clocks, pipelines are cold
+
+    @classmethod
+    def of(cls, blocks: Blocks) -> Needed:
+        """Return the mean of a side's two turns; one that was not fed is held against the other."""
+        first, second = blocks
+        proofs = [first.fresh or second.fresh, second.fresh or first.fresh]
+        pairs = [(block.us, fresh) for block, fresh in zip(blocks, proofs, strict=True) if fresh]
+        return cls(
+            fed_us=mean(fresh.fed_us for _us, fresh in pairs),
+            collected_us=mean(fresh.collected_us for _us, fresh in pairs),
+            begun_us=mean(max(0.0, fresh.us - us) for us, fresh in pairs),
+        )
+
+
+Cost = Callable[[Needed], float]
+
+
+def _fed(needed: Needed) -> float:
+    return needed.fed_us
+
+
+def _collected(needed: Needed) -> float:
+    return needed.collected_us
+
+
+def _begun(needed: Needed) -> float:
+    return needed.begun_us
+
+
+ELSEWHERE: tuple[Cost, ...] = (_fed, _collected)
+ALL: tuple[Cost, ...] = (*ELSEWHERE, _begun)
+
+
+def lacking_us(claims: Sequence[Claim], costs: Sequence[Cost] = ALL) -> float:
+    """Return what the candidate's calls need more than they claim; 0 if it may be an accident."""
+    groups = calm(claims)
+    mine = [claim.candidate for claim in groups]
+    theirs = [claim.reference for claim in groups]
+    return max(
+        _more(_needed(mine), _needed(theirs), costs, share=0.25),
+        _more(_needed(_bold(mine)), _needed(_bold(theirs)), costs, share=0.5),
+    )
+
+
+def _needed(turns: Sequence[Blocks]) -> list[Needed]:
+    return [Needed.of(blocks) for blocks in turns]
+
+
+def _bold(turns: Sequence[Blocks]) -> Sequence[Blocks]:
+    """Return the half in which a side claims to be fastest."""
+    ranked = sorted(turns, key=lambda blocks: sum(block.us for block in blocks))
+    return ranked[: (len(ranked) + 1) // 2]
+
+
+def _more(
+    mine: Sequence[Needed], theirs: Sequence[Needed], costs: Sequence[Cost], share: float
+) -> float:
+    """Return how much more is needed, cost by cost or (who varies where he works) all together."""
+    one_by_one = sum(
+        max(0.0, beyond(list(map(cost, mine)), list(map(cost, theirs)), share)) for cost in costs
+    )
+    whole = [[sum(cost(needed) for cost in costs) for needed in side] for side in (mine, theirs)]
+    return max(one_by_one, beyond(whole[0], whole[1], share))
+
+
+def beyond(mine: Sequence[float], theirs: Sequence[float], share: float) -> float:
+    """Return how much higher one quantile is in `mine`; 0 where that may be an accident.
+
+    They have to differ by more than both may be off, as their order statistics say.
+    """
+    values, places = [], []
+    for ranked, sign in ((sorted(mine), -1), (sorted(theirs), 1)):
+        count = len(ranked)
+        place = min(count - 1, int(share * count))
+        reach = round(SURE * math.sqrt(share * (1 - share) * count))
+        values.append(ranked[place])
+        places.append(ranked[min(count - 1, max(0, place + sign * reach))])
+    return values[0] - values[1] if places[0] > places[1] else 0.0
+
+
+def explained_us(claims: Sequence[Claim]) -> float:
+    """Return what places, clocks and cold caches may make a call of fresh inputs longer."""
+    reference = _needed([claim.reference for claim in claims])
+    fed, collected = (_quartile([cost(each) for each in reference]) for cost in ELSEWHERE)
+    calls = median(fresh.calls for fresh in _fresh(claims))
+    claimed = median(block.us for claim in claims for block in claim.candidate)
+    share = UNEXPLAINED if calls <= FEW_CALLS else PROVEN
+    return share * claimed + PLACES * (fed + collected) + COLD_US / calls
+
+
+def claimed_us(claims: Sequence[Claim]) -> float:
+    """Return the microseconds a call that the candidate's blocks on fresh inputs took."""
+    return median(fresh.us for fresh in _fresh(claims))
+
+
+def _fresh(claims: Sequence[Claim]) -> list[Fresh]:
+    return [block.fresh for claim in claims for block in claim.candidate if block.fresh]
+
+
+def proven_us(claims: Sequence[Claim]) -> float:
+    """Return the same with everything that it did outside its blocks."""
+    return claimed_us(claims) + lacking_us(claims, ELSEWHERE)
+
+
+def impossible(claims: Sequence[Claim]) -> bool:
+    """Whether the claim is much less than what was needed, beyond what a busy machine explains.
+
+    Short of that the time elsewhere is only added: nothing is gained by it, and nobody is refused.
+    """
+    call = _quartile([block.us for claim in claims for block in claim.reference])
+    needed = _needed([claim.reference for claim in claims])
+    around = _quartile([_fed(each) + _collected(each) for each in needed])
+    least = max(IMPOSSIBLE * claimed_us(claims), around, call / 2)
+    return lacking_us(claims, ELSEWHERE) > least
+
+
+def _quartile(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 4]
+
+
+def verified(claims: Sequence[Claim]) -> Timing:
+    """Return the figures that are proven: what was done elsewhere, or only once, is added."""
+    lacking = lacking_us(claims)
+    added_us = lacking if lacking > explained_us(claims) else 0.0
+    found = summary([claim.slower(added_us) for claim in claims])
+    return msgspec.structs.replace(found, added_us=added_us)
