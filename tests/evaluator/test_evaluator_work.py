@@ -168,14 +168,14 @@ def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
     """A fresh interpreter started by another program, confined like any runner, answers as one."""
     verdict = judge.judge(task, candidate())
     assert isinstance(verdict, Verdict)
-    standard = judge._standard.of(task)
+    standard = judge.bench.standard.of(task)
     assert isinstance(standard, Standard)
     folder = judge.scratch.fresh("tool")
     said = inspection._run(
-        judge._nursery,
+        judge.bench.nursery,
         standard,
         candidate(forward="import os; print('under', os.environ['TOOL'], flush=True)"),
-        judge._grounds.confinement(folder, trusted=False),
+        judge.bench.grounds.confinement(folder, trusted=False),
         ("env", "TOOL=glass"),
     )
     judge.scratch.remove(folder)
@@ -195,17 +195,17 @@ except OSError:
 
 def test_a_tool_may_talk_to_itself_alone(judge: Judge, task: Task) -> None:
     """Tools reach what they look at over 127.0.0.1, in a network where nobody else is."""
-    standard = judge._standard.of(task)
+    standard = judge.bench.standard.of(task)
     assert isinstance(standard, Standard)
-    if not judge._nursery.ready.namespaces:
+    if not judge.bench.nursery.ready.namespaces:
         pytest.skip("this user gets no namespaces here, and tools are not run")
     folder = judge.scratch.fresh("tool")
     with socket.create_server(("127.0.0.1", 0)) as server:
         said = inspection._run(
-            judge._nursery,
+            judge.bench.nursery,
             standard,
             candidate(forward=TALKS.format(port=server.getsockname()[1])),
-            judge._grounds.confinement(folder, trusted=False),
+            judge.bench.grounds.confinement(folder, trusted=False),
             ("env",),
         )
         server.settimeout(0.01)
@@ -242,7 +242,7 @@ def test_measuring_goes_well_after_it_was_not_wanted(judge: Judge, task: Task) -
 def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Task) -> None:
     """Whoever asks it next gets an answer: it does not stay stopped."""
     assert isinstance(judge.judge(task, candidate()), Verdict)
-    standard = judge._standard.of(task)
+    standard = judge.bench.standard.of(task)
     assert isinstance(standard, Standard)
     race = Race(
         standard,
