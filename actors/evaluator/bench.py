@@ -8,7 +8,7 @@ world is at fault and `Unwanted` when nobody waits any more.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from actors.evaluator.devices.health import Health
 from actors.evaluator.grounds import Grounds
 from actors.evaluator.isolation.nursery import Nursery
 from actors.evaluator.isolation.scratch import Scratch
+from actors.evaluator.proofs import Claim
 from actors.evaluator.room import Room
 from actors.evaluator.second_look import tried
 from actors.evaluator.standard import Problem
@@ -122,16 +123,16 @@ class Bench:
                 build = lambda _limit_s: built  # noqa: E731
             self._health.before()
 
-            def begin(there: Built | None) -> Trial:
-                built_so = build if there is None else lambda _limit_s: there
+            def begin(there: Built | None, earlier: Sequence[Claim]) -> Trial:
                 return Trial(
                     self.nursery,
                     standard,
                     self.grounds.limits,
                     confinement,
                     source,
-                    built_so,
+                    build if there is None else lambda _limit_s: there,
                     self.card,
+                    earlier,
                 )
 
             verdict, table = tried(begin, on_running, doing, self._say, profiled=profiled)

@@ -6,7 +6,7 @@ Each step returns the candidate's fault, or None and goes on; the verdict is mad
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from actors.evaluator import evidence, findings, sandbox
@@ -18,6 +18,7 @@ from actors.evaluator.devices.card import Card
 from actors.evaluator.fastbuild.asked import compiles
 from actors.evaluator.isolation.child import Child, Gone
 from actors.evaluator.isolation.nursery import Crowded, Nursery
+from actors.evaluator.proofs import Claim
 from actors.evaluator.racing.race import Race
 from actors.evaluator.racing.stillness import Stillness, born
 from actors.evaluator.standard import Standard
@@ -52,7 +53,9 @@ class Trial:
         source: str,
         build_it: Callable[[float], Built],
         card: Card,
+        earlier: Sequence[Claim] = (),
     ) -> None:
+        """`earlier`: what it claimed when it was tried before."""
         self.nursery = nursery
         self.standard = standard
         self.limits = limits
@@ -62,6 +65,7 @@ class Trial:
         self.built: Built | None = None  # if it compiles something
         self.table: Profile | None = None
         self._card = card
+        self._earlier = earlier
         self._checks: Checks | None = None
         self._race: Race | None = None
         self.timing: Timing | None = None
@@ -71,9 +75,9 @@ class Trial:
         self._stillness = Stillness(set())
 
     @property
-    def doubted(self) -> bool:
-        """Whether it needed more than it claimed, as far as it got."""
-        return self._race is not None and self._race.doubted
+    def doubted(self) -> Sequence[Claim]:
+        """What it claimed, if it needed more than that; else nothing."""
+        return self._race.claims if self._race is not None and self._race.doubted else ()
 
     def run(
         self,
@@ -188,6 +192,7 @@ class Trial:
             time_s=limits.time_s,
             call_s=limits.check_s,
             floor_us=self._floor_us(),
+            earlier=self._earlier,
         )
         self._race = race
         result = race.run()

@@ -30,7 +30,7 @@ from actors.evaluator.wire.layout import (
 
 MAX_DEPTH = 16
 MAX_WORD = 4096
-WORD = 8  # bytes
+OURS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 Move: TypeAlias = Callable[[int, list[ctypes.Array[ctypes.c_char]], int], int]
 
@@ -41,7 +41,7 @@ class Uncrossable(ValueError):
 
 def layout_of(value: object, depth: int = 0) -> Layout:
     """Return the layout of any value; what can't cross becomes `Other`."""
-    if type(value) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+    if type(value) in OURS:
         return _leaf_of(value)  # type: ignore[arg-type]  # all three are tensors
     if depth < MAX_DEPTH:
         if type(value) is dict and all(type(key) is str for key in value):
@@ -99,22 +99,15 @@ def write(value: object, region: int, limit: int | None = None) -> None:
         raise Uncrossable(f"{places[-1]} bytes, expected at most {limit}")
     if not places[-1]:
         return
-    parts = [
-        (place, _raw(tensor))
-        for tensor, place in zip(tensors_in(value), places, strict=False)
-        if tensor.numel()
-    ]
-    if not devmem.is_device(region) and all(on_host(raw) for _place, raw in parts):
-        for place, raw in parts:
-            transfer(os.pwritev, region, raw, place)
+    parts = [each for each in zip(tensors_in(value), places, strict=False) if each[0].numel()]
+    if not devmem.is_device(region) and all(_on_host(tensor) for tensor, _place in parts):
+        for tensor, place in parts:
+            _transfer(os.pwritev, region, _raw(tensor), place)
         return
     with opened(region, places[-1] if limit is None else limit, writing=True) as window:
-        sources = [_wide(raw) for _place, raw in parts]
-        targets = [
-            window[place : place + raw.numel()].view(source.dtype)
-            for (place, raw), source in zip(parts, sources, strict=True)
-        ]
-        copy_all(targets, sources)
+        for tensor, place in parts:
+            raw = _raw(tensor)
+            window[place : place + raw.numel()].copy_(raw)
 
 
 def _raw(tensor: torch.Tensor) -> torch.Tensor:
@@ -122,18 +115,12 @@ def _raw(tensor: torch.Tensor) -> torch.Tensor:
     return flat.view(torch.uint8)
 
 
-def _wide(raw: torch.Tensor) -> torch.Tensor:
-    """Return bytes as long words where they are that: kernels then copy several times as fast."""
-    whole = raw.numel() % WORD == 0 and raw.data_ptr() % WORD == 0
-    return raw.view(torch.int64) if whole and raw.storage_offset() % WORD == 0 else raw
+def _on_host(tensor: torch.Tensor) -> bool:
+    """Whether the kernel can read and write a tensor's bytes, once they lie in a row."""
+    return type(tensor) in OURS and tensor.device.type == "cpu"
 
 
-def on_host(tensor: torch.Tensor) -> bool:
-    """Whether the kernel can read and write a tensor's bytes where they are."""
-    return type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.is_contiguous()
-
-
-def transfer(move: Move, region: int, tensor: torch.Tensor, place: int) -> None:
+def _transfer(move: Move, region: int, tensor: torch.Tensor, place: int) -> None:
     """Move all bytes of a tensor on the host to or from a region: no page of ours is mapped."""
     at, left = tensor.data_ptr(), tensor.nbytes
     while left:
@@ -141,12 +128,6 @@ def transfer(move: Move, region: int, tensor: torch.Tensor, place: int) -> None:
         if not done:
             raise Uncrossable("a region ends too early")
         at, place, left = at + done, place + done, left - done
-
-
-def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
-    """Copy tensors to tensors, on a card in few launches: what is on the clock must be short."""
-    if targets:
-        torch._foreach_copy_(targets, sources)
 
 
 @contextmanager
@@ -177,17 +158,17 @@ def read(layout: Layout, region: int, device: str) -> object:
 def fill(values: Sequence[object], layouts: Sequence[Layout], region: int) -> None:
     """Copy bytes that lie in `region`, one value after the other, into tensors that are there."""
     parts = list(_places(values, layouts))
-    if not devmem.is_device(region) and all(on_host(tensor) for tensor, _leaf, _place in parts):
+    if not devmem.is_device(region) and all(
+        _on_host(tensor) and tensor.is_contiguous() for tensor, _leaf, _place in parts
+    ):
         for tensor, leaf, place in parts:
             if tensor.nbytes != leaf.nbytes:
                 raise Uncrossable("inputs are of another size than before")
-            transfer(os.preadv, region, tensor, place)
+            _transfer(os.preadv, region, tensor, place)
         return
     with torch.no_grad(), opened(region, sum(map(total_bytes, layouts))) as window:
-        copy_all(
-            [tensor for tensor, _leaf, _place in parts],
-            [_seen(leaf, window, place) for _tensor, leaf, place in parts],
-        )
+        for tensor, leaf, place in parts:
+            tensor.copy_(_seen(leaf, window, place))
 
 
 def _places(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -65,9 +65,12 @@ class Race:
         time_s: float,
         call_s: float,
         floor_us: float,
+        earlier: Sequence[Claim] = (),
     ) -> None:
+        """`earlier`: what the same candidate claimed in another process, to be counted, too."""
         self.standard = standard
         self.reading: Reading | None = None  # of the card's sensors, after the last group
+        self.claims: list[Claim] = list(earlier)
         self.doubted = False  # whether more was needed than was claimed
         self._sides = Sides(standard, candidate, stillness, call_s=call_s)
         self._sensors = sensors
@@ -108,13 +111,12 @@ class Race:
                 self._sides.ask(side, Clear())
 
     def _groups(self, on_group: Callable[[int], None]) -> Timing | Fault:
-        began = time.monotonic()
-        claims: list[Claim] = []
-        while not timing.enough(
-            [claim.best for claim in claims], time.monotonic() - began, self._time_s
-        ):
+        began, claims = time.monotonic(), self.claims
+        groups: list[timing.Group] = []
+        while not timing.enough(groups, time.monotonic() - began, self._time_s):
             claims.append(self._group())
-            on_group(len(claims))
+            groups.append(claims[-1].best)
+            on_group(len(groups))
         if proofs.impossible(claims):
             self.doubted = True
             reason = (
@@ -238,7 +240,9 @@ class Race:
     def _repeat(self, side: Side) -> float:
         """Return the microseconds a call of a long block on inputs that were there before."""
         wanted = self._pace.long(side)
-        self._sides.wake(side)
+        # Once round, off the clock: one side has just been on the card, or had its caches to itself
+        # for longer than the other.
+        self._sides.ask(side, Bench(calls=self._pace.calls, slots=self._pace.calls))
         seconds, _answer = self._sides.ask(side, Bench(calls=wanted, slots=self._pace.calls))
         return self._net_us(seconds, wanted)
 
