@@ -30,30 +30,38 @@ def refused(act):
 """
 
 
-def probed(code: str) -> str:
-    """Return a candidate that crashes at import unless `code`, an expression, holds."""
-    return candidate(before=f"{REFUSED}\nassert {code}, 'a wall is missing'")
+def probed(*attempts: str) -> str:
+    """Return a candidate that crashes at import unless all `attempts`, expressions, hold."""
+    tried = "".join(f"if not ({attempt}): open_walls.append({attempt!r})\n" for attempt in attempts)
+    return candidate(before=f"{REFUSED}\nopen_walls = []\n{tried}assert not open_walls, open_walls")
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
-        "refused(lambda: libc.ptrace(0, 0, 0, 0))",
-        "refused(lambda: libc.unshare(0x10000000))",
-        "refused(lambda: libc.syscall(321, 0, 0, 0))",  # bpf
-        "refused(lambda: libc.syscall(425, 1, 0))",  # io_uring_setup
-        "refused(lambda: libc.syscall(56, 0x10000011, 0, 0, 0, 0))",  # clone with a new user
-        "refused(lambda: libc.mount(b'none', b'/mnt', b'tmpfs', 0, None))",
-        "refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))",
-        "refused(lambda: socket.socket(socket.AF_UNIX).connect('/run/docker.sock'))",
-        "refused(lambda: libc.shmget(0x5EC, 4096, 0o1600))",
-    ],
+DANGEROUS = (
+    "refused(lambda: libc.ptrace(0, 0, 0, 0))",
+    "refused(lambda: libc.unshare(0x10000000))",
+    "refused(lambda: libc.syscall(321, 0, 0, 0))",  # bpf
+    "refused(lambda: libc.syscall(425, 1, 0))",  # io_uring_setup
+    "refused(lambda: libc.syscall(56, 0x10000011, 0, 0, 0, 0))",  # clone with a new user
+    "refused(lambda: libc.mount(b'none', b'/mnt', b'tmpfs', 0, None))",
+    "refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))",
+    "refused(lambda: socket.socket(socket.AF_UNIX).connect('/run/docker.sock'))",
+    "refused(lambda: libc.shmget(0x5EC, 4096, 0o1600))",
 )
-def test_dangerous_calls_are_refused(judge: Judge, judged: Judged, attempt: str) -> None:
-    """From level 2 on a candidate gets EPERM for what no kernel needs, and goes on."""
+
+
+def test_dangerous_calls_are_refused(judge: Judge, judged: Judged) -> None:
+    """From level 2 on a candidate gets EPERM for what no kernel needs, each time, and goes on."""
     assert judged(candidate()).correct
     if judge.level >= 2 and platform.machine() == "x86_64":
-        assert judged(probed(attempt)).correct, attempt
+        verdict = judged(probed(*DANGEROUS))
+        assert verdict.correct, verdict.reason
+
+
+def test_a_wall_that_is_open_is_named(judged: Judged) -> None:
+    """What is not refused makes that candidate fail: the test above can."""
+    verdict = judged(probed("refused(os.getpid)", "refused(lambda: libc.ptrace(0, 0, 0, 0))"))
+    assert verdict.verdict is Word.COMPILE_FAILED
+    assert "getpid" in verdict.reason
 
 
 def test_what_compilers_and_torch_do_is_allowed(judged: Judged) -> None:

@@ -6,8 +6,10 @@ candidate a life have a run of their own, since two such losses are a verdict.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import at_once
 import pytest
 from fake_run import PLACES
 from scripted_run import ScriptedRun
@@ -40,7 +42,10 @@ TIMELY = {"hear.Heard", "heard.Heard"}
 CHARGED = ("sent.Running", "after-work", "send.Evaluated", "sent.Evaluated")
 
 
-def played(folder: Path, armed: str) -> ScriptedRun:
+Play = Callable[[str], ScriptedRun]
+
+
+def finished(folder: Path, armed: str) -> ScriptedRun:
     """Run to the end with these failpoints; return what is left of it."""
     with ScriptedRun.playing(folder, budget=BUDGET, failpoints=armed) as run:
         run.wait(110)
@@ -48,9 +53,22 @@ def played(folder: Path, armed: str) -> ScriptedRun:
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+def play(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Play]:
+    """Return the run in which all of a scene was armed."""
+
+    def one(scene: str) -> ScriptedRun:
+        return finished(tmp_path_factory.mktemp("scene") / "run", ";".join(SCENES[scene]))
+
+    with at_once.played(request, one) as play:
+        yield play
+
+
+@pytest.fixture(scope="module")
+def calm(play: Play, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """The ledger of a run that nobody disturbs."""
-    return played(tmp_path_factory.mktemp("calm") / "run", "").ledger()
+    return finished(tmp_path_factory.mktemp("calm") / "run", "").ledger()
 
 
 def points(place: str) -> list[str]:
@@ -67,70 +85,92 @@ def points(place: str) -> list[str]:
     return names
 
 
-def armed(place: str, action: str, names: list[str]) -> str:
-    """Arm all of them, each to happen once."""
-    return ";".join(f"{place}.{name}={action}" for name in names)
-
-
-@pytest.mark.parametrize(
-    ("place", "first"), [("coordinator", 1), *((place, 0) for place in PLACES)]
-)
-def test_killed_at_every_point(place: str, first: int, calm: Ledger, tmp_path: Path) -> None:
-    """Killed at each of its points in turn, every process leaves the ledger as it was."""
-    # The coordinator has the most: every other one in a run of its own.
+def killed(place: str, first: int) -> list[str]:
+    """Arm all points of a process; the coordinator has the most: every other one in a run."""
     names = points(place)[first :: 2 if place == "coordinator" else 1]
-    run = played(tmp_path / "run", armed(place, "kill", names))
+    return [f"{place}.{name}=kill" for name in names]
+
+
+def said(place: str, actions: tuple[str, ...]) -> list[str]:
+    """Arm all that a process says, each once for each action."""
+    return [
+        f"{place}.{name}={action}@{hit}"
+        for name in points(place)
+        if name.startswith("send.")
+        for hit, action in enumerate(actions, start=1)
+    ]
+
+
+KILLED = {
+    f"{place}-{first}": killed(place, first)
+    for place, first in [("coordinator", 1), *((place, 0) for place in PLACES)]
+}
+NOISE = {
+    f"{place}-{'-'.join(actions)}": said(place, actions)
+    for place in ("coordinator", "planner", "evaluator")
+    for actions in [("drop",), ("duplicate", "corrupt")]
+}
+# From the second on at the second candidate of a process: the first one is charged already.
+WHILE_IT_RAN = [f"evaluator.{CHARGED[0]}=kill", *(f"evaluator.{p}=kill@2" for p in CHARGED[1:])]
+STOPPED = ["coordinator.after-commit=stop@9", "coder.after-spool=stop@2",
+           "evaluator.hear.Evaluate=stop@2", "evaluator.send.Evaluated=stop@5"]  # fmt: skip
+BUGS = ["coordinator.hear.Planned=raise", "coordinator.before-commit=raise",
+        "planner.after-spool=raise", "coder.before-work=raise",
+        "debugger.hear.Repair=raise", "evaluator.hear.Evaluate=raise"]  # fmt: skip
+SCENES = {**KILLED, **NOISE, "while-it-ran": WHILE_IT_RAN, "stopped": STOPPED, "bugs": BUGS}
+
+
+def armed(scene: str) -> set[str]:
+    """Return the points at which something is to happen."""
+    return {point.partition("=")[0] for point in SCENES[scene]}
+
+
+@pytest.mark.parametrize("scene", KILLED)
+def test_killed_at_every_point(scene: str, calm: Ledger, play: Play) -> None:
+    """Killed at each of its points in turn, every process leaves the ledger as it was."""
+    run = play(scene)
+    place = scene.partition("-")[0]
+    timely = {f"{place}.{name}" for name in TIMELY}
 
     assert calm == run.ledger()
-    fired = {name.partition(".")[2] for name in run.fired()}
-    assert set(names) - TIMELY == fired - TIMELY
-    assert run.starts[place] > len(fired)
+    assert armed(scene) - timely == run.fired() - timely
+    assert run.starts[place] > len(run.fired())
 
 
-def test_an_evaluator_killed_while_a_candidate_ran(calm: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scene", ["while-it-ran"])
+def test_an_evaluator_killed_while_a_candidate_ran(scene: str, calm: Ledger, play: Play) -> None:
     """Each candidate is charged with one loss, gets its second chance, and comes to the same."""
-    # From the second on at the second candidate of a process: the first one is charged already.
-    first, *others = CHARGED
-    armed = [f"evaluator.{first}=kill", *(f"evaluator.{point}=kill@2" for point in others)]
-    run = played(tmp_path / "run", ";".join(armed))
+    run = play(scene)
 
     charged = run.rows("SELECT work FROM lease WHERE running = 1 AND outcome = 'lost'")
     assert calm == run.ledger()
-    assert {f"evaluator.{point}" for point in CHARGED} == run.fired()
+    assert armed(scene) == run.fired()
     # Right after a send the word may have gone out or not: two of the four are sure to be charged.
     assert 2 <= len(set(charged)) == len(charged)
 
 
-@pytest.mark.parametrize("actions", [("drop",), ("duplicate", "corrupt")])
-@pytest.mark.parametrize("place", ["coordinator", "planner", "evaluator"])
-def test_every_message_lost_doubled_or_garbled(
-    place: str, actions: tuple[str, ...], calm: Ledger, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("scene", NOISE)
+def test_every_message_lost_doubled_or_garbled(scene: str, calm: Ledger, play: Play) -> None:
     """What a process says may be lost, come twice or arrive as noise: it is said again."""
-    names = [name for name in points(place) if name.startswith("send.")]
-    armed = [f"{place}.{name}={action}@{hit}" for name in names
-             for hit, action in enumerate(actions, start=1)]  # fmt: skip
-    run = played(tmp_path / "run", ";".join(armed))
+    run = play(scene)
 
     assert calm == run.ledger()
-    assert set(names) <= {name.partition(".")[2] for name in run.fired()}
+    assert armed(scene) <= run.fired()
 
 
-def test_stopped_past_the_lease_and_continued(calm: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scene", ["stopped"])
+def test_stopped_past_the_lease_and_continued(scene: str, calm: Ledger, play: Play) -> None:
     """The late word of a process that stood still counts for nothing, or for what it is."""
-    where = ["coordinator.after-commit=stop@9", "coder.after-spool=stop@2",
-             "evaluator.hear.Evaluate=stop@2", "evaluator.send.Evaluated=stop@5"]  # fmt: skip
-    run = played(tmp_path / "run", ";".join(where))
+    run = play(scene)
 
     assert calm == run.ledger()
-    assert {point.partition("=")[0] for point in where} == run.fired()
+    assert armed(scene) == run.fired()
 
 
-def test_a_bug_at_any_moment_costs_one_process(calm: Ledger, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scene", ["bugs"])
+def test_a_bug_at_any_moment_costs_one_process(scene: str, calm: Ledger, play: Play) -> None:
     """An exception that nobody expects ends its actor, and the next one takes over."""
-    where = ["coordinator.hear.Planned", "coordinator.before-commit", "planner.after-spool",
-             "coder.before-work", "debugger.hear.Repair", "evaluator.hear.Evaluate"]  # fmt: skip
-    run = played(tmp_path / "run", ";".join(f"{point}=raise" for point in where))
+    run = play(scene)
 
     assert calm == run.ledger()
-    assert set(where) == run.fired()
+    assert armed(scene) == run.fired()

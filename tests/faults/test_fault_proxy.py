@@ -6,8 +6,10 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import at_once
 import pytest
 from scripted_run import LEASE_S, ScriptedRun
 
@@ -110,26 +112,17 @@ def test_a_half_closed_way_ends_and_the_other_goes_on(proxy: Proxy) -> None:
         assert b"" == connection.recv(1)
 
 
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple], ...]:
-    """The ledger of a run without a network between."""
-    with ScriptedRun.playing(tmp_path_factory.mktemp("calm") / "run", budget=BUDGET) as run:
-        run.wait()
-    return run.ledger()
+PARTITIONS = {"up": (Way.UP,), "down": (Way.DOWN,), "both": (Way.UP, Way.DOWN)}
+Ledger = tuple[list[tuple], ...]
 
 
-@pytest.mark.parametrize("ways", [(Way.UP,), (Way.DOWN,), (Way.UP, Way.DOWN)])
-def test_a_partition_past_the_lease_loses_nothing(
-    ways: tuple[Way, ...], calm: tuple[list[tuple], ...], tmp_path: Path
-) -> None:
-    """An evaluator behind it is silent past its lease, or hears nothing: the tree is the same."""
+def behind_a_hole(folder: Path, ways: tuple[Way, ...]) -> Ledger:
+    """Return the ledger of a run whose evaluator was cut off past its lease."""
     port = socket.create_server(("127.0.0.1", 0))
     listen = f"tcp://127.0.0.1:{port.getsockname()[1]}"
     port.close()
     proxy = Proxy(("127.0.0.1", int(listen.rpartition(":")[2])))
-    with ScriptedRun.playing(
-        tmp_path / "run", budget=BUDGET, listen=listen, elsewhere=proxy.endpoint
-    ) as run:
+    with ScriptedRun.playing(folder, budget=BUDGET, listen=listen, elsewhere=proxy.endpoint) as run:
         while run.progress() < 3:
             time.sleep(0.01)
         proxy.hole(*ways)
@@ -137,5 +130,33 @@ def test_a_partition_past_the_lease_loses_nothing(
         proxy.hole()
         run.wait()
     proxy.close()
+    return run.ledger()
 
-    assert calm == run.ledger()
+
+@pytest.fixture(scope="module")
+def play(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Ledger]]:
+    """Return the ledger of a scene: a run with that partition."""
+
+    def one(scene: str) -> Ledger:
+        return behind_a_hole(tmp_path_factory.mktemp("scene") / "run", PARTITIONS[scene])
+
+    with at_once.played(request, one) as play:
+        yield play
+
+
+@pytest.fixture(scope="module")
+def calm(play: Callable[[str], Ledger], tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """The ledger of a run without a network between."""
+    with ScriptedRun.playing(tmp_path_factory.mktemp("calm") / "run", budget=BUDGET) as run:
+        run.wait()
+    return run.ledger()
+
+
+@pytest.mark.parametrize("scene", PARTITIONS)
+def test_a_partition_past_the_lease_loses_nothing(
+    scene: str, calm: Ledger, play: Callable[[str], Ledger]
+) -> None:
+    """An evaluator behind it is silent past its lease, or hears nothing: the tree is the same."""
+    assert calm == play(scene)

@@ -6,11 +6,12 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+import at_once
 import pytest
 from fake_run import PLACES, FakeRun
 
@@ -56,11 +57,10 @@ def test_an_undisturbed_run_is_whole_and_repeats(calm: list[tuple], tmp_path: Pa
         check_books(run)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_any_process_killed_again_and_again(place: str, calm: list[tuple], tmp_path: Path) -> None:
-    """One process is killed at a random moment after every other node: nothing changes."""
+def killed_again_and_again(folder: Path, place: str) -> FakeRun:
+    """Kill one process at a random moment after every other node; return the finished run."""
     rng = Random(place)
-    with running(tmp_path / "run") as run:
+    with running(folder) as run:
         killed_at = -1
         until = time.monotonic() + 90
         while not run.over() and time.monotonic() < until:
@@ -74,8 +74,30 @@ def test_any_process_killed_again_and_again(place: str, calm: list[tuple], tmp_p
             time.sleep(0.01)
         assert killed_at >= BUDGET // 2
         run.wait()
-        assert calm == run.nodes()
-        check_books(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def play(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], FakeRun]]:
+    """Return the run of a scene: that process is killed again and again."""
+
+    def one(scene: str) -> FakeRun:
+        return killed_again_and_again(tmp_path_factory.mktemp("scene") / "run", scene)
+
+    with at_once.played(request, one) as play:
+        yield play
+
+
+@pytest.mark.parametrize("scene", PLACES)
+def test_any_process_killed_again_and_again(
+    scene: str, calm: list[tuple], play: Callable[[str], FakeRun]
+) -> None:
+    """One process is killed at a random moment after every other node: nothing changes."""
+    run = play(scene)
+    assert calm == run.nodes()
+    check_books(run)
 
 
 def test_all_at_once_several_times(calm: list[tuple], tmp_path: Path) -> None:

@@ -40,14 +40,19 @@ def wait(host: Machine, limit_s: float = 60.0) -> int:
     return status
 
 
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A run that nobody disturbs."""
+    host = machine(tmp_path_factory.mktemp("undisturbed") / "calm")
+    host.start()
+    assert wait(host) in (0, 1), host.said()
+    return host
+
+
 def test_a_supervisor_killed_at_each_of_its_points(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    calm: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also between a child's death, its burial and the word to the coordinator."""
-    calm = machine(tmp_path / "calm")
-    calm.start()
-    assert wait(calm) in (0, 1), calm.said()
-
     armed = [f"supervisor.{point.partition('@')[0]}=kill@{point.partition('@')[2] or 1}"
              for point in POINTS] + [f"{point}=kill" for point in DEATHS]  # fmt: skip
     monkeypatch.setenv("STARK_FAILPOINTS", ";".join(armed))
@@ -68,14 +73,10 @@ def test_a_supervisor_killed_at_each_of_its_points(
 
 
 def test_power_cuts_under_one_candidate_are_not_its_doing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    calm: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The supervisor dies again and again while the same candidate runs: the candidate is judged
     in the end, as in a run that nobody disturbed."""
-    calm = machine(tmp_path / "calm")
-    calm.start()
-    assert wait(calm) in (0, 1), calm.said()
-
     monkeypatch.setenv("STARK_FAILPOINTS", "evaluator.after-work=sleep:1@each")
     host = machine(tmp_path / "hurt")
     host.start()
@@ -97,13 +98,9 @@ def test_power_cuts_under_one_candidate_are_not_its_doing(
     assert books.ledger(calm.run_dir) == books.ledger(host.run_dir)
 
 
-def test_a_stop_on_a_full_disk_is_a_stop(tmp_path: Path) -> None:
+def test_a_stop_on_a_full_disk_is_a_stop(calm: Machine, tmp_path: Path) -> None:
     """Neither run.db nor the results can be written: SIGTERM ends it all the same, with 3, soon
     and with nothing left behind; when there is room it goes on and nothing is missing."""
-    calm = machine(tmp_path / "calm")
-    calm.start()
-    assert wait(calm) in (0, 1), calm.said()
-
     host = machine(tmp_path / "full")
     host.start()
     while not books.number(host.run_dir, "SELECT COUNT(*) FROM node"):

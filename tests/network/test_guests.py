@@ -102,40 +102,31 @@ def test_a_run_that_knows_more_than_this_machine_is_not_served(run: NetRun) -> N
     assert tickets.read(run.guest / "narrow.json") == narrow
 
 
-def test_who_comes_when_nobody_answers_is_told_and_leaves(tmp_path: Path) -> None:
-    """A run that is over looks like one that has not begun: it is waited for, for so long as was
-    said, then one line and status 3. Where the ticket lies in the folder of a run that is finished,
-    that is known at once: status 0."""
-    run = NetRun(tmp_path / "run", budget=2, away=())
+def test_a_run_that_is_not_heard_of_is_left_in_time(run: NetRun, tmp_path: Path) -> None:
+    """Its machine lost power: a guest that worked there goes with its workers, one that comes then
+    waits for so long as was said: one line, status 3. From outside, a run that is over looks like
+    one that has not begun; but where the ticket lies in the folder of a run that is finished, that
+    is known at once: status 0."""
     copy = tmp_path / "ticket.json"
-    copy.write_bytes((run.run_dir / "ticket.json").read_bytes())
-    copy.chmod(0o600)
-    over = Snapshot(status="finished", tasks=(TaskState(name="t", budget=2, status="finished"),))
-    outcome.write_result(run.run_dir, outcome.results(over, run.settings))
+    tickets.write(copy, run.ticket)
     lend = ("--planners", "1")
-    late = join(run, *lend, name="late")
-    early = join(run, *lend, "--max-wait", "0.01", ticket=copy, name="early")
-    try:
-        out, err = early.communicate(timeout=40)
-        assert (3, 1) == (early.returncode, len(err.splitlines()))
-        assert "not heard of for 0.01 minutes (--max-wait)" in err
-        assert "waiting for it, 0.01 minutes at most" in out
-        out, err = late.communicate(timeout=40)
-        assert (0, "") == (late.returncode, err)
-        assert "the run is finished" in out
-    finally:
-        for guest in run.guests:
-            guest.kill()
-            guest.communicate()
-
-
-def test_a_run_that_is_gone_without_a_word_is_left(run: NetRun) -> None:
-    """Its machine lost power while a guest worked: the guest and its workers do not stay on."""
-    guest = join(run, "--planners", "1", "--max-wait", "0.01")
+    guest = join(run, *lend, "--max-wait", "0.01", ticket=copy)
     until(lambda: workers(run))
     ((pid, _),) = workers(run).values()
     run.kill("coordinator")
-    _, err = guest.communicate(timeout=40)
+    over = Snapshot(status="finished", tasks=(TaskState(name="t", budget=2, status="finished"),))
+    outcome.write_result(run.run_dir, outcome.results(over, run.settings))
+    early = join(run, *lend, "--max-wait", "0.01", ticket=copy, name="early")
+    late = join(run, *lend, name="late")
+
+    out, err = late.communicate(timeout=40)
+    assert (0, "") == (late.returncode, err)
+    assert "the run is finished" in out
+    out, err = early.communicate(timeout=40)
+    assert (3, 1) == (early.returncode, len(err.splitlines()))
+    assert "not heard of for 0.01 minutes (--max-wait)" in err
+    assert "waiting for it, 0.01 minutes at most" in out
+    out, err = guest.communicate(timeout=40)
     assert (3, 1) == (guest.returncode, len(err.splitlines()))
     assert "not heard of" in err
     assert not Path(f"/proc/{pid}").exists()

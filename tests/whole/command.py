@@ -65,7 +65,7 @@ def script(path: Path) -> Path:
 class Command:
     """One run folder and the command that serves it."""
 
-    def __init__(self, folder: Path, *, budget: int = 8) -> None:
+    def __init__(self, folder: Path, *, budget: int = 6) -> None:
         self.folder = folder
         self.run_dir = folder / "run"
         self.budget = budget

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actors.evaluator.fastbuild import device, device_tree, host, index, names, toolkit, tree
-from actors.evaluator.fastbuild.commands import Compilation, with_folders_first
+from actors.evaluator.fastbuild.commands import Commands, Compilation, with_folders_first
 from actors.evaluator.fastbuild.family import Family
 from actors.evaluator.fastbuild.index import Index
 from actors.evaluator.fastbuild.order import Order
@@ -103,38 +103,63 @@ def _generate(half: Path, deadline: Deadline) -> None:
     except tree.Unlike as error:
         raise Unprepared(str(error)) from None
     (half / index.FILE_NAME).unlink()  # until all is there, it is no toolkit
-    with tempfile.TemporaryDirectory() as scratch:
-        order = _order(Path(scratch), Family())
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(1) as beside:
+        scratch = Path(name)
+        order = _order(scratch, Family())
         listed = order.commands(deadline)
-        compilation = listed.compilations[0]
-        compiler, flags = compilation.compiler, list(compilation.flags)
-        full = run([compiler, *flags, "-E", "-P", order.sources[0].path], half, deadline)
-        macros = run([compiler, *flags, "-E", "-dM", order.sources[0].path], half, deadline)
-        if full.status or macros.status:
-            raise Unprepared(f"torch's own headers do not preprocess: {full.output[-1000:]}")
-        defined = _DEFINED.findall(macros.output)
-        (half / toolkit.MACROS).write_text("\n".join(sorted(set(defined))), encoding="utf-8")
-        everything = names.declared(full.output) | frozenset(defined)
-        (half / toolkit.NAMES).write_text("\n".join(sorted(everything)), encoding="utf-8")
-        (half / toolkit.EXPORTED).write_text("\n".join(_exported(deadline)), encoding="utf-8")
-        link = list(listed.link)
-        tree.write(half / KINDS, "#pragma once\n")
-        _compile_binding(half, found, compilation, deadline)
-        if not _loads(link, half, Path(scratch), deadline):
-            tree.write(half / KINDS, "#pragma once\n#define STARK_FEW_KINDS\n")
-            _compile_binding(half, found, compilation, deadline)
-            if not _loads(link, half, Path(scratch), deadline):
-                raise Unprepared("the binding can't be loaded with this torch")
-        linker = _linker(link, half / toolkit.BINDING, Path(scratch), deadline)
+        # The longest step is one compiler's; what torch's own headers hold is found out meanwhile.
+        bound = beside.submit(_bind, half, found, listed, scratch, deadline)
+        _note_names(half, order.sources[0], listed.compilations[0], deadline)
+        linker = bound.result()
         (half / toolkit.LINKER).write_text(linker, encoding="ascii")
-        light = _light_flags(half, found, order.sources[0], compilation, Path(scratch))
-        ran = run([compiler, *light, "-E", "-dM", order.sources[0].path], half, deadline)
-        tried = run([compiler, *light, "-fsyntax-only", order.sources[0].path], half, deadline)
-        if ran.status or tried.status:
-            raise Unprepared(f"the light headers do not compile: {tried.output[-2000:]}")
-        light_macros = sorted(set(_DEFINED.findall(ran.output)))
-        (half / toolkit.LIGHT_MACROS).write_text("\n".join(light_macros), encoding="utf-8")
+        _try_light(half, found, order.sources[0], listed.compilations[0], scratch, deadline)
     found.write(half)
+
+
+def _note_names(half: Path, source: Source, compilation: Compilation, deadline: Deadline) -> None:
+    """Write down what torch's own headers declare and define, and what its library exports."""
+    argv = [compilation.compiler, *compilation.flags, "-E"]
+    full = run([*argv, "-P", source.path], half, deadline)
+    macros = run([*argv, "-dM", source.path], half, deadline)
+    if full.status or macros.status:
+        raise Unprepared(f"torch's own headers do not preprocess: {full.output[-1000:]}")
+    defined = _DEFINED.findall(macros.output)
+    (half / toolkit.MACROS).write_text("\n".join(sorted(set(defined))), encoding="utf-8")
+    everything = names.declared(full.output) | frozenset(defined)
+    (half / toolkit.NAMES).write_text("\n".join(sorted(everything)), encoding="utf-8")
+    (half / toolkit.EXPORTED).write_text("\n".join(_exported(deadline)), encoding="utf-8")
+
+
+def _bind(half: Path, found: Index, listed: Commands, scratch: Path, deadline: Deadline) -> str:
+    """Compile the binding, with fewer kinds of types where it can't be loaded otherwise.
+
+    Returns the flag of a faster linker, or nothing.
+    """
+    link = list(listed.link)
+    for kinds in ("", "#define STARK_FEW_KINDS\n"):
+        tree.write(half / KINDS, f"#pragma once\n{kinds}")
+        _compile_binding(half, found, listed.compilations[0], deadline)
+        if _loads(link, half, scratch, deadline):
+            return _linker(link, half / toolkit.BINDING, scratch, deadline)
+    raise Unprepared("the binding can't be loaded with this torch")
+
+
+def _try_light(
+    half: Path,
+    found: Index,
+    source: Source,
+    compilation: Compilation,
+    scratch: Path,
+    deadline: Deadline,
+) -> None:
+    """See that a candidate compiles with the light headers; write down what they define."""
+    argv = [compilation.compiler, *_light_flags(half, found, source, compilation, scratch)]
+    ran = run([*argv, "-E", "-dM", source.path], half, deadline)
+    tried = run([*argv, "-fsyntax-only", source.path], half, deadline)
+    if ran.status or tried.status:
+        raise Unprepared(f"the light headers do not compile: {tried.output[-2000:]}")
+    light_macros = sorted(set(_DEFINED.findall(ran.output)))
+    (half / toolkit.LIGHT_MACROS).write_text("\n".join(light_macros), encoding="utf-8")
 
 
 def _binding_link(link: list[str], binding: Path) -> list[str]:
@@ -202,8 +227,13 @@ def _precompile(made: Toolkit, family: Family, deadline: Deadline) -> None:
         scratch = Path(name)
         order = _order(scratch, family)
         compilations = order.commands(deadline).compilations
-        for binding in host.BINDINGS:
-            host.precompile(made, compilations[0], binding, deadline)
+        # A build has two cores (`slots`), and each of these takes one.
+        with ThreadPoolExecutor(len(host.BINDINGS)) as pool:
+            for done in [
+                pool.submit(host.precompile, made, compilations[0], binding, deadline)
+                for binding in host.BINDINGS
+            ]:
+                done.result()
         if family.with_cuda:
             work = Workplace(
                 toolkit=made, folder=scratch / "stark", watch=Watch(), deadline=deadline
