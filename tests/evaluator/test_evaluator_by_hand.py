@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import at_once
 import pytest
 from evaluator_samples import TASK, candidate, command, descendants, settles
 
@@ -24,11 +26,7 @@ def run(*arguments: object, scratch: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    (tmp_path / "t.py").write_text(TASK)
-    (tmp_path / "good.py").write_text(candidate())
-    (tmp_path / "bad.py").write_text(candidate(forward="return x"))
-    (tmp_path / "scratch").mkdir()
-    return tmp_path
+    return laid(tmp_path)
 
 
 def test_two_candidates_give_two_lines_and_the_worse_status(files: Path) -> None:
@@ -51,37 +49,66 @@ def test_two_candidates_give_two_lines_and_the_worse_status(files: Path) -> None
     assert list((files / "scratch").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("task", "words"),
-    [
-        (None, "can't read the task"),
-        ("def broken(:", "no valid Python"),
-        (TASK.replace("class Model(", "class Other("), "defines no Model"),
-        (TASK.replace("get_inputs", "inputs"), "defines no get_inputs"),
-        (
-            TASK.replace("return torch.relu", "raise OSError('hm') #"),
-            "forward raised OSError",
-        ),
-    ],
-)
-def test_a_task_that_is_none_is_one_line_and_status_2(
-    files: Path, task: str | None, words: str
-) -> None:
-    """A task that can't be used is said in one line, without a traceback, with status 2."""
+# What is no task, and the words for it.
+REFUSED = {
+    "absent": (None, "can't read the task"),
+    "broken": ("def broken(:", "no valid Python"),
+    "no-model": (TASK.replace("class Model(", "class Other("), "defines no Model"),
+    "no-inputs": (TASK.replace("get_inputs", "inputs"), "defines no get_inputs"),
+    "raises": (
+        TASK.replace("return torch.relu", "raise OSError('hm') #"),
+        "forward raised OSError",
+    ),
+}
+KILLED = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT}
+Scene = subprocess.CompletedProcess[str] | None
+
+
+def laid(folder: Path) -> Path:
+    """Lay a task and candidates into a folder."""
+    (folder / "t.py").write_text(TASK)
+    (folder / "good.py").write_text(candidate())
+    (folder / "bad.py").write_text(candidate(forward="return x"))
+    (folder / "endless.py").write_text(ENDLESS)
+    (folder / "scratch").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def play(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Scene]]:
+    """Return what became of a scene: an odd task, or an evaluator that was killed."""
+
+    def one(scene: str) -> Scene:
+        files = laid(tmp_path_factory.mktemp("scene"))
+        if scene in REFUSED:
+            return judged_by(files, REFUSED[scene][0])
+        killed(files, KILLED[scene])
+        return None
+
+    with at_once.played(request, one) as play:
+        yield play
+
+
+def judged_by(files: Path, task: str | None) -> subprocess.CompletedProcess[str]:
+    """Judge an honest candidate by an odd task."""
     path = files / "odd.py"
     if task is not None:
         path.write_text(task)
-    done = run(
-        "--task",
-        path,
-        "--candidate",
-        files / "good.py",
-        "--device",
-        "cpu",
-        scratch=files / "scratch",
-    )
+    arguments = ["--task", path, "--candidate", files / "good.py", "--device", "cpu"]
+    return run(*arguments, scratch=files / "scratch")
+
+
+@pytest.mark.parametrize("scene", REFUSED)
+def test_a_task_that_is_none_is_one_line_and_status_2(
+    scene: str, play: Callable[[str], Scene]
+) -> None:
+    """A task that can't be used is said in one line, without a traceback, with status 2."""
+    done = play(scene)
+    assert done is not None
     assert done.returncode == 2
-    assert words in done.stderr
+    assert REFUSED[scene][1] in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
 
@@ -113,10 +140,14 @@ def test_a_wrong_flag_is_one_line_and_status_2(
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_killed_evaluator_leaves_nothing(files: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("scene", KILLED)
+def test_a_killed_evaluator_leaves_nothing(scene: str, play: Callable[[str], Scene]) -> None:
     """Killed in mid-run, even with -9: no process and no scratch folder of it stays."""
-    (files / "endless.py").write_text(ENDLESS)
+    play(scene)
+
+
+def killed(files: Path, number: signal.Signals) -> None:
+    """Kill an evaluator in mid-run, and see that all of it goes."""
     evaluator = subprocess.Popen(
         command("--task", files / "t.py", "--candidate", files / "endless.py", "--device", "cpu"),
         env={**os.environ, "TMPDIR": str(files / "scratch")},

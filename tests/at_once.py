@@ -1,7 +1,7 @@
 """Scenes that have nothing to do with each other, played two at a time.
 
-Most of what a hurt run takes is waiting: for a lease's end, for a process to start.  A test whose
-parameter is called `scene` says its law of one of them; the others of its module go on meanwhile.
+Most of what they take is waiting: for a lease's end, for a process to start or to end.  A test
+whose parameter is called `scene` says its law of one; others of its module go on meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def played(
 ) -> Iterator[Callable[[str], T]]:
     """Play the scenes of those tests of a module that were asked for; yield who hands them out."""
     here = [item for item in request.session.items if item.path == request.path]
-    scenes = [item.callspec.params["scene"] for item in here if hasattr(item, "callspec")]
+    parameters = [item.callspec.params for item in here if hasattr(item, "callspec")]
+    scenes = [named["scene"] for named in parameters if "scene" in named]
     futures: dict[str, Future[T]] = {}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for scene in dict.fromkeys(scenes):
