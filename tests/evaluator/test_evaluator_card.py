@@ -57,10 +57,10 @@ def test_a_fault_ends_with_its_own_process(card: Judge, on_card: Task, fault: st
 def test_device_memory_comes_back(card: Judge, on_card: Task) -> None:
     """What a candidate takes is free again when its verdict is there."""
     assert verdict(card, on_card, candidate()).correct
-    before = card._card.sensors.memory_used()
+    before = card.bench.card.sensors.memory_used()
     hog = "self.hog = torch.empty(1 << 32, dtype=torch.uint8, device='cuda')"
     assert verdict(card, on_card, candidate(init=hog)).correct
-    after = card._card.sensors.memory_used()
+    after = card.bench.card.sensors.memory_used()
     assert before is not None
     assert after is not None
     assert after - before < 1 << 28

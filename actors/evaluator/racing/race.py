@@ -133,22 +133,9 @@ class Race:
         return timed
 
     def _group(self) -> Claim:
-        """Time one group A B B A, each of its halves on inputs of its own."""
-        blocks: dict[Side, list[Block]] = {"reference": [], "candidate": []}
+        """Time one group A B B A."""
         self._sides.waiting()
-        first, second = self._order()
-        with self._dealt() as hand:
-            for side in first:
-                blocks[side].append(self._window(side, hand))
-            if self._pace.again:
-                for side in second:
-                    blocks[side].append(self._window_again(side))
-            self._verify(hand)
-        if not self._pace.again:
-            with self._dealt() as hand:
-                for side in second:
-                    blocks[side].append(self._window(side, hand))
-                self._verify(hand)
+        blocks = self._blocks_again() if self._pace.again else self._blocks_fresh()
         self.reading = self._sensors.read()
         throttled = self.reading is not None and self.reading.throttled
         return Claim(
@@ -157,8 +144,34 @@ class Race:
             waiting=1.0 if throttled else self._sides.waiting(),
         )
 
+    def _blocks_fresh(self) -> dict[Side, list[Block]]:
+        """Return blocks on fresh inputs, each half of the group on its own."""
+        blocks: dict[Side, list[Block]] = {"reference": [], "candidate": []}
+        for half in self._order():
+            with self._dealt() as hand:
+                for side in half:
+                    fresh = self._window(side, hand)
+                    blocks[side].append(Block(us=fresh.us, fresh=fresh))
+                self._verify(hand)
+        return blocks
+
+    def _blocks_again(self) -> dict[Side, list[Block]]:
+        """Return long blocks on inputs that both were fed, and proved, right before.
+
+        All four come after both were fed: who is fed first finds a card that has been idle.
+        """
+        blocks: dict[Side, list[Block]] = {"reference": [], "candidate": []}
+        first, second = self._order()
+        with self._dealt() as hand:
+            fresh = {side: self._window(side, hand) for side in first}
+            for side in (*first, *second):
+                proof = None if blocks[side] else fresh[side]
+                blocks[side].append(Block(us=self._repeat(side), fresh=proof))
+            self._verify(hand)
+        return blocks
+
     def _order(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
-        """Return who comes when in the next group: A B B A, and B A A B in turn on the host.
+        """Return who comes when in the next group: A B B A, on the host in turn with B A A B.
 
         There it is worth some per cent who finds the caches as the referee left them; on a card it
         is worth so little that the two orders would only take more groups to agree.
@@ -173,7 +186,8 @@ class Race:
         try:
             for _window in range(2):
                 with self._dealt() as hand:
-                    taken.append(self._window("reference", hand).us)
+                    fresh_us = self._window("reference", hand).us
+                    taken.append(self._repeat("reference") if self._pace.again else fresh_us)
         finally:
             self._drop_memory()
             self._sides.rest()
@@ -192,7 +206,7 @@ class Race:
             if self.standard.alive:
                 self.standard.examiner.forget(hand.first, self._pace.calls)
 
-    def _window(self, side: Side, hand: Hand) -> Block:
+    def _window(self, side: Side, hand: Hand) -> Fresh:
         """Feed, call, collect; nothing of a candidate runs before or after."""
         calls = len(hand.inputs)
         size = calls * self._each
@@ -205,20 +219,12 @@ class Race:
             block_s, _answer = self._sides.ask(side, Bench(calls=calls, slots=calls))
             collected_s, answer = self._sides.ask(side, Collect(limit=size), [memory])
             self._take(side, memory, size, answer)
-            known_us = self._repeat(side) if self._pace.again else None
-        fresh = Fresh(
+        return Fresh(
             calls=calls,
             us=self._net_us(block_s, calls),
             fed_us=fed_s / calls * 1e6,
             collected_us=collected_s / calls * 1e6,
         )
-        return Block(us=fresh.us if known_us is None else known_us, fresh=fresh)
-
-    def _window_again(self, side: Side) -> Block:
-        """Time a long block on the inputs that are there: all of them were proven just before."""
-        with self._sides.moving(side):
-            time.sleep(SETTLE_S if self._on_host else 0.0)
-            return Block(us=self._repeat(side))
 
     def _results(self, side: Side, size: int) -> int:
         """Return memory for the outputs of a block that the other side never had.
@@ -240,10 +246,11 @@ class Race:
     def _repeat(self, side: Side) -> float:
         """Return the microseconds a call of a long block on inputs that were there before."""
         wanted = self._pace.long(side)
-        # Once round, off the clock: one side has just been on the card, or had its caches to itself
-        # for longer than the other.
-        self._sides.ask(side, Bench(calls=self._pace.calls, slots=self._pace.calls))
-        seconds, _answer = self._sides.ask(side, Bench(calls=wanted, slots=self._pace.calls))
+        with self._sides.moving(side):
+            time.sleep(SETTLE_S if self._on_host else 0.0)
+            # Once round, off the clock: one side comes after itself, the other after somebody else.
+            self._sides.ask(side, Bench(calls=self._pace.calls, slots=self._pace.calls))
+            seconds, _answer = self._sides.ask(side, Bench(calls=wanted, slots=self._pace.calls))
         return self._net_us(seconds, wanted)
 
     def _net_us(self, seconds: float, calls: int) -> float:
