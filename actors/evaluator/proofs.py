@@ -19,7 +19,7 @@ from statistics import mean, median
 
 import msgspec
 
-from actors.evaluator.timing import CALM, Group, Timing, calm, summary
+from actors.evaluator.timing import Group, Timing, calm, summary
 from protocol.values import Value
 
 # Of a claim: what may be missing from it before it is added.
@@ -31,7 +31,8 @@ PLACES = 0.1
 COLD_US = 100.0  # a block: launching on a host whose caches are cold, in nobody's call
 IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
 SURE = 1.64  # standard deviations: where an order statistic is with 90 %
-# Who seems to need this many times more than it claims has less to be proven, on a calm machine.
+# Who may well need this many times more than it claims is looked at again, and nothing added yet:
+# one candidate in thirty on a noisy machine, and who remembers results now and then.
 GROSS, LIKELY = 4.0, 0.5
 
 
@@ -116,12 +117,22 @@ ALL: tuple[Cost, ...] = (*ELSEWHERE, _begun)
 
 def lacking_us(claims: Sequence[Claim]) -> float:
     """Return what the candidate's calls need more than they claim; 0 if it may be an accident."""
-    sure = _lacking(claims, ALL, SURE)
-    if 2 * sum(claim.waiting > CALM for claim in claims) > len(claims):
-        return sure  # strangers make such blocks, too
-    likely = _lacking(claims, ALL, LIKELY)
+    return _lacking(claims, ALL, SURE)
+
+
+def doubtful(claims: Sequence[Claim]) -> bool:
+    """Whether more groups are wanted before these are believed."""
     claimed = median(block.us for claim in claims for block in claim.candidate)
-    return likely if likely > GROSS * claimed else sure
+    return added_us(claims) > 0 or _lacking(claims, ALL, LIKELY) > GROSS * claimed
+
+
+def counted(earlier: Sequence[Claim], claims: Sequence[Claim]) -> Sequence[Claim]:
+    """Return the groups that figures are made of, after `earlier` ones of a process were doubted.
+
+    Who leaves no doubt in a second process is believed there.  Else all groups of both are counted:
+    an accident does not happen to most of them.
+    """
+    return [*earlier, *claims] if earlier and doubtful(claims) else claims
 
 
 def elsewhere_us(claims: Sequence[Claim]) -> float:
@@ -221,9 +232,14 @@ def _quartile(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 4]
 
 
+def added_us(claims: Sequence[Claim]) -> float:
+    """Return what is missing from the claims beyond what is explained, a call."""
+    lacking = lacking_us(claims)
+    return lacking if lacking > explained_us(claims) else 0.0
+
+
 def verified(claims: Sequence[Claim]) -> Timing:
     """Return the figures that are proven: what was done elsewhere, or only once, is added."""
-    lacking = lacking_us(claims)
-    added_us = lacking if lacking > explained_us(claims) else 0.0
-    found = summary([claim.slower(added_us) for claim in claims])
-    return msgspec.structs.replace(found, added_us=added_us)
+    more_us = added_us(claims)
+    found = summary([claim.slower(more_us) for claim in claims])
+    return msgspec.structs.replace(found, added_us=more_us)

@@ -2,7 +2,8 @@
 
 A process may be fed more slowly than another for as long as it lives: by where its memory lies or
 which processor it got.  An honest candidate must not pay for that; who does work elsewhere does so
-in any process.  The second trial's verdict stands, whatever it is; it counts the groups of both.
+in any process.  The second trial's verdict stands; if there is a doubt again, it counts the groups
+of both.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def tried(
     verdict = trial.run(on_running, doing, profiled=profiled)
     if not trial.doubted:
         return verdict, trial.table
-    say("it needs more time than its calls claim: looking a second time, in a new process")
+    say("it may need more time than its calls claim: looking a second time, in a new process")
     second = begin(trial.built, trial.doubted)
     found = second.run(lambda: None, doing, profiled=profiled)
     return msgspec.structs.replace(found, seconds=_both(verdict, found)), second.table

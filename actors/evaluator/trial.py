@@ -76,7 +76,7 @@ class Trial:
 
     @property
     def doubted(self) -> Sequence[Claim]:
-        """What it claimed, if it needed more than that; else nothing."""
+        """What it claimed, if it may have needed more than that; else nothing."""
         return self._race.claims if self._race is not None and self._race.doubted else ()
 
     def run(

@@ -100,14 +100,14 @@ class Scene:
         self._plain = (root / "honest" / "plain.py").read_text(encoding="utf-8")
         self._standards = 0
         self._zygote: int | None = None
-        self._ours: set[int] = set()
+        self._ours = 0
         self._left: set[str] = set()
 
     def start(self) -> str:
         """Judge a plain candidate; from then on whatever changes is a candidate's doing."""
         said = self._judge(self._plain)[1]
         self._zygote = self.judge.zygote_pid
-        self._ours = descendants(os.getpid())
+        self._ours = len(descendants(os.getpid()))
         return said
 
     def look(self, path: Path) -> Judged:
@@ -178,7 +178,8 @@ class Scene:
 
     def _settled(self) -> bool:
         until = time.monotonic() + SETTLE_S
-        while descendants(os.getpid()) - self._ours:
+        # Not which: a reference that was hurt is replaced by a new one, of as many processes.
+        while len(descendants(os.getpid())) > self._ours:
             if time.monotonic() > until:
                 return False
             time.sleep(0.02)

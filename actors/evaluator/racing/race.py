@@ -67,11 +67,12 @@ class Race:
         floor_us: float,
         earlier: Sequence[Claim] = (),
     ) -> None:
-        """`earlier`: what the same candidate claimed in another process, to be counted, too."""
+        """`earlier`: what the same candidate claimed in another process, and was doubted."""
         self.standard = standard
         self.reading: Reading | None = None  # of the card's sensors, after the last group
-        self.claims: list[Claim] = list(earlier)
-        self.doubted = False  # whether more was needed than was claimed
+        self.claims: list[Claim] = []
+        self._earlier = earlier
+        self.doubted = False  # whether more may have been needed than was claimed
         self._sides = Sides(standard, candidate, stillness, call_s=call_s)
         self._sensors = sensors
         self._floor_us = floor_us  # what no machine like this can beat
@@ -111,14 +112,15 @@ class Race:
                 self._sides.ask(side, Clear())
 
     def _groups(self, on_group: Callable[[int], None]) -> Timing | Fault:
-        began, claims = time.monotonic(), self.claims
+        began = time.monotonic()
         groups: list[timing.Group] = []
         while not timing.enough(groups, time.monotonic() - began, self._time_s):
-            claims.append(self._group())
-            groups.append(claims[-1].best)
+            self.claims.append(self._group())
+            groups.append(self.claims[-1].best)
             on_group(len(groups))
+        self.doubted = proofs.doubtful(self.claims)
+        claims = proofs.counted(self._earlier, self.claims)
         if proofs.impossible(claims):
-            self.doubted = True
             reason = (
                 "its calls return long before their work is done, or after it was done elsewhere: "
                 f"it claims {proofs.claimed_us(claims):.4g} µs a call, from fresh inputs to "
@@ -126,7 +128,6 @@ class Race:
             )
             return Fault(word=Word.REJECTED, stage="time", reason=reason)
         timed = proofs.verified(claims)
-        self.doubted = timed.added_us > 0
         if timed.median_us < self._floor_us:
             reason = f"{timed.median_us:.4g} µs a call is less than moving its outputs can take"
             return Fault(word=Word.REJECTED, stage="time", reason=reason)
