@@ -193,7 +193,10 @@ def test_a_block_on_known_inputs_alone_is_held_against_the_fresh_one() -> None:
 
 @given(st.integers(0, 10**6))
 def test_strangers_make_nobody_a_cheat(seed: int) -> None:
-    """Where any block of either side may take twice as long, an honest figure is not halved."""
+    """Where any block of either side may take twice as long, an honest figure is not halved.
+
+    At least not by two looks of the judge.
+    """
     rng = random.Random(seed)
 
     def disturbed(us: float) -> float:
@@ -211,7 +214,12 @@ def test_strangers_make_nobody_a_cheat(seed: int) -> None:
         )
         return first, second
 
-    claims = [Claim(reference=blocks(200.0), candidate=blocks(100.0)) for _claim in range(40)]
+    def groups() -> list[Claim]:
+        return [Claim(reference=blocks(200.0), candidate=blocks(100.0)) for _claim in range(40)]
+
+    claims = groups()
+    if proofs.doubtful(claims):
+        claims = [*proofs.counted(claims, groups())]
     assert 1.2 < proofs.verified(claims).speedup < 2.7
 
 
