@@ -67,7 +67,8 @@ class Judged:
 
 def credited(verdict: Verdict) -> bool:
     """Whether a verdict says that a candidate is faster than the reference by more than chance."""
-    return verdict.correct and (verdict.speedup or 0.0) > MARGIN
+    least = verdict.speedup_ci95[0] if verdict.speedup_ci95 else 1.0
+    return verdict.correct and (verdict.speedup or 0.0) > MARGIN and least >= 1.0
 
 
 def category(path: Path) -> str:
