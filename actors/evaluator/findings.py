@@ -29,7 +29,10 @@ def figures(
     """Return what was seen of a correct candidate: name -> printable figure."""
     left_out = f", {timed.disturbed} disturbed ones left out" if timed.disturbed else ""
     busy = f", {timed.busy} disturbed ones used: the machine was busy" if timed.busy else ""
-    found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}"}
+    more = ""
+    if timed.added_us:
+        more = f", {timed.added_us:.3g} µs a call added that it needed outside of them"
+    found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}{more}"}
     if reading is not None:
         found["clocks"] = reading.said()
     if share is not None:

@@ -11,6 +11,7 @@ from evaluator_samples import TASK, candidate
 from actors.evaluator import correctness, findings
 from actors.evaluator.isolation.scratch import remove_tree
 from actors.evaluator.judge import Judge
+from actors.evaluator.timing import Timing
 from protocol.settings import Limits, Rules
 from protocol.values import Task, Verdict, Word
 
@@ -25,6 +26,19 @@ def test_labels_are_kept_apart_from_the_verdict() -> None:
     strict = findings.labelled(CORRECT, candidate(), TASK, None, Rules(require_custom_kernel=True))
     assert strict.verdict is Word.REJECTED
     assert strict.reason
+
+
+def test_time_that_was_added_is_told() -> None:
+    """Whoever wonders why a fast kernel is slow reads that its calls needed more elsewhere."""
+
+    def told(added_us: float) -> str:
+        timed = Timing(
+            median_us=50.0, reference_us=90.0, speedup=1.8, ci95=None, groups=8, added_us=added_us
+        )
+        return findings.figures(timed, None, {}, None, (), None)["timing"]
+
+    assert told(0.0) == "8 groups A B B A"
+    assert told(12.345) == "8 groups A B B A, 12.3 µs a call added that it needed outside of them"
 
 
 @pytest.mark.parametrize(("precision", "word"), [("task", Word.WRONG), ("bfloat16", Word.CORRECT)])
