@@ -74,6 +74,52 @@ def test_values_arrive_as_they_were_sent(torch: ModuleType) -> None:
         assert torch.equal(sent.to(wide), came.to(wide))
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_many_values_are_filled_where_they_are(torch: ModuleType, *, turned: bool) -> None:
+    """New contents in the same storage, value after value, whatever their strides and dtypes."""
+    from actors.evaluator.children import tensors
+
+    def draw(seed: int) -> list[tuple[object, ...]]:
+        torch.manual_seed(seed)
+        matrix = torch.randn(3, 5).T if turned else torch.randn(5, 3)
+        return [(matrix + call, [torch.randint(0, 9, (call + 1,)) > 4], 2.5) for call in range(3)]
+
+    old, new = draw(1), draw(2)
+    layouts = [tensors.layout_of(value) for value in new]
+    storage = [tensor.data_ptr() for tensor in tensors.tensors_in(old)]
+    versions = [tensor._version for tensor in tensors.tensors_in(old)]
+    memory = region.make(sum(map(layout.total_bytes, layouts)), "test")
+    try:
+        place = 0
+        for value, shape in zip(new, layouts, strict=True):
+            part = region.make(layout.total_bytes(shape), "part")
+            tensors.write(value, part)
+            os.pwrite(memory, os.pread(part, layout.total_bytes(shape), 0), place)
+            place += layout.total_bytes(shape)
+            os.close(part)
+        tensors.fill(old, layouts, memory)
+    finally:
+        os.close(memory)
+    for came, sent in zip(tensors.tensors_in(old), tensors.tensors_in(new), strict=True):
+        assert torch.equal(came, sent)
+    assert [tensor.data_ptr() for tensor in tensors.tensors_in(old)] == storage
+    # Caches that trust autograd's counter have to be wrong, too.
+    assert [tensor._version for tensor in tensors.tensors_in(old)] == versions
+
+
+def test_memory_that_ends_too_early_fills_nothing_with_zeros(torch: ModuleType) -> None:
+    """Inputs that are not all there are an error, not inputs."""
+    from actors.evaluator.children import tensors
+
+    value = torch.ones(100)
+    memory = region.make(64, "test")
+    try:
+        with pytest.raises(tensors.Uncrossable):
+            tensors.fill([value], [tensors.layout_of(value)], memory)
+    finally:
+        os.close(memory)
+
+
 def test_what_does_not_fit_is_not_written(torch: ModuleType) -> None:
     """A result larger than the memory made for it is refused before a byte is written."""
     from actors.evaluator.children import tensors
