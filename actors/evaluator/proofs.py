@@ -19,7 +19,7 @@ from statistics import mean, median
 
 import msgspec
 
-from actors.evaluator.timing import Group, Timing, calm, summary
+from actors.evaluator.timing import LEAST_GROUPS, Group, Timing, calm, summary
 from protocol.values import Value
 
 # Of a claim: what may be missing from it before it is added.
@@ -27,7 +27,8 @@ PROVEN = 0.05
 # The same where calls take gigabytes: on a card that was idle for a draw they took 15 % longer.
 UNEXPLAINED, FEW_CALLS = 0.15, 2
 # Of what feeding and collecting take: gigabytes are fed at a speed that depends on where they lie.
-PLACES = 0.1
+# Of less than that it is a third: a tenth would be half of a call that only moves its inputs.
+PLACES, NEAR = 0.1, 0.03
 COLD_US = 100.0  # a block: launching on a host whose caches are cold, in nobody's call
 IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
 SURE = 1.64  # standard deviations: where an order statistic is with 90 %
@@ -196,10 +197,20 @@ def explained_us(claims: Sequence[Claim]) -> float:
     """Return what places, clocks and cold caches may make a call of fresh inputs longer."""
     reference = _needed([claim.reference for claim in claims])
     fed, collected = (_quartile([cost(each) for each in reference]) for cost in ELSEWHERE)
-    calls = median(fresh.calls for fresh in _fresh(claims))
+    share = PLACES if _calls(claims) <= FEW_CALLS else NEAR
+    return cold_us(claims) + share * (fed + collected)
+
+
+def cold_us(claims: Sequence[Claim]) -> float:
+    """Return how much of that is in the call itself: it says nothing of how it was fed."""
+    calls = _calls(claims)
     claimed = median(block.us for claim in claims for block in claim.candidate)
     share = UNEXPLAINED if calls <= FEW_CALLS else PROVEN
-    return share * claimed + PLACES * (fed + collected) + COLD_US / calls
+    return share * claimed + COLD_US / calls
+
+
+def _calls(claims: Sequence[Claim]) -> float:
+    return median(fresh.calls for fresh in _fresh(claims))
 
 
 def claimed_us(claims: Sequence[Claim]) -> float:
@@ -220,7 +231,10 @@ def impossible(claims: Sequence[Claim]) -> bool:
     """Whether the claim is much less than what was needed, beyond what a busy machine explains.
 
     Short of that the time elsewhere is only added: nothing is gained by it, and nobody is refused.
+    Nor is anybody by a few groups: where each takes long, strangers may have been in all of them.
     """
+    if len(claims) < LEAST_GROUPS:
+        return False
     call = _quartile([block.us for claim in claims for block in claim.reference])
     needed = _needed([claim.reference for claim in claims])
     around = _quartile([_fed(each) + _collected(each) for each in needed])
@@ -234,8 +248,9 @@ def _quartile(values: Sequence[float]) -> float:
 
 def added_us(claims: Sequence[Claim]) -> float:
     """Return what is missing from the claims beyond what is explained, a call."""
-    lacking = lacking_us(claims)
-    return lacking if lacking > explained_us(claims) else 0.0
+    lacking, known = lacking_us(claims), _lacking(claims, (_begun,), SURE)
+    # A tiny call is fed for longer than it takes: that excuses no result which is remembered.
+    return lacking if lacking > explained_us(claims) or known > cold_us(claims) else 0.0
 
 
 def verified(claims: Sequence[Claim]) -> Timing:

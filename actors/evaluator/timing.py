@@ -38,10 +38,12 @@ class Group(Value, frozen=True, kw_only=True):
 
     @property
     def log_ratio(self) -> float:
-        """The logarithm of reference over candidate: above 0 the candidate is faster."""
-        ours = math.log(self.reference[0]) + math.log(self.reference[1])
-        theirs = math.log(self.candidate[0]) + math.log(self.candidate[1])
-        return (ours - theirs) / 2
+        """The logarithm of reference over candidate: above 0 the candidate is faster.
+
+        Of the times together, not of each block's own ratio: two blocks of which one took no time
+        at all would make anything of the other.
+        """
+        return math.log(sum(self.reference)) - math.log(sum(self.candidate))
 
 
 class Timing(Value, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ def test_blocks_come_in_the_order_a_b_b_a() -> None:
 )
 def test_a_steady_drift_does_not_move_the_ratio(us: float, ratio: float, drift: float) -> None:
     """A machine that slows down evenly within a group leaves the ratio where it was."""
-    speed = [math.exp(drift * place) for place in range(4)]
+    speed = [1 + drift * place for place in range(4)]
     slowed = Group(
         reference=(us * speed[0], us * speed[3]),
         candidate=(us / ratio * speed[1], us / ratio * speed[2]),
@@ -180,6 +180,31 @@ def test_who_cheats_in_some_groups_hides_in_no_others(share: float, seed: int) -
         claims = [claim(honest, cheat if number < share * 20 else honest) for number in range(20)]
         rng.shuffle(claims)
         assert proofs.verified(claims).speedup < 1.06
+
+
+@given(st.floats(1, 1e6), st.floats(1e-9, 1.0))
+def test_one_block_in_no_time_makes_nobody_fast(us: float, least: float) -> None:
+    """Of two honest blocks one left out is worth a factor of two, whatever it claims to take."""
+    left_out = Group(reference=(us, us), candidate=(us * least, us))
+    assert left_out.log_ratio <= math.log(2.0) + 1e-9
+
+
+def test_being_fed_excuses_no_result_that_is_remembered() -> None:
+    """A call that moves its inputs is fed for longer than it takes: half of it is still added."""
+
+    def side(us: float) -> Block:
+        fresh = Fresh(calls=100, us=26.0, fed_us=120.0, collected_us=70.0)
+        return Block(us=us, fresh=fresh)
+
+    claims = [Claim(reference=(side(22.0),) * 2, candidate=(side(11.0),) * 2)] * 12
+    assert proofs.verified(claims).speedup == pytest.approx(1.0, abs=0.03)
+
+
+def test_a_few_groups_refuse_nobody() -> None:
+    """Where a verdict rests on a few groups, strangers may have been in all: it is only added."""
+    wild = [claim((100.0, 120.0, 100.0), (5.0, 120.0, 5.0))] * (timing.LEAST_GROUPS - 1)
+    assert not proofs.impossible(wild)
+    assert proofs.verified(wild).speedup == pytest.approx(1.0, abs=0.2)
 
 
 def test_a_block_on_known_inputs_alone_is_held_against_the_fresh_one() -> None:
