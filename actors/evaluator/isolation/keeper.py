@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -121,12 +121,19 @@ def _sweep() -> None:
         time.sleep(0.002)
 
 
-def descendants(root: int) -> list[int]:
-    """Return the living processes below `root`, zombies not counted."""
+def everybody() -> set[str]:
+    """Return the names of all processes in /proc."""
+    return {name for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208  # see _parent
+
+
+def descendants(root: int, strangers: Set[str] = frozenset()) -> list[int]:
+    """Return the living processes below `root`, zombies not counted.
+
+    `strangers`: those that are known to be none, and are not looked at: a machine has hundreds.
+    """
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208  # see _parent
-        if name.isdigit():
-            children.setdefault(_parent(name), []).append(int(name))
+    for name in everybody() - strangers:
+        children.setdefault(_parent(name), []).append(int(name))
     found: list[int] = []
     todo = [root]
     while todo:

@@ -137,6 +137,7 @@ class Race:
         """Time one group A B B A."""
         self._sides.waiting()
         blocks = self._blocks_again() if self._pace.again else self._blocks_fresh()
+        self._sides.insist_still(everywhere=True)
         self.reading = self._sensors.read()
         throttled = self.reading is not None and self.reading.throttled
         return Claim(
@@ -161,15 +162,17 @@ class Race:
 
         All four come after both were fed: who is fed first finds a card that has been idle.
         """
-        blocks: dict[Side, list[Block]] = {"reference": [], "candidate": []}
-        first, second = self._order()
+        (one, other), _half = self._order()
+        known: dict[Side, list[float]] = {one: [], other: []}
         with self._dealt() as hand:
-            fresh = {side: self._window(side, hand) for side in first}
-            for side in (*first, *second):
-                proof = None if blocks[side] else fresh[side]
-                blocks[side].append(Block(us=self._repeat(side), fresh=proof))
+            fresh = {side: self._window(side, hand) for side in (one, other)}
+            for side, times in ((one, 1), (other, 2), (one, 1)):
+                known[side] += self._repeat(side, times)
             self._verify(hand)
-        return blocks
+        return {
+            side: [Block(us=first, fresh=fresh[side]), Block(us=second)]
+            for side, (first, second) in known.items()
+        }
 
     def _order(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
         """Return who comes when in the next group: A B B A, on the host in turn with B A A B.
@@ -188,7 +191,8 @@ class Race:
             for _window in range(2):
                 with self._dealt() as hand:
                     fresh_us = self._window("reference", hand).us
-                    taken.append(self._repeat("reference") if self._pace.again else fresh_us)
+                    again = self._pace.again
+                    taken += self._repeat("reference", 1) if again else [fresh_us]
         finally:
             self._drop_memory()
             self._sides.rest()
@@ -244,15 +248,18 @@ class Race:
         while self._memory:
             os.close(self._memory.popitem()[1])
 
-    def _repeat(self, side: Side) -> float:
-        """Return the microseconds a call of a long block on inputs that were there before."""
-        wanted = self._pace.long(side)
+    def _repeat(self, side: Side, times: int) -> list[float]:
+        """Return the microseconds a call of long blocks on inputs that were there before."""
+        calls, wanted = self._pace.calls, self._pace.long(side)
+        taken = []
         with self._sides.moving(side):
             time.sleep(SETTLE_S if self._on_host else 0.0)
-            # Once round, off the clock: one side comes after itself, the other after somebody else.
-            self._sides.ask(side, Bench(calls=self._pace.calls, slots=self._pace.calls))
-            seconds, _answer = self._sides.ask(side, Bench(calls=wanted, slots=self._pace.calls))
-        return self._net_us(seconds, wanted)
+            for _block in range(times):
+                # Once round, off the clock: one block comes after itself, another after others.
+                self._sides.ask(side, Bench(calls=calls, slots=calls))
+                seconds, _answer = self._sides.ask(side, Bench(calls=wanted, slots=calls))
+                taken.append(self._net_us(seconds, wanted))
+        return taken
 
     def _net_us(self, seconds: float, calls: int) -> float:
         return max(seconds - self._overhead_s, 1e-9) / calls * 1e6

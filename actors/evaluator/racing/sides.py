@@ -55,15 +55,19 @@ class Sides:
         # Both sides alike: who has just been woken is a little slower.
         still = self._stillness if side == "candidate" else self._standard.stillness
         if side == "candidate":
-            self._insist_still()
+            self.insist_still()
         still.end()
         try:
             yield
         finally:
             still.begin()
 
-    def _insist_still(self) -> None:
-        self._stillness.look()
+    def insist_still(self, *, everywhere: bool = False) -> None:
+        """Refuse a candidate of whom something runs while it is held still.
+
+        `everywhere`: among processes, too, that were there before it, or seem to be.
+        """
+        self._stillness.look(everywhere=everywhere)
         if self._stillness.restless:
             reason = (
                 f"its processes ran for {self._stillness.ran_s:.2g} s while they were held still, "

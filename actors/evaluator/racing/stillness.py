@@ -7,6 +7,10 @@ keeper, whose own first process is left running: it must see the end of everythi
 The kernel itself wakes who asked it to (a timer whose signal is SIGCONT): what processes that are
 to stand still take of the processor is counted.
 
+A machine has hundreds of processes, and finding ours among all takes milliseconds.  Those that were
+there before ours are looked at only now and then: nobody becomes a child later, but a number may be
+given again.
+
 Within its window a side goes before strangers, where the machine lets us say so: two OpenMP threads
 of which one waits for a stranger's compiler take ten times as long, and that says nothing of them.
 """
@@ -16,11 +20,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from actors.evaluator.isolation.keeper import descendants
+from actors.evaluator.isolation.keeper import descendants, everybody
 from actors.evaluator.isolation.nursery import Nursery
 
 ROUNDS = 8  # processes that fork while they are being stopped
@@ -33,8 +37,10 @@ AHEAD = "-15"  # nice value of a session, among sessions (autogroup); for root o
 class Stillness:
     """One candidate's processes, stopped and continued as one."""
 
-    def __init__(self, keepers: set[int]) -> None:
+    def __init__(self, keepers: set[int], strangers: Set[str] = frozenset()) -> None:
+        """`strangers`: processes that were there before."""
         self._keepers = keepers
+        self._strangers = strangers
         self._still: set[int] = set()
         self._spent: dict[int, float] = {}  # of processor time, when they were stopped
         self._since = 0.0
@@ -48,7 +54,7 @@ class Stillness:
     def begin(self) -> None:
         """Stop them all, those that are started meanwhile included."""
         for _round in range(ROUNDS):
-            fresh = self._processes() - self._still
+            fresh = self._processes(self._strangers) - self._still
             if not fresh:
                 break
             for pid in fresh:
@@ -57,15 +63,17 @@ class Stillness:
         self._spent = {pid: spent_s(pid) for pid in self._still}
         self._since = time.monotonic()
 
-    def look(self) -> None:
-        """Note what they took of the processor since they were stopped; before `end`."""
-        if not self._spent:
+    def look(self, *, everywhere: bool = False) -> None:
+        """Note what they took of the processor since they were stopped, or last looked at."""
+        if not self._still:
             return
-        self._held_s += time.monotonic() - self._since
-        for pid in self._processes() | self._still:
-            # Whoever was born meanwhile counts whole: none of those that stand still has children.
-            self.ran_s += max(0.0, spent_s(pid) - self._spent.get(pid, 0.0))
-        self._spent = {}
+        now = time.monotonic()
+        self._held_s += now - self._since
+        found = self._processes(frozenset() if everywhere else self._strangers) | self._still
+        spent = {pid: spent_s(pid) for pid in found}
+        # Whoever was born meanwhile counts whole: none of those that stand still has children.
+        self.ran_s += sum(max(0.0, spent[pid] - self._spent.get(pid, 0.0)) for pid in found)
+        self._spent, self._since = spent, now
 
     @property
     def restless(self) -> bool:
@@ -77,17 +85,17 @@ class Stillness:
         for pid in self._still:
             _favour(pid)
             _signal(pid, signal.SIGCONT)
-        self._still = set()
+        self._still, self._spent = set(), {}
 
     def favour(self) -> None:
         """Let them go before strangers for good: trusted ones only."""
-        for pid in self._processes():
+        for pid in self._processes(self._strangers):
             _favour(pid)
 
-    def _processes(self) -> set[int]:
+    def _processes(self, strangers: Set[str]) -> set[int]:
         found: set[int] = set()
         for keeper in self._keepers:
-            below = set(descendants(keeper))
+            below = set(descendants(keeper, strangers))
             found |= {pid for pid in below if parent_of(pid) != keeper}
         return found
 
@@ -108,7 +116,7 @@ def _favour(pid: int) -> None:
 @contextmanager
 def born(nursery: Nursery) -> Iterator[Stillness]:
     """Give the stillness of what is spawned meanwhile: it knows them by their new keepers."""
-    before, still = _children(nursery.pid), Stillness(set())
+    before, still = _children(nursery.pid), Stillness(set(), everybody())
     yield still
     still.take(_children(nursery.pid) - before)
 

@@ -1,0 +1,100 @@
+"""Laws of holding still: all of a candidate's processes are, nobody else's, and cheats are seen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from actors.evaluator.isolation.keeper import descendants, everybody
+from actors.evaluator.racing.stillness import Stillness, spent_s
+
+# A keeper, its first process (which is left running, and idle), and a child of that.
+FAMILY = """
+import os, time
+if not os.fork():
+    busy = not os.fork()
+    while True:
+        {work} if busy else time.sleep(60)
+time.sleep(60)
+"""
+BUSY, IDLE = "0", "time.sleep(60)"
+
+
+@pytest.fixture
+def family() -> Iterator[Callable[[str], int]]:
+    """Start a keeper with processes below it; return its number."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(work: str) -> int:
+        started.append(subprocess.Popen([sys.executable, "-c", FAMILY.format(work=work)]))
+        until = time.monotonic() + 10
+        while len(descendants(started[-1].pid)) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        return started[-1].pid
+
+    yield start
+    for process in started:
+        for pid in [*descendants(process.pid), process.pid]:
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+def taken_s(pids: list[int]) -> float:
+    """Return the processor time that they take in a while."""
+    before = sum(map(spent_s, pids))
+    time.sleep(0.3)
+    return sum(map(spent_s, pids)) - before
+
+
+def test_a_family_stands_still_and_goes_on(family: Callable[[str], int]) -> None:
+    """Stopped they take nothing, and nobody calls them restless; continued they run again."""
+    strangers = everybody()
+    keeper = family(BUSY)
+    still = Stillness({keeper}, strangers)
+    assert taken_s(descendants(keeper)) > 0
+    still.begin()
+    assert taken_s(descendants(keeper)) == 0
+    still.look(everywhere=True)
+    assert not still.restless
+    still.end()
+    assert taken_s(descendants(keeper)) > 0
+
+
+def test_who_has_the_number_of_a_stranger_is_found_where_all_are_looked_at(
+    family: Callable[[str], int],
+) -> None:
+    """A number that is given again hides a process from the quick way, and from that one alone."""
+    hidden, seen = family(BUSY), family(IDLE)
+    still = Stillness({hidden, seen}, {str(pid) for pid in descendants(hidden)})
+    still.begin()
+    time.sleep(0.3)
+    still.look()
+    assert not still.restless
+    still.look(everywhere=True)
+    assert still.restless
+    still.end()
+
+
+def test_what_runs_between_two_looks_is_counted_once(family: Callable[[str], int]) -> None:
+    """A candidate is looked at in each group: what it took before is not held against it again."""
+    keeper = family(BUSY)
+    still = Stillness({keeper})
+    still.begin()
+    for pid in descendants(keeper):  # as a timer of the kernel would
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(0.3)
+    for pid in descendants(keeper):
+        os.kill(pid, signal.SIGSTOP)
+    still.look()
+    ran = still.ran_s
+    assert still.restless
+    still.look(everywhere=True)
+    assert still.ran_s == ran
+    still.end()
