@@ -26,8 +26,9 @@ from protocol.values import Value
 PROVEN = 0.05
 # The same where calls take gigabytes: on a card that was idle for a draw they took 15 % longer.
 UNEXPLAINED, FEW_CALLS = 0.15, 2
-# Of what feeding and collecting take: gigabytes are fed at a speed that depends on where they lie.
-# Of less than that it is a third: a tenth would be half of a call that only moves its inputs.
+# Of what feeding and collecting take: gigabytes are fed at a speed that depends on where they lie,
+# and a card at one that depends on the processor that a process got for as long as it lives.
+# Otherwise it is a third: a tenth would be half of a call that only moves its inputs.
 PLACES, NEAR = 0.1, 0.03
 COLD_US = 100.0  # a block: launching on a host whose caches are cold, in nobody's call
 IMPOSSIBLE = 2.0  # more than this share of the claim elsewhere: it is refused
@@ -62,6 +63,7 @@ class Claim(Value, frozen=True, kw_only=True):
     reference: Blocks
     candidate: Blocks
     waiting: float = 0.0
+    on_card: bool = False
 
     @property
     def best(self) -> Group:
@@ -145,9 +147,10 @@ def _lacking(claims: Sequence[Claim], costs: Sequence[Cost], sure: float) -> flo
     groups = calm(claims)
     mine = [claim.candidate for claim in groups]
     theirs = [claim.reference for claim in groups]
+    few = len(groups) < LEAST_GROUPS
     return max(
-        _more(_needed(mine), _needed(theirs), costs, share=0.25, sure=sure),
-        _more(_needed(_bold(mine)), _needed(_bold(theirs)), costs, share=0.5, sure=sure),
+        _more(_needed(mine), _needed(theirs), costs, share=0.25, sure=sure, few=few),
+        _more(_needed(_bold(mine)), _needed(_bold(theirs)), costs, share=0.5, sure=sure, few=few),
     )
 
 
@@ -168,14 +171,18 @@ def _more(
     *,
     share: float,
     sure: float,
+    few: bool,
 ) -> float:
-    """Return how much more is needed, cost by cost or (who varies where he works) all together."""
+    """Return how much more is needed, cost by cost or (who varies where he works) all together.
+
+    All together only where groups are few: one of several costs soon looks odd by accident.
+    """
 
     def more(cost: Cost) -> float:
         return beyond([cost(each) for each in mine], [cost(each) for each in theirs], share, sure)
 
-    one_by_one = sum(max(0.0, more(cost)) for cost in costs)
-    return max(one_by_one, more(lambda needed: sum(cost(needed) for cost in costs)))
+    whole = more(lambda needed: sum(cost(needed) for cost in costs))
+    return whole if few else max(whole, sum(map(more, costs)))
 
 
 def beyond(mine: Sequence[float], theirs: Sequence[float], share: float, sure: float) -> float:
@@ -187,7 +194,8 @@ def beyond(mine: Sequence[float], theirs: Sequence[float], share: float, sure: f
     for ranked, sign in ((sorted(mine), -1), (sorted(theirs), 1)):
         count = len(ranked)
         place = min(count - 1, int(share * count))
-        reach = round(sure * math.sqrt(share * (1 - share) * count))
+        deviations = sure * math.sqrt(share * (1 - share) * count)
+        reach = math.ceil(deviations) if count < LEAST_GROUPS else round(deviations)
         values.append(ranked[place])
         places.append(ranked[min(count - 1, max(0, place + sign * reach))])
     return values[0] - values[1] if places[0] > places[1] else 0.0
@@ -197,7 +205,8 @@ def explained_us(claims: Sequence[Claim]) -> float:
     """Return what places, clocks and cold caches may make a call of fresh inputs longer."""
     reference = _needed([claim.reference for claim in claims])
     fed, collected = (_quartile([cost(each) for each in reference]) for cost in ELSEWHERE)
-    share = PLACES if _calls(claims) <= FEW_CALLS else NEAR
+    far = _calls(claims) <= FEW_CALLS or claims[0].on_card
+    share = PLACES if far else NEAR
     return cold_us(claims) + share * (fed + collected)
 
 

@@ -25,6 +25,7 @@ def claim(us: float, *, fed_us: float = 250.0, reference_us: float = 370.0) -> C
     return Claim(
         reference=side(reference_us, reference_us + 8, 250.0),
         candidate=side(us, 378.0, fed_us),
+        on_card=True,
     )
 
 

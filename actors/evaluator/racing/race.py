@@ -144,6 +144,7 @@ class Race:
             reference=(blocks["reference"][0], blocks["reference"][1]),
             candidate=(blocks["candidate"][0], blocks["candidate"][1]),
             waiting=1.0 if throttled else self._sides.waiting(),
+            on_card=not self._on_host,
         )
 
     def _blocks_fresh(self) -> dict[Side, list[Block]]:
