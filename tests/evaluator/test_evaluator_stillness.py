@@ -98,3 +98,30 @@ def test_what_runs_between_two_looks_is_counted_once(family: Callable[[str], int
     still.look(everywhere=True)
     assert still.ran_s == ran
     still.end()
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_long_referee_leaves_no_room_in_the_other_side_s_time(
+    family: Callable[[str], int], monkeypatch: pytest.MonkeyPatch, *, beside: bool
+) -> None:
+    """A tenth of all the time that it was held may be the whole of the reference's windows."""
+    keeper = family(BUSY)
+    still = Stillness({keeper})
+    still.begin()
+    with still.beside():
+        if beside:
+            _burst(keeper)
+    if not beside:
+        _burst(keeper)
+    later = time.monotonic() + 100.0  # in which the referee worked
+    monkeypatch.setattr("actors.evaluator.racing.stillness.time.monotonic", lambda: later)
+    still.look()
+    assert still.restless is beside
+
+
+def _burst(keeper: int) -> None:
+    for pid in descendants(keeper):  # as a timer of the kernel would
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(0.3)
+    for pid in descendants(keeper):
+        os.kill(pid, signal.SIGSTOP)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from actors.evaluator.isolation.child import Child, Gone
 from actors.evaluator.racing import pressure
@@ -56,11 +56,12 @@ class Sides:
         still = self._stillness if side == "candidate" else self._standard.stillness
         if side == "candidate":
             self.insist_still()
-        still.end()
-        try:
-            yield
-        finally:
-            still.begin()
+        with self._stillness.beside() if side == "reference" else nullcontext():
+            still.end()
+            try:
+                yield
+            finally:
+                still.begin()
 
     def insist_still(self, *, everywhere: bool = False) -> None:
         """Refuse a candidate of whom something runs while it is held still.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -45,7 +45,8 @@ class Stillness:
         self._spent: dict[int, float] = {}  # of processor time, when they were stopped
         self._since = 0.0
         self._held_s = 0.0
-        self.ran_s = 0.0  # of processor time that was taken by who was to stand still
+        self._beside_s = self._beside_ran_s = 0.0  # in the other side's windows only
+        self._ran_s = 0.0  # of processor time that was taken by who was to stand still
 
     def take(self, keepers: set[int]) -> None:
         """Mind what these keep, too."""
@@ -69,16 +70,39 @@ class Stillness:
             return
         now = time.monotonic()
         self._held_s += now - self._since
-        found = self._processes(frozenset() if everywhere else self._strangers) | self._still
-        spent = {pid: spent_s(pid) for pid in found}
-        # Whoever was born meanwhile counts whole: none of those that stand still has children.
-        self.ran_s += sum(max(0.0, spent[pid] - self._spent.get(pid, 0.0)) for pid in found)
+        spent = self._spent_by(frozenset() if everywhere else self._strangers)
+        self._ran_s += _more(spent, self._spent)
         self._spent, self._since = spent, now
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Note what they take of the processor in the other side's window.
+
+        On its own: a referee may work ten times as long as the windows last, and a tenth of that
+        would be all of the other side's time.
+        """
+        began, before = time.monotonic(), {pid: spent_s(pid) for pid in self._still}
+        try:
+            yield
+        finally:
+            if before:
+                self._beside_s += time.monotonic() - began
+                self._beside_ran_s += _more(self._spent_by(self._strangers), before)
+
+    def _spent_by(self, strangers: Set[str]) -> dict[int, float]:
+        return {pid: spent_s(pid) for pid in self._processes(strangers) | self._still}
+
+    @property
+    def ran_s(self) -> float:
+        """The processor time that they took while they were to stand still."""
+        return max(self._ran_s, self._beside_ran_s)
 
     @property
     def restless(self) -> bool:
         """Whether they ran while they were to stand still."""
-        return self.ran_s > max(RESTLESS_S, RESTLESS * self._held_s)
+        return self._ran_s > max(RESTLESS_S, RESTLESS * self._held_s) or (
+            self._beside_ran_s > max(RESTLESS_S, RESTLESS * self._beside_s)
+        )
 
     def end(self) -> None:
         """Let them go on."""
@@ -98,6 +122,11 @@ class Stillness:
             below = set(descendants(keeper, strangers))
             found |= {pid for pid in below if parent_of(pid) != keeper}
         return found
+
+
+def _more(spent: Mapping[int, float], before: Mapping[int, float]) -> float:
+    # Whoever was born meanwhile counts whole: none of those that stand still has children.
+    return sum(max(0.0, spent[pid] - before.get(pid, 0.0)) for pid in spent)
 
 
 def _signal(pid: int, number: int) -> None:
