@@ -10,12 +10,9 @@ last byte of outputs; in between windows it is held still.
 
 from __future__ import annotations
 
-import os
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
 
 from actors.evaluator import proofs, timing
 from actors.evaluator.devices.sensors import Reading, Sensors
@@ -23,17 +20,17 @@ from actors.evaluator.examiner import Hand
 from actors.evaluator.isolation.child import Child
 from actors.evaluator.proofs import Block, Claim, Fresh
 from actors.evaluator.racing.pace import Pace
+from actors.evaluator.racing.results import Results
 from actors.evaluator.racing.sides import Refused, Sides
 from actors.evaluator.racing.stillness import Stillness
 from actors.evaluator.standard import Standard
 from actors.evaluator.timing import Side, Timing
-from actors.evaluator.verdicts import Fault, wrong
-from actors.evaluator.wire.layout import Layout, sound, total_bytes
+from actors.evaluator.verdicts import Fault
+from actors.evaluator.wire.layout import total_bytes
 from actors.evaluator.wire.runner_orders import (
     Bench,
     Clear,
     Collect,
-    Collected,
     FeedAll,
     FromRunner,
 )
@@ -44,12 +41,6 @@ HAND_BYTES = 1 << 24
 SETTLE_S = 0.003  # OpenMP threads of the other side spin for about this long after their last call
 WARM_S = 0.3
 WARM_CALLS = 3
-# Outputs of a block that are compared: small ones cost little, and who leaves out one call in nine
-# must not get through by luck.
-CHOSEN, MOST_CHOSEN, CHOSEN_BYTES = 2, 6, 2 << 20
-
-
-Check: TypeAlias = list[tuple[int, Layout]]  # outputs put aside: which call's, what it looks like
 
 
 class Race:
@@ -79,8 +70,7 @@ class Race:
         self._time_s = time_s
         facts = standard.facts
         self._each = max(1, total_bytes(facts.inputs) + total_bytes(facts.outputs))
-        self._memory: dict[tuple[Side, int], int] = {}  # for results: descriptors
-        self._check: Check = []
+        self._results = Results(standard, self._each)
         self._turned = False
         self._on_host = standard.task.device == "cpu"
         self._pace = Pace(
@@ -102,7 +92,7 @@ class Race:
         except Refused as refused:
             return refused.fault
         finally:
-            self._drop_memory()
+            self._results.close()
             self._sides.rest()
 
     def _begin_alike(self) -> None:
@@ -155,7 +145,7 @@ class Race:
                 for side in half:
                     fresh = self._window(side, hand)
                     blocks[side].append(Block(us=fresh.us, fresh=fresh))
-                self._verify(hand)
+                self._results.verify(hand)
         return blocks
 
     def _blocks_again(self) -> dict[Side, list[Block]]:
@@ -169,7 +159,7 @@ class Race:
             fresh = {side: self._window(side, hand) for side in (one, other)}
             for side, times in ((one, 1), (other, 2), (one, 1)):
                 known[side] += self._repeat(side, times)
-            self._verify(hand)
+            self._results.verify(hand)
         return {
             side: [Block(us=first, fresh=fresh[side]), Block(us=second)]
             for side, (first, second) in known.items()
@@ -195,7 +185,7 @@ class Race:
                     again = self._pace.again
                     taken += self._repeat("reference", 1) if again else [fresh_us]
         finally:
-            self._drop_memory()
+            self._results.close()
             self._sides.rest()
         return max(taken)
 
@@ -216,7 +206,7 @@ class Race:
         """Feed, call, collect; nothing of a candidate runs before or after."""
         calls = len(hand.inputs)
         size = calls * self._each
-        memory = self._results(side, size)
+        memory = self._results.memory(side, size)
         with self._sides.moving(side):
             time.sleep(SETTLE_S if self._on_host else 0.0)
             parcel = hand.parcels[-1 if side == "candidate" else 0]
@@ -224,30 +214,13 @@ class Race:
             fed_s, _answer = self._sides.ask(side, FeedAll(inputs=hand.inputs), [parcel])
             block_s, _answer = self._sides.ask(side, Bench(calls=calls, slots=calls))
             collected_s, answer = self._sides.ask(side, Collect(limit=size), [memory])
-            self._take(side, memory, size, answer)
+            self._results.take(side, memory, size, answer, calls)
         return Fresh(
             calls=calls,
             us=self._net_us(block_s, calls),
             fed_us=fed_s / calls * 1e6,
             collected_us=collected_s / calls * 1e6,
         )
-
-    def _results(self, side: Side, size: int) -> int:
-        """Return memory for the outputs of a block that the other side never had.
-
-        Or a candidate would find there what the reference made of the same inputs.  On the host it
-        is new each time, or outputs could be computed right where they are to be handed over; on a
-        card that takes too long.
-        """
-        for key in [key for key in self._memory if self._on_host or key[1] != size]:
-            os.close(self._memory.pop(key))
-        if (side, size) not in self._memory:
-            self._memory[side, size] = self.standard.examiner.lend(size)
-        return self._memory[side, size]
-
-    def _drop_memory(self) -> None:
-        while self._memory:
-            os.close(self._memory.popitem()[1])
 
     def _repeat(self, side: Side, times: int) -> list[float]:
         """Return the microseconds a call of long blocks on inputs that were there before."""
@@ -264,37 +237,6 @@ class Race:
 
     def _net_us(self, seconds: float, calls: int) -> float:
         return max(seconds - self._overhead_s, 1e-9) / calls * 1e6
-
-    def _take(self, side: Side, memory: int, size: int, answer: FromRunner) -> None:
-        """Put some outputs aside at once; which ones is drawn only now.
-
-        The reference's, too, whom nobody doubts: what comes next must find both alike.
-        """
-        calls = self._pace.calls
-        if not isinstance(answer, Collected) or len(answer.outputs) != calls:
-            raise Refused(wrong("in a timed block: an output for each call is not there", "time"))
-        if not all(map(sound, answer.outputs)) or sum(map(total_bytes, answer.outputs)) > size:
-            raise Refused(wrong("in a timed block: outputs are not what is expected", "time"))
-        if not self.standard.steady:
-            return
-        least = CHOSEN if self._on_host else 1
-        choices = max(least, min(MOST_CHOSEN, CHOSEN_BYTES // self._each))
-        chosen = sorted({secrets.randbelow(calls) for _choice in range(choices)})
-        kept = side == "candidate"
-        self.standard.examiner.take(memory, size, answer.outputs, chosen, kept=kept)
-        if kept:
-            self._check = [(call, answer.outputs[call]) for call in chosen]
-
-    def _verify(self, hand: Hand) -> None:
-        """Compare what was put aside of the candidate's outputs with what is expected.
-
-        After the windows of a hand: the referee's threads would be in the way of the next one.
-        """
-        check, self._check = self._check, []
-        for number, (call, output) in enumerate(check):
-            reason = self.standard.examiner.judge_taken(number, output, hand.first + call)
-            if reason:
-                raise Refused(wrong(f"in a timed call: {reason}", "time"))
 
     def _warm(self) -> None:
         """Give both sides windows until they are warm and the calls of a block are known."""
