@@ -200,6 +200,21 @@ def test_being_fed_excuses_no_result_that_is_remembered() -> None:
     assert proofs.verified(claims).speedup == pytest.approx(1.0, abs=0.03)
 
 
+@given(st.integers(3, timing.LEAST_GROUPS - 1), st.integers(0, 10**6))
+def test_a_few_groups_hide_no_result_that_is_remembered(count: int, seed: int) -> None:
+    """However unsteadily both sides are fed: calls on known inputs say it by themselves."""
+    rng = random.Random(seed)
+
+    def side(us: float) -> tuple[Block, Block]:
+        fed_us = rng.uniform(50.0, 150.0)
+        fresh = Fresh(calls=512, us=rng.uniform(24.0, 26.0), fed_us=fed_us, collected_us=10.0)
+        return Block(us=us, fresh=fresh), Block(us=us)
+
+    claims = [Claim(reference=side(22.0), candidate=side(11.0)) for _group in range(count)]
+    assert proofs.doubtful(claims)
+    assert proofs.verified(claims).speedup < 1.15
+
+
 def test_a_few_groups_refuse_nobody() -> None:
     """Where a verdict rests on a few groups, strangers may have been in all: it is only added."""
     wild = [claim((100.0, 120.0, 100.0), (5.0, 120.0, 5.0))] * (timing.LEAST_GROUPS - 1)
