@@ -84,6 +84,7 @@ class Bench:
         facts = standard.facts
         compiled = self._rules.baselines == "all"
         found = baselines.of(standard, self.card.device, self._baselines, compiled=compiled)
+        standard.took(found.eager_us)
         return Reference(
             eager_us=found.eager_us,
             compile_us=found.compile_us,

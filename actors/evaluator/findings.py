@@ -30,8 +30,13 @@ def figures(
     left_out = f", {timed.disturbed} disturbed ones left out" if timed.disturbed else ""
     busy = f", {timed.busy} disturbed ones used: the machine was busy" if timed.busy else ""
     more = ""
+    if timed.held_up_us:
+        more = (
+            f", against the reference's best time: in these groups it was held up, "
+            f"{timed.held_up_us:.4g} µs a call"
+        )
     if timed.added_us:
-        more = f", {timed.added_us:.3g} µs a call added that it needed outside of them"
+        more += f", {timed.added_us:.3g} µs a call added that it needed outside of them"
     found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}{more}"}
     if reading is not None:
         found["clocks"] = reading.said()

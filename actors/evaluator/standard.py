@@ -6,6 +6,7 @@ world failed, and the judge tries again.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
@@ -67,6 +68,7 @@ class Standard:
         self.runner: Child[FromRunner]
         self.stillness = Stillness(set())
         self.kinds: list[Kind] = []  # other draws that the task bears
+        self.best_us = math.inf  # the least that a call of the reference ever took
         self._parcels: list[int] = []
         self._started: list[Child[FromReferee] | Child[FromRunner]] = []
 
@@ -195,6 +197,10 @@ class Standard:
     @property
     def alive(self) -> bool:
         return all(child.gone is None for child in self._started)
+
+    def took(self, us: float | None) -> None:
+        """Remember the reference's best time, whoever measured it."""
+        self.best_us = min(self.best_us, us or math.inf)
 
     def close(self) -> None:
         """End both."""

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Literal, Protocol, TypeVar
 
+import msgspec
+
 from protocol.values import Value
 
 Side = Literal["reference", "candidate"]
@@ -23,6 +25,7 @@ CARD_BLOCK_S = 0.01  # on a card, where nobody else's threads come between
 MAX_CALLS = 50_000
 WIDTH = 0.01  # enough is known when the interval is narrower than this share of the ratio
 CALM = 0.3  # a group in which tasks waited longer than this share is disturbed
+HELD_UP = 1.5  # times its best: more is no longer the reference's own doing, on a busy machine
 LEAST_GROUPS = 8  # before the interval may end it
 FEWEST_GROUPS = 3  # even when time is up
 # Two-sided 95 % points of Student's t, for fewer groups than a sign interval can use.
@@ -57,6 +60,7 @@ class Timing(Value, frozen=True, kw_only=True):
     disturbed: int = 0  # that were left out
     busy: int = 0  # that were disturbed and had to be used all the same
     added_us: float = 0.0  # a call, to what was claimed: see `proofs`
+    held_up_us: float = 0.0  # what the reference took here, where strangers held it up
 
 
 class Timed(Protocol):
@@ -101,6 +105,24 @@ def summary(measured: Sequence[Group]) -> Timing:
         groups=len(groups),
         disturbed=len(measured) - len(groups),
         busy=sum(group.waiting > CALM for group in groups),
+    )
+
+
+def against_best(timed: Timing, best_us: float) -> Timing:
+    """Return the figures against the reference's best time so far, where it was held up.
+
+    Two threads that wait for each other while strangers have their cores take a hundred times as
+    long; a candidate with one thread does not, and would be called a hundred times as fast.  Only
+    where disturbed groups had to be used: then no interval is known, either.
+    """
+    if not timed.busy or timed.reference_us <= HELD_UP * best_us:
+        return timed
+    return msgspec.structs.replace(
+        timed,
+        reference_us=best_us,
+        speedup=min(timed.speedup, best_us / timed.median_us),
+        ci95=None,
+        held_up_us=timed.reference_us,
     )
 
 

@@ -112,6 +112,25 @@ def test_disturbed_groups_do_not_move_the_figures() -> None:
     assert (few.disturbed, few.busy) == (0, 50)
 
 
+@given(st.floats(1, 1000), st.floats(1, 1000))
+def test_a_reference_that_strangers_held_up_makes_nobody_fast(held_up: float, ours: float) -> None:
+    """Its best time counts, never more than what was measured, and no interval is claimed."""
+    busy = [Group(reference=(held_up, held_up), candidate=(ours, ours), waiting=0.9)] * 12
+    found = timing.against_best(timing.summary(busy), 10.0)
+    if held_up > 15:
+        assert found.speedup == pytest.approx(10 / ours)
+        assert found.ci95 is None
+        assert found.reference_us == 10.0
+    else:
+        assert found.speedup == pytest.approx(held_up / ours)
+
+
+def test_on_a_calm_machine_a_slow_reference_is_slow() -> None:
+    """Its own best time is not held against it where nobody disturbed it."""
+    calm = timing.summary([group(100.0, 50.0)] * 12)
+    assert timing.against_best(calm, 10.0) == calm
+
+
 def claim(reference: tuple[float, float, float], candidate: tuple[float, float, float]) -> Claim:
     """A group of even blocks: microseconds on fresh inputs, with collecting, on known inputs."""
     mine, theirs = (
