@@ -105,7 +105,7 @@ class Runner:
     def _use(self, order: ToRunner, carried: list[int]) -> FromRunner:
         match order:
             case Feed():
-                self._feed(order.slot, order.inputs, carried[0])
+                self._feed({order.slot: order.inputs}, carried[0])
             case FeedAll():
                 self._feed_all(order, carried[0])
             case CallOnce():
@@ -144,25 +144,20 @@ class Runner:
     def _feed_all(self, order: FeedAll, region: int) -> None:
         if self.device == "cuda":
             devmem.reset_l2()
-        layouts = dict(enumerate(order.inputs))
+        self._feed(dict(enumerate(order.inputs)), region)
+
+    def _feed(self, layouts: dict[int, Layout], region: int) -> None:
+        """Put values that lie in `region` one after the other into their slots."""
         if all(self._layouts.get(slot) == layout for slot, layout in layouts.items()):
             # New contents in the same storage: what was computed from the old is now wrong.
-            tensors.fill([self._slots[slot] for slot in layouts], order.inputs, region)
+            tensors.fill([self._slots[slot] for slot in layouts], list(layouts.values()), region)
         else:
             place = 0
-            with tensors.opened(region, sum(map(total_bytes, order.inputs))) as window:
+            with tensors.opened(region, sum(map(total_bytes, layouts.values()))) as window:
                 for slot, layout in layouts.items():
                     self._lay_out(slot, layout, window[place:])
                     place += total_bytes(layout)
         self._synchronize()  # the copies must not run into what is timed next
-
-    def _feed(self, slot: int, layout: Layout, region: int) -> None:
-        if self._layouts.get(slot) == layout:
-            tensors.fill([self._slots[slot]], [layout], region)
-        else:
-            with tensors.opened(region, total_bytes(layout)) as window:
-                self._lay_out(slot, layout, window)
-        self._synchronize()
 
     def _lay_out(self, slot: int, layout: Layout, window: torch.Tensor) -> None:
         fresh = tensors.value_of(layout, window, self.device)

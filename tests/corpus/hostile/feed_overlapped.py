@@ -8,13 +8,24 @@ import torch
 import torch.nn as nn
 
 runner = sys.modules["actors.evaluator.children.runner"]
+tensors = sys.modules["actors.evaluator.children.tensors"]
+wire = sys.modules["actors.evaluator.wire.layout"]
 real = runner.Runner._feed
 fed, ready = queue.SimpleQueue(), {}
 
 
-def feed(self, slot, layout, read):
-    real(self, slot, layout, read)
-    fed.put((self._module, *self._slots[slot]))
+def feed(self, layouts, region):
+    if any(self._layouts.get(slot) != layout for slot, layout in layouts.items()):
+        real(self, layouts, region)
+        return
+    begin = 0
+    with tensors.opened(region, sum(map(wire.total_bytes, layouts.values()))) as window:
+        for slot, layout in layouts.items():
+            for tensor, place in zip(self._slots[slot], wire.offsets(layout), strict=False):
+                seen = window[begin + place : begin + place + tensor.nbytes]
+                tensor.data.copy_(seen.view(tensor.dtype).reshape(tensor.shape))
+            begin += wire.total_bytes(layout)
+            fed.put((self._module, *self._slots[slot]))  # while the next ones are being fed
 
 
 def work():
