@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 import msgspec
 
 from actors.evaluator import baseline_store, baselines, findings
 from actors.evaluator.at_hand import AtHand
 from actors.evaluator.baseline_store import BaselineStore
-from actors.evaluator.build import Built
+from actors.evaluator.build import Building, Built
 from actors.evaluator.builds import Builds
 from actors.evaluator.devices import inspection
 from actors.evaluator.devices.card import Card
@@ -28,7 +27,7 @@ from actors.evaluator.isolation.scratch import Scratch
 from actors.evaluator.proofs import Claim
 from actors.evaluator.room import Room
 from actors.evaluator.second_look import tried
-from actors.evaluator.standard import Problem
+from actors.evaluator.standard import Problem, Standard
 from actors.evaluator.trial import Trial
 from actors.evaluator.wire.layout import describe
 from actors.evaluator.wire.orders import Confinement
@@ -112,44 +111,46 @@ class Bench:
         if isinstance(standard, Problem):
             return standard
         with ExitStack() as stack:
-            if built is None:
-                folder = self._fresh("candidate", stack)
-                building = self._builds.building(
-                    source, self.nursery, folder, self.card.arch, unwanted
-                )
-                confinement = building.confinement
-                build: Callable[[float], Built] = building.run
-            else:
-                confinement = built.confinement
-                build = lambda _limit_s: built  # noqa: E731
+            made = built or self._building("candidate", source, stack, unwanted)
             self._health.before()
-
-            def begin(there: Built | None, earlier: Sequence[Claim]) -> Trial:
-                return Trial(
-                    self.nursery,
-                    standard,
-                    self.grounds.limits,
-                    confinement,
-                    source,
-                    build if there is None else lambda _limit_s: there,
-                    self.card,
-                    earlier,
-                )
-
+            begin = self._trials(standard, source, made)
             verdict, table = tried(begin, on_running, doing, self._say, profiled=profiled)
         self._room.insist_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL:
             self._health.after()
-        early = built is not None and built.fault is not None
-        starved = built.starved if built and early else self.nursery.starved
-        starved = starved and verdict.verdict is Word.CRASHED
-        verdict = findings.labelled(verdict, source, task.source, table, self._rules)
+        if self._starved(verdict, built):
+            verdict = msgspec.structs.replace(verdict, verdict=Word.OUT_OF_MEMORY)
         return msgspec.structs.replace(
-            verdict,
-            verdict=Word.OUT_OF_MEMORY if starved else verdict.verdict,
+            findings.labelled(verdict, source, task.source, table, self._rules),
             device=self.card.device.fingerprint,
             sandbox_level=self.nursery.ready.level,
         )
+
+    def _trials(
+        self, standard: Standard, source: str, made: Building | Built
+    ) -> Callable[[Built | None, Sequence[Claim]], Trial]:
+        """Return what begins a trial: the first builds, unless that was done; later ones do not."""
+
+        def begin(there: Built | None, earlier: Sequence[Claim]) -> Trial:
+            ready = there or made
+            return Trial(
+                self.nursery,
+                standard,
+                self.grounds.limits,
+                made.confinement,
+                source,
+                (lambda _limit_s: ready) if isinstance(ready, Built) else ready.run,
+                self.card,
+                earlier,
+            )
+
+        return begin
+
+    def _starved(self, verdict: Verdict, built: Built | None) -> bool:
+        """Whether it was killed for want of memory: here, or where it was built before."""
+        if verdict.verdict is not Word.CRASHED:
+            return False
+        return built.starved if built and built.fault else self.nursery.starved
 
     def inspect(self, task: Task, source: str) -> dict[str, str]:
         """Return what the maker's tools say of a candidate."""
@@ -159,15 +160,16 @@ class Bench:
         with ExitStack() as stack:
 
             def fresh() -> Confinement:
-                building = self._builds.building(
-                    source, self.nursery, self._fresh("tool", stack), self.card.arch, lambda: False
-                )
+                building = self._building("tool", source, stack, lambda: False)
                 building.run(self.grounds.limits.build_s)
                 return building.confinement
 
             return inspection.inspect(self.nursery, standard, source, fresh)
 
-    def _fresh(self, name: str, stack: ExitStack) -> Path:
+    def _building(
+        self, name: str, source: str, stack: ExitStack, unwanted: Callable[[], bool]
+    ) -> Building:
+        """Return what builds a candidate in a fresh folder, which goes with `stack`."""
         folder = self.scratch.fresh(name)
         stack.callback(self.scratch.remove, folder)
-        return folder
+        return self._builds.building(source, self.nursery, folder, self.card.arch, unwanted)

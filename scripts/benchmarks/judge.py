@@ -2,9 +2,9 @@
 
     python -m scripts.benchmarks.judge [--device cpu|cuda] [--field N] [--repeats N]
 
-A dozen candidates (`judged.py`) on one warm judge; the same with plain `load_inline` in a fresh
-process each, `--field` of them, in the same run; the first candidate `--repeats` times; and what
-passes from a fault to the verdict on the next candidate.
+A dozen candidates (`judged.py`) on one warm judge; one new candidate alone on it, three times; the
+same with plain `load_inline` in a fresh process each, `--field` of the dozen, in the same run; the
+first candidate `--repeats` times; and what passes from a fault to the next candidate's start.
 """
 
 from __future__ import annotations
@@ -102,6 +102,23 @@ def field(task: Task, sources: dict[str, str], count: int) -> float:
     return mean(spent)
 
 
+def alone(judge: Judge, task: Task) -> None:
+    """Print what passes from a new candidate's source to its verdict while nothing else goes on."""
+    began = time.time_ns()  # as text that no store knows, whoever ran this before
+    found, whole = [], []
+    for number in range(began, began + 3):
+        source = judged.again(task.device, number)
+        start = time.monotonic()
+        found.append(certain(judge.judge(task, source)).seconds)
+        whole.append(time.monotonic() - start)
+    print(
+        f"one candidate alone, source to verdict: {median(whole):.2f} s "
+        f"(build {median(spent.build for spent in found):.2f}, "
+        f"check {median(spent.check for spent in found):.2f}, "
+        f"time {median(spent.time for spent in found):.2f}), median of {len(found)}"
+    )
+
+
 def steadiness(judge: Judge, task: Task, source: str, repeats: int) -> None:
     """Print how far apart the reported speedups of one candidate are."""
     found = []
@@ -158,6 +175,7 @@ def main() -> None:
             print(f"{machine()}; {judge.device.fingerprint}; sandbox level {judge.level}")
             print(f"warm after {time.monotonic() - began:.1f} s (toolkit, zygote, reference)")
             whole = ours(judge, task, reference, sources)
+            alone(judge, task)
             if options.repeats:
                 steadiness(judge, task, judged.again(device, 0), options.repeats)
             faults(judge, task)
