@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from actors.evaluator.isolation.child import Child, Gone
@@ -108,9 +107,13 @@ class Examiner:
             raise self._failed(said)
         return said.outputs
 
-    def deal(self, count: int) -> Hand:
-        """Draw fresh inputs `count` times, for timed calls; the caller closes the hand."""
-        said, carried = self._ask(Deal(seed=secrets.randbits(62), count=count))
+    def deal(self, count: int, *, strided: bool = False) -> Hand:
+        """Draw fresh inputs `count` times, for timed calls; the caller closes the hand.
+
+        `strided`: their bytes are to lie as strides say, not in logical order.
+        """
+        order = Deal(seed=secrets.randbits(62), count=count, strided=strided)
+        said, carried = self._ask(order)
         if not isinstance(said, Dealt):
             raise self._failed(said)
         for draw in range(said.first, said.first + count):
@@ -128,15 +131,16 @@ class Examiner:
         self,
         memory: int,
         size: int,
-        outputs: tuple[Layout, ...],
-        calls: list[int],
+        parts: Sequence[tuple[int, int]],
         *,
+        strided: tuple[Layout, ...] = (),
         kept: bool = True,
     ) -> None:
-        """Copy the outputs of some calls out of memory that a candidate may still write to."""
-        begins = [0, *accumulate(map(total_bytes, outputs))]
-        parts = tuple((begins[call], begins[call + 1]) for call in calls)
-        self._ask(Take(parts=parts, size=size, kept=kept), [memory])
+        """Copy parts out of memory that a candidate may still write to.
+
+        `strided`: what each part is, where bytes lie as strides say instead of in logical order.
+        """
+        self._ask(Take(parts=tuple(parts), size=size, strided=strided, kept=kept), [memory])
 
     def judge_taken(self, number: int, output: Layout, draw: int) -> str:
         """Compare one of the outputs that were taken; return what is wrong with it."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from actors.evaluator.isolation.keeper import descendants, everybody
+from actors.evaluator.racing import stillness
 from actors.evaluator.racing.stillness import Stillness, spent_s
 
 # A keeper, its first process (which is left running, and idle), and a child of that.
@@ -68,9 +69,13 @@ def test_a_family_stands_still_and_goes_on(family: Callable[[str], int]) -> None
 
 
 def test_who_has_the_number_of_a_stranger_is_found_where_all_are_looked_at(
-    family: Callable[[str], int],
+    family: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A number that is given again hides a process from the quick way, and from that one alone."""
+    """A number that is given again hides a process from the quick way, and from that one alone.
+
+    So where the kernel keeps no lists of children; where it does nobody can hide.
+    """
+    monkeypatch.setattr(stillness, "LISTED", False)
     hidden, seen = family(BUSY), family(IDLE)
     still = Stillness({hidden, seen}, {str(pid) for pid in descendants(hidden)})
     still.begin()
@@ -104,7 +109,11 @@ def test_what_runs_between_two_looks_is_counted_once(family: Callable[[str], int
 def test_a_long_referee_leaves_no_room_in_the_other_side_s_time(
     family: Callable[[str], int], monkeypatch: pytest.MonkeyPatch, *, beside: bool
 ) -> None:
-    """A tenth of all the time that it was held may be the whole of the reference's windows."""
+    """A tenth of all the time that it was held may be the whole of the reference's windows.
+
+    So where the kernel counts no nanoseconds; where it does nobody may run at all.
+    """
+    monkeypatch.setattr(stillness, "ran_s", lambda _pid: 0.0)
     keeper = family(BUSY)
     still = Stillness({keeper})
     still.begin()
@@ -119,9 +128,36 @@ def test_a_long_referee_leaves_no_room_in_the_other_side_s_time(
     assert still.restless is beside
 
 
-def _burst(keeper: int) -> None:
+def test_nobody_runs_for_a_moment_while_inputs_are_written(family: Callable[[str], int]) -> None:
+    """Ten milliseconds, woken by a timer, would be a block's work, and are a tenth of nothing."""
+    keeper = family(BUSY)
+    still = Stillness({keeper})
+    still.begin()
+    assert still.settle()
+    still.look()
+    assert not still.restless
+    _burst(keeper, 0.01)
+    still.look()
+    assert still.restless
+
+
+def test_who_has_not_stopped_has_not_settled(
+    family: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody's memory is read while he may still write to it."""
+    monkeypatch.setattr(stillness, "SETTLE_S", 0.05)
+    keeper = family(BUSY)
+    still = Stillness({keeper})
+    still.begin()
+    assert still.settle()
+    for pid in descendants(keeper):
+        os.kill(pid, signal.SIGCONT)
+    assert not still.settle()
+
+
+def _burst(keeper: int, seconds: float = 0.3) -> None:
     for pid in descendants(keeper):  # as a timer of the kernel would
         os.kill(pid, signal.SIGCONT)
-    time.sleep(0.3)
+    time.sleep(seconds)
     for pid in descendants(keeper):
         os.kill(pid, signal.SIGSTOP)

@@ -45,6 +45,17 @@ def to_device(value: list[object], device: DeviceKind) -> list[object]:
     return _mapped(value, lambda tensor: tensor.to(device))  # type: ignore[return-value]
 
 
+def as_it_lies(value: T) -> T:
+    """Return `value` with dense tensors seen in the order in which their elements lie."""
+
+    def lie(tensor: torch.Tensor) -> torch.Tensor:
+        order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+        seen = tensor.permute(order)
+        return seen if seen.is_contiguous() else tensor
+
+    return _mapped(value, lie)  # type: ignore[return-value]  # the same nest
+
+
 def _mapped(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
     if isinstance(value, torch.Tensor):
         return change(value)

@@ -16,7 +16,7 @@ import torch
 from actors.evaluator import correctness
 from actors.evaluator.children import devmem, tensors
 from actors.evaluator.children.blame import Unfitting
-from actors.evaluator.children.copies import clone, parcel, same_bytes
+from actors.evaluator.children.copies import as_it_lies, clone, parcel, same_bytes
 from actors.evaluator.children.original import Original, crossable
 from actors.evaluator.devices import device as devices
 from actors.evaluator.wire import region
@@ -187,7 +187,8 @@ class Referee:
         layouts = tuple(tensors.layout_of(inputs) for inputs in hand)
         # On the card one side could write to what the other is about to read: two, then.
         sides = 2 if self._lends else 1
-        return Dealt(first=first, inputs=layouts), [parcel(hand, self._lent) for _ in range(sides)]
+        given = as_it_lies(hand) if order.strided else hand
+        return Dealt(first=first, inputs=layouts), [parcel(given, self._lent) for _ in range(sides)]
 
     def _expect(self, drawn: Round, seed: int) -> None:
         if drawn.eager is None:
@@ -204,6 +205,9 @@ class Referee:
         torch.set_num_threads(1)
         with tensors.opened(descriptor, order.size) as window:
             taken = [window[begin:end].clone() for begin, end in order.parts]
+        if order.strided:
+            pairs = zip(taken, order.strided, strict=True)
+            taken = [tensors.in_order(part, layout) for part, layout in pairs]
         if order.kept:
             self._taken = taken
         torch.set_num_threads(threads)

@@ -17,9 +17,19 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator.children import canary, devmem, malloc, places, profile, takeover, tensors
+from actors.evaluator.children import (
+    canary,
+    devmem,
+    malloc,
+    places,
+    profile,
+    takeover,
+    tensors,
+    whereabouts,
+)
 from actors.evaluator.children.faults import raised
 from actors.evaluator.children.guards import Guards
+from actors.evaluator.isolation import linux
 from actors.evaluator.wire.channel import Channel, Closed, close_all
 from actors.evaluator.wire.layout import Layout, total_bytes
 from actors.evaluator.wire.orders import Done, Import, Leave
@@ -38,9 +48,12 @@ from actors.evaluator.wire.runner_orders import (
     FromRunner,
     Load,
     Loaded,
+    Places,
+    Present,
     Profiled,
     TakeProfile,
     ToRunner,
+    Where,
     Write,
 )
 from protocol.values import DeviceKind
@@ -114,15 +127,27 @@ class Runner:
                 self._clear()
             case Bench():
                 self._bench(order.calls, order.slots)
-            case Collect():
-                tensors.write(self._outputs, carried[0], order.limit)
-                return Collected(outputs=tuple(map(tensors.layout_of, self._outputs)))
             case TakeProfile():
                 module, inputs = self._module, self._slots[order.slot]
                 look = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
                 return Profiled(profile=profile.take(look, self.device))
             case Canary():
                 canary.sing(self.device)
+            case _:
+                return self._hand_over(order, carried)
+        return Done()
+
+    def _hand_over(self, order: ToRunner, carried: list[int]) -> FromRunner:
+        match order:
+            case Collect():
+                tensors.write(self._outputs, carried[0], order.limit)
+                return Collected(outputs=tuple(map(tensors.layout_of, self._outputs)))
+            case Where():
+                slots = [self._slots[slot] for slot in range(order.slots)]
+                return Places(places=whereabouts.of_inputs(slots))
+            case Present():
+                self._outputs, answer = whereabouts.of_outputs(self._outputs)
+                return answer
             case Write():
                 self._write(order, carried[0])
         return Done()
@@ -215,6 +240,7 @@ class Runner:
 def serve(descriptor: int, device: DeviceKind) -> None:
     """Answer the judge until it says `Leave` or is gone."""
     malloc.keep()
+    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # the judge is let into our memory
     faulthandler.enable()  # the stack of a segfault is worth a lot to who must repair it
     channel: Channel[ToRunner] = Channel(
         socket.socket(fileno=descriptor), ToRunner, descriptors=True

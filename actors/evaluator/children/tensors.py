@@ -193,6 +193,19 @@ def _seen(leaf: Leaf, window: torch.Tensor, place: int) -> torch.Tensor:
     return window[place : place + leaf.nbytes].view(dtype).reshape(leaf.shape)
 
 
+def in_order(raw: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """Return the bytes of a value in logical order; they lie as its (dense) strides say."""
+    if all(leaf.stride is None for leaf in leaves(layout)):
+        return raw
+    ordered = raw.clone()
+    for leaf, place in zip(leaves(layout), offsets(layout), strict=False):
+        if leaf.stride is not None:
+            flat = raw[place : place + leaf.nbytes].view(getattr(torch, leaf.dtype))
+            seen = flat.as_strided(leaf.shape, leaf.stride).contiguous().reshape(-1)
+            ordered[place : place + leaf.nbytes] = seen.view(torch.uint8)
+    return ordered
+
+
 def value_of(layout: Layout, window: torch.Tensor, device: str) -> object:
     """Return a fresh value of `layout` from bytes that lie at the beginning of `window`."""
     return _build(layout, window, iter(offsets(layout)), device)

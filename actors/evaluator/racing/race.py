@@ -19,26 +19,21 @@ from actors.evaluator.devices.sensors import Reading, Sensors
 from actors.evaluator.examiner import Hand
 from actors.evaluator.isolation.child import Child
 from actors.evaluator.proofs import Block, Claim, Fresh
+from actors.evaluator.racing.inside import Inside
+from actors.evaluator.racing.outside import Outside
 from actors.evaluator.racing.pace import Pace
 from actors.evaluator.racing.results import Results
-from actors.evaluator.racing.sides import Refused, Sides
+from actors.evaluator.racing.sides import SETTLE_S, Refused, Sides
 from actors.evaluator.racing.stillness import Stillness
 from actors.evaluator.standard import Standard
 from actors.evaluator.timing import Side, Timing
 from actors.evaluator.verdicts import Fault
 from actors.evaluator.wire.layout import total_bytes
-from actors.evaluator.wire.runner_orders import (
-    Bench,
-    Clear,
-    Collect,
-    FeedAll,
-    FromRunner,
-)
+from actors.evaluator.wire.runner_orders import Bench, Clear, FromRunner
 from protocol.values import Word
 
 # Inputs and outputs of one block's fresh calls: little, where it is drawn and copied by the host.
 HAND_BYTES = 1 << 24
-SETTLE_S = 0.003  # OpenMP threads of the other side spin for about this long after their last call
 WARM_S = 0.3
 WARM_CALLS = 3
 
@@ -71,6 +66,7 @@ class Race:
         facts = standard.facts
         self._each = max(1, total_bytes(facts.inputs) + total_bytes(facts.outputs))
         self._results = Results(standard, self._each)
+        self._way: Inside | Outside = Inside(standard, self._sides, self._results, self._each)
         self._turned = False
         self._on_host = standard.task.device == "cpu"
         self._pace = Pace(
@@ -86,13 +82,14 @@ class Race:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
         try:
             self._begin_alike()
+            self._choose_way()
             self._warm()
             self._overhead_s = self._sides.overhead_s()
             return self._groups(on_group)
         except Refused as refused:
             return refused.fault
         finally:
-            self._results.close()
+            self._way.close()
             self._sides.rest()
 
     def _begin_alike(self) -> None:
@@ -100,6 +97,12 @@ class Race:
         for side in timing.HALVES[0]:
             with self._sides.moving(side):
                 self._sides.ask(side, Clear())
+
+    def _choose_way(self) -> None:
+        """Have inputs and outputs moved from outside, where that can be done."""
+        outside = Outside(self.standard, self._sides, self._results, self._each)
+        if self._on_host and outside.possible():
+            self._way = outside
 
     def _groups(self, on_group: Callable[[int], None]) -> Timing | Fault:
         began = time.monotonic()
@@ -185,7 +188,7 @@ class Race:
                     again = self._pace.again
                     taken += self._repeat("reference", 1) if again else [fresh_us]
         finally:
-            self._results.close()
+            self._way.close()
             self._sides.rest()
         return max(taken)
 
@@ -193,7 +196,7 @@ class Race:
     def _dealt(self) -> Iterator[Hand]:
         """Give fresh inputs for one block's calls; nobody keeps them afterwards."""
         began = time.monotonic()
-        hand = self.standard.examiner.deal(self._pace.calls)
+        hand = self._way.deal(self._pace.calls)
         self._draw_s = (time.monotonic() - began) / self._pace.calls
         try:
             yield hand
@@ -203,23 +206,14 @@ class Race:
                 self.standard.examiner.forget(hand.first, self._pace.calls)
 
     def _window(self, side: Side, hand: Hand) -> Fresh:
-        """Feed, call, collect; nothing of a candidate runs before or after."""
+        """Time one block of calls on fresh inputs."""
         calls = len(hand.inputs)
-        size = calls * self._each
-        memory = self._results.memory(side, size)
-        with self._sides.moving(side):
-            time.sleep(SETTLE_S if self._on_host else 0.0)
-            parcel = hand.parcels[-1 if side == "candidate" else 0]
-            self._sides.wake(side)
-            fed_s, _answer = self._sides.ask(side, FeedAll(inputs=hand.inputs), [parcel])
-            block_s, _answer = self._sides.ask(side, Bench(calls=calls, slots=calls))
-            collected_s, answer = self._sides.ask(side, Collect(limit=size), [memory])
-            self._results.take(side, memory, size, answer, calls)
+        spent = self._way.fresh(side, hand)
         return Fresh(
             calls=calls,
-            us=self._net_us(block_s, calls),
-            fed_us=fed_s / calls * 1e6,
-            collected_us=collected_s / calls * 1e6,
+            us=self._net_us(spent.block_s, calls),
+            fed_us=spent.fed_s / calls * 1e6,
+            collected_us=spent.collected_s / calls * 1e6,
         )
 
     def _repeat(self, side: Side, times: int) -> list[float]:

@@ -1,9 +1,9 @@
-"""The outputs of a timed block: the memory that they are handed over in, and those compared."""
+"""The outputs of a timed block that are compared: drawn when it is over, put aside at once."""
 
 from __future__ import annotations
 
-import os
 import secrets
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from actors.evaluator.examiner import Hand
@@ -11,71 +11,62 @@ from actors.evaluator.racing.sides import Refused
 from actors.evaluator.standard import Standard
 from actors.evaluator.timing import Side
 from actors.evaluator.verdicts import wrong
-from actors.evaluator.wire.layout import Layout, sound, total_bytes
-from actors.evaluator.wire.runner_orders import Collected, FromRunner
+from actors.evaluator.wire.layout import Layout
 
 # Outputs of a block that are compared: small ones cost little, and who leaves out one call in nine
 # must not get through by luck.
 CHOSEN, MOST_CHOSEN, CHOSEN_BYTES = 2, 6, 2 << 20
 
-Check: TypeAlias = list[tuple[int, Layout]]  # outputs put aside: which call's, what it looks like
+Choice: TypeAlias = tuple[int, Layout]  # which call's, and what it looks like
 
 
 class Results:
-    """What both sides hand over, block after block."""
+    """What is compared of the blocks of one hand."""
 
     def __init__(self, standard: Standard, each: int) -> None:
         """`each`: the bytes that one call reads and writes."""
         self._standard = standard
         self._each = each
-        self._on_host = standard.task.device == "cpu"
-        self._memory: dict[tuple[Side, int], int] = {}  # descriptors
-        self._check: Check = []
+        self._choices: list[Choice] = []
 
-    def memory(self, side: Side, size: int) -> int:
-        """Return memory for the outputs of a block that the other side never had.
+    def choose(self, outputs: Sequence[Layout]) -> list[Choice]:
+        """Draw some; none where outputs are different each time."""
+        if not self._standard.steady:
+            return []
+        least = CHOSEN if self._standard.task.device == "cpu" else 1
+        count = max(least, min(MOST_CHOSEN, CHOSEN_BYTES // self._each))
+        calls = sorted({secrets.randbelow(len(outputs)) for _choice in range(count)})
+        return [(call, outputs[call]) for call in calls]
 
-        Or a candidate would find there what the reference made of the same inputs.  On the host it
-        is new each time, or outputs could be computed right where they are to be handed over; on a
-        card that takes too long.
-        """
-        for key in [key for key in self._memory if self._on_host or key[1] != size]:
-            os.close(self._memory.pop(key))
-        if (side, size) not in self._memory:
-            self._memory[side, size] = self._standard.examiner.lend(size)
-        return self._memory[side, size]
-
-    def take(self, side: Side, memory: int, size: int, answer: FromRunner, calls: int) -> None:
-        """Put some outputs aside at once; which ones is drawn only now.
+    def put_aside(
+        self,
+        side: Side,
+        choices: list[Choice],
+        memory: int,
+        size: int,
+        parts: Sequence[tuple[int, int]],
+        *,
+        strided: bool = False,
+    ) -> None:
+        """Copy what was chosen out of memory of this size.
 
         The reference's, too, whom nobody doubts: what comes next must find both alike.
         """
-        if not isinstance(answer, Collected) or len(answer.outputs) != calls:
-            raise Refused(wrong("in a timed block: an output for each call is not there", "time"))
-        if not all(map(sound, answer.outputs)) or sum(map(total_bytes, answer.outputs)) > size:
-            raise Refused(wrong("in a timed block: outputs are not what is expected", "time"))
-        if not self._standard.steady:
+        if not choices:
             return
-        least = CHOSEN if self._on_host else 1
-        choices = max(least, min(MOST_CHOSEN, CHOSEN_BYTES // self._each))
-        chosen = sorted({secrets.randbelow(calls) for _choice in range(choices)})
         kept = side == "candidate"
-        self._standard.examiner.take(memory, size, answer.outputs, chosen, kept=kept)
+        layouts = tuple(output for _call, output in choices) if strided else ()
+        self._standard.examiner.take(memory, size, parts, strided=layouts, kept=kept)
         if kept:
-            self._check = [(call, answer.outputs[call]) for call in chosen]
+            self._choices = choices
 
     def verify(self, hand: Hand) -> None:
         """Compare what was put aside of the candidate's outputs with what is expected.
 
         After the windows of a hand: the referee's threads would be in the way of the next one.
         """
-        check, self._check = self._check, []
-        for number, (call, output) in enumerate(check):
+        choices, self._choices = self._choices, []
+        for number, (call, output) in enumerate(choices):
             reason = self._standard.examiner.judge_taken(number, output, hand.first + call)
             if reason:
                 raise Refused(wrong(f"in a timed call: {reason}", "time"))
-
-    def close(self) -> None:
-        """Give the memory back."""
-        while self._memory:
-            os.close(self._memory.popitem()[1])

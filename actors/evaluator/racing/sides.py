@@ -16,10 +16,19 @@ from actors.evaluator.standard import Standard
 from actors.evaluator.timing import Side
 from actors.evaluator.verdicts import Fault, fault_of
 from actors.evaluator.wire.orders import Order, Raised
-from actors.evaluator.wire.runner_orders import Bench, FromRunner
-from protocol.values import Word
+from actors.evaluator.wire.runner_orders import Bench, FromRunner, Present
+from protocol.values import Value, Word
 
 PINGS = 15
+SETTLE_S = 0.003  # OpenMP threads of a referee on the host spin for about this long
+
+
+class Spent(Value, frozen=True, kw_only=True):
+    """Seconds of one window on fresh inputs."""
+
+    fed_s: float  # until its calls were ordered
+    block_s: float  # the calls
+    collected_s: float  # until its outputs were handed over, or it stood still with them
 
 
 class Refused(Exception):
@@ -53,7 +62,7 @@ class Sides:
     def moving(self, side: Side) -> Iterator[None]:
         """Let one side go on, for the length of a block of code."""
         # Both sides alike: who has just been woken is a little slower.
-        still = self._stillness if side == "candidate" else self._standard.stillness
+        still = self._still(side)
         if side == "candidate":
             self.insist_still()
         with self._stillness.beside() if side == "reference" else nullcontext():
@@ -62,6 +71,43 @@ class Sides:
                 yield
             finally:
                 still.begin()
+
+    def reach(self, side: Side) -> int:
+        """Return the process that is the side's runner, once nothing of the side moves."""
+        still = self._still(side)
+        if not still.settle():
+            if side == "reference":
+                raise self._standard.failed("it can't be held still")
+            reason = "its processes can't be held still"
+            raise Refused(Fault(word=Word.REJECTED, stage="time", reason=reason))
+        return still.eldest()
+
+    def window(self, side: Side, calls: int) -> tuple[Spent, FromRunner]:
+        """Let a side call its module on what lies there, until it stands still with its outputs.
+
+        Returns where they lie, as it says.
+        """
+        still = self._still(side)
+        if side == "candidate":
+            self.insist_still()
+        with self._stillness.beside() if side == "reference" else nullcontext():
+            began = time.perf_counter()
+            still.end()
+            try:
+                self.wake(side)
+                fed_s = time.perf_counter() - began
+                block_s, _answer = self.ask(side, Bench(calls=calls, slots=calls))
+                began = time.perf_counter()
+                _seconds, answer = self.ask(side, Present())
+            finally:
+                still.stop()
+            still.settle()
+            collected_s = time.perf_counter() - began
+            still.note()
+        return Spent(fed_s=fed_s, block_s=block_s, collected_s=collected_s), answer
+
+    def _still(self, side: Side) -> Stillness:
+        return self._stillness if side == "candidate" else self._standard.stillness
 
     def insist_still(self, *, everywhere: bool = False) -> None:
         """Refuse a candidate of whom something runs while it is held still.

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
@@ -30,6 +32,10 @@ from actors.evaluator.isolation.nursery import Nursery
 ROUNDS = 8  # processes that fork while they are being stopped
 # The share of the time, and the seconds at least, that tell running from being stopped.
 RESTLESS, RESTLESS_S = 0.1, 0.05
+WOKE_S = 0.001  # of a race, by somebody who had stopped: nobody honest runs at all
+SETTLE_S = 2.0  # from being told to stop until having stopped, on a busy machine
+STOPPED = b"TtDXZ"  # or in the kernel, in a call that nothing of its own can come before
+LISTED = Path(f"/proc/self/task/{threading.get_native_id()}/children").exists()
 TICKS = os.sysconf("SC_CLK_TCK")
 AHEAD = "-15"  # nice value of a session, among sessions (autogroup); for root only
 
@@ -46,6 +52,8 @@ class Stillness:
         self._since = 0.0
         self._held_s = 0.0
         self._beside_s = self._beside_ran_s = 0.0  # in the other side's windows only
+        self._exactly: dict[int, float] = {}  # the same, where the kernel counts nanoseconds
+        self._woke_s = 0.0
         self._ran_s = 0.0  # of processor time that was taken by who was to stand still
 
     def take(self, keepers: set[int]) -> None:
@@ -53,14 +61,34 @@ class Stillness:
         self._keepers |= keepers
 
     def begin(self) -> None:
+        """Stop them all, and remember what they had taken of the processor."""
+        self.stop()
+        self.settle()
+        self.note()
+
+    def stop(self) -> None:
         """Stop them all, those that are started meanwhile included."""
         for _round in range(ROUNDS):
-            fresh = self._processes(self._strangers) - self._still
+            fresh = self._family() - self._still
             if not fresh:
                 break
             for pid in fresh:
                 _signal(pid, signal.SIGSTOP)
             self._still |= fresh
+
+    def settle(self) -> bool:
+        """Wait until they have stopped, not only been told to; say whether they have."""
+        until = time.monotonic() + SETTLE_S
+        moving = self._still
+        while moving:
+            moving = {pid for pid in moving if _moves(pid)}
+            if time.monotonic() > until:
+                return False
+        return True
+
+    def note(self) -> None:
+        """Remember what they have taken of the processor so far."""
+        self._exactly = {pid: ran_s(pid) for pid in self._still}
         self._spent = {pid: spent_s(pid) for pid in self._still}
         self._since = time.monotonic()
 
@@ -73,6 +101,9 @@ class Stillness:
         spent = self._spent_by(frozenset() if everywhere else self._strangers)
         self._ran_s += _more(spent, self._spent)
         self._spent, self._since = spent, now
+        exactly = {pid: ran_s(pid) for pid in self._still}
+        self._woke_s += _more(exactly, self._exactly)
+        self._exactly = exactly
 
     @contextmanager
     def beside(self) -> Iterator[None]:
@@ -95,13 +126,15 @@ class Stillness:
     @property
     def ran_s(self) -> float:
         """The processor time that they took while they were to stand still."""
-        return max(self._ran_s, self._beside_ran_s)
+        return max(self._woke_s, self._ran_s, self._beside_ran_s)
 
     @property
     def restless(self) -> bool:
         """Whether they ran while they were to stand still."""
-        return self._ran_s > max(RESTLESS_S, RESTLESS * self._held_s) or (
-            self._beside_ran_s > max(RESTLESS_S, RESTLESS * self._beside_s)
+        return (
+            self._woke_s > WOKE_S
+            or self._ran_s > max(RESTLESS_S, RESTLESS * self._held_s)
+            or self._beside_ran_s > max(RESTLESS_S, RESTLESS * self._beside_s)
         )
 
     def end(self) -> None:
@@ -111,10 +144,30 @@ class Stillness:
             _signal(pid, signal.SIGCONT)
         self._still, self._spent = set(), {}
 
+    def eldest(self) -> int:
+        """Return the runner among them: nobody below the keeper's first process is older."""
+        return min(self._still, key=lambda pid: (_born(pid), pid), default=0)
+
     def favour(self) -> None:
         """Let them go before strangers for good: trusted ones only."""
         for pid in self._processes(self._strangers):
             _favour(pid)
+
+    def _family(self) -> set[int]:
+        """Return their processes as parents know them, which costs a tenth of asking everybody.
+
+        The kernel's lists may miss one while processes come and go: once all are stopped none do.
+        """
+        if not LISTED:
+            return self._processes(self._strangers)
+        firsts = {first for keeper in self._keepers for first in _children_of(keeper)}
+        found: set[int] = set()
+        todo = list(firsts)
+        while todo:
+            below = _children_of(todo.pop()) - found
+            found |= below
+            todo += below
+        return found
 
     def _processes(self, strangers: Set[str]) -> set[int]:
         found: set[int] = set()
@@ -165,6 +218,52 @@ def spent_s(pid: int) -> float:
         return sum(map(int, fields[11:15])) / TICKS
     except (OSError, ValueError):
         return 0.0
+
+
+def ran_s(pid: int) -> float:
+    """Return the processor time that a process's living threads took; 0 where nobody counts it."""
+    nanoseconds = 0
+    for thread in _threads(pid):
+        with suppress(OSError, ValueError, IndexError):
+            nanoseconds += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split()[0])
+    return nanoseconds / 1e9
+
+
+def _moves(pid: int) -> bool:
+    for thread in _threads(pid):
+        with suppress(OSError):
+            state = Path(f"/proc/{pid}/task/{thread}/stat").read_bytes().rpartition(b")")[2]
+            if state[1:2] not in STOPPED:
+                return True
+    return False
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # see keeper's _parent
+    except OSError:
+        return []
+
+
+def _children_of(pid: int) -> set[int]:
+    found: set[int] = set()
+    for thread in _threads(pid):
+        with suppress(OSError, ValueError):
+            found.update(map(int, _listed(pid, thread).split()))
+    return found
+
+
+def _listed(pid: int, thread: str) -> bytes:
+    with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123  # on the clock
+        return file.read()
+
+
+def _born(pid: int) -> int:
+    """Return when a process began, in ticks since the machine did; late when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return sys.maxsize
 
 
 def parent_of(pid: int) -> int:

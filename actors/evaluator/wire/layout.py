@@ -81,8 +81,24 @@ def sound(layout: Layout) -> bool:
         leaf.dtype in ITEM_BYTES
         and len(leaf.shape) <= MAX_RANK
         and all(0 <= size < MAX_SIZE for size in leaf.shape)
+        and dense(leaf)
         for leaf in leaves(layout)
     )
+
+
+def dense(leaf: Leaf) -> bool:
+    """Whether its strides are those of a tensor whose elements fill their memory, once each."""
+    if leaf.stride is None:
+        return True
+    if len(leaf.stride) != len(leaf.shape):
+        return False
+    filled = 1
+    for stride, size in sorted(zip(leaf.stride, leaf.shape, strict=True)):
+        if size != 1:
+            if stride != filled:
+                return False
+            filled *= size
+    return True
 
 
 def leaves(layout: Layout) -> Iterator[Leaf]:

@@ -90,6 +90,7 @@ class Deal(Order, frozen=True, kw_only=True):
 
     seed: int
     count: int
+    strided: bool = False  # bytes are to lie as strides say, not in logical order
 
 
 class Dealt(Order, frozen=True, kw_only=True):
@@ -114,6 +115,7 @@ class Take(Order, frozen=True, kw_only=True):
     """Copy parts of the descriptor's bytes at once, to be compared later."""
 
     parts: tuple[tuple[int, int], ...]  # where each begins and ends
+    strided: tuple[Layout, ...] = ()  # of parts whose bytes lie as their strides say
     size: int  # of the whole
     kept: bool = True  # else copied for nothing: caches are to be alike for what comes next
 

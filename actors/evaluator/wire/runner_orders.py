@@ -75,6 +75,16 @@ class Collect(Order, frozen=True, kw_only=True):
     limit: int  # bytes that the descriptor's memory has
 
 
+class Where(Order, frozen=True, kw_only=True):
+    """Say where the inputs of slots 0 … `slots`-1 lie (on the host only)."""
+
+    slots: int
+
+
+class Present(Order, frozen=True, kw_only=True):
+    """Say where the outputs of all benchmarked calls lie, and what they look like."""
+
+
 class TakeProfile(Order, frozen=True, kw_only=True):
     """Call the module on a slot under the profiler; asked once nothing is timed any more."""
 
@@ -105,6 +115,8 @@ ToRunner = (
     | Clear
     | Bench
     | Collect
+    | Where
+    | Present
     | TakeProfile
     | Canary
     | Write
@@ -134,10 +146,24 @@ class Collected(Order, frozen=True, kw_only=True):
     outputs: tuple[Layout, ...]
 
 
+class Places(Order, frozen=True, kw_only=True):
+    """Where tensors begin, in the runner's own memory: a machine word each, leaf after leaf."""
+
+    places: bytes
+
+
+class Presented(Order, frozen=True, kw_only=True):
+    """Where outputs lie: dense, in the order of their layouts' strides."""
+
+    layouts: tuple[Layout, ...]  # the different ones
+    kinds: bytes  # which of them each output has: two bytes each
+    places: bytes  # where tensors begin: a machine word each, leaf after leaf, output after output
+
+
 class Profiled(Order, frozen=True, kw_only=True):
     """What the profiler saw, as the candidate's process says."""
 
     profile: Profile
 
 
-FromRunner = Done | Loaded | Called | Collected | Profiled | Raised
+FromRunner = Done | Loaded | Called | Collected | Places | Presented | Profiled | Raised
