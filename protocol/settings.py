@@ -24,6 +24,7 @@ ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the cod
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Level = Annotated[int, msgspec.Meta(ge=0, le=3)]  # of a sandbox
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1_000_000_000)]  # NaN and infinity are none
 
 
@@ -105,7 +106,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_cost: NotNegative | None = None  # US dollars
     max_minutes: float | None = None
     until_idle: bool = False
-    min_sandbox: Number = 1
+    min_sandbox: Level = 1
     launch: str = ""  # "slurm:/path/to/file.toml": evaluators from a fleet
     listen: str = LOCAL  # or where other machines connect, besides
     beat_s: float = 5.0

@@ -19,6 +19,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
+
+from actors.usage import Parser
+
 ASK_S = 60.0
 SYNCS = 20
 LEAST_GIB = 2.0
@@ -146,6 +150,7 @@ def first_line(command: list[str], *, errors: bool = False) -> str:
 
 def main() -> int:
     """Print all findings; 1 when something that is needed is missing."""
+    Parser(prog="python scripts/doctor.py", description=__doc__).parse_args()
     broken = 0
     for check in CHECKS:
         finding = check()

@@ -36,6 +36,8 @@ def main() -> int:
     asked = parser.parse_args()
     try:
         ring = ring_file.read(asked.run)
+        if ring is None and not asked.run.is_dir():
+            raise ValueError(f"{asked.run}: there is no such folder")
         if ring is None:
             raise ValueError(f"{asked.run} has no keys: it never ran with --listen")
         if asked.word == "new":

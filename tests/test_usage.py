@@ -1,6 +1,10 @@
-"""The parser of every command line here."""
+"""The parser of every command line here, and that every command line has it."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +37,37 @@ def test_where_others_may_follow_a_mistake_is_raised() -> None:
     parser.refusal = KeyError
     with pytest.raises(KeyError, match=r"unrecognized arguments: -x; see python supervisor\.py"):
         parser.parse_args(["-x"])
+
+
+TOP = Path(__file__).parents[1]
+SCRIPTS = ("doctor", "report", "replay", "story", "tickets", "chaos", "kernelbench")
+BENCHMARKS = ("", ".selection", ".scale", ".recovery", ".whole_run", ".judge")
+COMMANDS = (
+    ("supervisor.py",),
+    ("-m", "actors.evaluator"),
+    *((f"scripts/{name}.py",) for name in SCRIPTS),
+    *(("-m", f"scripts.benchmarks{name}") for name in BENCHMARKS),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[-1])
+def test_no_command_overlooks_a_word_that_it_does_not_know(command: tuple[str, ...]) -> None:
+    """Whoever mistypes a flag is told so, instead of waiting for what was not asked for."""
+    done = subprocess.run(
+        [sys.executable, *command, "--such-a-flag"],
+        cwd=TOP, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (2, "") == (done.returncode, done.stdout)
+    assert len(done.stderr.splitlines()) == 1
+    # Some miss a file first; all of them say where to look.
+    assert "--such-a-flag" in done.stderr or "are required" in done.stderr
+
+
+def test_tickets_of_a_run_that_is_not_there() -> None:
+    """A mistyped folder is no run that never listened."""
+    done = subprocess.run(
+        [sys.executable, str(TOP / "scripts" / "tickets.py"), "absent"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (2, "") == (done.returncode, done.stdout)
+    assert done.stderr == "absent: there is no such folder\n"

@@ -96,11 +96,15 @@ def main() -> int:
     arguments = _parser().parse_args()
     if arguments.connect:
         return _at_post(arguments)
-    if arguments.task is None or not arguments.candidate:
-        _parser().error("--task FILE and --candidate FILE are needed (or --connect for an actor)")
     least = arguments.min_sandbox or 0
+    # The supervisor asks that before it makes anything.
+    asked_only = arguments.task is None and not arguments.candidate and least
+    if not asked_only and (arguments.task is None or not arguments.candidate):
+        _parser().error("--task FILE and --candidate FILE are needed (or --connect for an actor)")
     kind = arguments.device or device.here()
     _insist(least, kind)
+    if asked_only:
+        return byhand.EXIT_CORRECT
     limits = settings.Limits()
     if arguments.time_s is not None:
         limits = msgspec.structs.replace(limits, time_s=arguments.time_s)

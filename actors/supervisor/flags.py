@@ -76,6 +76,13 @@ def whole(least: int) -> Callable[[str], int]:
     return read
 
 
+def level(text: str) -> int:
+    """Read a sandbox level."""
+    if text not in ("0", "1", "2", "3"):
+        raise argparse.ArgumentTypeError(f"expected a sandbox level, 0 to 3, got {text!r}")
+    return int(text)
+
+
 def positive(text: str) -> float:
     """Read a number above zero."""
     try:
@@ -161,7 +168,7 @@ OPTIONS = tuple(
         ("--seed", "seed", whole(0), "N", "seed of every draw (0)"),
         ("--max-cost", "max_cost", positive, "USD", "stop before a call could pass this"),
         ("--max-minutes", "max_minutes", positive, "M", "stop this start after M minutes"),
-        ("--min-sandbox", "min_sandbox", whole(0), "LEVEL", "refuse a weaker sandbox (1)"),
+        ("--min-sandbox", "min_sandbox", level, "LEVEL", "refuse a weaker sandbox (1)"),
         ("--precision", "rules.precision", one_of(*PRECISIONS), "WORD", "lowest allowed (task)"),
         (
             "--baselines",

@@ -116,6 +116,7 @@ def _visit(
             settings = preflight.check_models(settings, environ, base)
         if wanted[Role.EVALUATOR]:
             preflight.check_device(settings, gpus)
+            preflight.check_sandbox(settings, environ)
         keys = _split(ticket, wanted, place.path)
         settings_file.write(place.path, settings)
         station = Station(address=address, machine=machine, tickets=keys)

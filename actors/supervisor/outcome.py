@@ -172,7 +172,7 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
         correct=sum(node.verdict.correct for node in attempts),
         best=_best_result(task),
         reference=ReferenceResult(
-            eager_us=_eager_us(task),
+            eager_us=task.eager_us,
             compile_us=reference.compile_us if reference else None,
             max_autotune_us=reference.max_autotune_us if reference else None,
         ),
@@ -218,17 +218,6 @@ def _best_result(task: TaskState) -> BestResult | None:
         speedup_compile=_ratio(reference.compile_us if reference else None, median_us),
         speedup_max_autotune=_ratio(reference.max_autotune_us if reference else None, median_us),
     )
-
-
-def _eager_us(task: TaskState) -> float | None:
-    """Return the reference's time as it was measured in turn with the winner, where there is one.
-
-    The first measurement may be hours older, from a machine that was busier or hotter.
-    """
-    best, reference = task.best, task.reference
-    if best is not None and best.verdict.reference_us is not None:
-        return best.verdict.reference_us
-    return reference.eager_us if reference else None
 
 
 def _ratio(other_us: float | None, median_us: float | None) -> float | None:

@@ -45,11 +45,10 @@ def cards(task: TaskState) -> str:
     """Return the figures that a reader looks for first."""
     best = task.best
     attempts = task.attempts
-    eager = task.reference.eager_us if task.reference else None
     facts = (
         ("speed-up against eager", phrases.speedup(best.verdict) if best else "none found"),
         ("best, a call", phrases.duration(phrases.node_us(best)) if best else "–"),
-        ("reference, a call", phrases.duration(eager)),
+        ("reference, a call", phrases.duration(task.eager_us)),
         ("attempts", f"{len(attempts)} of {task.budget}"),
         ("compiled", str(sum(node.verdict.compiled for node in attempts))),
         ("correct", str(sum(node.verdict.correct for node in attempts))),

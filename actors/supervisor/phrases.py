@@ -82,10 +82,9 @@ def best_line(task: TaskState) -> str:
         return f"{task.name}: can't be measured: {task.problem}"
     if best is None:
         return f"{task.name}: no correct candidate yet, {len(task.attempts)}/{task.budget} attempts"
-    against = duration(task.reference.eager_us) if task.reference else "?"
     return (
         f"{task.name}: best is node {best.number}: {speedup(best.verdict)}"
-        f" {duration(node_us(best))} (reference {against}),"
+        f" {duration(node_us(best))} (reference {duration(task.eager_us)}),"
         f" {len(task.attempts)}/{task.budget} attempts"
     )
 

@@ -14,6 +14,8 @@ import re
 import resource
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +24,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from actors.supervisor.choices import has_key
+from actors.supervisor.environment import of_child
 from actors.supervisor.flags import UsageError
 from actors.supervisor.ledger import FILE_NAME as RUN_DB
 from protocol import truth
@@ -197,6 +200,23 @@ def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:
             "--device cuda: no CUDA card that torch can use was found; use --device cpu,"
             " --evaluators 0 where others lend theirs, or run python scripts/doctor.py"
         )
+
+
+def check_sandbox(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Raise UsageError when this machine gives its evaluators less than `--min-sandbox`.
+
+    They would refuse to start, each time anew; one of them is asked what it would say.
+    """
+    if not settings.evaluators or settings.min_sandbox <= 1:
+        return
+    asked = subprocess.run(
+        [sys.executable, "-P", "-m", "actors.evaluator",
+         "--device", settings.device, "--min-sandbox", str(settings.min_sandbox)],
+        env=of_child(environ, ""), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if asked.returncode:
+        said = asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"]
+        raise UsageError(said[-1].removeprefix("evaluator: ").partition("; see ")[0])
 
 
 def check_address(settings: Settings) -> None:

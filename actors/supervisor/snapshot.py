@@ -102,6 +102,16 @@ class TaskState(Value, frozen=True, kw_only=True):
         ]
         return min(ranked)[3] if ranked else None
 
+    @property
+    def eager_us(self) -> float | None:
+        """The reference's time as it was measured in turn with the winner, where there is one.
+
+        The first measurement may be hours older, from a machine that was busier or hotter.
+        """
+        if self.best is not None and self.best.verdict.reference_us is not None:
+            return self.best.verdict.reference_us
+        return self.reference.eager_us if self.reference else None
+
 
 class WorkerState(Value, frozen=True, kw_only=True):
     """A worker as the coordinator knows it."""

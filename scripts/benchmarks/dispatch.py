@@ -7,7 +7,6 @@ attempt is three tasks (plan, write, evaluate); one with a full window carries a
 
 from __future__ import annotations
 
-import argparse
 import secrets
 import sqlite3
 import subprocess
@@ -20,6 +19,7 @@ from random import Random
 from actors.actor import run_actor
 from actors.port import Port
 from actors.post import add_post_arguments, post_from
+from actors.usage import Parser
 from protocol import messages
 from protocol import settings as settings_file
 from protocol.settings import SearchSettings, Settings
@@ -147,7 +147,7 @@ def main() -> int:
     if len(sys.argv) == 1:
         report()
         return 0
-    parser = argparse.ArgumentParser()
+    parser = Parser(prog="python -m scripts.benchmarks.dispatch", description=__doc__)
     add_post_arguments(parser)
     parser.add_argument("--role", type=Role, required=True)
     parser.add_argument("--credit", type=int, default=1)

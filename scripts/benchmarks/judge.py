@@ -20,7 +20,7 @@ from statistics import mean, median
 
 from actors.evaluator.byhand import in_order
 from actors.evaluator.devices import device as devices
-from actors.evaluator.judge import Judge, Problem
+from actors.evaluator.judge import Judge, Problem, Unjudgeable
 from actors.usage import Parser
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Reference, Task, Verdict
@@ -179,6 +179,8 @@ def main() -> None:
             if options.repeats:
                 steadiness(judge, task, judged.again(device, 0), options.repeats)
             faults(judge, task)
+        except Unjudgeable as error:
+            raise SystemExit(f"could not judge: {error}") from None
         finally:
             judge.close()
     if options.field:

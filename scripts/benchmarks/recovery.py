@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from actors.usage import Parser
 from scripts.benchmarks.machine import machine, percentile
 from scripts.faults import books, machines, sample
 from scripts.faults.machines import Machine
@@ -94,5 +95,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    Parser(prog="python -m scripts.benchmarks.recovery", description=__doc__).parse_args()
     print(machine())
     main()

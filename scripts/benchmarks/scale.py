@@ -14,6 +14,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
+from actors.usage import Parser
 from scripts.benchmarks import rivals
 from scripts.benchmarks.machine import disk, machine, percentile
 from scripts.benchmarks.rivals import OFFERED, Figures
@@ -134,5 +135,6 @@ def report() -> None:
 
 
 if __name__ == "__main__":
+    Parser(prog="python -m scripts.benchmarks.scale", description=__doc__).parse_args()
     print(machine() + "\n")
     report()

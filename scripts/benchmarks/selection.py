@@ -9,6 +9,7 @@ from actors.coordinator.leaderboard import Leaderboard
 from actors.coordinator.policy import POLICIES, Policy, policy_named
 from actors.coordinator.tree import FAILED, ROOT, Tree
 from actors.coordinator.window import code_window, debug_window, plan_window
+from actors.usage import Parser
 from protocol.settings import SearchSettings, Settings
 from scripts.benchmarks.machine import percentile
 
@@ -67,4 +68,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    Parser(prog="python -m scripts.benchmarks.selection", description=__doc__).parse_args()
     main()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.usage import Parser
 from protocol.values import Verdict
 
 TOP = Path(__file__).parent.parent.parent
@@ -140,4 +141,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    Parser(prog="python -m scripts.benchmarks.whole_run", description=__doc__).parse_args()
     main()

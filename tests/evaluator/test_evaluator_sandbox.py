@@ -151,6 +151,8 @@ def test_a_weaker_sandbox_than_asked_for_is_one_line_and_status_2(tmp_path: Path
     ready = walls.probe("cpu", tmp_path, surroundings.hidden([Path.home()]))
     cgroup.leave(ready.groups)
     for level in (ready.level, ready.level + 1):
+        asked = subprocess.run(command("--min-sandbox", level), capture_output=True, check=False)
+        assert (0 if level <= ready.level else 2) == asked.returncode
         done = subprocess.run(
             command(*words, "--json", "--time-s", "0.05", "--min-sandbox", level),
             capture_output=True,

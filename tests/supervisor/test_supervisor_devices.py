@@ -37,6 +37,23 @@ def test_a_task_measured_on_one_kind_of_device_is_ranked_by_runtime(tmp_path: Pa
     assert ("Test CPU, 2 cores", True) == (found.hardware, "on Test CPU, 2 cores;" in head)
 
 
+def test_everybody_is_shown_the_reference_that_the_winner_was_timed_beside(tmp_path: Path) -> None:
+    """Terminal, report and result.json give one time: the ratio fits it, however old the root's."""
+    beside = replace(correct(400.0), speedup=3.0, reference_us=1200.0)
+    sample = Sample(tmp_path / "run", nodes=((1, 0, beside),), budget=1)
+    sample.db.close()
+    ledger = Ledger(tmp_path / "run")
+    snapshot = ledger.poll()
+    ledger.close()
+    assert snapshot is not None
+    (task,) = snapshot.tasks
+    result = outcome.results(snapshot, sample.settings).tasks[0]
+    assert result.reference.eager_us == 1200.0
+    assert "3.00×" in phrases.best_line(task)
+    assert "(reference 1.20 ms)" in phrases.best_line(task)
+    assert "<b>1.20 ms</b><span>reference, a call</span>" in report.render(tmp_path / "run")
+
+
 def test_a_winner_from_another_device_is_ranked_by_speedup_and_says_so(tmp_path: Path) -> None:
     """Its time is not divided into times of the first device; hardware names where it was run."""
     found, page, head = result_of(tmp_path / "run", "Card X; driver 1")

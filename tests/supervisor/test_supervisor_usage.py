@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from supervisor_sample import TASK_SOURCE, Sample
 
 from actors.supervisor.flags import UsageError
-from actors.supervisor.preflight import check_models
+from actors.supervisor.preflight import check_models, check_sandbox
 from protocol import tickets
 from protocol.ring import Ring, new_pair, new_ticket
 from protocol.settings import Settings
@@ -94,6 +94,7 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --budget 0", "--budget: expected a whole number, 1 or more"),
     ("--task t.py --evaluators 1000000000", "and ulimit -n allows"),
     ("--task t.py --budge 3", "unrecognized arguments: --budge 3"),
+    ("--task t.py --min-sandbox 4", "--min-sandbox: expected a sandbox level, 0 to 3"),
     ("--task t.py --max-cost nan", "--max-cost: expected a number above 0"),
     ("--task t.py --model gpt-4", "unknown model 'gpt-4'"),
     ("--task t.py --model claude-sonnet-4-6", "set ANTHROPIC_API_KEY"),
@@ -230,3 +231,27 @@ def test_a_phase_without_agents_needs_neither_key_nor_script(tmp_path: Path) -> 
             check_models(agents, {}, tmp_path)
         with pytest.raises(UsageError):
             check_models(replace(judges, debuggers=1), {}, tmp_path)
+
+
+WEAK = """#!/bin/sh
+echo "evaluator: sandbox level 3 is asked for, this machine gives this user level 2; see -h" >&2
+exit 2
+"""
+
+
+def test_a_sandbox_that_this_machine_lacks_is_one_line_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evaluators that refuse to start would be started again and again; without any, who cares."""
+    weak = tmp_path / "evaluator-of-a-weak-machine"
+    weak.write_text(WEAK)
+    weak.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(weak))
+    strict = Settings(tasks=("t",), min_sandbox=3)
+    with pytest.raises(UsageError) as refused:
+        check_sandbox(strict, os.environ)
+    assert str(refused.value) == (
+        "sandbox level 3 is asked for, this machine gives this user level 2"
+    )
+    check_sandbox(replace(strict, evaluators=0), os.environ)
+    check_sandbox(replace(strict, min_sandbox=1), os.environ)
