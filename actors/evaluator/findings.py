@@ -35,6 +35,11 @@ def figures(
             f", against the reference's best time: in these groups it was held up, "
             f"{timed.held_up_us:.4g} µs a call"
         )
+    if timed.beside_us:
+        more += (
+            f", against the reference alone: beside the candidate it took "
+            f"{timed.beside_us:.4g} µs a call"
+        )
     if timed.added_us:
         more += f", {timed.added_us:.3g} µs a call added that it needed outside of them"
     found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}{more}"}

@@ -26,6 +26,7 @@ MAX_CALLS = 50_000
 WIDTH = 0.01  # enough is known when the interval is narrower than this share of the ratio
 CALM = 0.3  # a group in which tasks waited longer than this share is disturbed
 HELD_UP = 1.5  # times its best: more is no longer the reference's own doing, on a busy machine
+BESIDE = 1.03  # times what it takes alone: more may be the candidate's doing, on a card
 LEAST_GROUPS = 8  # before the interval may end it
 FEWEST_GROUPS = 3  # even when time is up
 # Two-sided 95 % points of Student's t, for fewer groups than a sign interval can use.
@@ -61,6 +62,7 @@ class Timing(Value, frozen=True, kw_only=True):
     busy: int = 0  # that were disturbed and had to be used all the same
     added_us: float = 0.0  # a call, to what was claimed: see `proofs`
     held_up_us: float = 0.0  # what the reference took here, where strangers held it up
+    beside_us: float = 0.0  # the same, where the candidate may have: its kernels run on
 
 
 class Timed(Protocol):
@@ -124,6 +126,24 @@ def against_best(timed: Timing, best_us: float) -> Timing:
         speedup=min(timed.speedup, best_us / timed.median_us),
         ci95=None,
         held_up_us=timed.reference_us,
+    )
+
+
+def against_alone(timed: Timing, alone_us: float) -> Timing:
+    """Return the figures against the reference alone, where it was slower beside the candidate.
+
+    On a card kernels run on when their process is stopped, in the reference's time.
+    """
+    slower = timed.reference_us / alone_us
+    if slower <= BESIDE:
+        return timed
+    low, high = timed.ci95 or (0.0, 0.0)
+    return msgspec.structs.replace(
+        timed,
+        reference_us=alone_us,
+        speedup=timed.speedup / slower,
+        ci95=(low / slower, high / slower) if timed.ci95 else None,
+        beside_us=timed.reference_us,
     )
 
 

@@ -22,7 +22,7 @@ from actors.evaluator.proofs import Claim
 from actors.evaluator.racing.race import Race
 from actors.evaluator.racing.stillness import Stillness, born
 from actors.evaluator.standard import Standard
-from actors.evaluator.timing import Timing, against_best
+from actors.evaluator.timing import Timing, against_alone, against_best
 from actors.evaluator.verdicts import Fault, fault_of, wrong
 from actors.evaluator.wire.layout import leaves, total_bytes
 from actors.evaluator.wire.orders import Confinement, Import, Order, Raised
@@ -215,6 +215,7 @@ class Trial:
             return None
         alone, beside = self._race.alone_us(), self.timing.reference_us
         if beside <= SLOWED * alone:
+            self.timing = against_alone(self.timing, alone)
             return None
         reason = f"beside it the reference takes {beside:.4g} µs a call, alone {alone:.4g} µs"
         return Fault(word=Word.REJECTED, stage="time", reason=reason)

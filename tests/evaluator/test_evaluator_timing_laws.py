@@ -131,6 +131,19 @@ def test_on_a_calm_machine_a_slow_reference_is_slow() -> None:
     assert timing.against_best(calm, 10.0) == calm
 
 
+@given(st.floats(1, 1000), st.floats(1, 1000))
+def test_a_reference_that_its_rival_held_up_makes_it_no_faster(beside: float, ours: float) -> None:
+    """Kernels that run on in the reference's time gain three per cent at most."""
+    timed = timing.summary([group(beside, ours)] * 12)
+    found = timing.against_alone(timed, 10.0)
+    assert found.speedup <= timing.BESIDE * 10 / ours * 1.001 or beside <= 10.0
+    assert found.speedup <= timed.speedup
+    assert found.ci95 is not None
+    assert found.ci95[0] <= found.speedup * 1.001
+    if beside <= 10.0:
+        assert found == timed
+
+
 def claim(reference: tuple[float, float, float], candidate: tuple[float, float, float]) -> Claim:
     """A group of even blocks: microseconds on fresh inputs, with collecting, on known inputs."""
     mine, theirs = (
