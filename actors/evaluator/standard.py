@@ -77,6 +77,11 @@ class Standard:
         return self.facts.steady
 
     @property
+    def on_host(self) -> bool:
+        """Whether it is judged on the host: the judge's word, whatever the task was meant for."""
+        return self.nursery.device == "cpu"
+
+    @property
     def lends(self) -> bool:
         """Whether bytes are handed over in device memory."""
         return self.examiner.lends

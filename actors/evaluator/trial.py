@@ -199,7 +199,7 @@ class Trial:
         if isinstance(result, Fault):
             return result
         self.standard.took(result.reference_us)
-        on_host = self.standard.task.device == "cpu"
+        on_host = self.standard.on_host
         self.timing = against_best(result, self.standard.best_us) if on_host else result
         return None
 
@@ -211,9 +211,10 @@ class Trial:
 
     def _slowed(self) -> Fault | None:
         """See that the reference was not held up: kernels run on when their process is stopped."""
-        if self.standard.task.device == "cpu" or self._race is None or self.timing is None:
+        if self.standard.on_host or self._race is None or self.timing is None:
             return None
-        alone, beside = self._race.alone_us(), self.timing.reference_us
+        beside = self.timing.reference_us
+        alone = self._race.alone_us(beside)
         if beside <= SLOWED * alone:
             self.timing = against_alone(self.timing, alone)
             return None

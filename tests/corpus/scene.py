@@ -192,7 +192,8 @@ def scene(device: DeviceKind) -> Iterator[Scene]:
     """Set everything up, and take it away again."""
     canary = secrets.token_hex(12)
     root = HERE / "cuda" if device == "cuda" else HERE
-    task = Task(name="corpus", source=(root / "task.py").read_text(encoding="utf-8"))
+    source = (root / "task.py").read_text(encoding="utf-8")
+    task = Task(name="corpus", source=source, device=device)
     with ExitStack() as stack:
         # One thread: two that wait for each other are slowed tenfold by whoever else is here.
         planted = dict.fromkeys(VARIABLES, canary)

@@ -254,7 +254,7 @@ def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Tas
         call_s=10.0,
         floor_us=0.0,
     )
-    assert race.alone_us() > 0
+    assert race.alone_us(1.0) > 0
     answer = standard.runner.ask(Ping(), 10.0)
     assert isinstance(answer, tuple)
     assert isinstance(answer[0], Done)

@@ -83,11 +83,17 @@ class Child(Generic[T]):
         self._open_pipe = True
 
     def ask(
-        self, order: Order, seconds: float, carried: Sequence[int] = (), *, keen: bool = False
+        self,
+        order: Order,
+        seconds: float,
+        carried: Sequence[int] = (),
+        *,
+        keen_s: float | None = None,
     ) -> tuple[T, list[int]] | Gone:
         """Send `order` and return the answer with its descriptors, or how the child went.
 
-        `keen`: stay awake for the answer, where being woken would be counted as the child's time.
+        `keen_s`: after so long stay awake for it, where being woken would count as the child's
+        time.  Not for longer than needed: who spins may take half a core away from the child.
         """
         if self.gone is not None:
             return self.gone
@@ -96,8 +102,8 @@ class Child(Generic[T]):
             if self.channel.pending():
                 raise Garbled("it answered before it was asked")
             self.channel.send(order, carried, seconds)
-            if keen:
-                self._stay_awake()
+            if keen_s is not None:
+                self._stay_awake(keen_s)
             while True:
                 found = self.channel.next()
                 if found is not None:
@@ -128,8 +134,10 @@ class Child(Generic[T]):
             raise Unwanted
         return True
 
-    def _stay_awake(self) -> None:
+    def _stay_awake(self, after_s: float) -> None:
         """Return when something has come from the child, or it takes long."""
+        if self._poller.poll(after_s * 1000):
+            return
         until = time.perf_counter() + AWAKE_S
         while time.perf_counter() < until:
             if self._poller.poll(0):

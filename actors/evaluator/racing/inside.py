@@ -29,7 +29,7 @@ class Inside:
         self._sides = sides
         self._results = results
         self._each = each
-        self._on_host = standard.task.device == "cpu"
+        self._on_host = standard.on_host
         self._memory: dict[tuple[Side, int], int] = {}  # descriptors
 
     def deal(self, calls: int) -> Hand:

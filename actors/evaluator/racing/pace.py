@@ -25,7 +25,8 @@ class Pace:
         self._room = hand_bytes
         self._block_s = block_s
         self._time_s = time_s
-        self._fewest = FEWEST_FRESH if each_bytes < LARGE_BYTES else 1
+        self.large = each_bytes >= LARGE_BYTES
+        self._fewest = 1 if self.large else FEWEST_FRESH
         self.calls = self._fewest  # on fresh inputs, the same number for both sides
         # Of a long block, by side: what one side claims must not decide how long the other works.
         self._wanted: dict[Side, int] = {"reference": self.calls, "candidate": self.calls}

@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from statistics import median_high
 
 from actors.evaluator import proofs, timing
 from actors.evaluator.devices.sensors import Reading, Sensors
@@ -36,7 +35,8 @@ from protocol.values import Word
 # Inputs and outputs of one block's fresh calls: little, where it is drawn and copied by the host.
 HAND_BYTES = 1 << 24
 WARM_S = 0.3
-ALONE_S = 0.3
+REVIVING = 4  # blocks until a card is what it was, when gigabytes were fed
+ALONE, MOST_ALONE, ALONE_S = 3, 20, 0.5  # windows of the reference alone, and their time
 WARM_CALLS = 3
 
 
@@ -70,7 +70,7 @@ class Race:
         self._results = Results(standard, self._each)
         self._way: Inside | Outside = Inside(standard, self._sides, self._results, self._each)
         self._turned = False
-        self._on_host = standard.task.device == "cpu"
+        self._on_host = standard.on_host
         self._pace = Pace(
             each_bytes=self._each,
             hand_bytes=facts.room if standard.lends else HAND_BYTES,
@@ -163,7 +163,7 @@ class Race:
         with self._dealt() as hand:
             fresh = {side: self._window(side, hand) for side in (one, other)}
             if not self._on_host:  # a card that was fed comes back to its speed only after a while
-                self._repeat(one, 1)
+                self._repeat(one, REVIVING if self._pace.large else 1)
             for side, times in ((one, 1), (other, 2), (one, 1)):
                 known[side] += self._repeat(side, times)
             self._results.verify(hand)
@@ -182,15 +182,19 @@ class Race:
         first, second = timing.HALVES
         return (second, first) if self._turned else (first, second)
 
-    def alone_us(self) -> float:
-        """Return what the reference takes once the candidate is gone: the median of some windows.
+    def alone_us(self, beside_us: float) -> float:
+        """Return what the reference takes once the candidate is gone: the slowest of some windows.
 
-        At least two; more, up to five, as long as they take no time worth mentioning.
+        Where it was slower beside the candidate there are many windows: calls that are little more
+        than launches take 40 µs in one window and 60 in the next.
         """
         taken: list[float] = []
         began = time.monotonic()
         try:
-            while len(taken) < 2 or (len(taken) < 5 and time.monotonic() - began < ALONE_S):
+            while len(taken) < 2 or (
+                len(taken) < (ALONE if max(taken) >= beside_us else MOST_ALONE)
+                and time.monotonic() - began < ALONE_S
+            ):
                 with self._dealt() as hand:
                     fresh_us = self._window("reference", hand).us
                     again = self._pace.again
@@ -198,7 +202,7 @@ class Race:
         finally:
             self._way.close()
             self._sides.rest()
-        return median_high(taken)
+        return max(taken)
 
     @contextmanager
     def _dealt(self) -> Iterator[Hand]:

@@ -33,7 +33,7 @@ class Results:
         """Draw some; none where outputs are different each time."""
         if not self._standard.steady:
             return []
-        least = CHOSEN if self._standard.task.device == "cpu" else 1
+        least = CHOSEN if self._standard.on_host else 1
         count = max(least, min(MOST_CHOSEN, CHOSEN_BYTES // self._each))
         calls = sorted({secrets.randbelow(len(outputs)) for _choice in range(count)})
         return [(call, outputs[call]) for call in calls]

@@ -20,6 +20,7 @@ from actors.evaluator.wire.runner_orders import Bench, FromRunner, Present
 from protocol.values import Value, Word
 
 PINGS = 15
+EARLY = 0.75  # of what a block took the last time: it will not take less
 SETTLE_S = 0.003  # OpenMP threads of a referee on the host spin for about this long
 
 
@@ -55,7 +56,8 @@ class Sides:
         self._candidate = candidate
         self._stillness = stillness
         self._call_s = call_s
-        self._on_host = standard.task.device == "cpu"
+        self._on_host = standard.on_host
+        self._took_s: dict[tuple[Side, int], float] = {}  # the last block of so many calls
         self._benched_s = self._waited_s = 0.0  # timed, and waited for a processor therein
 
     @contextmanager
@@ -135,16 +137,25 @@ class Sides:
         """Return the seconds from the order to the answer, and the answer."""
         child = self._candidate if side == "candidate" else self._standard.runner
         waited, began = pressure.waited_s(), time.perf_counter()
-        answer = child.ask(order, self._call_s, carried or [], keen=not self._on_host)
+        keen_s = None if self._on_host else self._awaited_s(side, order)
+        answer = child.ask(order, self._call_s, carried or [], keen_s=keen_s)
         seconds = time.perf_counter() - began
         if isinstance(order, Bench):
             self._waited_s += pressure.waited_s() - waited
             self._benched_s += seconds
+            self._took_s[side, order.calls] = seconds
         if isinstance(answer, Gone) or isinstance(answer[0], Raised):
             if side == "reference":
                 raise self._standard.failed(answer)
             raise Refused(fault_of(answer, "time", self._candidate.output.text()))
         return seconds, answer[0]
+
+    def _awaited_s(self, side: Side, order: Order) -> float:
+        """Return how long an answer will not come for sure; whole milliseconds."""
+        if not isinstance(order, Bench):
+            return 0.0
+        took_s = self._took_s.get((side, order.calls), 0.0)
+        return int(EARLY * took_s * 1000) / 1000
 
     def overhead_s(self) -> float:
         """Return what an empty block takes at least, by the reference: it has no reason to lie.
