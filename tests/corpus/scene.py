@@ -25,7 +25,11 @@ from protocol.settings import Limits
 from protocol.values import DeviceKind, Task, Verdict, Word
 
 HERE = Path(__file__).parent
-LIMITS = Limits(build_s=60.0, import_s=4.0, check_s=4.0, time_s=0.3, memory_gib=2.0)
+# A card's first call makes its context.
+LIMITS = {
+    device: Limits(build_s=60.0, import_s=call_s, check_s=call_s, time_s=0.3, memory_gib=2.0)
+    for device, call_s in (("cpu", 2.5), ("cuda", 4.0))
+}
 MARGIN = 1.1  # on a machine with two busy cores an equal module is this much "faster" by chance
 LOOKS = 3  # a winner is judged again this many times in a run, too
 SETTLE_S = 3.0
@@ -100,6 +104,7 @@ class Scene:
         root = HERE / "cuda" if judge.kind == "cuda" else HERE
         self._plain = (root / "honest" / "plain.py").read_text(encoding="utf-8")
         self._standards = 0
+        self._was_fair = False  # an honest candidate was judged so, and nobody since
         self._zygote: int | None = None
         self._ours = 0
         self._left: set[str] = set()
@@ -138,8 +143,11 @@ class Scene:
 
     def unfair(self) -> tuple[str, ...]:
         """Say how an honest candidate is judged now, where that is not `correct`."""
+        if self._was_fair:
+            return ()
         verdict, words = self._judge(self._plain)
         if verdict is not None and verdict.correct:
+            self._was_fair = True
             return ()
         # Another standard, so that those who come next are not judged by this one.
         self._standards += 1
@@ -149,6 +157,7 @@ class Scene:
         return (f"afterwards an honest candidate is {how}",)
 
     def _judge(self, source: str) -> tuple[Verdict | None, str]:
+        self._was_fair = False
         try:
             verdict = self.judge.judge(self.task, source)
         except Unjudgeable as error:
@@ -209,7 +218,7 @@ def scene(device: DeviceKind) -> Iterator[Scene]:
         # Not shutil's rmtree: what a candidate nests deep enough overflows its stack.
         stack.callback(subprocess.run, ["rm", "-rf", folder], check=False)
         heard: list[str] = []
-        judge = Judge(device, LIMITS, Path(folder) / "judge", say=heard.append)
+        judge = Judge(device, LIMITS[device], Path(folder) / "judge", say=heard.append)
         stack.callback(judge.close)
         yield Scene(judge, task, canary, plants, heard)
 

@@ -6,11 +6,11 @@ import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
-SOURCE = r"""template <int N, int M> struct A {
-    static constexpr long value = A<N - 1, M>::value + A<N - 1, M + (1 << N)>::value;
+SOURCE = r"""template <int D, long... N> struct A {
+    static constexpr long value = A<D - 1, N..., N...>::value;
 };
-template <int M> struct A<0, M> { static constexpr long value = M; };
-extern "C" long answer() { return A<26, 0>::value; }
+template <long... N> struct A<0, N...> { static constexpr long value = sizeof...(N); };
+extern "C" long answer() { return A<30, 1>::value; }
 """
 
 built = load_inline("hang_compiler", SOURCE, is_python_module=False, no_implicit_headers=True)
