@@ -6,12 +6,17 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import at_once
 import pytest
 
 from scripts.faults import books, machines, sample
 from scripts.faults.machines import Machine
+
+Scene = Callable[[Path], Machine]
+Play = Callable[[Scene], Machine]
 
 BUDGET = 6
 POINTS = ("after-spawn@3", "heard.Welcome", "before-reap", "after-reap", "sent.Lost")
@@ -23,12 +28,17 @@ RUNS = "SELECT MAX(epoch) FROM lease WHERE ended IS NULL AND running = 1 AND wor
 CUTS = 3  # one more than evaluators that may be lost
 
 
-def machine(folder: Path) -> Machine:
+def machine(folder: Path, failpoints: str = "") -> Machine:
     folder.mkdir()
     (task,) = sample.write(folder, tasks=1, budget=BUDGET, seed=4, cheap=True)
-    argv = [*machines.command(cheap=True), "--task", task.name, "--budget", str(BUDGET)]
+    argv = [*armed(failpoints), "--task", task.name, "--budget", str(BUDGET)]
     argv += ["--model", "script:script.jsonl", "--run-dir", "run", "--device", "cpu"]
     return Machine("host", argv, folder, folder / "run")
+
+
+def armed(failpoints: str) -> list[str]:
+    """Return how the supervisor is called with these; another scene's goes without."""
+    return ["env", f"STARK_FAILPOINTS={failpoints}", *machines.command(cheap=True)]
 
 
 def wait(host: Machine, limit_s: float = 60.0) -> int:
@@ -40,45 +50,37 @@ def wait(host: Machine, limit_s: float = 60.0) -> int:
     return status
 
 
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    """A run that nobody disturbs."""
-    host = machine(tmp_path_factory.mktemp("undisturbed") / "calm")
+def undisturbed(folder: Path) -> Machine:
+    """Nobody does anything to it."""
+    host = machine(folder)
     host.start()
     assert wait(host) in (0, 1), host.said()
     return host
 
 
-def test_a_supervisor_killed_at_each_of_its_points(
-    calm: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also between a child's death, its burial and the word to the coordinator."""
-    armed = [f"supervisor.{point.partition('@')[0]}=kill@{point.partition('@')[2] or 1}"
-             for point in POINTS] + [f"{point}=kill" for point in DEATHS]  # fmt: skip
-    monkeypatch.setenv("STARK_FAILPOINTS", ";".join(armed))
-    host = machine(tmp_path / "hurt")
+def killed_at_each_point(folder: Path) -> Machine:
+    """It is killed at each of its points, and taken up again."""
+    points = [f"supervisor.{point.partition('@')[0]}=kill@{point.partition('@')[2] or 1}"
+              for point in POINTS] + [f"{point}=kill" for point in DEATHS]  # fmt: skip
+    host = machine(folder, ";".join(points))
     host.start()
     kills = 0
     while (status := wait(host)) == -9:
         kills += 1
         if not (host.run_dir / "stark.toml").exists():
             break
-        host._argv = [*machines.command(cheap=True), "--resume", "run"]
+        host._argv = [*armed(";".join(points)), "--resume", "run"]
         host.start()
 
     assert status in (0, 1), host.said()
     assert len(POINTS) == kills
-    assert books.ledger(calm.run_dir) == books.ledger(host.run_dir)
-    assert {} == machines.orphans([host.mark()])
+    return host
 
 
-def test_power_cuts_under_one_candidate_are_not_its_doing(
-    calm: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The supervisor dies again and again while the same candidate runs: the candidate is judged
-    in the end, as in a run that nobody disturbed."""
-    monkeypatch.setenv("STARK_FAILPOINTS", "evaluator.after-work=sleep:1@each")
-    host = machine(tmp_path / "hurt")
+def cut_under_one_candidate(folder: Path) -> Machine:
+    """The power fails each time when the same candidate runs, which takes a second."""
+    slow = "evaluator.after-work=sleep:1@each"
+    host = machine(folder, slow)
     host.start()
     last = 0
     for cut in range(1, CUTS + 1):
@@ -87,21 +89,16 @@ def test_power_cuts_under_one_candidate_are_not_its_doing(
             time.sleep(0.01)
         last = books.number(host.run_dir, RUNS)
         host.kill()
-        host._argv = [*machines.command(cheap=True), "--resume", "run"]
-        if cut == CUTS:
-            monkeypatch.delenv("STARK_FAILPOINTS")
+        host._argv = [*armed("" if cut == CUTS else slow), "--resume", "run"]
         host.start()
 
     assert wait(host) in (0, 1), host.said()
-    query = "SELECT work, COUNT(*) FROM lease WHERE outcome = 'cut' AND running GROUP BY work"
-    assert [CUTS] == [count for _, count in books.rows(host.run_dir, query)]
-    assert books.ledger(calm.run_dir) == books.ledger(host.run_dir)
+    return host
 
 
-def test_a_stop_on_a_full_disk_is_a_stop(calm: Machine, tmp_path: Path) -> None:
-    """Neither run.db nor the results can be written: SIGTERM ends it all the same, with 3, soon
-    and with nothing left behind; when there is room it goes on and nothing is missing."""
-    host = machine(tmp_path / "full")
+def stopped_on_a_full_disk(folder: Path) -> Machine:
+    """No file of it can grow any more when it gets a SIGTERM; then there is room again."""
+    host = machine(folder)
     host.start()
     while not books.number(host.run_dir, "SELECT COUNT(*) FROM node"):
         assert host.status() is None, host.said()
@@ -121,4 +118,51 @@ def test_a_stop_on_a_full_disk_is_a_stop(calm: Machine, tmp_path: Path) -> None:
     host._argv = [*machines.command(cheap=True), "--resume", "run"]
     host.start()
     assert wait(host) in (0, 1), host.said()
+    return host
+
+
+@pytest.fixture(scope="module")
+def play(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Play]:
+    """Return the machine when its scene is over, and its run."""
+
+    def one(scene: Scene) -> Machine:
+        return scene(tmp_path_factory.mktemp("scene") / "host")
+
+    with at_once.played(request, one) as play:
+        yield play
+
+
+@pytest.fixture(scope="module")
+def calm(play: Play) -> Machine:
+    """A run that nobody disturbs."""
+    return play(undisturbed)
+
+
+@pytest.mark.parametrize("scene", [killed_at_each_point])
+def test_a_supervisor_killed_at_each_of_its_points(scene: Scene, calm: Machine, play: Play) -> None:
+    """Also between a child's death, its burial and the word to the coordinator."""
+    host = play(scene)
+    assert books.ledger(calm.run_dir) == books.ledger(host.run_dir)
+    assert {} == machines.orphans([host.mark()])
+
+
+@pytest.mark.parametrize("scene", [cut_under_one_candidate])
+def test_power_cuts_under_one_candidate_are_not_its_doing(
+    scene: Scene, calm: Machine, play: Play
+) -> None:
+    """The supervisor dies again and again while the same candidate runs: the candidate is judged
+    in the end, as in a run that nobody disturbed."""
+    host = play(scene)
+    query = "SELECT work, COUNT(*) FROM lease WHERE outcome = 'cut' AND running GROUP BY work"
+    assert [CUTS] == [count for _, count in books.rows(host.run_dir, query)]
+    assert books.ledger(calm.run_dir) == books.ledger(host.run_dir)
+
+
+@pytest.mark.parametrize("scene", [stopped_on_a_full_disk])
+def test_a_stop_on_a_full_disk_is_a_stop(scene: Scene, calm: Machine, play: Play) -> None:
+    """Neither run.db nor the results can be written: SIGTERM ends it all the same, with 3, soon
+    and with nothing left behind; when there is room it goes on and nothing is missing."""
+    host = play(scene)
     assert books.ledger(calm.run_dir) == books.ledger(host.run_dir)

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from command import SUPERVISOR, Command
+
+Scene = Callable[[Path], Command]
 
 
 def free_port() -> int:
@@ -57,18 +60,16 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def test_an_evaluator_that_came_early_leaves_and_comes_back(tmp_path: Path) -> None:
-    """A phase without evaluators ends with 0 and leaves a ticket. A machine joins before the run is
-    there, is warned by its batch system in the middle, hands back what it holds, and comes again:
-    nobody is charged, everything ends with 0, nothing is left running."""
-    command = Command(tmp_path, budget=3)
+def early_and_late(folder: Path) -> Command:
+    """A phase without evaluators; then one that waits, is warned in the middle and comes back."""
+    command = Command(folder, budget=3)
     address = f"tcp://127.0.0.1:{free_port()}"
     status, _, err = command.finish(
         *command.arguments(), "--listen", address, "--evaluators", "0", "--until-idle"
     )
     assert status == 0, err
     assert "nothing is left for the roles that run here" in err
-    early = Guest(tmp_path, "--run-dir", "guest")
+    early = Guest(folder, "--run-dir", "guest")
     with ended(early.process):
         until(lambda: "does not answer yet" in early.text())
         host = command.start("--resume", "run", "--json")
@@ -77,13 +78,24 @@ def test_an_evaluator_that_came_early_leaves_and_comes_back(tmp_path: Path) -> N
             early.process.send_signal(signal.SIGUSR1)
             assert early.status() == 0, early.text()
             assert "asked to leave by SIGUSR1" in early.text()
-            late = Guest(tmp_path, "--run-dir", "guest")
+            late = Guest(folder, "--run-dir", "guest")
             with ended(late.process):
-                out, err = host.communicate(timeout=110)
+                _, err = host.communicate(timeout=110)
                 assert host.returncode == 0, err
                 assert late.status() == 0, late.text()
     assert "the run is finished" in late.text()
-    task = json.loads(out)["tasks"][0]
+    return command
+
+
+@pytest.mark.parametrize("scene", [early_and_late])
+def test_an_evaluator_that_came_early_leaves_and_comes_back(
+    scene: Scene, play: Callable[[Scene], Command]
+) -> None:
+    """A phase without evaluators ends with 0 and leaves a ticket. A machine joins before the run is
+    there, is warned by its batch system in the middle, hands back what it holds, and comes again:
+    nobody is charged, everything ends with 0, nothing is left running."""
+    command = play(scene)
+    task = json.loads((command.run_dir / "result.json").read_text())["tasks"][0]
     assert (3, "finished") == (task["attempts"], task["status"])
     assert command.rows(
         "SELECT COUNT(*) FROM lease WHERE running = 1 AND outcome IN ('lost', 'expired')"
@@ -91,6 +103,6 @@ def test_an_evaluator_that_came_early_leaves_and_comes_back(tmp_path: Path) -> N
     slots = command.rows("SELECT slot FROM worker WHERE role = 'evaluator'")
     assert len(slots) == 1  # it came back as itself
     assert command.processes() == {}
-    settings = (tmp_path / "guest" / "stark.toml").read_text()
+    settings = (command.folder / "guest" / "stark.toml").read_text()
     assert "time_s = 0.4" in settings  # the run's own limits are obeyed there
-    assert not (tmp_path / "guest" / "keys").exists()
+    assert not (command.folder / "guest" / "keys").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ sys.path.insert(0, str(TOP / "tests" / "agents"))
 
 from messages_server import Answer, MessagesServer, answer
 
+Scene = Callable[[Path], Command]
 PLAN = TASK.replace(
     "        for _ in range(27):", "        # <<<IMPROVE BEGIN>>>\n        for _ in range(27):"
 ).replace("        return y", "        # <<<IMPROVE END>>>\n        return y")
@@ -29,11 +31,10 @@ def reply(body: dict[str, Any]) -> Answer:
     return answer(text=said, input_tokens=4000, output_tokens=900)
 
 
-@pytest.mark.timeout(300)  # two starts of a whole run
-def test_a_cap_stops_before_the_call_and_more_money_goes_on(tmp_path: Path) -> None:
-    """Status 3 with a line and no request; resumed, it ends, and the dollars are the bill's."""
-    command = Command(tmp_path, budget=1)
-    with (tmp_path / "stark.toml").open("a") as file:
+def capped(folder: Path) -> Command:
+    """The cap is too low for one call; then there is more money."""
+    command = Command(folder, budget=1)
+    with (folder / "stark.toml").open("a") as file:
         file.write('[prices."m"]\ninput = 2.0\noutput = 10.0\ncache_read = 0.5\n')
     with MessagesServer(choose=reply) as server:
         status, _, err = command.finish(
@@ -43,12 +44,22 @@ def test_a_cap_stops_before_the_call_and_more_money_goes_on(tmp_path: Path) -> N
         assert status == 3, err
         assert "--max-cost 0.1: 0.000 US dollars are spent, and the next call may cost" in err
         assert server.requests == []
-        status, out, err = command.finish(
+        status, _, err = command.finish(
             "--resume", str(command.run_dir), "--max-cost", "2", "--json"
         )
         assert status == 0, err
         assert len(server.requests) == 2
-    task = json.loads(out)["tasks"][0]
+    return command
+
+
+@pytest.mark.timeout(300)  # two starts of a whole run
+@pytest.mark.parametrize("scene", [capped])
+def test_a_cap_stops_before_the_call_and_more_money_goes_on(
+    scene: Scene, play: Callable[[Scene], Command]
+) -> None:
+    """Status 3 with a line and no request; resumed, it ends, and the dollars are the bill's."""
+    command = play(scene)
+    task = json.loads((command.run_dir / "result.json").read_text())["tasks"][0]
     bill = (3000 * 2 + 1000 * 0.5 + 500 * 10 + 4000 * 2 + 900 * 10) / 1e6
     assert task["usd"] == pytest.approx(bill, abs=1e-9)
     assert (8000, 1000, 1400) == tuple(
