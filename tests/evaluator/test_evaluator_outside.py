@@ -1,0 +1,229 @@
+"""Memory written and read from outside: what lies there arrives, what hostile answers say not."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from array import array
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+from evaluator_samples import candidate
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.evaluator.judge import Judge
+from actors.evaluator.racing import memory, outside
+from actors.evaluator.racing.memory import Piece, Unreachable
+from actors.evaluator.racing.sides import Refused
+from actors.evaluator.wire import region
+from actors.evaluator.wire.layout import ITEM_BYTES, Layout, Leaf, dense, leaves, total_bytes
+from actors.evaluator.wire.orders import Done
+from actors.evaluator.wire.runner_orders import FromRunner, Presented
+from protocol.values import Task, Verdict, Word
+
+CHILD = """
+import ctypes, sys
+held = ctypes.create_string_buffer(bytes(range(256)) * 64, 256 * 64)
+print(ctypes.addressof(held), flush=True)
+sys.stdin.readline()
+sys.stdout.write(held.raw.hex())
+"""
+HELD = 256 * 64
+
+
+def test_pieces_go_to_another_process_and_come_back() -> None:
+    """More pieces than one call takes; each lands where it was to, and nothing beside it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        place = int(child.stdout.readline())
+        ours = region.make(HELD, "ours")
+        odd = [Piece(begin=4 * n, size=4, place=place + 8 * n) for n in range(HELD // 8)]
+        os.pwrite(ours, b"\xff" * HELD, 0)
+        region.close_to_writers(ours)
+        memory.write(child.pid, ours, odd)
+        back = region.make(HELD, "back")
+        memory.read(child.pid, back, [Piece(begin=0, size=HELD, place=place)])
+        child.stdin.write("\n")
+        child.stdin.close()
+        said = bytes.fromhex(child.stdout.read())
+        assert os.pread(back, HELD, 0) == said
+        expected = bytearray(bytes(range(256)) * 64)
+        for each in range(0, HELD, 8):
+            expected[each : each + 4] = b"\xff" * 4
+        assert said == bytes(expected)
+        for used in (ours, back):
+            os.close(used)
+
+
+@pytest.mark.parametrize("place", [0, (1 << 64) - 4096])
+def test_where_nothing_lies_nothing_is_read(place: int) -> None:
+    """An address that leads nowhere is an answer, not a crash of the judge."""
+    ours = region.make(64, "ours")
+    piece = [Piece(begin=0, size=64, place=place)]
+    with pytest.raises(Unreachable):
+        memory.read(os.getpid(), ours, piece)
+    with pytest.raises(Unreachable):
+        memory.write(os.getpid(), ours, piece)
+    os.close(ours)
+
+
+def test_outputs_are_read_as_they_are(torch: ModuleType) -> None:
+    """Turned, scattered, conjugated, nested: in logical order they are what the module gave."""
+    from actors.evaluator.children import tensors, whereabouts
+
+    torch.manual_seed(0)
+    same = torch.randn(4, 6)
+    given = [
+        same,
+        same,
+        same.T,
+        torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        torch.randn(8, 6)[:, ::2],
+        torch.randn(3, 1).expand(3, 5),
+        torch.randn(3, dtype=torch.complex64).conj(),
+        torch.randn(3, dtype=torch.complex64).conj().imag,
+        (torch.arange(5), [torch.empty(0, 3), None, 2], {"a": torch.tensor(True)}),
+        torch.tensor(7.0),
+    ]
+    told, said = whereabouts.of_outputs(given)
+    layouts, places = outside._presented(said, len(given))
+    for value, layout, begins in zip(given, layouts, places, strict=True):
+        copied = region.make(total_bytes(layout), "copied")
+        memory.read(os.getpid(), copied, outside._of(layout, 0, begins))
+        raw = tensors.read(_bytes(total_bytes(layout)), copied, "cpu")
+        assert isinstance(raw, torch.Tensor)
+        ordered = tensors.in_order(raw, layout)
+        got = tensors.value_of(tensors.layout_of(value), ordered, "cpu")
+        for mine, theirs in zip(tensors.tensors_in(got), tensors.tensors_in(value), strict=True):
+            assert torch.equal(mine, theirs)
+        os.close(copied)
+    assert len(said.layouts) < len(told)  # what looks alike is told of once
+
+
+def test_inputs_are_written_as_they_lie(torch: ModuleType) -> None:
+    """Turned inputs of which the module's slots are copies have the values that were drawn."""
+    from actors.evaluator.children import tensors, whereabouts
+    from actors.evaluator.children.copies import as_it_lies
+
+    torch.manual_seed(0)
+    drawn = [torch.randn(4, 6).T, [torch.arange(6), torch.randn(8, 6)[:, ::2]], 3]
+    drawn.append(torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last))
+    layout = tensors.layout_of(drawn)
+    parcel = region.make(total_bytes(layout), "parcel")
+    tensors.write(as_it_lies(drawn), parcel)
+    zeros = region.make(total_bytes(layout), "zeros")
+    slot = tensors.read(layout, zeros, "cpu")
+    pieces = outside._pieces([layout], outside._words(whereabouts.of_inputs([slot])))
+    assert pieces is not None
+    memory.write(os.getpid(), parcel, pieces[0])
+    for mine, theirs in zip(tensors.tensors_in(slot), tensors.tensors_in(drawn), strict=True):
+        assert torch.equal(mine, theirs)
+    for used in (parcel, zeros):
+        os.close(used)
+
+
+def _bytes(size: int) -> Layout:
+    return Leaf(dtype="uint8", shape=(size,))
+
+
+@given(st.data())
+def test_dense_strides_stay_within_their_bytes(data: st.DataObject) -> None:
+    """Whatever a candidate's process says: what is called dense fills its bytes and no others."""
+    shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    stride = tuple(data.draw(st.lists(st.integers(0, 30), min_size=0, max_size=5)))
+    leaf = Leaf(dtype="uint8", shape=shape, stride=stride)
+    if not dense(leaf):
+        return
+    seen = {0}
+    for size, step in zip(shape, stride, strict=True):
+        seen = {begin + step * number for begin in seen for number in range(size)}
+    assert seen == set(range(leaf.nbytes))
+
+
+@given(st.permutations(range(4)), st.lists(st.integers(2, 4), min_size=4, max_size=4))
+def test_turned_tensors_are_dense(order: list[int], shape: list[int]) -> None:
+    """Any order of dimensions is one that an honest module may give."""
+    strides, filled = [0] * 4, 1
+    for dimension in order:
+        strides[dimension] = filled
+        filled *= shape[dimension]
+    assert dense(Leaf(dtype="float32", shape=tuple(shape), stride=tuple(strides)))
+
+
+LEAVES = st.builds(
+    Leaf,
+    dtype=st.sampled_from([*ITEM_BYTES, "nothing"]),
+    shape=st.lists(st.integers(-2, 1 << 50), max_size=3).map(tuple),
+    stride=st.none() | st.lists(st.integers(-9, 1 << 50), max_size=3).map(tuple),
+)
+ANSWERS = st.just(Done()) | st.builds(
+    Presented,
+    layouts=st.lists(LEAVES, max_size=3).map(tuple),
+    kinds=st.lists(st.integers(0, 4), max_size=4).map(lambda kinds: array("H", kinds).tobytes())
+    | st.binary(max_size=9),
+    places=st.binary(max_size=40),
+)
+
+
+@given(ANSWERS, st.integers(1, 4))
+def test_a_hostile_answer_is_refused_or_whole(answer: FromRunner, calls: int) -> None:
+    """What is not refused has a layout of known size and a place for each tensor of each call."""
+    try:
+        layouts, places = outside._presented(answer, calls)
+    except Refused:
+        return
+    assert len(layouts) == len(places) == calls
+    for layout, begins in zip(layouts, places, strict=True):
+        assert len(begins) == sum(1 for _leaf in leaves(layout))
+        for piece in outside._of(layout, 0, begins):
+            assert 0 <= piece.begin < piece.begin + piece.size <= total_bytes(layout)
+            struct.pack("@PN", piece.place, piece.size)
+
+
+def test_where_nobody_is_let_in_the_runner_moves_its_own(
+    judge: Judge, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that keeps us out of other processes' memory judges all the same."""
+
+    def refused(*_arguments: object) -> None:
+        raise Unreachable(1, "not permitted")
+
+    monkeypatch.setattr(memory, "write", refused)
+    found = judge.judge(task, candidate())
+    assert isinstance(found, Verdict)
+    assert found.correct, found.reason
+
+
+STAGED = """
+import array, sys
+runner = sys.modules["actors.evaluator.children.runner"]
+real = runner.whereabouts.of_outputs
+def of_outputs(outputs):
+    told, said = real(outputs)
+    places = array.array("Q", said.places)
+    {lie}
+    return told, type(said)(layouts=said.layouts, kinds=said.kinds, places=places.tobytes())
+runner.whereabouts.of_outputs = of_outputs
+"""
+
+
+@pytest.mark.parametrize(
+    ("lie", "word"),
+    [
+        ("places[:] = array.array('Q', [8] * len(places))", Word.REJECTED),
+        ("places = places[:-1]", Word.WRONG),
+        ("places[:] = array.array('Q', [places[0]] * len(places))", Word.WRONG),
+    ],
+)
+def test_lies_about_places_gain_nothing(
+    judged: Callable[[str], Verdict], lie: str, word: Word
+) -> None:
+    """Nowhere, too few, the same for all calls: each is found, and hurts nobody."""
+    assert judged(candidate(before=STAGED.format(lie=lie))).verdict is word
