@@ -44,11 +44,12 @@ from actors.supervisor.ledger import Ledger
 from actors.supervisor.link import Link
 from actors.supervisor.metrics import MeteredScreen, MetricsServer
 from actors.supervisor.outcome import Exit
-from actors.supervisor.screen import PlainScreen, Screen, leave_output, opening
+from actors.supervisor.screen import PlainScreen, Screen, opening
 from actors.supervisor.shift import Ending, Kind, Shift
 from actors.supervisor.snapshot import Snapshot
 from actors.supervisor.view import LiveScreen
 from actors.supervisor.watch import Watch
+from actors.usage import have_streams, leave_output
 from protocol import tickets
 from protocol.settings import Settings
 
@@ -269,6 +270,7 @@ def refuse(line: str) -> int:
 
 
 if __name__ == "__main__":
+    have_streams()
     code = main()
     leave_output()
     sys.exit(code)

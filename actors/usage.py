@@ -1,11 +1,16 @@
 """A command line whose every mistake is one line: what all commands here parse with.
 
+And what they do about a stdout that was closed, that is full, or that nobody reads any more.
+
 Costs argparse and nothing else to import: evaluators' children and scripts begin with it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import sys
 from pathlib import PurePath
 from typing import NoReturn
 
@@ -23,6 +28,35 @@ class Parser(argparse.ArgumentParser):
         if self.refusal is not None:
             raise self.refusal(line)
         self.exit(EXIT_USAGE, f"{_short(self.prog)}: {line}\n")
+
+
+def have_streams() -> None:
+    """Open what the caller closed of stdin, stdout and stderr: the next file would become it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
+
+
+def end_with_reader() -> None:
+    """Let this process end without a word when its reader has gone, as other commands do.
+
+    For those that only read: who serves something lives on.
+    """
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def leave_output() -> None:
+    """Give up what a full disk did not take of our own output, before the interpreter ends.
+
+    It would try once more, and end with a status of its own.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def _short(prog: str) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
-from actors.usage import Parser
+from actors.usage import Parser, end_with_reader
 
 ASK_S = 60.0
 SYNCS = 20
@@ -151,6 +151,7 @@ def first_line(command: list[str], *, errors: bool = False) -> str:
 def main() -> int:
     """Print all findings; 1 when something that is needed is missing."""
     Parser(prog="python scripts/doctor.py", description=__doc__).parse_args()
+    end_with_reader()
     broken = 0
     for check in CHECKS:
         finding = check()

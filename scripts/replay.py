@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> int:
     """Compare, say what was found, and return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
-    from actors.usage import Parser
+    from actors.usage import Parser, end_with_reader
 
     parser = Parser(
         prog="python scripts/replay.py",
@@ -36,9 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     run = parser.parse_args(arguments).run
+    end_with_reader()
     try:
         count = sum(1 for line in compare(run) if not print(line))
-    except (ValueError, sqlite3.DatabaseError) as error:
+    except (ValueError, OSError, sqlite3.DatabaseError) as error:
         print(error, file=sys.stderr)
         return 2
     print(f"{run}: {'nothing differs' if not count else f'{count} differences'}")

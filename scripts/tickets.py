@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
 from actors.supervisor import keys
-from actors.usage import Parser
+from actors.usage import Parser, end_with_reader
 from protocol import ring as ring_file
 from protocol import settings as settings_file
 from protocol.ring import Ring
@@ -34,6 +34,8 @@ def main() -> int:
     new.add_argument("--out", type=Path, help="its file (ticket-NAME.json in the run folder)")
     words.add_parser("revoke", help="shut one out").add_argument("name")
     asked = parser.parse_args()
+    if asked.word is None:
+        end_with_reader()
     try:
         ring = ring_file.read(asked.run)
         if ring is None and not asked.run.is_dir():

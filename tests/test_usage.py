@@ -71,3 +71,12 @@ def test_tickets_of_a_run_that_is_not_there() -> None:
     )  # fmt: skip
     assert (2, "") == (done.returncode, done.stdout)
     assert done.stderr == "absent: there is no such folder\n"
+
+
+def test_who_reads_no_further_sees_no_traceback() -> None:
+    """`doctor | head -1`: the first line, and nothing on stderr."""
+    piped = subprocess.run(
+        ["sh", "-c", f"{sys.executable} scripts/doctor.py | head -1"],
+        cwd=TOP, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ("", 1) == (piped.stderr, len(piped.stdout.splitlines()))

@@ -14,10 +14,15 @@ from types import FrameType
 from actors.evaluator.isolation import scratch
 from actors.evaluator.judge import RULES, Judge, Problem, Unjudgeable
 from actors.evaluator.verdicts import verdict_json
+from actors.usage import leave_output
 from protocol.settings import Limits, Rules
 from protocol.values import Backend, DeviceKind, Reference, Task, Verdict, Word
 
 EXIT_CORRECT, EXIT_OTHER, EXIT_USAGE, EXIT_UNJUDGED = 0, 1, 2, 4
+
+
+class Unheard(Exception):
+    """There is nobody to tell a verdict; one line that says why."""
 
 
 class Usage(Exception):
@@ -77,8 +82,7 @@ def judge_files(
         for (path, _source), verdict in zip(sources, verdicts, strict=True):
             if isinstance(verdict, Problem):
                 raise Usage(f"the task {task_path} can't be judged: {verdict.words}")
-            text = verdict_json(verdict) if json else _for_people(path, verdict, measured)
-            print(text, flush=True)  # noqa: T201  # what was asked for
+            _tell(verdict_json(verdict) if json else _for_people(path, verdict, measured))
             if verdict.verdict is not Word.CORRECT:
                 status = EXIT_OTHER
     finally:
@@ -108,6 +112,13 @@ def in_order(
         finally:
             over.set()
             pool.shutdown(cancel_futures=True)
+
+
+def _tell(text: str) -> None:
+    try:
+        print(text, flush=True)  # noqa: T201  # what was asked for
+    except OSError as error:
+        raise Unheard(f"stdout takes no verdict: {error.strerror}") from error
 
 
 def _say(words: str) -> None:
@@ -164,4 +175,8 @@ def run(
         return EXIT_USAGE
     except Unjudgeable as error:
         sys.stderr.write(f"evaluator: could not judge: {error}\n")
+        return EXIT_UNJUDGED
+    except Unheard as error:
+        sys.stderr.write(f"evaluator: {error}\n")
+        leave_output()
         return EXIT_UNJUDGED

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 from typing import Protocol
 
 from actors.supervisor import phrases
@@ -97,20 +95,6 @@ class PlainScreen:
 
     def close(self) -> None:
         """Nothing to leave."""
-
-
-def leave_output() -> None:
-    """Give up what a full disk did not take of our own output, before the interpreter ends.
-
-    It would try once more, and end with a status of its own.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
 
 
 class _Nowhere:

@@ -32,7 +32,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     code = main()
-    from actors.supervisor.screen import leave_output
+    from actors.usage import leave_output
 
     leave_output()
     sys.exit(code)

@@ -62,6 +62,7 @@ REFUSED = {
     ),
 }
 KILLED = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT}
+UNHEARD = "full"
 Scene = subprocess.CompletedProcess[str] | None
 
 
@@ -83,6 +84,8 @@ def play(
 
     def one(scene: str) -> Scene:
         files = laid(tmp_path_factory.mktemp("scene"))
+        if scene == UNHEARD:
+            return judged_for_nobody(files)
         if scene in REFUSED:
             return judged_by(files, REFUSED[scene][0])
         killed(files, KILLED[scene])
@@ -99,6 +102,25 @@ def judged_by(files: Path, task: str | None) -> subprocess.CompletedProcess[str]
         path.write_text(task)
     arguments = ["--task", path, "--candidate", files / "good.py", "--device", "cpu"]
     return run(*arguments, scratch=files / "scratch")
+
+
+def judged_for_nobody(files: Path) -> subprocess.CompletedProcess[str]:
+    """Judge a wrong candidate, with a stdout that takes nothing."""
+    words = command("--task", files / "t.py", "--candidate", files / "bad.py", "--device", "cpu")
+    environment = {**os.environ, "TMPDIR": str(files / "scratch")}
+    with Path("/dev/full").open("w") as full:
+        return subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+
+
+@pytest.mark.parametrize("scene", [UNHEARD])
+def test_a_verdict_that_nobody_gets_is_none(scene: str, play: Callable[[str], Scene]) -> None:
+    """A full disk under stdout is one line and status 4: 1 would say something of the candidate."""
+    done = play(scene)
+    assert done is not None
+    assert (4, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert "stdout takes no verdict: No space left on device" in done.stderr
 
 
 @pytest.mark.parametrize("scene", REFUSED)

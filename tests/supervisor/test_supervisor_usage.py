@@ -203,6 +203,19 @@ def test_a_finished_run_tells_its_outcome_again(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "logs" / "coordinator.jsonl").exists()
 
 
+def test_a_closed_stdout_is_no_fault(tmp_path: Path) -> None:
+    """Started by something that closed it: the status says how the run ended, and no file of ours
+    becomes its stdout."""
+    Sample(tmp_path / "run").db.close()
+    closing = ["sh", "-c", 'exec "$0" "$@" <&- >&-', sys.executable, str(ROOT / "supervisor.py")]
+    done = subprocess.run(
+        [*closing, "--resume", "run", "--json"],
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "best is node 3: 2.50×" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("file", "arguments", "status"),
     [("keys.json", "--listen tcp://127.0.0.1:{free}", 2), ("run.db", "", 4)],
