@@ -46,8 +46,11 @@ def main() -> int:
             return make(asked.run, ring, asked.roles, asked.hours, asked.out)
         if asked.word == "revoke":
             return revoke(asked.run, ring, asked.name)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         sys.stderr.write(f"{error}\n")
+        return 2
+    except OSError as error:
+        sys.stderr.write(f"can't write {error.filename or asked.run}: {error.strerror}\n")
         return 2
     return show(ring)
 

@@ -85,7 +85,11 @@ def issue(
     )
     # The ring first: a ticket that the ring does not know opens nothing.
     ring_file.write(run_dir, ring.with_ticket(ticket))
-    tickets.write(path, ticket)
+    try:
+        tickets.write(path, ticket)
+    except OSError:
+        ring_file.write(run_dir, ring)  # nobody has it, so that nobody could shut it out
+        raise
     return ticket
 
 

@@ -226,6 +226,19 @@ def test_a_ticket_for_ever_is_refused(run: NetRun, hours: str) -> None:
     assert (run.run_dir / ring.FILE_NAME).read_bytes() == before
 
 
+def test_a_ticket_that_can_not_be_written_is_none(run: NetRun) -> None:
+    """One line, and the ring is as it was: nobody could tell later who holds it."""
+    before = (run.run_dir / ring.FILE_NAME).read_bytes()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "tickets.py"), str(run.run_dir), "new",
+         "--out", "absent/ticket.json"],
+        capture_output=True, text=True, check=False, env=ENVIRONMENT, cwd=run.guest,
+    )  # fmt: skip
+    assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert "can't write absent/ticket.json" in done.stderr
+    assert (run.run_dir / ring.FILE_NAME).read_bytes() == before
+
+
 def test_an_expired_ticket_is_nobodys(run: NetRun) -> None:
     """Its holder stays outside, and is sent away when it expires while he is inside."""
     late = run.issue(run.guest / "late.json", seconds=-1)
