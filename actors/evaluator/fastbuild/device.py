@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from msgspec import structs
 
 from actors.evaluator.fastbuild import nvcc, tree
 from actors.evaluator.fastbuild.blame import Failure
 from actors.evaluator.fastbuild.commands import Compilation, with_folders_first
-from actors.evaluator.fastbuild.family import canonical
 from actors.evaluator.fastbuild.nvcc import Steps
-from actors.evaluator.fastbuild.precompiled import digest
+from actors.evaluator.fastbuild.openings import DEVICE, HOST, Half, Opening, cut, read
+from actors.evaluator.fastbuild.prefix import host_prefix
 from actors.evaluator.fastbuild.process import Ran, run
 from actors.evaluator.fastbuild.selection import header
 from actors.evaluator.fastbuild.source import Source
@@ -28,7 +29,6 @@ PROBE = """#include <torch/types.h>
 __global__ void probe_kernel(float* x) { x[threadIdx.x] += 1.0f; }
 void probe_launch(torch::Tensor x) { probe_kernel<<<1, 32>>>(x.data_ptr<float>()); }
 """
-END_MARK = "/stark/common_end.h"
 _TORCH_WORD = re.compile(r"(AT|TORCH|C10|CAFFE2|PYBIND11)_\w+|PYBIND11_\w+")
 _TORCH_NAMES = frozenset(["torch", "at", "c10", "caffe2", "py", "pybind11", "Tensor"])
 
@@ -55,13 +55,18 @@ def _folders(toolkit: Toolkit, source: Source, own: Path) -> list[Path]:
     return [own, *toolkit.include_folders(source)]
 
 
+def command_line(work: Workplace, compilation: Compilation, source: Source, own: Path) -> list[str]:
+    """Return nvcc's command with the light headers; those that are the source's go to `own`."""
+    folders = _folders(work.toolkit, source, own)
+    argv = [compilation.compiler, *with_folders_first(compilation.flags, folders)]
+    return [*argv, "-c", source.path, "-o", str(work.folder / compilation.output)]
+
+
 def compile_source(work: Workplace, compilation: Compilation, source: Source) -> Compiled:
     """Compile one CUDA source to the compilation's output under the workplace's folder."""
     own = work.folder / Path(source.path).name
     own.mkdir(parents=True, exist_ok=True)
-    folders = _folders(work.toolkit, source, own)
-    argv = [compilation.compiler, *with_folders_first(compilation.flags, folders)]
-    argv += ["-c", source.path, "-o", str(work.folder / compilation.output)]
+    argv = command_line(work, compilation, source, own)
     with tempfile.TemporaryDirectory(dir=work.folder) as name:
         scratch = Path(name)
         with work.watch.phase("nvcc -dryrun"):
@@ -99,12 +104,21 @@ class _Halves:
         self.scratch = scratch
         self.own = own
         self.source = source
+        self.openings: dict[Half, Opening] = {}  # what took the place of what was preprocessed
 
     def compile(self) -> Compiled:
-        self._name_module()
+        self.steps.name_module(self.source)
+        compiled = self._attempt(self._spare)
+        if not (compiled.failed and self.openings):
+            return compiled
+        # The words that count are those for the whole text.
+        self.openings = {}
+        return self._attempt(lambda half: None)
+
+    def _attempt(self, spare: Callable[[Half], None]) -> Compiled:
         with ThreadPoolExecutor(2) as pool:
-            device = pool.submit(self._run, ("device text", "cicc", "ptxas", "fatbinary"))
-            host = pool.submit(self._run, ("host text", "cudafe++"))
+            device = pool.submit(self._run, DEVICE, spare, ("ptxas", "fatbinary"))
+            host = pool.submit(self._run, HOST, spare, ())
             # nvcc runs the host's half first, so its words are those that count.
             halves = [host.result(), device.result()]
         for half in halves:
@@ -112,106 +126,43 @@ class _Halves:
                 return half
         return self._finish()
 
-    def _name_module(self) -> None:
-        """Write the name that cudafe++ would write for cicc, so that neither waits."""
-        stem = re.sub(r"\W", "_", Path(self.source.path).name)
-        word = digest(self.source.text)
-        name = f"_{word[:8]}_{len(stem)}_{stem}_{word[8:16]}"
-        (self.scratch / self.steps.module_file).write_text(name, encoding="ascii")
-
-    def _run(self, names: Sequence[str]) -> Compiled:
+    def _run(self, half: Half, spare: Callable[[Half], None], rest: Sequence[str]) -> Compiled:
         ran = None
-        for name in names:
-            command = self.steps.commands[name].replace(" --gen_module_id_file", "")
+        for name in (half.text, half.parser, *rest):
+            if name == half.parser:
+                spare(half)
             with self.work.watch.phase(name):
-                ran = self.steps.run(name, self.scratch, self.work.deadline, command)
+                ran = self.steps.run(name, self.scratch, self.work.deadline)
             if ran.status:
                 return Compiled(failed=name, ran=ran, argv=self.steps.host_text_argv())
         return Compiled(ran=ran)
 
+    def _spare(self, half: Half) -> None:
+        """Let the half's text begin with a smaller one, where that is known to do."""
+        file = self.steps.output(half.text)
+        parts = cut(read(file))
+        if parts is None:
+            return
+        known = self.work.toolkit.openings.find(half, self.steps, parts[0], self.source.path)
+        if known is not None:
+            known.replace(file, self.source.path, parts[1])
+            self.openings[half] = known
+
     def _finish(self) -> Compiled:
         found = host_prefix(self.steps, self.scratch, self.own, self.source.path)
-        command = self.steps.commands["host g++"]
         ready = None
         if found is not None:
-            ready = self.work.toolkit.precompiled.find(
-                found.compiler, list(found.flags), found.text
-            )
-        if found is not None and ready is not None:
-            found.replace(ready)
+            opening = self.openings.get(HOST)
+            text = opening.written if opening else found.text
+            found = structs.replace(found, text=text)
+            ready = self.work.toolkit.precompiled.find(found.compiler, list(found.flags), text)
+            if opening or ready:
+                found.replace(ready)
         with self.work.watch.phase("host g++"):
-            ran = self.steps.run("host g++", self.scratch, self.work.deadline, command)
+            ran = self.steps.run("host g++", self.scratch, self.work.deadline)
         return Compiled(
             failed="host g++" if ran.status else "",
             ran=ran,
             argv=self.steps.host_text_argv(),
             precompiled=ready is not None or found is None,
         )
-
-
-class Prefix(Value, frozen=True, kw_only=True):
-    """What cudafe++ writes for every candidate alike, before its own text."""
-
-    file: str
-    text: str
-    rest: str
-    compiler: str
-    flags: tuple[str, ...]
-
-    def replace(self, header_file: Path) -> None:
-        """Let the file begin with the precompiled header instead."""
-        Path(self.file).write_text(f'#include "{header_file}"\n{self.rest}', encoding="utf-8")
-
-
-def host_prefix(steps: Steps, scratch: Path, own: Path, source: str) -> Prefix | None:
-    """Return the common prefix of what cudafe++ wrote, or None when there is none."""
-    words = shlex.split(steps.commands["host g++"])
-    written = next((word for word in words if word.endswith(".cudafe1.cpp")), "")
-    file = scratch / written
-    text = file.read_text(encoding="utf-8", errors="surrogateescape")
-    mark = text.find(f'{END_MARK}"')
-    if mark < 0:
-        return None
-    start = text.rfind("\n#", 0, mark) + 1
-    # The source lies elsewhere each time; the name of its file is all that the text says of it.
-    prefix = re.sub(rf'"[^"\n]*{re.escape(Path(source).name)}"', '"candidate.cu"', text[:start])
-    at = words.index("-o")
-    flags = words[1:at] + words[at + 2 :]
-    kept: list[str] = []
-    rest = iter(flags)
-    for word in rest:
-        if word in ("-c", written):
-            continue
-        if word == "-x":
-            next(rest)
-        elif word == "-isystem":
-            folder = next(rest)
-            kept += [] if folder == str(own) else [word, folder]
-        else:
-            kept.append(word)
-    return Prefix(
-        file=str(file),
-        text=prefix,
-        rest=text[start:],
-        compiler=words[0],
-        flags=tuple(canonical(kept)),
-    )
-
-
-def precompile(work: Workplace, compilation: Compilation, source: Source) -> None:
-    """Make the header that `compile_source` will look for with these flags."""
-    own = work.folder / Path(source.path).name
-    own.mkdir(parents=True, exist_ok=True)
-    folders = _folders(work.toolkit, source, own)
-    argv = [compilation.compiler, *with_folders_first(compilation.flags, folders)]
-    argv += ["-c", source.path, "-o", str(work.folder / compilation.output)]
-    steps = nvcc.plan(argv, work.folder, work.folder, work.deadline)
-    if not isinstance(steps, Steps):
-        return
-    for name in ("host text", "cudafe++"):
-        ran = steps.run(name, work.folder, work.deadline)
-        if ran.status:
-            return
-    found = host_prefix(steps, work.folder, own, source.path)
-    if found is not None:
-        work.toolkit.precompiled.make(found.compiler, list(found.flags), found.text, work.deadline)

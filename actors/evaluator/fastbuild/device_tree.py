@@ -40,7 +40,7 @@ def generate(include: Path, folder: Path) -> None:
     write(
         context / "CUDAContext.h",
         "#pragma once\n#include <ATen/cuda/CUDAContextLight.h>\n#include <c10/cuda/CUDAStream.h>\n"
-        "#include <c10/util/Logging.h>\n#include <ATen/cuda/Exceptions.h>\n",
+        "#include <ATen/cuda/Exceptions.h>\n",
     )
 
 

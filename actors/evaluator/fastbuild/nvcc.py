@@ -12,7 +12,9 @@ import re
 import shlex
 from pathlib import Path
 
+from actors.evaluator.fastbuild.precompiled import digest
 from actors.evaluator.fastbuild.process import Deadline, Ran, run
+from actors.evaluator.fastbuild.source import Source
 from protocol.values import Value
 
 STEPS = ("device text", "cicc", "ptxas", "fatbinary", "host text", "cudafe++", "host g++")
@@ -36,10 +38,26 @@ class Steps(Value, frozen=True, kw_only=True):
         found = _MODULE_FILE.search(self.commands["cudafe++"])
         return found[1] if found else ""
 
-    def run(self, name: str, folder: Path, deadline: Deadline, command: str = "") -> Ran:
-        """Run one step, or `command` in its place."""
-        words = ["/bin/sh", "-c", command or self.commands[name]]
-        return run(words, folder, deadline, self.environment())
+    def name_module(self, source: Source) -> None:
+        """Write the name that cudafe++ would write for cicc, so that neither waits."""
+        word = digest(source.text)
+        stem = re.sub(r"\W", "_", Path(source.path).name)
+        name = f"_{word[:8]}_{len(stem)}_{stem}_{word[8:16]}"
+        Path(self.module_file).write_text(name, encoding="ascii")
+
+    def output(self, name: str) -> Path:
+        """Return the file that a step writes its text to."""
+        words = shlex.split(self.commands[name])
+        return Path(words[words.index("--gen_c_file_name" if name == "cudafe++" else "-o") + 1])
+
+    def flags(self, name: str) -> list[str]:
+        """Return a step's flags without those that name files."""
+        words = shlex.split(self.commands[name])
+        return [word for word in words if word.startswith("-") and "/" not in word]
+
+    def run(self, name: str, folder: Path, deadline: Deadline) -> Ran:
+        """Run one step."""
+        return run(["/bin/sh", "-c", self.commands[name]], folder, deadline, self.environment())
 
     def host_text_argv(self) -> tuple[str, ...]:
         """Return the host compiler's command for the source, without -E and -o."""
@@ -84,7 +102,7 @@ def plan(argv: list[str], folder: Path, scratch: Path, deadline: Deadline) -> St
         name = kind(text)
         if not name or name in commands:
             return None
-        commands[name] = text
+        commands[name] = text.replace(" --gen_module_id_file", "")
     if set(commands) != set(STEPS):
         return None
     steps = Steps(commands=commands, settings=settings)

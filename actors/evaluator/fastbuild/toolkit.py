@@ -15,13 +15,17 @@ import torch
 
 from actors.evaluator.fastbuild import index
 from actors.evaluator.fastbuild.index import Index
+from actors.evaluator.fastbuild.openings import Openings
 from actors.evaluator.fastbuild.order import compiler_in_use
 from actors.evaluator.fastbuild.precompiled import Precompiled, digest, identity
 from actors.evaluator.fastbuild.source import Source
 
 _ROOM = Path(__file__).parent
 MAKERS = (
+    "bodies.py",
+    "device_tree.py",
     "index.py",
+    "learning.py",
     "names.py",
     "tree.py",
     "workshop.py",
@@ -63,6 +67,7 @@ class Toolkit:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.precompiled = Precompiled(folder / "precompiled")
+        self.openings = Openings(folder / "openings")
 
     @property
     def key(self) -> str:

@@ -17,7 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.evaluator.fastbuild import device, device_tree, host, index, names, toolkit, tree
+from actors.evaluator.fastbuild import (
+    device,
+    device_tree,
+    host,
+    index,
+    learning,
+    names,
+    toolkit,
+    tree,
+)
 from actors.evaluator.fastbuild.commands import Commands, Compilation, with_folders_first
 from actors.evaluator.fastbuild.family import Family
 from actors.evaluator.fastbuild.index import Index
@@ -90,6 +99,7 @@ def _prepare(store: Path, families: list[Family], deadline: Deadline) -> Toolkit
             shutil.rmtree(half, ignore_errors=True)
     made = Toolkit(folder)
     made.precompiled.sweep()
+    made.openings.sweep()
     with ThreadPoolExecutor(fitting_here()) as pool:
         for done in [pool.submit(_precompile, made, family, deadline) for family in families]:
             done.result()
@@ -238,4 +248,4 @@ def _precompile(made: Toolkit, family: Family, deadline: Deadline) -> None:
             work = Workplace(
                 toolkit=made, folder=scratch / "stark", watch=Watch(), deadline=deadline
             )
-            device.precompile(work, compilations[1], order.sources[1])
+            learning.learn(work, compilations[1], order.sources[1])
