@@ -26,7 +26,7 @@ def conduct(argv: Sequence[str]) -> int:
     except UsageError as error:
         return _refuse(str(error))
     except OSError as error:  # a folder that may not be read, a name too long to be one
-        return _refuse(f"can't use {error.filename}: {error.strerror}")
+        return _refuse(f"can't use {error.filename or 'stdout'}: {error.strerror}")
     try:
         return _work(ask, problems, argv)
     except (OSError, ValueError) as error:  # a full disk, a database that is none
