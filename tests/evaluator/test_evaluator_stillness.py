@@ -97,6 +97,7 @@ def test_what_runs_between_two_looks_is_counted_once(family: Callable[[str], int
     time.sleep(0.3)
     for pid in descendants(keeper):
         os.kill(pid, signal.SIGSTOP)
+    assert still.settle()
     still.look()
     ran = still.ran_s
     assert still.restless
@@ -153,6 +154,23 @@ def test_who_has_not_stopped_has_not_settled(
     for pid in descendants(keeper):
         os.kill(pid, signal.SIGCONT)
     assert not still.settle()
+
+
+def test_who_is_started_while_all_are_held_still_is_stopped_and_counted(
+    family: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timer wakes one for a moment, in which it starts another that nobody has stopped."""
+    keeper = family(BUSY)
+    still = Stillness({keeper})
+    monkeypatch.setattr(still, "_family", set)  # as if it were not there yet
+    still.begin()
+    monkeypatch.undo()
+    while sum(map(spent_s, descendants(keeper))) < 0.1:
+        time.sleep(0.01)
+    assert still.settle_all()
+    still.look()
+    assert still.restless
+    assert still.settle()
 
 
 def _burst(keeper: int, seconds: float = 0.3) -> None:

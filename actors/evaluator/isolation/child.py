@@ -95,13 +95,26 @@ class Child(Generic[T]):
         `keen_s`: after so long stay awake for it, where being woken would count as the child's
         time.  Not for longer than needed: who spins may take half a core away from the child.
         """
+        return self.tell(order, seconds, carried) or self.hear(seconds, keen_s=keen_s)
+
+    def tell(self, order: Order, seconds: float, carried: Sequence[int] = ()) -> Gone | None:
+        """Send an order, whose answer is to be heard; say how the child went, if it did."""
         if self.gone is not None:
             return self.gone
-        until = time.monotonic() + seconds
         try:
             if self.channel.pending():
                 raise Garbled("it answered before it was asked")
             self.channel.send(order, carried, seconds)
+        except (Stuck, Closed, Garbled) as error:
+            return self._failed(error, seconds)
+        return None
+
+    def hear(self, seconds: float, *, keen_s: float | None = None) -> tuple[T, list[int]] | Gone:
+        """Return the answer to what was told, with its descriptors, or how the child went."""
+        if self.gone is not None:
+            return self.gone
+        until = time.monotonic() + seconds
+        try:
             if keen_s is not None:
                 self._stay_awake(keen_s)
             while True:
@@ -110,12 +123,15 @@ class Child(Generic[T]):
                     return found
                 if not self._wait(until):
                     return self._finish(Gone(how="timed_out", seconds=seconds))
-        except Stuck:
+        except (Stuck, Closed, Garbled) as error:
+            return self._failed(error, seconds)
+
+    def _failed(self, error: Stuck | Closed | Garbled, seconds: float) -> Gone:
+        if isinstance(error, Stuck):
             return self._finish(Gone(how="timed_out", seconds=seconds))
-        except Closed as error:
+        if isinstance(error, Closed):
             return self._ended_by_itself(str(error))
-        except Garbled as error:
-            return self._finish(Gone(how="garbled", words=str(error)))
+        return self._finish(Gone(how="garbled", words=str(error)))
 
     def _wait(self, until: float) -> bool:
         """Wait for something to happen, and take it; say whether there is time left."""

@@ -74,6 +74,10 @@ class Inside:
         parts = [(ends[call] - total_bytes(output), ends[call]) for call, output in choices]
         self._results.put_aside(side, choices, memory, size, parts)
 
+    def overhead_s(self) -> float:
+        """Return what an empty block takes at least."""
+        return self._sides.overhead_s()
+
     def close(self) -> None:
         """Give the memory back."""
         while self._memory:

@@ -120,6 +120,10 @@ class Outside:
         finally:
             os.close(copied)
 
+    def overhead_s(self) -> float:
+        """Return what an empty block takes at least, with all that letting a side go on takes."""
+        return self._sides.window_overhead_s()
+
     def close(self) -> None:
         """Nothing is kept."""
 

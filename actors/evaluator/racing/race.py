@@ -77,7 +77,7 @@ class Race:
             block_s=timing.BLOCK_S if self._on_host else timing.CARD_BLOCK_S,
             time_s=time_s,
         )
-        self._overhead_s = 0.0
+        self._overhead_s = self._fresh_overhead_s = 0.0  # of a block, of one on fresh inputs
         self._draw_s = 0.0  # for one call's inputs
 
     def run(self, on_group: Callable[[int], None] = lambda _groups: None) -> Timing | Fault:
@@ -87,6 +87,7 @@ class Race:
             self._choose_way()
             self._warm()
             self._overhead_s = self._sides.overhead_s()
+            self._fresh_overhead_s = self._way.overhead_s()
             return self._groups(on_group)
         except Refused as refused:
             return refused.fault
@@ -223,7 +224,7 @@ class Race:
         spent = self._way.fresh(side, hand)
         return Fresh(
             calls=calls,
-            us=self._net_us(spent.block_s, calls),
+            us=self._net_us(spent.block_s - self._fresh_overhead_s, calls),
             fed_us=spent.fed_s / calls * 1e6,
             collected_us=spent.collected_s / calls * 1e6,
         )
@@ -238,11 +239,11 @@ class Race:
                 # Once round, off the clock: one block comes after itself, another after others.
                 self._sides.ask(side, Bench(calls=calls, slots=calls))
                 seconds, _answer = self._sides.ask(side, Bench(calls=wanted, slots=calls))
-                taken.append(self._net_us(seconds, wanted))
+                taken.append(self._net_us(seconds - self._overhead_s, wanted))
         return taken
 
     def _net_us(self, seconds: float, calls: int) -> float:
-        return max(seconds - self._overhead_s, 1e-9) / calls * 1e6
+        return max(seconds, 1e-9) / calls * 1e6
 
     def _warm(self) -> None:
         """Give both sides windows until they are warm and the calls of a block are known."""

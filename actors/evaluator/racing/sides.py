@@ -27,7 +27,7 @@ SETTLE_S = 0.003  # OpenMP threads of a referee on the host spin for about this 
 class Spent(Value, frozen=True, kw_only=True):
     """Seconds of one window on fresh inputs."""
 
-    fed_s: float  # until its calls were ordered
+    fed_s: float = 0.0  # until its calls were ordered, where it is fed by orders
     block_s: float  # the calls
     collected_s: float  # until its outputs were handed over, or it stood still with them
 
@@ -68,6 +68,7 @@ class Sides:
         if side == "candidate":
             self.insist_still()
         with self._stillness.beside() if side == "reference" else nullcontext():
+            still.favour_held()
             still.end()
             try:
                 yield
@@ -77,7 +78,7 @@ class Sides:
     def reach(self, side: Side) -> int:
         """Return the process that is the side's runner, once nothing of the side moves."""
         still = self._still(side)
-        if not still.settle():
+        if not still.settle_all():
             if side == "reference":
                 raise self._standard.failed("it can't be held still")
             reason = "its processes can't be held still"
@@ -87,26 +88,33 @@ class Sides:
     def window(self, side: Side, calls: int) -> tuple[Spent, FromRunner]:
         """Let a side call its module on what lies there, until it stands still with its outputs.
 
-        Returns where they lie, as it says.
+        Returns where they lie, as it says.  Its calls are ordered before it may go on: while the
+        runner waited for that, another of its threads could work for nothing.
         """
         still = self._still(side)
         if side == "candidate":
             self.insist_still()
         with self._stillness.beside() if side == "reference" else nullcontext():
-            began = time.perf_counter()
+            child = self._child(side)
+            gone = child.tell(Bench(calls=calls, slots=calls), self._call_s)
+            if gone is not None:
+                self._answer(side, gone)
+            still.favour_held()
+            waited, began = pressure.waited_s(), time.perf_counter()
             still.end()
             try:
-                self.wake(side)
-                fed_s = time.perf_counter() - began
-                block_s, _answer = self.ask(side, Bench(calls=calls, slots=calls))
-                began = time.perf_counter()
+                self._answer(side, child.hear(self._call_s))
+                between = time.perf_counter()
+                # Only now: busy with this one, a runner would keep us from seeing that it is done.
                 _seconds, answer = self.ask(side, Present())
             finally:
                 still.stop()
             still.settle()
-            collected_s = time.perf_counter() - began
+            ended = time.perf_counter()
             still.note()
-        return Spent(fed_s=fed_s, block_s=block_s, collected_s=collected_s), answer
+        self._waited_s += pressure.waited_s() - waited
+        self._benched_s += ended - began
+        return Spent(block_s=between - began, collected_s=ended - between), answer
 
     def _still(self, side: Side) -> Stillness:
         return self._stillness if side == "candidate" else self._standard.stillness
@@ -135,7 +143,7 @@ class Sides:
         self, side: Side, order: Order, carried: list[int] | None = None
     ) -> tuple[float, FromRunner]:
         """Return the seconds from the order to the answer, and the answer."""
-        child = self._candidate if side == "candidate" else self._standard.runner
+        child = self._child(side)
         waited, began = pressure.waited_s(), time.perf_counter()
         keen_s = None if self._on_host else self._awaited_s(side, order)
         answer = child.ask(order, self._call_s, carried or [], keen_s=keen_s)
@@ -144,11 +152,24 @@ class Sides:
             self._waited_s += pressure.waited_s() - waited
             self._benched_s += seconds
             self._took_s[side, order.calls] = seconds
-        if isinstance(answer, Gone) or isinstance(answer[0], Raised):
+        return seconds, self._answer(side, answer)
+
+    def _child(self, side: Side) -> Child[FromRunner]:
+        return self._candidate if side == "candidate" else self._standard.runner
+
+    def _answer(self, side: Side, heard: tuple[FromRunner, list[int]] | Gone) -> FromRunner:
+        if isinstance(heard, Gone) or isinstance(heard[0], Raised):
             if side == "reference":
-                raise self._standard.failed(answer)
-            raise Refused(fault_of(answer, "time", self._candidate.output.text()))
-        return seconds, answer[0]
+                raise self._standard.failed(heard)
+            raise Refused(fault_of(heard, "time", self._candidate.output.text()))
+        return heard[0]
+
+    def window_overhead_s(self) -> float:
+        """Return what a window of no calls takes at least until it is answered.
+
+        Of that going on is most; and the least of it, for the same reasons.
+        """
+        return min(self.window("reference", 0)[0].block_s for _ in range(PINGS))
 
     def _awaited_s(self, side: Side, order: Order) -> float:
         """Return how long an answer will not come for sure; whole milliseconds."""

@@ -32,6 +32,7 @@ from actors.evaluator.isolation.nursery import Nursery
 ROUNDS = 8  # processes that fork while they are being stopped
 # The share of the time, and the seconds at least, that tell running from being stopped.
 RESTLESS, RESTLESS_S = 0.1, 0.05
+RECENT_S = 0.1  # no number of a process is given again that soon: there are 32,768 at least
 WOKE_S = 0.001  # of a race, by somebody who had stopped: nobody honest runs at all
 SETTLE_S = 2.0  # from being told to stop until having stopped, on a busy machine
 STOPPED = b"TtDXZ"  # or in the kernel, in a call that nothing of its own can come before
@@ -48,6 +49,8 @@ class Stillness:
         self._keepers = keepers
         self._strangers = strangers
         self._still: set[int] = set()
+        self._let_go: set[int] = set()  # when last they might go on
+        self._let_go_at = 0.0
         self._spent: dict[int, float] = {}  # of processor time, when they were stopped
         self._since = 0.0
         self._held_s = 0.0
@@ -68,13 +71,22 @@ class Stillness:
 
     def stop(self) -> None:
         """Stop them all, those that are started meanwhile included."""
-        for _round in range(ROUNDS):
-            fresh = self._family() - self._still
-            if not fresh:
-                break
-            for pid in fresh:
+        # Who is known at once: finding everybody takes as long as many a call.
+        if time.monotonic() - self._let_go_at < RECENT_S:
+            for pid in self._let_go:
                 _signal(pid, signal.SIGSTOP)
-            self._still |= fresh
+        self._let_go = set()
+        for _round in range(ROUNDS):
+            if self._none_more():
+                break
+
+    def _none_more(self) -> bool:
+        """Stop who is not known to be stopped yet; say whether there was nobody."""
+        fresh = self._family() - self._still
+        for pid in fresh:
+            _signal(pid, signal.SIGSTOP)
+        self._still |= fresh
+        return not fresh
 
     def settle(self) -> bool:
         """Wait until they have stopped, not only been told to; say whether they have."""
@@ -86,6 +98,19 @@ class Stillness:
                 return False
         return True
 
+    def settle_all(self) -> bool:
+        """Wait until nobody moves and nobody is new; say whether that came to be.
+
+        Who was started while they were held still is stopped as well, and all that it took counts.
+        """
+        until = time.monotonic() + SETTLE_S
+        while time.monotonic() < until:
+            if not self.settle():
+                return False
+            if self._none_more():
+                return True
+        return False
+
     def note(self) -> None:
         """Remember what they have taken of the processor so far."""
         self._exactly = {pid: ran_s(pid) for pid in self._still}
@@ -96,6 +121,7 @@ class Stillness:
         """Note what they took of the processor since they were stopped, or last looked at."""
         if not self._still:
             return
+        self._none_more()
         now = time.monotonic()
         self._held_s += now - self._since
         spent = self._spent_by(frozenset() if everywhere else self._strangers)
@@ -140,13 +166,18 @@ class Stillness:
     def end(self) -> None:
         """Let them go on."""
         for pid in self._still:
-            _favour(pid)
             _signal(pid, signal.SIGCONT)
+        self._let_go, self._let_go_at = self._still, time.monotonic()
         self._still, self._spent = set(), {}
 
     def eldest(self) -> int:
         """Return the runner among them: nobody below the keeper's first process is older."""
         return min(self._still, key=lambda pid: (_born(pid), pid), default=0)
+
+    def favour_held(self) -> None:
+        """Let those that are held still go before strangers, once they go on."""
+        for pid in self._still:
+            _favour(pid)
 
     def favour(self) -> None:
         """Let them go before strangers for good: trusted ones only."""
