@@ -30,6 +30,7 @@ def judged(backend: str, device: DeviceKind, folder: Path) -> list[str]:
     return said
 
 
+@pytest.mark.timeout(400)  # the first that compiles makes the toolkit of all tests
 def test_the_cpp_pair_builds_and_agrees(tmp_path: Path) -> None:
     """Both candidates of the C++ example build and give the module's own outputs."""
     assert ["correct", "correct"] == judged("cpp", "cpu", tmp_path)

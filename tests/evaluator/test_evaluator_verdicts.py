@@ -50,6 +50,9 @@ class ModelNew(nn.Module):
 def test_an_equal_module_is_correct_and_timed(judged: Judged) -> None:
     """A candidate that does what the reference does is correct, with all its figures."""
     verdict = judged(candidate())
+    for _try in range(2):  # limits are short here; strangers may leave no groups for an interval
+        if verdict.speedup_ci95 is None:
+            verdict = judged(candidate())
     assert verdict.verdict is Word.CORRECT
     assert verdict.stage == ""
     assert verdict.median_us is not None
