@@ -227,3 +227,22 @@ def test_lies_about_places_gain_nothing(
 ) -> None:
     """Nowhere, too few, the same for all calls: each is found, and hurts nobody."""
     assert judged(candidate(before=STAGED.format(lie=lie))).verdict is word
+
+
+CHANGING = """
+import sys
+def change(x):
+    if "checks" not in sys.modules["candidate"].__dict__:
+        sys.modules["candidate"].checks = 0
+    sys.modules["candidate"].checks += 1
+    if sys.modules["candidate"].checks > 40:
+        x.data.view(-1)[-1:].zero_()
+"""
+
+
+def test_inputs_that_only_timed_calls_change_are_seen(judged: Callable[[str], Verdict]) -> None:
+    """A call that spoils its inputs is no replacement, however well it behaved in the checks."""
+    forward = "y = torch.relu(x * self.scale + y) + self.bias\nchange(x)\nreturn y"
+    found = judged(candidate(before=CHANGING, forward=forward))
+    assert found.verdict is Word.WRONG
+    assert "an input is changed" in found.reason

@@ -8,6 +8,7 @@ it is asked besides its calls is to say where the outputs lie.
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from array import array
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from actors.evaluator.wire import region
 from actors.evaluator.wire.layout import Layout, leaves, offsets, sound, total_bytes
 from actors.evaluator.wire.runner_orders import FeedAll, FromRunner, Places, Presented, Where
 from protocol.values import Value, Word
+
+LOOKED_AT = 1 << 20  # bytes of an input that are held against what it was
 
 
 class Laid(Value, frozen=True, kw_only=True):
@@ -70,6 +73,7 @@ class Outside:
             self._deliver(side, hand)
             spent, answer = self._sides.window(side, len(hand.inputs))
             self._read(side, answer, len(hand.inputs))
+            self._results.note_inputs(side, changed=self._changed(side, hand))
         except Unreachable as error:
             if side == "reference":
                 raise self._standard.failed(error) from error
@@ -119,6 +123,21 @@ class Outside:
             self._results.put_aside(side, choices, copied, size, parts, strided=True)
         finally:
             os.close(copied)
+
+    def _changed(self, side: Side, hand: Hand) -> bool:
+        """Whether the inputs of some call, drawn only now, are no longer what they were."""
+        pid, parcel = self._sides.reach(side), hand.parcels[0]
+        for piece in self._laid[side].pieces[secrets.randbelow(len(hand.inputs))]:
+            size = min(piece.size, LOOKED_AT)
+            begin = secrets.randbelow(piece.size - size + 1)
+            copied = region.make(size, "inputs")
+            try:
+                memory.read(pid, copied, [Piece(begin=0, size=size, place=piece.place + begin)])
+                if os.pread(copied, size, 0) != os.pread(parcel, size, piece.begin + begin):
+                    return True
+            finally:
+                os.close(copied)
+        return False
 
     def overhead_s(self) -> float:
         """Return what an empty block takes at least, with all that letting a side go on takes."""

@@ -28,6 +28,7 @@ class Results:
         self._standard = standard
         self._each = each
         self._choices: list[Choice] = []
+        self._changing: set[Side] = set()  # who was seen to change inputs in timed calls
 
     def choose(self, outputs: Sequence[Layout]) -> list[Choice]:
         """Draw some; none where outputs are different each time."""
@@ -60,11 +61,18 @@ class Results:
         if kept:
             self._choices = choices
 
+    def note_inputs(self, side: Side, *, changed: bool) -> None:
+        """Remember whether a side's timed calls leave their inputs as they were."""
+        if changed:
+            self._changing.add(side)
+
     def verify(self, hand: Hand) -> None:
         """Compare what was put aside of the candidate's outputs with what is expected.
 
         After the windows of a hand: the referee's threads would be in the way of the next one.
         """
+        if self._changing == {"candidate"}:
+            raise Refused(wrong("in a timed call: an input is changed by the call", "time"))
         choices, self._choices = self._choices, []
         for number, (call, output) in enumerate(choices):
             reason = self._standard.examiner.judge_taken(number, output, hand.first + call)
