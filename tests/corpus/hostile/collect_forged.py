@@ -1,41 +1,33 @@
-"""result forgery: says that outputs are handed over while threads still write them."""
+"""result forgery: says where outputs lie while a thread still writes them."""
 
-import os
 import sys
 import threading
 
 import torch
 import torch.nn as nn
 
-runner = sys.modules["actors.evaluator.children.runner"]
-tensors = runner.tensors
-real = tensors.write
-late = []
+Runner = sys.modules["actors.evaluator.children.runner"].Runner
+known = {"inputs": None}
+
+
+def work(module, slots, outputs):
+    with torch.no_grad():
+        for pair, output in zip(slots, outputs, strict=True):
+            output.copy_(module(*pair))
 
 
 def bench(self, calls, slots):
-    late[:] = [self]
-    self._outputs = [torch.empty(192, 192)] * slots
-
-
-def write(value, region, limit=None):
-    if not late:
-        real(value, region, limit)
+    seen = self._slots[slots - 1][0][0, 0].item()
+    if not calls or known["inputs"] == seen:
         return
-    self, mine = late.pop(), os.dup(region)
-    slots = len(self._outputs)
-
-    def work():
-        with torch.no_grad():
-            outputs = [self._module(*self._slots[slot]) for slot in range(slots)]
-        real(outputs, mine, limit)
-        os.close(mine)
-
-    threading.Thread(target=work, daemon=True).start()
+    known["inputs"] = seen
+    self._outputs = [torch.empty(192, 192) for _slot in range(slots)]
+    pairs = [self._slots[slot] for slot in range(slots)]
+    job = (self._module, pairs, self._outputs)
+    threading.Thread(target=work, args=job, daemon=True).start()
 
 
-runner.Runner._bench = bench
-tensors.write = write
+Runner._bench = bench
 
 
 class ModelNew(nn.Module):

@@ -7,44 +7,24 @@ import torch.nn as nn
 
 layout = sys.modules["actors.evaluator.wire.layout"]
 runner = sys.modules["actors.evaluator.children.runner"]
-answer = runner.Runner.answer
 encode = runner.Channel.send.__globals__["msgspec"].msgpack.encode
 LEVELS = 470
-LEAF = encode(layout.Plain(kind="none"))
+HERE = layout.Plain(kind="str", word="HERE")
 HEAD = b"\x83\xa4type\xa4nest\xa4kind\xa4list\xa5items\x91"
-DEEP_BYTES = HEAD * LEVELS + LEAF
-
-
-class Deep:
-    """What the encoder writes as it is."""
-
-
-def forged(self, order, carried):
-    said = answer(self, order, carried)
-    if type(said).__name__ == "Collected" and len(said.outputs) > 2:
-        plain = encode(layout.Plain(kind="str", word="HERE"))
-        body = encode(
-            type(said)(outputs=(layout.Plain(kind="str", word="HERE"), *said.outputs[1:]))
-        )
-        body = body.replace(plain, DEEP_BYTES)
-        raw.append(body)
-    return said
-
-
-raw = []
+DEEP = HEAD * LEVELS + encode(layout.Plain(kind="none"))
 send = runner.Channel.send
 
 
-def deep_send(self, order, carried=(), seconds=None):
-    if raw:
-        body = raw.pop()
+def deep(self, order, *arguments):
+    if type(order).__name__ == "Presented":
+        forged = type(order)(layouts=(HERE,), kinds=order.kinds, places=b"")
+        body = encode(forged).replace(encode(HERE), DEEP)
         self.socket.sendall(len(body).to_bytes(4, "little") + b"\0" + body)
         return
-    send(self, order, carried, seconds)
+    send(self, order, *arguments)
 
 
-runner.Runner.answer = forged
-runner.Channel.send = deep_send
+runner.Channel.send = deep
 
 
 class ModelNew(nn.Module):

@@ -62,7 +62,7 @@ real = runner.Runner.answer
 def answer(self, order, carried):
     native.calm(1)
     said = real(self, order, carried)
-    if type(order).__name__ == "Collect" or (
+    if type(order).__name__ == "Present" or (
         type(order).__name__ == "Bench" and order.calls > order.slots
     ):
         native.calm(0)

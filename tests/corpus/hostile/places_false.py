@@ -1,0 +1,45 @@
+"""parent compromise: says that its outputs lie where reading faults, or where the kernel is."""
+
+import mmap
+import os
+import struct
+import sys
+
+import torch
+import torch.nn as nn
+
+whereabouts = sys.modules["actors.evaluator.children.runner"].whereabouts
+real = whereabouts.of_outputs
+EACH = 192 * 192 * 4
+file = os.memfd_create("short")
+os.ftruncate(file, EACH)
+behind = torch.frombuffer(mmap.mmap(file, EACH), dtype=torch.uint8)
+os.ftruncate(file, 0)
+shut = torch.frombuffer(mmap.mmap(-1, EACH, prot=mmap.PROT_READ), dtype=torch.uint8)
+PLACES = [behind.data_ptr(), shut.data_ptr(), 0, 8, (1 << 47) - 4096, 0xFFFFFFFFFF600000, 2**64 - 1]
+blocks = []
+
+
+def forged(outputs):
+    told, said = real(outputs)
+    blocks.append(len(outputs))
+    if len(outputs) > 8:
+        place = PLACES[len(blocks) % len(PLACES)]
+        places = struct.pack("@Q", place) * len(outputs)
+        said = type(said)(layouts=said.layouts, kinds=said.kinds, places=places)
+    return told, said
+
+
+whereabouts.of_outputs = forged
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def right(self, x, y):
+        return torch.relu(x @ y) + self.bias
+
+    def forward(self, x, y):
+        return self.right(x, y)
