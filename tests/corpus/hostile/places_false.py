@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import random
 import struct
 import sys
 
@@ -15,16 +16,14 @@ file = os.memfd_create("short")
 os.ftruncate(file, EACH)
 behind = torch.frombuffer(mmap.mmap(file, EACH), dtype=torch.uint8)
 os.ftruncate(file, 0)
-shut = torch.frombuffer(mmap.mmap(-1, EACH, prot=mmap.PROT_READ), dtype=torch.uint8)
+shut = torch.frombuffer(mmap.mmap(-1, EACH, prot=0), dtype=torch.uint8)
 PLACES = [behind.data_ptr(), shut.data_ptr(), 0, 8, (1 << 47) - 4096, 0xFFFFFFFFFF600000, 2**64 - 1]
-blocks = []
 
 
 def forged(outputs):
     told, said = real(outputs)
-    blocks.append(len(outputs))
     if len(outputs) > 8:
-        place = PLACES[len(blocks) % len(PLACES)]
+        place = random.choice(PLACES)
         places = struct.pack("@Q", place) * len(outputs)
         said = type(said)(layouts=said.layouts, kinds=said.kinds, places=places)
     return told, said
