@@ -19,7 +19,7 @@ from statistics import mean, median
 
 import msgspec
 
-from actors.evaluator.timing import LEAST_GROUPS, Group, Timing, calm, summary
+from actors.evaluator.timing import CALM, LEAST_GROUPS, Group, Timing, calm, summary
 from protocol.values import Value
 
 # Of a claim: what may be missing from it before it is added.
@@ -151,10 +151,10 @@ def _lacking(claims: Sequence[Claim], costs: Sequence[Cost], sure: float) -> flo
     mine = [claim.candidate for claim in groups]
     theirs = [claim.reference for claim in groups]
     few = len(groups) < LEAST_GROUPS
-    on_card = any(claim.on_card for claim in claims)
+    cold_us = _cold_us(groups)
     found = []
     for ours, others, share in ((mine, theirs, 0.25), (_bold(mine), _bold(theirs), 0.5)):
-        allowed = _needed(others) if on_card else _bounded(_needed(others), _claimed(ours))
+        allowed = _bounded(_needed(others), cold_us - COLD_TIMES * _claimed(ours))
         found.append(_more(_needed(ours), allowed, costs, share=share, sure=sure, few=few))
     return max(found)
 
@@ -167,10 +167,23 @@ def _claimed(turns: Sequence[Blocks]) -> float:
     return median(block.us for blocks in turns for block in blocks)
 
 
-def _bounded(needed: Sequence[Needed], claimed: float) -> list[Needed]:
-    """Return the same with cold caches that excuse no more than some times what is claimed."""
-    most = COLD_TIMES * claimed
-    return [msgspec.structs.replace(each, begun_us=min(each.begun_us, most)) for each in needed]
+def _cold_us(claims: Sequence[Claim]) -> float:
+    """Return what cold caches alone cost the reference, on a host; 0 where nobody can tell.
+
+    Strangers cost both sides the same, whatever a call takes: only calm groups say.
+    """
+    known = [
+        Needed.of(claim.reference).begun_us
+        for claim in claims
+        if claim.waiting <= CALM and not claim.on_card
+    ]
+    return min(known, default=0.0)
+
+
+def _bounded(needed: Sequence[Needed], over_us: float) -> list[Needed]:
+    """Return the same without that part of a cold beginning that excuses nothing."""
+    less = max(0.0, over_us)
+    return [msgspec.structs.replace(each, begun_us=each.begun_us - less) for each in needed]
 
 
 def _bold(turns: Sequence[Blocks]) -> Sequence[Blocks]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from actors.evaluator.isolation.child import Child, Gone
 from actors.evaluator.racing import pressure
@@ -67,7 +67,7 @@ class Sides:
         still = self._still(side)
         if side == "candidate":
             self.insist_still()
-        with self._stillness.beside() if side == "reference" else nullcontext():
+        with self._beside(side), self._ahead():
             still.favour_held()
             still.end()
             try:
@@ -94,7 +94,7 @@ class Sides:
         still = self._still(side)
         if side == "candidate":
             self.insist_still()
-        with self._stillness.beside() if side == "reference" else nullcontext():
+        with self._beside(side), self._ahead():
             child = self._child(side)
             gone = child.tell(Bench(calls=calls, slots=calls), self._call_s)
             if gone is not None:
@@ -115,6 +115,13 @@ class Sides:
         self._waited_s += pressure.waited_s() - waited
         self._benched_s += ended - began
         return Spent(block_s=between - began, collected_s=ended - between), answer
+
+    def _beside(self, side: Side) -> AbstractContextManager[None]:
+        return self._stillness.beside() if side == "reference" else nullcontext()
+
+    def _ahead(self) -> AbstractContextManager[None]:
+        # Not where we stay awake for answers: on a machine of one core nobody else would run.
+        return pressure.ahead() if self._on_host else nullcontext()
 
     def _still(self, side: Side) -> Stillness:
         return self._stillness if side == "candidate" else self._standard.stillness

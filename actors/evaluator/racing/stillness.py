@@ -35,6 +35,7 @@ RESTLESS, RESTLESS_S = 0.1, 0.05
 RECENT_S = 0.1  # no number of a process is given again that soon: there are 32,768 at least
 WOKE_S = 0.001  # of a race, by somebody who had stopped: nobody honest runs at all
 SETTLE_S = 2.0  # from being told to stop until having stopped, on a busy machine
+BREATH_S = 50e-6
 STOPPED = b"TtDXZ"  # or in the kernel, in a call that nothing of its own can come before
 LISTED = Path(f"/proc/self/task/{threading.get_native_id()}/children").exists()
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -94,6 +95,8 @@ class Stillness:
         moving = self._still
         while moving:
             moving = {pid for pid in moving if _moves(pid)}
+            if moving:
+                time.sleep(BREATH_S)  # who is to stop has to be let run for that
             if time.monotonic() > until:
                 return False
         return True
