@@ -8,8 +8,10 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType
 
+import msgspec
 import pytest
 from evaluator_samples import candidate
 from hypothesis import given
@@ -20,7 +22,18 @@ from actors.evaluator.racing import memory, outside
 from actors.evaluator.racing.memory import Piece, Unreachable
 from actors.evaluator.racing.sides import Refused
 from actors.evaluator.wire import region
-from actors.evaluator.wire.layout import ITEM_BYTES, Layout, Leaf, dense, leaves, total_bytes
+from actors.evaluator.wire.layout import (
+    ITEM_BYTES,
+    MAX_NESTED,
+    MAX_TOLD,
+    Layout,
+    Leaf,
+    Nest,
+    Plain,
+    dense,
+    leaves,
+    total_bytes,
+)
 from actors.evaluator.wire.orders import Done
 from actors.evaluator.wire.runner_orders import FromRunner, Presented
 from protocol.values import Task, Verdict, Word
@@ -185,6 +198,32 @@ def test_a_hostile_answer_is_refused_or_whole(answer: FromRunner, calls: int) ->
         for piece in outside._of(layout, 0, begins):
             assert 0 <= piece.begin < piece.begin + piece.size <= total_bytes(layout)
             struct.pack("@PN", piece.place, piece.size)
+
+
+LEAF = Leaf(dtype="float32", shape=(1,))
+
+
+def _nested(layout: Layout, levels: int) -> Layout:
+    for _level in range(levels):
+        layout = Nest(kind="list", items=(layout,))
+    return layout
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        msgspec.structs.replace(LEAF, device="x" * MAX_TOLD),
+        Nest(kind="list", items=(Plain(kind="str", word="x" * MAX_TOLD), LEAF)),
+        _nested(LEAF, MAX_NESTED),
+    ],
+    ids=["a long name", "a long word", "a deep nest"],
+)
+def test_what_goes_on_to_the_referee_is_small(forged: Layout) -> None:
+    """Names of megabytes, or nests that cost it its stack, are not its failure but refused."""
+    for layout, bearable in ((_nested(LEAF, 3), True), (forged, False)):
+        answer = Presented(layouts=(layout,), kinds=bytes(2), places=bytes(8))
+        with nullcontext() if bearable else pytest.raises(Refused):
+            outside._presented(answer, 1)
 
 
 def test_where_nobody_is_let_in_the_runner_moves_its_own(

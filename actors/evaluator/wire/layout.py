@@ -11,10 +11,15 @@ import math
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from protocol.values import Value
 
 ALIGNMENT = 64  # bytes; what torch's own CPU allocator gives
 MAX_RANK, MAX_SIZE = 64, 1 << 48  # of a layout that a candidate's process may send
+MAX_NESTED = 32  # twice as deep as a runner looks
+MAX_TOLD = 1 << 19  # bytes: the layouts of a few outputs go on to the referee in one frame
+WORDS = 60  # characters of what a candidate's process says that are shown
 FLOAT_TOLERANCE = 1e-4  # for a plain Python float among the outputs
 
 ITEM_BYTES = {
@@ -77,13 +82,26 @@ Layout: TypeAlias = Leaf | Nest | Plain | Other
 
 def sound(layout: Layout) -> bool:
     """Whether a layout from a candidate's process is one that bytes can have."""
-    return all(
+    return _bearable(layout) and all(
         leaf.dtype in ITEM_BYTES
         and len(leaf.shape) <= MAX_RANK
         and all(0 <= size < MAX_SIZE for size in leaf.shape)
         and dense(leaf)
         for leaf in leaves(layout)
     )
+
+
+def _bearable(layout: Layout) -> bool:
+    """Whether a layout can be told of: who forges one may nest it, and name things, for megabytes.
+
+    Level by level: what recurses could lose its stack.
+    """
+    level: list[Layout] = [layout]
+    for _depth in range(MAX_NESTED):
+        level = [item for nest in level if isinstance(nest, Nest) for item in nest.items]
+        if not level:
+            return len(msgspec.msgpack.encode(layout)) <= MAX_TOLD
+    return False
 
 
 def dense(leaf: Leaf) -> bool:
@@ -194,7 +212,7 @@ def _same_plain(expected: Plain, got: Plain) -> bool:
 
 
 def _unequal(expected: Plain, got: Plain, where: str) -> str:
-    return f"{where} is {describe(got)[:60]}, expected {describe(expected)[:60]}"
+    return f"{where} is {describe(got)[:WORDS]}, expected {describe(expected)[:WORDS]}"
 
 
 def _kind(layout: Layout) -> str:
@@ -202,8 +220,9 @@ def _kind(layout: Layout) -> str:
         return f"a {layout.kind} of {len(layout.items)}"
     if isinstance(layout, Leaf):
         return "a tensor"
-    return f"a {layout.type_name[:60]}" if isinstance(layout, Other) else f"a {layout.kind}"
+    return f"a {layout.type_name[:WORDS]}" if isinstance(layout, Other) else f"a {layout.kind}"
 
 
 def _listed(value: object) -> str:
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+    words = f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+    return words[:WORDS]
