@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from actors.evaluator.isolation.keeper import descendants, everybody
-from actors.evaluator.racing import stillness
-from actors.evaluator.racing.stillness import Stillness, spent_s
+from actors.evaluator.racing import processes, stillness
+from actors.evaluator.racing.processes import spent_s
+from actors.evaluator.racing.stillness import Stillness
 
 # A keeper, its first process (which is left running, and idle), and a child of that.
 FAMILY = """
@@ -75,7 +76,7 @@ def test_who_has_the_number_of_a_stranger_is_found_where_all_are_looked_at(
 
     So where the kernel keeps no lists of children; where it does nobody can hide.
     """
-    monkeypatch.setattr(stillness, "LISTED", False)
+    monkeypatch.setattr(processes, "LISTED", False)
     hidden, seen = family(BUSY), family(IDLE)
     still = Stillness({hidden, seen}, {str(pid) for pid in descendants(hidden)})
     still.begin()
@@ -114,7 +115,7 @@ def test_a_long_referee_leaves_no_room_in_the_other_side_s_time(
 
     So where the kernel counts no nanoseconds; where it does nobody may run at all.
     """
-    monkeypatch.setattr(stillness, "ran_s", lambda _pid: 0.0)
+    monkeypatch.setattr(processes, "ran_s", lambda _pid: 0.0)
     keeper = family(BUSY)
     still = Stillness({keeper})
     still.begin()

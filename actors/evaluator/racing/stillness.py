@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
@@ -28,6 +26,7 @@ from pathlib import Path
 
 from actors.evaluator.isolation.keeper import descendants, everybody
 from actors.evaluator.isolation.nursery import Nursery
+from actors.evaluator.racing import processes
 
 ROUNDS = 8  # processes that fork while they are being stopped
 # The share of the time, and the seconds at least, that tell running from being stopped.
@@ -36,9 +35,6 @@ RECENT_S = 0.1  # no number of a process is given again that soon: there are 32,
 WOKE_S = 0.001  # of a race, by somebody who had stopped: nobody honest runs at all
 SETTLE_S = 2.0  # from being told to stop until having stopped, on a busy machine
 BREATH_S = 50e-6
-STOPPED = b"TtDXZ"  # or in the kernel, in a call that nothing of its own can come before
-LISTED = Path(f"/proc/self/task/{threading.get_native_id()}/children").exists()
-TICKS = os.sysconf("SC_CLK_TCK")
 AHEAD = "-15"  # nice value of a session, among sessions (autogroup); for root only
 
 
@@ -94,7 +90,7 @@ class Stillness:
         until = time.monotonic() + SETTLE_S
         moving = self._still
         while moving:
-            moving = {pid for pid in moving if _moves(pid)}
+            moving = {pid for pid in moving if processes.moves(pid)}
             if moving:
                 time.sleep(BREATH_S)  # who is to stop has to be let run for that
             if time.monotonic() > until:
@@ -116,8 +112,8 @@ class Stillness:
 
     def note(self) -> None:
         """Remember what they have taken of the processor so far."""
-        self._exactly = {pid: ran_s(pid) for pid in self._still}
-        self._spent = {pid: spent_s(pid) for pid in self._still}
+        self._exactly = {pid: processes.ran_s(pid) for pid in self._still}
+        self._spent = {pid: processes.spent_s(pid) for pid in self._still}
         self._since = time.monotonic()
 
     def look(self, *, everywhere: bool = False) -> None:
@@ -130,7 +126,7 @@ class Stillness:
         spent = self._spent_by(frozenset() if everywhere else self._strangers)
         self._ran_s += _more(spent, self._spent)
         self._spent, self._since = spent, now
-        exactly = {pid: ran_s(pid) for pid in self._still}
+        exactly = {pid: processes.ran_s(pid) for pid in self._still}
         self._woke_s += _more(exactly, self._exactly)
         self._exactly = exactly
 
@@ -141,7 +137,7 @@ class Stillness:
         On its own: a referee may work ten times as long as the windows last, and a tenth of that
         would be all of the other side's time.
         """
-        began, before = time.monotonic(), {pid: spent_s(pid) for pid in self._still}
+        began, before = time.monotonic(), {pid: processes.spent_s(pid) for pid in self._still}
         try:
             yield
         finally:
@@ -150,7 +146,7 @@ class Stillness:
                 self._beside_ran_s += _more(self._spent_by(self._strangers), before)
 
     def _spent_by(self, strangers: Set[str]) -> dict[int, float]:
-        return {pid: spent_s(pid) for pid in self._processes(strangers) | self._still}
+        return {pid: processes.spent_s(pid) for pid in self._processes(strangers) | self._still}
 
     @property
     def ran_s(self) -> float:
@@ -175,7 +171,7 @@ class Stillness:
 
     def eldest(self) -> int:
         """Return the runner among them: nobody below the keeper's first process is older."""
-        return min(self._still, key=lambda pid: (_born(pid), pid), default=0)
+        return min(self._still, key=lambda pid: (processes.began(pid), pid), default=0)
 
     def favour_held(self) -> None:
         """Let those that are held still go before strangers, once they go on."""
@@ -192,22 +188,17 @@ class Stillness:
 
         The kernel's lists may miss one while processes come and go: once all are stopped none do.
         """
-        if not LISTED:
+        if not processes.LISTED:
             return self._processes(self._strangers)
-        firsts = {first for keeper in self._keepers for first in _children_of(keeper)}
-        found: set[int] = set()
-        todo = list(firsts)
-        while todo:
-            below = _children_of(todo.pop()) - found
-            found |= below
-            todo += below
-        return found
+        return processes.below(
+            {first for keeper in self._keepers for first in processes.children_of(keeper)}
+        )
 
     def _processes(self, strangers: Set[str]) -> set[int]:
         found: set[int] = set()
         for keeper in self._keepers:
             below = set(descendants(keeper, strangers))
-            found |= {pid for pid in below if parent_of(pid) != keeper}
+            found |= {pid for pid in below if processes.parent_of(pid) != keeper}
         return found
 
 
@@ -242,67 +233,4 @@ def _children(parent: int | None) -> set[int]:
     if parent is None:
         return set()
     below = descendants(parent)
-    return {pid for pid in below if parent_of(pid) == parent}
-
-
-def spent_s(pid: int) -> float:
-    """Return the processor time that a process took, threads and dead children included."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICKS
-    except (OSError, ValueError):
-        return 0.0
-
-
-def ran_s(pid: int) -> float:
-    """Return the processor time that a process's living threads took; 0 where nobody counts it."""
-    nanoseconds = 0
-    for thread in _threads(pid):
-        with suppress(OSError, ValueError, IndexError):
-            nanoseconds += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split()[0])
-    return nanoseconds / 1e9
-
-
-def _moves(pid: int) -> bool:
-    for thread in _threads(pid):
-        with suppress(OSError):
-            state = Path(f"/proc/{pid}/task/{thread}/stat").read_bytes().rpartition(b")")[2]
-            if state[1:2] not in STOPPED:
-                return True
-    return False
-
-
-def _threads(pid: int) -> list[str]:
-    try:
-        return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # see keeper's _parent
-    except OSError:
-        return []
-
-
-def _children_of(pid: int) -> set[int]:
-    found: set[int] = set()
-    for thread in _threads(pid):
-        with suppress(OSError, ValueError):
-            found.update(map(int, _listed(pid, thread).split()))
-    return found
-
-
-def _listed(pid: int, thread: str) -> bytes:
-    with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123  # on the clock
-        return file.read()
-
-
-def _born(pid: int) -> int:
-    """Return when a process began, in ticks since the machine did; late when it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return sys.maxsize
-
-
-def parent_of(pid: int) -> int:
-    """Return a process's parent; 0 when it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+    return {pid for pid in below if processes.parent_of(pid) == parent}
