@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,22 @@ def test_a_family_stands_still_and_goes_on(family: Callable[[str], int]) -> None
     assert not still.restless
     still.end()
     assert taken_s(descendants(keeper)) > 0
+
+
+NAMELESS = """__import__("ctypes").CDLL(None).prctl(15, b"\\xff) \\xfe")"""
+
+
+def test_nobody_is_overlooked_for_a_name(family: Callable[[str], int]) -> None:
+    """A process may be called by bytes that are no text: what it takes and who it is counts."""
+    keeper = family(NAMELESS)
+    first, busy = sorted(descendants(keeper))
+    until = time.monotonic() + 10
+    while b"\xff" not in Path(f"/proc/{busy}/stat").read_bytes():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert taken_s([busy]) > 0
+    assert processes.parent_of(busy) == first
+    assert processes.began(busy) < sys.maxsize
 
 
 def test_who_has_the_number_of_a_stranger_is_found_where_all_are_looked_at(

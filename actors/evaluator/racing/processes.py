@@ -19,11 +19,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 def spent_s(pid: int) -> float:
     """Return the processor time that a process took, threads and dead children included."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICKS
-    except (OSError, ValueError):
-        return 0.0
+    return sum(map(int, _fields(pid)[11:15])) / TICKS
 
 
 def ran_s(pid: int) -> float:
@@ -79,15 +75,22 @@ def _listed(pid: int, thread: str) -> bytes:
 
 def began(pid: int) -> int:
     """Return when a process began, in ticks since the machine did; late when it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return sys.maxsize
+    fields = _fields(pid)
+    return int(fields[19]) if fields else sys.maxsize
 
 
 def parent_of(pid: int) -> int:
     """Return a process's parent; 0 when it is gone."""
+    fields = _fields(pid)
+    return int(fields[1]) if fields else 0
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Return what /proc says of a process after its name, from its state on; [] when it is gone.
+
+    As bytes: a name may be any, and nobody is to be overlooked for his.
+    """
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
