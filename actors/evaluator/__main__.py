@@ -97,13 +97,12 @@ def main() -> int:
     if arguments.connect:
         return _at_post(arguments)
     least = arguments.min_sandbox or 0
-    # The supervisor asks that before it makes anything.
-    asked_only = arguments.task is None and not arguments.candidate and least
-    if not asked_only and (arguments.task is None or not arguments.candidate):
+    given = arguments.task is not None, bool(arguments.candidate)
+    if not all(given) and (any(given) or not least):
         _parser().error("--task FILE and --candidate FILE are needed (or --connect for an actor)")
     kind = arguments.device or device.here()
     _insist(least, kind)
-    if asked_only:
+    if not any(given):  # the supervisor asks that before it makes anything
         return byhand.EXIT_CORRECT
     limits = settings.Limits()
     if arguments.time_s is not None:

@@ -58,9 +58,14 @@ def _leaf_of(tensor: torch.Tensor) -> Layout:
     if dtype not in ITEM_BYTES or tensor.layout != torch.strided:
         return Other(type_name=f"{tensor.layout} tensor of {tensor.dtype}")
     stride = None
-    if not tensor.is_contiguous() and torch.empty_like(tensor).stride() == tensor.stride():
+    if not tensor.is_contiguous() and is_dense(tensor):
         stride = tuple(tensor.stride())  # dense, so that it can be rebuilt
     return Leaf(dtype=dtype, shape=tuple(tensor.shape), stride=stride, device=tensor.device.type)
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's elements fill their memory, in whatever order."""
+    return tensor.is_contiguous() or torch.empty_like(tensor).stride() == tensor.stride()
 
 
 def _plain_of(value: object) -> Layout:

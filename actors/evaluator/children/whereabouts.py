@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from actors.evaluator.children.tensors import OURS, layout_of, tensors_in
+from actors.evaluator.children.tensors import OURS, is_dense, layout_of, tensors_in
 from actors.evaluator.wire.layout import Layout
 from actors.evaluator.wire.runner_orders import Presented
 
@@ -67,5 +67,4 @@ def _dense(value: object) -> object:
     if type(value) not in OURS or value.layout is not torch.strided:  # type: ignore[attr-defined]
         return value
     plain: torch.Tensor = value.resolve_conj().resolve_neg()  # type: ignore[attr-defined]
-    lies_dense = plain.is_contiguous() or torch.empty_like(plain).stride() == plain.stride()
-    return plain if lies_dense else plain.contiguous()
+    return plain if is_dense(plain) else plain.contiguous()

@@ -74,9 +74,10 @@ class Inside:
         parts = [(ends[call] - total_bytes(output), ends[call]) for call, output in choices]
         self._results.put_aside(side, choices, memory, size, parts)
 
-    def overhead_s(self) -> float:
-        """Return what an empty block takes at least."""
-        return self._sides.overhead_s()
+    def overheads_s(self) -> tuple[float, float]:
+        """Return what an empty block takes at least, and an empty one on fresh inputs: the same."""
+        overhead_s = self._sides.overhead_s()
+        return overhead_s, overhead_s
 
     def close(self) -> None:
         """Give the memory back."""

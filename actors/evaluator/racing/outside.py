@@ -139,9 +139,9 @@ class Outside:
                 os.close(copied)
         return False
 
-    def overhead_s(self) -> float:
-        """Return what an empty block takes at least, with all that letting a side go on takes."""
-        return self._sides.window_overhead_s()
+    def overheads_s(self) -> tuple[float, float]:
+        """Return what an empty block takes at least, and one on fresh inputs: going on is in it."""
+        return self._sides.overhead_s(), self._sides.window_overhead_s()
 
     def close(self) -> None:
         """Nothing is kept."""

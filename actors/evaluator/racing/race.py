@@ -86,8 +86,7 @@ class Race:
             self._begin_alike()
             self._choose_way()
             self._warm()
-            self._overhead_s = self._sides.overhead_s()
-            self._fresh_overhead_s = self._way.overhead_s()
+            self._overhead_s, self._fresh_overhead_s = self._way.overheads_s()
             return self._groups(on_group)
         except Refused as refused:
             return refused.fault
