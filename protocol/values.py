@@ -13,13 +13,9 @@ from typing import Literal
 
 import msgspec
 
-
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A frozen struct: what every value and every message is.
-
-    (Each subclass says `frozen=True, kw_only=True` again: msgspec does not inherit `kw_only`,
-    and type checkers do not see that it inherits `frozen`.)
-    """
+from protocol.release import DeviceKind as DeviceKind
+from protocol.release import Release
+from protocol.value import Value as Value
 
 
 class Role(StrEnum):
@@ -51,7 +47,6 @@ class Word(StrEnum):
 
 Stage = Literal["", "build", "import", "check", "time"]
 Backend = Literal["cpp", "cuda", "triton"]
-DeviceKind = Literal["cpu", "cuda"]
 
 
 class Seconds(Value, frozen=True, kw_only=True):
@@ -78,6 +73,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     seconds: Seconds = Seconds()
     sandbox_level: int = 0
     device: str = ""  # fingerprint of the device that ran it
+    release: Release | None = None  # of a winner: what it passed as a drop-in module
 
     @property
     def correct(self) -> bool:
@@ -98,7 +94,8 @@ class Device(Value, frozen=True, kw_only=True):
     kind: DeviceKind = "cpu"
     name: str = ""  # "AMD EPYC, 2 cores" or "NVIDIA H100 80GB HBM3"
     fingerprint: str = ""  # name, driver, torch and CUDA versions in one line
-    facts: dict[str, str] = {}  # the hardware sheet that prompts show, in order
+    # The hardware sheet that prompts show, in order.
+    facts: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Reference(Value, frozen=True, kw_only=True):

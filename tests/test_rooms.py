@@ -23,9 +23,10 @@ ROOMS: dict[str, set[str]] = {
         "protocol", "prompts", "actors.actor", "actors.port", "actors.post", "actors.log",
         "actors.usage", "actors.failpoints",
     },
+    "actors/release": {"protocol", "torch"},
     "actors/evaluator": {
         "msgspec", "torch", "structlog", "pynvml",
-        "protocol", "actors.actor", "actors.port", "actors.post", "actors.log",
+        "protocol", "actors.release", "actors.actor", "actors.port", "actors.post", "actors.log",
         "actors.usage", "actors.failpoints",
     },
     "actors/launcher": {
@@ -34,7 +35,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "actors/supervisor": {
         "msgspec", "zmq", "rich", "structlog", "setproctitle",
-        "protocol", "actors.log", "actors.usage", "actors.failpoints",
+        "protocol", "actors.release", "actors.log", "actors.usage", "actors.failpoints",
         "actors.agents.models.choice",
         "scripts.report",
     },
@@ -45,6 +46,7 @@ ONLY_HERE = {
     # The judge's own process never imports torch: its children do, who may crash.
     "torch": {
         "actors/evaluator/children",
+        "actors/release/guard.py",  # a text that is copied into winners, never imported
         "actors/evaluator/fastbuild",
         "actors/evaluator/correctness.py",
         "actors/evaluator/devices/device.py",

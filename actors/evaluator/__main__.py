@@ -78,6 +78,12 @@ def _parser() -> Parser:
         help="look at correct candidates with the profilers and checkers that there are",
     )
     parser.add_argument(
+        "--release",
+        type=Path,
+        metavar="FILE",
+        help="check a correct candidate as a drop-in module and write that to FILE",
+    )
+    parser.add_argument(
         "--min-sandbox", type=_level, metavar="N", help="refuse to run below this sandbox level"
     )
     parser.add_argument(
@@ -100,6 +106,13 @@ def main() -> int:
     given = arguments.task is not None, bool(arguments.candidate)
     if not all(given) and (any(given) or not least):
         _parser().error("--task FILE and --candidate FILE are needed (or --connect for an actor)")
+    if arguments.release is not None:
+        if len(arguments.candidate) > 1:
+            _parser().error("--release FILE takes one --candidate")
+        if arguments.release.exists():
+            _parser().error(f"--release {arguments.release}: it exists, and is not overwritten")
+        if not arguments.release.absolute().parent.is_dir():
+            _parser().error(f"--release {arguments.release}: there is no such folder")
     kind = arguments.device or device.here()
     _insist(least, kind)
     if not any(given):  # the supervisor asks that before it makes anything
@@ -120,6 +133,7 @@ def main() -> int:
             baselines=arguments.baselines,
         ),
         profiled=arguments.profile,
+        drop_in=arguments.release,
     )
 
 

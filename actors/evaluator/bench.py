@@ -25,12 +25,14 @@ from actors.evaluator.grounds import Grounds
 from actors.evaluator.isolation.nursery import Nursery
 from actors.evaluator.isolation.scratch import Scratch
 from actors.evaluator.proofs import Claim
+from actors.evaluator.release_stage import ReleaseStage
 from actors.evaluator.room import Room
 from actors.evaluator.second_look import tried
 from actors.evaluator.standard import Problem, Standard
 from actors.evaluator.trial import Trial
 from actors.evaluator.wire.layout import describe
 from actors.evaluator.wire.orders import Confinement
+from protocol.release import Release
 from protocol.settings import Rules
 from protocol.values import Reference, Task, Verdict, Word
 
@@ -104,8 +106,9 @@ class Bench:
         built: Built | None,
         *,
         profiled: bool,
+        written: str,
     ) -> Verdict | Problem:
-        """Judge one candidate, which may be `built` already."""
+        """Judge one candidate, which may be `built` already; labels are read off `written`."""
         self._room.insist()
         standard = self.standard.of(task)
         if isinstance(standard, Problem):
@@ -121,7 +124,7 @@ class Bench:
         if self._starved(verdict, built):
             verdict = msgspec.structs.replace(verdict, verdict=Word.OUT_OF_MEMORY)
         return msgspec.structs.replace(
-            findings.labelled(verdict, source, task.source, table, self._rules),
+            findings.labelled(verdict, written, task.source, table, self._rules),
             device=self.card.device.fingerprint,
             sandbox_level=self.nursery.ready.level,
         )
@@ -151,6 +154,21 @@ class Bench:
         if verdict.verdict is not Word.CRASHED:
             return False
         return built.starved if built and built.fault else self.nursery.starved
+
+    def release(self, task: Task, source: str, doing: Callable[[str], None]) -> Release | Problem:
+        """Check a winner as a drop-in file."""
+        standard = self.standard.of(task)
+        if isinstance(standard, Problem):
+            return standard
+        with ExitStack() as stack:
+
+            def building(name: str, text: str) -> Building:
+                return self._building(name.replace(" ", "-"), text, stack, lambda: False)
+
+            release = ReleaseStage(self.nursery, standard, building, doing).run(source)
+        if any("SIG" in why or "no answer" in why for why in release.failed.values()):
+            self._health.after()
+        return release
 
     def inspect(self, task: Task, source: str) -> dict[str, str]:
         """Return what the maker's tools say of a candidate."""

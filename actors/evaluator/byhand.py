@@ -13,7 +13,9 @@ from types import FrameType
 
 from actors.evaluator.isolation import scratch
 from actors.evaluator.judge import RULES, Judge, Problem, Unjudgeable
+from actors.evaluator.release_stage import essential_failure
 from actors.evaluator.verdicts import verdict_json
+from actors.release.composition import drop_in_source
 from actors.usage import leave_output
 from protocol.settings import Limits, Rules
 from protocol.values import Backend, DeviceKind, Reference, Task, Verdict, Word
@@ -65,6 +67,7 @@ def judge_files(
     least: int = 0,
     rules: Rules = RULES,
     profiled: bool = False,
+    drop_in: Path | None = None,
 ) -> int:
     """Judge each candidate; print its verdict; return the exit status."""
     _leave_on_signals()
@@ -79,15 +82,40 @@ def judge_files(
             raise Usage(f"the task {task_path} can't be judged: {measured.words}")
         texts = [source for _path, source in sources]
         verdicts = in_order(judge, task, measured, texts, profiled=profiled)
-        for (path, _source), verdict in zip(sources, verdicts, strict=True):
+        for (path, source), verdict in zip(sources, verdicts, strict=True):
             if isinstance(verdict, Problem):
                 raise Usage(f"the task {task_path} can't be judged: {verdict.words}")
             _tell(verdict_json(verdict) if json else _for_people(path, verdict, measured))
-            if verdict.verdict is not Word.CORRECT:
+            if verdict.verdict is not Word.CORRECT or (
+                drop_in is not None and not _release(judge, task, source, drop_in)
+            ):
                 status = EXIT_OTHER
     finally:
         judge.close()
     return status
+
+
+def _release(judge: Judge, task: Task, source: str, file: Path) -> bool:
+    """Check a candidate as a drop-in module and write that; return whether it is one."""
+    release = judge.release(task, source)
+    if isinstance(release, Problem):
+        raise Usage(f"the task {task.name} can't be judged: {release.words}")
+    for name in release.passed:
+        _say(f"release check {name}: passed")
+    for name in release.limits:
+        _say(f"release check {name}: the plain forward runs there, the kernels were not right")
+    for kind, found in (("failed", release.failed), ("not run", release.skipped)):
+        for name, reason in found.items():
+            _say(f"release check {name}: {kind}: {reason}")
+    reason = essential_failure(release)
+    if reason:
+        _say(reason)
+        return False
+    try:
+        file.write_text(drop_in_source(task.source, source, release), encoding="utf-8")
+    except OSError as error:
+        raise Unheard(f"can't write {file}: {error.strerror}") from error
+    return True
 
 
 def in_order(
@@ -157,6 +185,7 @@ def run(
     least: int = 0,
     rules: Rules = RULES,
     profiled: bool = False,
+    drop_in: Path | None = None,
 ) -> int:
     """As `judge_files`, with one line on stderr for what can't be done."""
     try:
@@ -169,6 +198,7 @@ def run(
             least=least,
             rules=rules,
             profiled=profiled,
+            drop_in=drop_in,
         )
     except Usage as error:
         sys.stderr.write(f"evaluator: {error}\n")

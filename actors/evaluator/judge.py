@@ -29,6 +29,7 @@ from actors.evaluator.isolation.scratch import Scratch
 from actors.evaluator.standard import Problem
 from actors.evaluator.trial import MAX_SOURCE_BYTES
 from actors.evaluator.turns import Turns
+from protocol.release import Release
 from protocol.settings import Limits, Rules
 from protocol.values import Device, DeviceKind, Reference, Task, Verdict, Word
 
@@ -125,12 +126,14 @@ class Judge:
         built: Built | None = None,
         *,
         profiled: bool = False,
+        written: str = "",
     ) -> Verdict | Problem:
         """Judge one candidate; `on_running` is called right before its code is first judged.
 
         `reference` is not used for the ratio: the reference is timed again, in turn with the
         candidate.  `built` is used up; `profiled`: look at a correct one with the profiler, which
-        takes seconds.  Raises `Unjudgeable` or `Unwanted`.
+        takes seconds; `written`: what labels are read off, where `source` is a drop-in file around
+        it.  Raises `Unjudgeable` or `Unwanted`.
         """
         ready = [built] if built is not None and built.there else []
 
@@ -140,13 +143,32 @@ class Judge:
         def work() -> Verdict | Problem:
             # A second try must not find what the first one's runner left: it builds anew.
             first = ready.pop() if ready else None
-            return self.bench.judge(task, source, on_running, doing, gone, first, profiled=profiled)
+            return self.bench.judge(
+                task,
+                source,
+                on_running,
+                doing,
+                gone,
+                first,
+                profiled=profiled,
+                written=written or source,
+            )
 
         try:
             return self._twice(work, unwanted)
         finally:
             if built is not None and self._yard is not None:
                 self._yard.remove(built)
+
+    def release(
+        self,
+        task: Task,
+        source: str,
+        doing: Callable[[str], None] = silent,
+        unwanted: Callable[[], bool] = never,
+    ) -> Release | Problem:
+        """Check a winner as a drop-in file; raise `Unjudgeable` or `Unwanted`."""
+        return self._twice(lambda: self.bench.release(task, source, doing), unwanted)
 
     def _twice(self, work: Callable[[], T], unwanted: Callable[[], bool]) -> T:
         """Do `work` in its turn; if the world fails, do it once more with everything fresh."""

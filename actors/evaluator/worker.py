@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from actors.evaluator.devices.health import Quarantined
 from actors.evaluator.isolation.child import Unwanted
 from actors.evaluator.isolation.nursery import ReferenceFailed, Unjudgeable
 from actors.evaluator.judge import Judge, Problem
+from actors.evaluator.release_stage import essential_failure
 from actors.evaluator.rounds import combined
 from actors.port import Port
+from actors.release.composition import drop_in_source
 from protocol.messages import (
     Evaluate,
     Evaluated,
@@ -77,32 +81,59 @@ class EvaluatorWorker:
         return Measured(lease=request.lease, reference=found)
 
     def _evaluate(self, request: Evaluate, port: Port, doing: Callable[[str], None]) -> Evaluated:
+        if request.rounds > 1:
+            return self._confirm(request, port, doing)
+        verdict = self._judge(request, port, doing, request.source)
+        return Evaluated(lease=request.lease, verdict=verdict)
+
+    def _judge(
+        self,
+        request: Evaluate,
+        port: Port,
+        doing: Callable[[str], None],
+        source: str,
+        *,
+        profiled: bool = False,
+    ) -> Verdict:
+        verdict = self.judge.judge(
+            request.task,
+            source,
+            request.reference,
+            port.running,
+            doing,
+            port.revoked,
+            self.judge.build(source, port.revoked),
+            profiled=profiled,
+            written=request.source,
+        )
+        if isinstance(verdict, Problem):
+            # It was measured before, so this machine is the odd one.
+            raise ReferenceFailed(verdict.words)
+        return verdict
+
+    def _confirm(self, request: Evaluate, port: Port, doing: Callable[[str], None]) -> Evaluated:
+        """Judge one of the best as its users will have it: as a drop-in file, several times."""
+        port.running()
+        release = self.judge.release(request.task, request.source, doing, port.revoked)
+        if isinstance(release, Problem):
+            raise ReferenceFailed(release.words)
+        reason = essential_failure(release)
+        if reason:
+            verdict = Verdict(verdict=Word.WRONG, stage="check", reason=reason, release=release)
+            return Evaluated(lease=request.lease, verdict=verdict)
+        source = drop_in_source(request.task.source, request.source, release)
         verdicts: list[Verdict] = []
-        built = self.judge.build(request.source, port.revoked)
         for number in range(request.rounds):
-            verdict = self.judge.judge(
-                request.task,
-                request.source,
-                request.reference,
-                port.running,
-                doing,
-                port.revoked,
-                built,
-                # A winner's, once: what a planner needs to know, and too slow for everybody.
-                profiled=request.rounds > 1 and number == 0,
-            )
-            built = None  # used up: what it left in its folder is no other round's
-            if isinstance(verdict, Problem):
-                # It was measured before, so this machine is the odd one.
-                raise ReferenceFailed(verdict.words)
+            # Profiled once: what a planner needs to know, and too slow for every candidate.
+            verdict = self._judge(request, port, doing, source, profiled=number == 0)
             verdicts.append(verdict)
             if not verdict.correct:
                 break
         verdict = combined(verdicts)
-        if request.rounds > 1:
-            doing("inspecting")
-            verdict = self.judge.inspect(request.task, request.source, verdict, port.revoked)
-        return Evaluated(lease=request.lease, verdict=verdict)
+        doing("inspecting")
+        verdict = self.judge.inspect(request.task, source, verdict, port.revoked)
+        released = msgspec.structs.replace(verdict, release=release)
+        return Evaluated(lease=request.lease, verdict=released)
 
     def close(self) -> None:
         """End every child."""

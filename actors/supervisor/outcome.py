@@ -11,9 +11,12 @@ from typing import Literal
 
 import msgspec
 
+from actors.release.composition import drop_in_source
 from actors.supervisor.files import write_whole
 from actors.supervisor.ledger import Ledger
 from actors.supervisor.snapshot import Node, Snapshot, TaskState
+from protocol.layouts import describe
+from protocol.release import Release
 from protocol.settings import Settings
 from protocol.values import Seconds, Value, Word
 
@@ -31,6 +34,15 @@ class Exit(IntEnum):
     FAULT = 4  # that the supervisor could not get over
 
 
+class ReleaseResult(Value, frozen=True, kw_only=True):
+    """What the winner passed as a drop-in module."""
+
+    passed: tuple[str, ...]
+    plain_forward: tuple[str, ...]  # uses in which the kernels were not right and do not run
+    failed: dict[str, str]  # check -> what was seen
+    not_run: dict[str, str]  # check -> why
+
+
 class BestResult(Value, frozen=True, kw_only=True):
     """The winner's figures."""
 
@@ -40,6 +52,7 @@ class BestResult(Value, frozen=True, kw_only=True):
     speedup_eager_ci95: tuple[float, float] | None
     speedup_compile: float | None
     speedup_max_autotune: float | None
+    release: ReleaseResult | None = None  # null in runs of older versions
 
 
 class ReferenceResult(Value, frozen=True, kw_only=True):
@@ -132,8 +145,16 @@ def write_best(run_dir: Path, ledger: Ledger, settings: Settings, task: TaskStat
     if best is None:
         return None
     path = best_file(run_dir, task.name, len(settings.tasks))
-    write_whole(path, header(task, best, settings) + ledger.source(task.name, best.number))
+    write_whole(path, header(task, best, settings) + winner_source(ledger, task.name, best))
     return path
+
+
+def winner_source(ledger: Ledger, task: str, best: Node) -> str:
+    """Return a winner as a drop-in file; in runs of older versions the candidate itself."""
+    source = ledger.source(task, best.number)
+    if best.verdict.release is None:
+        return source
+    return drop_in_source(ledger.task_source(task), source, best.verdict.release)
 
 
 def header(task: TaskState, best: Node, settings: Settings) -> str:
@@ -146,12 +167,33 @@ def header(task: TaskState, best: Node, settings: Settings) -> str:
             low, high = verdict.speedup_ci95
             against += f" (95 %: {low:.2f}–{high:.2f})"
     hardware = _hardware(task)
-    lines = (
-        f"{task.name}: ModelNew, a drop-in for the task's Model; runs without us.",
+    lines = [
+        f"{task.name}: ModelNew, a drop-in for the task's Model; it needs torch alone.",
         f"{(verdict.median_us or best.score_us or 0.0):.1f} µs a call{against}.",
         f"Measured on {hardware or settings.device}; node {best.number}, by {settings.model}.",
-    )
+        *release_lines(verdict.release),
+    ]
     return "".join(f"# {' '.join(line.split())}\n" for line in lines) + "\n"
+
+
+def release_lines(release: Release | None) -> list[str]:
+    """Return for people what a winner was judged on and what it passed, a sentence a line."""
+    if release is None:
+        return ["It was not release-checked: gradients and torch.compile may be wrong."]
+    judged = release.judged
+    mode = "without gradients, in the mode that the module is constructed in"
+    lines = [
+        f"Kernels run for {describe(judged.inputs)} on {judged.device}, constructed with "
+        f"({describe(judged.init)}), {mode};",
+        "for anything else the plain forward runs, a warning says so once, and "
+        "ModelNew.kernel_stats() counts it.",
+        f"Release checks passed: {', '.join(release.passed) or 'none'}.",
+    ]
+    if release.limits:
+        lines.append(f"The kernels were not right in: {', '.join(release.limits)}; plain there.")
+    lines += [f"FAILED: {name}: {why}" for name, why in release.failed.items()]
+    lines += [f"Not run: {name}: {why}" for name, why in release.skipped.items()]
+    return lines
 
 
 def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> TaskResult:
@@ -217,6 +259,18 @@ def _best_result(task: TaskState) -> BestResult | None:
         speedup_eager_ci95=best.verdict.speedup_ci95,
         speedup_compile=_ratio(reference.compile_us if reference else None, median_us),
         speedup_max_autotune=_ratio(reference.max_autotune_us if reference else None, median_us),
+        release=_release_result(best.verdict.release),
+    )
+
+
+def _release_result(release: Release | None) -> ReleaseResult | None:
+    if release is None:
+        return None
+    return ReleaseResult(
+        passed=release.passed,
+        plain_forward=release.limits,
+        failed=release.failed,
+        not_run=release.skipped,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 
-from actors.supervisor import phrases
+from actors.supervisor import outcome, phrases
 from actors.supervisor.curve import curve
 from actors.supervisor.edits import marked
 from actors.supervisor.snapshot import Node, Snapshot, Spend, SpendRow, TaskState
@@ -143,6 +143,14 @@ def attempts(task: TaskState) -> str:
     titles = ("node", "from", "verdict", "speed-up", "a call", "judged in", "advice or reason")
     wins = [node.number == best for node in task.attempts]
     return f"<details><summary>All attempts</summary>{_table(titles, rows, wins)}</details>"
+
+
+def release(task: TaskState) -> str:
+    """Return what the winner passed as a drop-in module."""
+    if task.best is None:
+        return ""
+    lines = outcome.release_lines(task.best.verdict.release)
+    return "<h3>Release checks</h3>" + "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
 def winner(task: TaskState, source: str, task_source: str) -> str:

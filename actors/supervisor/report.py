@@ -56,4 +56,5 @@ def _tasks(snapshot: Snapshot, ledger: Ledger, spent: Sequence[SpendRow]) -> Ite
         yield page.attempts(task)
         yield edits.edits(ledger.edits(task.name), edits.by_node(spent, task.name))
         source = ledger.source(task.name, task.best.number) if task.best else ""
+        yield page.release(task)
         yield page.winner(task, source, ledger.task_source(task.name))

@@ -38,6 +38,7 @@ from actors.evaluator.wire.runner_orders import (
     Called,
     CallOnce,
     Canary,
+    CheckRelease,
     Clear,
     Collect,
     Collected,
@@ -51,6 +52,7 @@ from actors.evaluator.wire.runner_orders import (
     Places,
     Present,
     Profiled,
+    ReleaseChecked,
     TakeProfile,
     ToRunner,
     Where,
@@ -131,6 +133,8 @@ class Runner:
                 module, inputs = self._module, self._slots[order.slot]
                 look = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
                 return Profiled(profile=profile.take(look, self.device))
+            case CheckRelease():
+                return self._check_release(order.name)
             case Canary():
                 canary.sing(self.device)
             case _:
@@ -161,6 +165,12 @@ class Runner:
         if not callable(found):
             raise NoClass(f"the file defines no class {order.class_name}")
         self._class = found
+
+    def _check_release(self, name: str) -> ReleaseChecked:
+        # Here alone: torch's compilers take seconds to import.
+        from actors.evaluator.children import all_release_checks
+
+        return all_release_checks.outcome(sys.modules["candidate"], self.device, name)
 
     def _load(self, order: Load, regions: list[int]) -> Loaded:
         wanted, first = (tensors.read(order.state, each, self.device) for each in regions)

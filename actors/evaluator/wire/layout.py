@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
 
 import msgspec
 
-from protocol.values import Value
+from protocol.layouts import ITEM_BYTES, Layout, Leaf, Nest, Other, Plain, describe
 
 ALIGNMENT = 64  # bytes; what torch's own CPU allocator gives
 MAX_RANK, MAX_SIZE = 64, 1 << 48  # of a layout that a candidate's process may send
@@ -21,63 +20,6 @@ MAX_NESTED = 32  # twice as deep as a runner looks
 MAX_TOLD = 1 << 19  # bytes: the layouts of a few outputs go on to the referee in one frame
 WORDS = 60  # characters of what a candidate's process says that are shown
 FLOAT_TOLERANCE = 1e-4  # for a plain Python float among the outputs
-
-ITEM_BYTES = {
-    "bool": 1,
-    "uint8": 1,
-    "int8": 1,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-    "int16": 2,
-    "uint16": 2,
-    "float16": 2,
-    "bfloat16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "float32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "float64": 8,
-    "complex64": 8,
-    "complex128": 16,
-}
-
-
-class Leaf(Value, frozen=True, kw_only=True, tag="tensor"):
-    """One tensor."""
-
-    dtype: str  # as torch spells it: "float32"
-    shape: tuple[int, ...]
-    stride: tuple[int, ...] | None = None  # None: contiguous
-    device: str = "cpu"
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * ITEM_BYTES[self.dtype]
-
-
-class Nest(Value, frozen=True, kw_only=True, tag="nest"):
-    """A list, tuple or dict of layouts."""
-
-    kind: Literal["list", "tuple", "dict"]
-    items: tuple[Layout, ...]
-    keys: tuple[str, ...] = ()  # of a dict, in its order
-
-
-class Plain(Value, frozen=True, kw_only=True, tag="plain"):
-    """A value that is written out: None, a number, a string, a dtype."""
-
-    kind: Literal["none", "bool", "int", "float", "str", "dtype"]
-    word: str = ""
-
-
-class Other(Value, frozen=True, kw_only=True, tag="other"):
-    """Something that can't cross between processes."""
-
-    type_name: str
-
-
-Layout: TypeAlias = Leaf | Nest | Plain | Other
 
 
 def sound(layout: Layout) -> bool:
@@ -151,21 +93,6 @@ def total_bytes(layout: Layout) -> int:
     return offsets(layout)[-1]
 
 
-def describe(layout: Layout) -> str:
-    """Return `layout` for people: "float32[64, 1024], int64[64]"."""
-    if isinstance(layout, Leaf):
-        return f"{layout.dtype}[{', '.join(map(str, layout.shape))}]"
-    if isinstance(layout, Plain):
-        return layout.word or layout.kind
-    if isinstance(layout, Other):
-        return layout.type_name
-    return ", ".join(_bracketed(item) for item in layout.items)
-
-
-def _bracketed(layout: Layout) -> str:
-    return f"({describe(layout)})" if isinstance(layout, Nest) else describe(layout)
-
-
 def difference(expected: Layout, got: Layout, where: str = "output") -> str | None:
     """Say how `got` differs from `expected`; None when it does not.  Strides are free."""
     if isinstance(expected, Leaf) and isinstance(got, Leaf):
@@ -226,3 +153,21 @@ def _kind(layout: Layout) -> str:
 def _listed(value: object) -> str:
     words = f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
     return words[:WORDS]
+
+
+__all__ = [
+    "ITEM_BYTES",
+    "Layout",
+    "Leaf",
+    "Nest",
+    "Other",
+    "Plain",
+    "dense",
+    "describe",
+    "difference",
+    "leaves",
+    "offsets",
+    "others",
+    "sound",
+    "total_bytes",
+]

@@ -91,6 +91,12 @@ class TakeProfile(Order, frozen=True, kw_only=True):
     slot: int
 
 
+class CheckRelease(Order, frozen=True, kw_only=True):
+    """Run one release check of the drop-in file that was imported."""
+
+    name: str
+
+
 class Canary(Order, frozen=True, kw_only=True):
     """Compute something known on the device; only asked of a process without a candidate."""
 
@@ -118,6 +124,7 @@ ToRunner = (
     | Where
     | Present
     | TakeProfile
+    | CheckRelease
     | Canary
     | Write
     | Leave
@@ -166,4 +173,14 @@ class Profiled(Order, frozen=True, kw_only=True):
     profile: Profile
 
 
-FromRunner = Done | Loaded | Called | Collected | Places | Presented | Profiled | Raised
+class ReleaseChecked(Order, frozen=True, kw_only=True):
+    """How a release check ended, as the candidate's process says."""
+
+    passed: bool
+    skipped: bool = False  # it can't be tried here
+    reason: str = ""
+
+
+FromRunner = (
+    Done | ReleaseChecked | Loaded | Called | Collected | Places | Presented | Profiled | Raised
+)

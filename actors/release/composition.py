@@ -1,0 +1,113 @@
+"""The text of a winner: the task's own source, the candidate's, and the guard between them.
+
+Pure.  A release check comes from an evaluator, which another person may own: everything of it that
+enters the text is written by this file from typed values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import resources
+from typing import get_args
+
+from protocol.layouts import ITEM_BYTES, Layout, Leaf, Nest, Plain
+from protocol.release import Judged, Limit, Release
+
+GUARD_FILE = "guard.py"
+MARKER = "# --- copied from here on ---\n"
+
+
+class UnreleasableError(ValueError):
+    """A winner can't be made a drop-in module; the text is one line that says why."""
+
+
+def drop_in_source(task: str, candidate: str, release: Release) -> str:
+    """Return the source of a module file with `Model` (plain) and `ModelNew` (the winner).
+
+    Args:
+        task: the task's source, kept as it is.
+        candidate: the winner's source; it becomes a string in the file and is run when imported.
+        release: what the candidate was judged on and where it was found wrong.
+
+    Raises:
+        UnreleasableError: a value that it was judged on can't be written down.
+    """
+    guard = resources.files(__package__).joinpath(GUARD_FILE).read_text(encoding="utf-8")
+    return (
+        f"{task.rstrip()}\n\n\n"
+        "# --- the kernels: a candidate that was judged, as a module of its own ---\n\n"
+        f"_KERNELS = {_text_literal(candidate)}\n\n"
+        f"{_judged_literal(release, candidate)}\n"
+        "# --- the guard: the kernels run where they are right, the plain forward elsewhere ---\n\n"
+        f"{guard.partition(MARKER)[2].lstrip()}"
+    )
+
+
+def _text_literal(text: str) -> str:
+    """Return a Python literal of `text`, readable where its characters allow it."""
+    for quotes in ("'''", '"""'):
+        if quotes not in text and not text.endswith(("\\", quotes[0])) and "\r" not in text:
+            return f"r{quotes}{text}{quotes}"
+    lines = text.splitlines(keepends=True)
+    return "(\n" + "".join(f"    {line!r}\n" for line in lines) + ")"
+
+
+def _judged_literal(release: Release, candidate: str) -> str:
+    judged = release.judged
+    if not set(release.limits) <= set(get_args(Limit)):
+        raise UnreleasableError(f"unknown limits {release.limits}")
+    digest = hashlib.sha256(candidate.encode("utf-8", "replace")).hexdigest()[:12]
+    lines = [
+        "import torch as _torch",
+        "",
+        "_JUDGED = {",
+        f'    "hash": {digest!r},',
+        f'    "device": {"cuda" if judged.device == "cuda" else "cpu"!r},',
+        f'    "limits": {tuple(release.limits)!r},',
+        *(
+            f'    "{name}": {_spec(getattr(judged, name))},'
+            for name in ("init", "inputs", "outputs", "state")
+        ),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _spec(layout: Layout) -> str:
+    """Return the literal that the guard reads: ("tensor", dtype, shape, stride, device), …"""
+    if isinstance(layout, Leaf):
+        if layout.dtype not in ITEM_BYTES:
+            raise UnreleasableError(f"unknown dtype {layout.dtype!r}")
+        device = "cuda" if layout.device == "cuda" else "cpu"
+        return (
+            f'("tensor", _torch.{layout.dtype}, {tuple(layout.shape)!r}, '
+            f"{layout.stride and tuple(layout.stride)!r}, {device!r})"
+        )
+    if isinstance(layout, Plain):
+        return f'("plain", {_plain_literal(layout)})'
+    if isinstance(layout, Nest):
+        items = "".join(f"{_spec(item)}, " for item in layout.items)
+        return f"({layout.kind!r}, {tuple(layout.keys)!r}, ({items}))"
+    raise UnreleasableError(f"a {layout.type_name} can't be compared at a call")
+
+
+def _plain_literal(plain: Plain) -> str:
+    word = plain.word
+    match plain.kind:
+        case "none":
+            return "None"
+        case "bool":
+            return repr(word == "True")
+        case "int":
+            return repr(int(word))
+        case "float":
+            value = float(word)
+            return repr(value) if value - value == 0 else f"float({str(value)!r})"
+        case "str":
+            return repr(word)
+    if not word.isidentifier():
+        raise UnreleasableError(f"unknown dtype {word!r}")
+    return f"_torch.{word}"
+
+
+__all__ = ["Judged", "Release", "UnreleasableError", "drop_in_source"]

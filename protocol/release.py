@@ -1,0 +1,34 @@
+"""The result of a release check: what a winner was judged on, and what it passed as a drop-in."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from protocol.layouts import Layout
+from protocol.value import Value
+
+DeviceKind = Literal["cpu", "cuda"]
+# Uses in which a candidate's kernels may turn out wrong: the drop-in then runs the plain forward.
+Limit = Literal["other mode", "second instance", "threads", "compile", "side stream", "CUDA graph"]
+
+
+class Judged(Value, frozen=True, kw_only=True):
+    """What a candidate's figure holds for: kernels run for exactly this."""
+
+    device: DeviceKind
+    init: Layout  # the constructor's arguments
+    inputs: Layout
+    outputs: Layout
+    state: Layout  # parameters and buffers, a dict by name
+
+
+class Release(Value, frozen=True, kw_only=True):
+    """A winner's release check."""
+
+    judged: Judged
+    limits: tuple[Limit, ...] = ()  # found wrong there: the plain forward runs
+    passed: tuple[str, ...] = ()
+    failed: dict[str, str] = msgspec.field(default_factory=dict)  # check -> what was seen
+    skipped: dict[str, str] = msgspec.field(default_factory=dict)  # check -> why it was not run
