@@ -60,8 +60,10 @@ class ReleaseStage:
         standard: Standard,
         building: Callable[[str, str], Building],
         doing: Callable[[str], None],
+        checks: tuple[str, ...] = (*CHECKS, NO_COMPILER),
     ) -> None:
         """`building` returns, for a name and a source, what builds it in a fresh folder."""
+        self._checks = checks
         self._nursery = nursery
         self._standard = standard
         self._limits = standard.limits
@@ -78,7 +80,7 @@ class ReleaseStage:
             outputs=facts.outputs,
             state=facts.state,
         )
-        release = self._check(Release(judged=judged), candidate, (*CHECKS, NO_COMPILER))
+        release = self._check(Release(judged=judged), candidate, self._checks)
         found = tuple(limit for limit in LIMITS if limit in release.failed)
         if not found or essential_failure(release):
             return release

@@ -1,0 +1,274 @@
+"""A winner's file behaves as the task's module, wherever it is put."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from drop_in_samples import TASK, candidate, drop_in
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning"),
+]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Any:
+    """The drop-in file of a candidate that is right without gradients."""
+    return drop_in(tmp_path, candidate())
+
+
+def pair(file: Any) -> tuple[Any, Any, list[torch.Tensor]]:
+    """A plain module, a winner with the same parameters, and inputs."""
+    plain = file.Model(*file.get_init_inputs())
+    winner = file.ModelNew(*file.get_init_inputs())
+    winner.load_state_dict(plain.state_dict())
+    return plain, winner, file.get_inputs()
+
+
+def test_kernels_run_for_what_they_were_judged_on(file: Any) -> None:
+    """Without gradients, on the judged shapes, the candidate's forward is what runs."""
+    plain, winner, inputs = pair(file)
+    with torch.no_grad():
+        torch.testing.assert_close(winner(*inputs), plain(*inputs))
+    assert {"kernel": 1, "plain": 0, "reasons": {}} == winner.kernel_stats()
+
+
+def test_gradients_are_the_modules_own(file: Any) -> None:
+    """In a network with a residual path all gradients are those of the plain module."""
+    plain, winner, (x, y) = pair(file)
+    first = torch.nn.Linear(16, 16)
+    grads = []
+    for module in (plain, winner):
+        first.zero_grad()
+        hidden = first(x)
+        (module(hidden, hidden) + y).square().mean().backward()
+        grads.append([first.weight.grad.clone(), *[p.grad.clone() for p in module.parameters()]])
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_winner_runs_its_kernels_and_is_right(file: Any, backend: str) -> None:
+    """`torch.compile(fullgraph=True)` sees one operator, whose outputs have memory of their own."""
+    plain, winner, inputs = pair(file)
+    compiled = torch.compile(winner, backend=backend, fullgraph=True)
+    with torch.no_grad():
+        for _number in range(3):
+            torch.testing.assert_close(compiled(*inputs), plain(*inputs))
+    assert winner.kernel_stats()["kernel"] == 3
+
+
+def test_a_compiled_winner_trains(file: Any) -> None:
+    """With gradients wanted the compiler sees the plain forward."""
+    plain, winner, inputs = pair(file)
+    for module in (plain, torch.compile(winner, backend="aot_eager", fullgraph=True)):
+        module(*inputs).square().mean().backward()
+    for one, other in zip(plain.parameters(), winner.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_export_and_trace_hold_the_plain_operations(file: Any) -> None:
+    """A graph that leaves this process holds no address and no operator of this process."""
+    plain, winner, inputs = pair(file)
+    with torch.no_grad():
+        exported = torch.export.export(winner, tuple(inputs))
+        traced = torch.jit.trace(winner, tuple(inputs))
+        assert "stark" not in str(exported.graph)
+        assert "stark" not in str(traced.graph)
+        torch.testing.assert_close(exported.module()(*inputs), plain(*inputs))
+        torch.testing.assert_close(traced(*inputs), plain(*inputs))
+
+
+def test_vmap_is_refused_in_words(file: Any) -> None:
+    """A batched tensor has no memory that a kernel could read."""
+    _plain, winner, inputs = pair(file)
+    stacked = [torch.stack([value, value]) for value in inputs]
+    with pytest.raises(RuntimeError, match=r"does not support torch\.vmap"), torch.no_grad():
+        torch.vmap(winner)(*stacked)
+
+
+def misaligned(value: torch.Tensor) -> torch.Tensor:
+    return torch.cat([value.new_zeros(1), value.reshape(-1)])[1:].view(value.shape)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda value: value[:2], "shape"),
+        (lambda value: value.t().contiguous().t(), "strides"),
+        (misaligned, "begin"),
+        (lambda value: value.double(), "float64"),
+    ],
+)
+def test_other_inputs_take_the_plain_forward_once_visibly(
+    file: Any, change: Any, reason: str
+) -> None:
+    """Another batch, strides, address, dtype: right or refused, warned of once, counted always."""
+    plain, winner, inputs = pair(file)
+    other = [change(value) for value in inputs]
+    with torch.no_grad(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _number in range(2):
+            try:
+                expected = plain(*other)
+            except RuntimeError:
+                with pytest.raises(RuntimeError):
+                    winner(*other)
+            else:
+                torch.testing.assert_close(winner(*other), expected)
+    stats = winner.kernel_stats()
+    assert (0, 2) == (stats["kernel"], stats["plain"])
+    assert [True] == [reason in str(each.message) for each in said]
+
+
+def test_other_constructor_arguments_take_the_plain_forward(file: Any) -> None:
+    """A constant that the candidate may have written into its kernel is compared, defaults too."""
+    inputs = file.get_inputs()
+    for made in (file.ModelNew(16, 0.25), file.ModelNew(features=16, slope=0.25)):
+        plain = file.Model(16, 0.25)
+        plain.load_state_dict(made.state_dict())
+        with torch.no_grad():
+            torch.testing.assert_close(made(*inputs), plain(*inputs))
+        assert made.kernel_stats()["kernel"] == 0
+    named = file.ModelNew(features=16, slope=0.5)
+    with torch.no_grad():
+        named(*inputs)
+    assert named.kernel_stats()["kernel"] == 1
+
+
+def test_half_precision_and_autocast_take_the_plain_forward(file: Any) -> None:
+    """Kernels of one precision never see tensors of another."""
+    plain, winner, inputs = pair(file)
+    with torch.no_grad():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(winner(*inputs), plain(*inputs))
+        halves = [value.bfloat16() for value in inputs]
+        assert torch.equal(winner.bfloat16()(*halves), plain.bfloat16()(*halves))
+    assert winner.kernel_stats()["kernel"] == 0
+
+
+def test_parameters_that_change_in_any_way_are_used(file: Any) -> None:
+    """Loaded, assigned, replaced, trained in place: kernels read the module's own tensors."""
+    plain, winner, inputs = pair(file)
+
+    def agree() -> None:
+        with torch.no_grad():
+            torch.testing.assert_close(winner(*inputs), plain(*inputs))
+
+    agree()
+    state = {name: value * 2 for name, value in plain.state_dict().items()}
+    for assign in (False, True):
+        for module in (plain, winner):
+            module.load_state_dict(copy.deepcopy(state), assign=assign)
+        agree()
+    for module in (plain, winner):
+        module.lin.weight = torch.nn.Parameter(torch.ones(16, 16))
+    agree()
+    with torch.no_grad():
+        for module in (plain, winner):
+            module.lin.weight.mul_(3)
+    agree()
+    assert winner.kernel_stats()["kernel"] == 5
+
+
+def test_copies_and_pickles_are_winners_of_their_own(file: Any) -> None:
+    """A copy has its own parameters, and its kernels read those."""
+    plain, winner, inputs = pair(file)
+    with torch.no_grad():
+        winner(*inputs)
+        for again in (copy.deepcopy(winner), pickle.loads(pickle.dumps(winner))):  # noqa: S301
+            again.lin.weight.zero_()
+            torch.testing.assert_close(again(*inputs), torch.relu(again.lin.bias) * 0.5 + inputs[1])
+            assert again.kernel_stats()["kernel"] == 1
+        torch.testing.assert_close(winner(*inputs), plain(*inputs))
+    assert list(plain.state_dict()) == list(winner.state_dict())
+
+
+def test_a_changed_module_takes_the_plain_forward(file: Any) -> None:
+    """A changed attribute or a hook is unknown to the kernels: the plain forward obeys it."""
+    plain, winner, inputs = pair(file)
+    with torch.no_grad():
+        winner(*inputs)
+        for module in (plain, winner):
+            module.slope = 2.0
+        assert torch.equal(winner(*inputs), plain(*inputs))
+        seen: list[int] = []
+        hooked = file.ModelNew(16)
+        hooked(*inputs)
+        hooked.lin.register_forward_hook(lambda *_: seen.append(1))
+        hooked(*inputs)
+        assert [1] == seen
+
+
+def test_without_a_compiler_the_plain_forward_runs_and_says_why(tmp_path: Path) -> None:
+    """Import works; one warning names what failed."""
+    file = drop_in(tmp_path, "raise RuntimeError('Ninja is required to load C++ extensions')")
+    winner, inputs = file.ModelNew(16), file.get_inputs()
+    with torch.no_grad(), pytest.warns(RuntimeWarning, match="can't be built here.*Ninja"):
+        winner(*inputs)
+    assert winner.kernel_stats()["plain"] == 1
+
+
+def test_a_candidate_that_raises_is_left_for_the_plain_forward(tmp_path: Path) -> None:
+    """A launch that fails at a call costs speed, not the call."""
+    file = drop_in(tmp_path, candidate(body="raise RuntimeError('CUDA error 700')"))
+    plain, winner, inputs = pair(file)
+    with torch.no_grad():
+        assert torch.equal(winner(*inputs), plain(*inputs))
+
+
+def test_a_candidate_with_other_parameter_names_is_given_the_modules_values(
+    tmp_path: Path,
+) -> None:
+    """The judge accepts such a candidate, so its file has to work for loaded weights, too."""
+    source = candidate(construct="self.w, self.b = self.lin.weight, self.lin.bias; del self.lin")
+    source = source.replace("self.lin.weight, self.lin.bias))", "self.w, self.b))")
+    file = drop_in(tmp_path, source)
+    plain, winner, inputs = pair(file)
+    with torch.no_grad():
+        torch.testing.assert_close(winner(*inputs), plain(*inputs))
+        for module in (plain, winner):
+            module.lin.weight.mul_(2)
+        torch.testing.assert_close(winner(*inputs), plain(*inputs))
+    assert winner.kernel_stats()["kernel"] == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["x = 1", "a = '" + "''b''" + "'\nc = " + '"""d"""', "p = 'q'\\", "r = 1\r\n"]
+)
+def test_any_candidate_is_kept_character_by_character(tmp_path: Path, text: str) -> None:
+    """Quotes and backslashes of kernels survive being a string of the file."""
+    assert text == drop_in(tmp_path, text)._KERNELS
+
+
+def test_nested_inputs_and_outputs(tmp_path: Path) -> None:
+    """Lists, dictionaries and plain values are compared, and given back in their nesting."""
+    task = (
+        TASK.replace("def forward(self, x, y):", "def forward(self, xy, scale):")
+        .replace(
+            "return self.drop(torch.relu(self.lin(x)) * self.slope) + y",
+            "return {'sum': (self.lin(xy['x']) + xy['y'][0]) * scale, 'rest': [xy['x'] + 1]}",
+        )
+        .replace(
+            "[torch.randn(4, 16), torch.randn(4, 16)]",
+            "[{'x': torch.randn(4, 16), 'y': [torch.randn(4, 16)]}, 2.0]",
+        )
+    )
+    file = drop_in(tmp_path, task.replace("class Model(", "class ModelNew("), task)
+    plain, winner, inputs = pair(file)
+    compiled = torch.compile(winner, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        for module in (winner, compiled):
+            got, expected = module(*inputs), plain(*inputs)
+            torch.testing.assert_close(got["sum"], expected["sum"])
+            torch.testing.assert_close(got["rest"][0], expected["rest"][0])
+        assert winner.kernel_stats()["kernel"] == 2
+        torch.testing.assert_close(winner(inputs[0], 3.0)["sum"], plain(inputs[0], 3.0)["sum"])
+    assert winner.kernel_stats()["plain"] == 1
