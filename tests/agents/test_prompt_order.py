@@ -1,4 +1,4 @@
-"""Requests: METHOD's order, the stable prefix, what each role gets to see."""
+"""Requests: the order of `docs/method.md`, the stable prefix, what each role gets to see."""
 
 from __future__ import annotations
 
