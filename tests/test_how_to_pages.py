@@ -62,7 +62,8 @@ def make(edit: Edit, tree: Path) -> None:
     first, last = {"above": (at[0], at[0]), "below": (at[0] + 1, at[0] + 1)}.get(
         where, (at[0], at[0] + 1)
     )
-    path.write_text("".join([*lines[:first], edit.text, *lines[last:]]), encoding="utf-8")
+    blank = "\n\n" if where == "above" and not edit.text.startswith(" ") else ""
+    path.write_text("".join([*lines[:first], edit.text, blank, *lines[last:]]), encoding="utf-8")
 
 
 def run(tree: Path, *arguments: str) -> str:
