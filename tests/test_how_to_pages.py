@@ -55,13 +55,11 @@ def make(edit: Edit, tree: Path) -> None:
     assert said is not None, edit.place
     where, mark = said.groups()
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    at = [number for number, line in enumerate(lines) if re.match(rf"\s*{re.escape(mark)}\b", line)]
-    if not mark[-1].isalnum():
-        at = [number for number, line in enumerate(lines) if line.strip().startswith(mark)]
+    line_begins = re.compile(rf"\s*{re.escape(mark)}(?!\w)")
+    at = [number for number, line in enumerate(lines) if line_begins.match(line)]
     assert len(at) == 1, f"{edit.file} has {len(at)} lines that begin with {mark}"
-    first, last = {"above": (at[0], at[0]), "below": (at[0] + 1, at[0] + 1)}.get(
-        where, (at[0], at[0] + 1)
-    )
+    first = at[0] + (where == "below")
+    last = at[0] + (where != "above")
     blank = "\n\n" if where == "above" and not edit.text.startswith(" ") else ""
     path.write_text("".join([*lines[:first], edit.text, blank, *lines[last:]]), encoding="utf-8")
 
