@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -18,6 +18,13 @@ from protocol.values import WORKERS, Backend, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
 LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
+
+# The names that `--strategy` and `--policy` take.  The coordinator's tables hold a class for each:
+# `actors/coordinator/strategy.py` and `actors/coordinator/policy.py`.
+StrategyName = Literal["stark", "search", "team", "sampling", "reflexion"]
+PolicyName = Literal["epsilon-greedy", "greedy", "mcts", "evolutionary"]
+STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
+POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 SEARCHING = ("stark", "search")  # the strategies that ask a policy which node to grow
 ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the coder, does all
 
@@ -29,7 +36,7 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1_000_000_000)]  # NaN and 
 
 
 class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The method's numbers (METHOD: symbol -> field)."""
+    """The method's numbers; `docs/method.md` has the symbols."""
 
     budget: Count = 30  # B, attempts a task
     epsilon: Share = 0.3
@@ -60,6 +67,7 @@ class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 Precision = Literal["task", "tf32", "float16", "bfloat16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 class Rules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +79,7 @@ class Rules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 Effort = Literal["", "low", "medium", "high", "xhigh", "max"]  # "": the model's own
+EFFORTS: tuple[Effort, ...] = get_args(Effort)[1:]
 
 
 class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,8 +102,8 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     planner_temperature: float | None = None  # None: the method's 0.8 to plan, 0.1 to code
     coder_temperature: float | None = None
     debugger_temperature: float | None = None
-    strategy: str = "stark"
-    policy: str = "epsilon-greedy"
+    strategy: StrategyName = "stark"
+    policy: PolicyName = "epsilon-greedy"
     seed: int = 0
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"

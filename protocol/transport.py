@@ -1,4 +1,4 @@
-"""Sockets with the options that RELIABILITY asks for: ROUTER binds, DEALER connects.
+"""Sockets with the options of `docs/reliability.md`, rule 1: ROUTER binds, DEALER connects.
 
 ZeroMQ drops and duplicates nothing by itself while both ends live, and promises nothing when one
 dies: acknowledgements, leases and resending are the actors' business, above this room.

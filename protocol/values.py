@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -46,7 +46,9 @@ class Word(StrEnum):
 
 
 Stage = Literal["", "build", "import", "check", "time"]
-Backend = Literal["cpp", "cuda", "triton"]
+Backend = Literal["cpp", "cuda", "triton"]  # what candidates' kernels are written in
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
+BACKEND_OF: dict[DeviceKind, Backend] = {"cpu": "cpp", "cuda": "cuda"}  # where none is named
 
 
 class Seconds(Value, frozen=True, kw_only=True):

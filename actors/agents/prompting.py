@@ -1,4 +1,4 @@
-"""From a piece of work to a request: the files in `prompts/`, filled in METHOD's order.
+"""From a piece of work to a request: `prompts/`, filled in the order of `docs/method.md`.
 
 Pure.  Promises the same text for the same work, and the same bytes up to and including the
 architecture for every request of a task, whatever the role.
@@ -15,7 +15,7 @@ from actors.agents.request import Request, Section, shown_source
 from protocol.messages import AgentWork, MakePlan, Reflect, Repair, Solve, Write
 from protocol.values import Backend, Observed, Reference, Role, Task, Verdict, Word
 
-# METHOD: tau.  A planner should vary, a coder and a debugger should not.
+# tau of `docs/method.md`.  A planner should vary, a coder and a debugger should not.
 PLAN_TEMPERATURE = 0.8
 CODE_TEMPERATURE = 0.1
 SOLO_TEMPERATURE = 0.7  # an agent that does all, as KernelBench's baselines

@@ -1,4 +1,4 @@
-"""One request to a model: METHOD's prompt template, filled.
+"""One request to a model: the prompt of `docs/method.md`, filled.
 
 Made by `prompting`, answered by a `Model`.  The system message and the sections up to the
 architecture are the same for every call of a task, so that a server may cache them.
@@ -19,7 +19,7 @@ STABLE: tuple[Kind, ...] = ("example", "architecture")
 
 
 class Section(Value, frozen=True, kw_only=True):
-    """One part of the prompt, in METHOD's order."""
+    """One part of the prompt, in the order of `docs/method.md`."""
 
     kind: Kind
     text: str

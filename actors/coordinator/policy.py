@@ -2,7 +2,7 @@
 
 A policy is a small class with one method, a function of the tree and the generator that it is
 given; the search calls it once for each attempt.  It may keep figures of its own, as `mcts.py`
-does, if they follow from the tree alone.  To add one, write the class and name it in `POLICIES`.
+does, if they follow from the tree alone.  To add one: `docs/add-a-policy.md`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 from actors.coordinator.mcts import Mcts
 from actors.coordinator.tree import Tree
-from protocol.settings import SearchSettings
+from protocol.settings import PolicyName, SearchSettings
 
 
 class Policy(Protocol):
@@ -83,7 +83,7 @@ class Evolutionary:
         return min(drawn, key=lambda number: (tree[number].score, number))
 
 
-POLICIES: dict[str, Callable[[SearchSettings], Policy]] = {
+POLICIES: dict[PolicyName, Callable[[SearchSettings], Policy]] = {
     "epsilon-greedy": lambda settings: EpsilonGreedy(epsilon=settings.epsilon),
     "greedy": lambda settings: Greedy(),
     "mcts": lambda settings: Mcts(c=settings.mcts_c, width=settings.mcts_width),
@@ -93,7 +93,7 @@ POLICIES: dict[str, Callable[[SearchSettings], Policy]] = {
 }
 
 
-def policy_named(name: str, settings: SearchSettings) -> Policy:
+def policy_named(name: PolicyName, settings: SearchSettings) -> Policy:
     """Return the policy of that name; raise ValueError that lists the names there are."""
     make = POLICIES.get(name)
     if make is None:

@@ -2,7 +2,8 @@
 
 The same evaluator, budget and store serve all of them, so that what they find can be compared.  A
 strategy is a small class, a function of the tree and the generator that it is given; the search
-asks it.  To add one, write the class and name it in `STRATEGIES`.
+asks it.  To add one, write the class, name it in `StrategyName` of `protocol/settings.py`, and give
+the name its row in `STRATEGIES`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from actors.coordinator.policy import Policy
 from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.tree import ROOT, Node, Tree
 from actors.coordinator.window import code_window, debug_window, plan_window
-from protocol.settings import SearchSettings
+from protocol.settings import SearchSettings, StrategyName
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def _failures(tree: Tree, number: int) -> int:
     return count
 
 
-STRATEGIES: dict[str, Callable[[Policy, SearchSettings], Strategy]] = {
+STRATEGIES: dict[StrategyName, Callable[[Policy, SearchSettings], Strategy]] = {
     "stark": lambda policy, settings: Stark(policy),
     "search": lambda policy, settings: SearchAgent(policy),
     "team": lambda policy, settings: Team(repairs=settings.repairs),
@@ -201,7 +202,7 @@ STRATEGIES: dict[str, Callable[[Policy, SearchSettings], Strategy]] = {
 }
 
 
-def strategy_named(name: str, policy: Policy, settings: SearchSettings) -> Strategy:
+def strategy_named(name: StrategyName, policy: Policy, settings: SearchSettings) -> Strategy:
     """Return the strategy of that name; raise ValueError that lists the names there are."""
     make = STRATEGIES.get(name)
     if make is None:

@@ -18,7 +18,7 @@ from actors.evaluator.verdicts import verdict_json
 from actors.release.composition import drop_in_source
 from actors.usage import leave_output
 from protocol.settings import Limits, Rules
-from protocol.values import Backend, DeviceKind, Reference, Task, Verdict, Word
+from protocol.values import BACKEND_OF, DeviceKind, Reference, Task, Verdict, Word
 
 EXIT_CORRECT, EXIT_OTHER, EXIT_USAGE, EXIT_UNJUDGED = 0, 1, 2, 4
 
@@ -53,8 +53,7 @@ def read_task(path: Path, device: DeviceKind) -> Task:
         at = f", line {line}" if line else ""
         words = getattr(error, "msg", None) or error
         raise Usage(f"the task {path} is no valid Python: {words}{at}") from error
-    backend: Backend = "cuda" if device == "cuda" else "cpp"
-    return Task(name=path.stem, source=source, device=device, backend=backend)
+    return Task(name=path.stem, source=source, device=device, backend=BACKEND_OF[device])
 
 
 def judge_files(

@@ -1,6 +1,7 @@
 """What stands between a candidate and the machine.  Used by keepers, in the child, before it runs.
 
-Levels (EVALUATION, law 13), each only where every part of it was tried and held (`walls.py`):
+Levels (`docs/evaluation-laws.md`, law 13), each only where all of it was tried and held
+(`isolation/walls.py`):
 
 1  a scrubbed environment, resource limits, no capabilities, a session of its own, its whole tree
    killed together; whichever parts of the levels above are there as well.

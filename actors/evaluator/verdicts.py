@@ -11,7 +11,7 @@ from protocol.values import Stage, Value, Verdict, Word
 
 OUTPUT_CHARS = 4096
 
-# DESIGN, section 5: these keys and no others, in this order.
+# Other programs read these keys: none is added, removed or moved.
 KEYS = (
     "verdict",
     "reason",
@@ -74,7 +74,7 @@ def _fault_of_raised(said: Raised, stage: Stage, output: str) -> Fault:
 
 
 def verdict_json(verdict: Verdict) -> str:
-    """Return one line of JSON with DESIGN's keys; a figure that was not measured is null."""
+    """Return one line of JSON with the keys of `KEYS`; a figure that was not measured is null."""
     whole = {name: msgspec.to_builtins(getattr(verdict, name)) for name in KEYS}
     seconds = verdict.seconds
     whole["seconds"] = {"build": seconds.build, "check": seconds.check, "time": seconds.time}

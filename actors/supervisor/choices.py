@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from actors.supervisor import flags, launching, spending
-from actors.supervisor.flags import OPTIONS, POLICIES, STRATEGIES, UsageError, Wish
+from actors.supervisor.flags import OPTIONS, UsageError, Wish
 from protocol import prices
-from protocol.settings import FILE_NAME, SEARCHING, Settings
+from protocol.settings import FILE_NAME, POLICIES, SEARCHING, STRATEGIES, Settings
+from protocol.values import BACKEND_OF
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 # Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.  Of
@@ -52,7 +53,7 @@ def of_new_run(
     _set_model(told, environ)
     told.setdefault("device", "cuda" if gpus else "cpu")
     cuda = told["device"] == "cuda"
-    told.setdefault("backend", "cuda" if cuda else "cpp")
+    told.setdefault("backend", BACKEND_OF["cuda" if cuda else "cpu"])
     told.setdefault("evaluators", max(1, len(gpus)) if cuda else 1)
     # A card's figures are worth the minute that torch.compile takes once for each task.
     told.setdefault("rules", {}).setdefault("baselines", "all" if cuda else "eager")
@@ -172,15 +173,15 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def _convert(told: dict[str, Any], what: str) -> Settings:
+    known: dict[str, tuple[str, ...]] = {"strategy": STRATEGIES, "policy": POLICIES}
+    for field, words in known.items():
+        word = told.get(field, words[0])
+        if isinstance(word, str) and word not in words:
+            raise UsageError(f"{what}: {field} {word!r} is none of {', '.join(words)}")
     try:
-        settings = msgspec.convert(told, Settings)
+        return msgspec.convert(told, Settings)
     except msgspec.ValidationError as error:
         raise UsageError(f"{what}: {error}") from error
-    for field, words in (("strategy", STRATEGIES), ("policy", POLICIES)):
-        word = getattr(settings, field)
-        if word not in words:
-            raise UsageError(f"{what}: {field} {word!r} is none of {', '.join(words)}")
-    return settings
 
 
 def _set(told: dict[str, Any], field: str, value: object) -> None:

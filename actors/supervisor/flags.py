@@ -15,6 +15,7 @@ import msgspec
 
 from actors.usage import Parser
 from protocol import prices
+from protocol.settings import EFFORTS, POLICIES, PRECISIONS, STRATEGIES
 
 COMMAND = "python supervisor.py"
 
@@ -135,13 +136,6 @@ def fleet_file(text: str) -> str:
         raise argparse.ArgumentTypeError(f"expected KIND:FILE, as in slurm:gpus.toml, got {text!r}")
     return f"{kind}:{Path(file).resolve()}"
 
-
-STRATEGIES = ("stark", "search", "team", "sampling", "reflexion")
-POLICIES = ("epsilon-greedy", "greedy", "mcts", "evolutionary")
-
-PRECISIONS = ("task", "tf32", "float16", "bfloat16")
-
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 _MODEL = "claude-…, recipes, script:FILE, replay:RUN, or a name that --base-url serves"
 OPTIONS = tuple(

@@ -10,7 +10,7 @@ from actors.coordinator.policy import POLICIES, Policy, policy_named
 from actors.coordinator.tree import FAILED, ROOT, Tree
 from actors.coordinator.window import code_window, debug_window, plan_window
 from actors.usage import Parser
-from protocol.settings import SearchSettings, Settings
+from protocol.settings import PolicyName, SearchSettings, Settings
 from scripts.benchmarks.machine import percentile
 
 SIZES = (1_000, 100_000, 1_000_000)
@@ -18,7 +18,7 @@ OTHERS = SIZES[:2]  # a million nodes are grown once, by the default
 STEPS = 2_000
 
 
-def grown(name: str, size: int) -> tuple[Tree, Leaderboard, Policy, Random]:
+def grown(name: PolicyName, size: int) -> tuple[Tree, Leaderboard, Policy, Random]:
     """Grow a tree by the policy itself: four in ten attempts fail, few improve on their parent."""
     settings = SearchSettings()
     tree = Tree(root_score=1000.0, root_children=5, failed_children=3)

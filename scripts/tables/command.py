@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.supervisor.flags import OPTIONS, STRATEGIES, Option, UsageError, Wish
+from actors.supervisor.flags import OPTIONS, Option, UsageError, Wish
 from actors.usage import Parser
-from protocol.settings import SEARCHING
+from protocol.settings import SEARCHING, STRATEGIES
 
 COMMAND = "python scripts/kernelbench.py"
 BY_NAME = {option.setting: option for option in OPTIONS}

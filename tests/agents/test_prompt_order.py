@@ -1,4 +1,4 @@
-"""Requests: METHOD's order, the stable prefix, what each role gets to see."""
+"""Requests: the order of `docs/method.md`, the stable prefix, what each role gets to see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from actors.agents.candidates import fault_of
 from actors.agents.planner import read_plan
 from actors.agents.prompting import plan_request, repair_request, say_again, write_request
 from actors.agents.replies import parse
-from protocol.values import Observed, Plan, Role, Verdict, Word
+from protocol.values import BACKENDS, Observed, Plan, Role, Verdict, Word
 
 SCAFFOLD = TASK_SOURCE.replace(
     "        y = x", "        # <<<IMPROVE BEGIN>>>\n        # fuse\n        y = x"
@@ -137,7 +137,7 @@ def test_a_request_shrinks_by_its_largest_attempt() -> None:
     assert twice.shrunk() is None
 
 
-@pytest.mark.parametrize("backend", ["cpp", "cuda", "triton"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_every_backend_has_its_words(backend: str) -> None:
     """Each backend has notes and an example pair that is Python and defines what it should."""
     work = make_plan()
@@ -192,7 +192,7 @@ def test_planners_of_one_source_are_sent_different_ways() -> None:
     assert one == again  # and the same work always asks the same
 
 
-@pytest.mark.parametrize("backend", ["cpp", "cuda", "triton"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_examples_answers_are_ones_that_we_would_take(backend: str) -> None:
     """What models are shown as answers passes our own reading: anchors, sources, ModelNew."""
     before, first, after = (

@@ -19,7 +19,7 @@ from actors.coordinator.policy import (
     policy_named,
 )
 from actors.coordinator.tree import FAILED, Tree
-from actors.supervisor import flags
+from protocol import settings as settings_file
 from protocol.settings import SearchSettings
 
 DRAWS = 10_000
@@ -174,5 +174,5 @@ def test_an_unknown_policy_is_refused_with_those_that_are_known() -> None:
 
 
 def test_the_command_takes_every_policy_there_is() -> None:
-    """A policy that is named in `POLICIES` can be asked for, and no other one."""
-    assert set(POLICIES) == set(flags.POLICIES)
+    """`--policy` takes the names of the classes in `policy.py`, and no other name."""
+    assert set(POLICIES) == set(settings_file.POLICIES)

@@ -14,7 +14,7 @@ from actors.coordinator.policy import POLICIES
 from actors.coordinator.stages import Stage
 from actors.coordinator.strategy import STRATEGIES, strategy_named
 from actors.coordinator.tree import ROOT
-from actors.supervisor import flags
+from protocol import settings as settings_file
 from protocol.settings import SEARCHING, SearchSettings, Settings
 
 PAIRS = [
@@ -167,8 +167,8 @@ def test_reflexion_is_one_chain_with_a_short_memory(in_flight: int) -> None:
 
 
 def test_the_command_takes_every_strategy_there_is() -> None:
-    """A strategy that is named in `STRATEGIES` can be asked for, and no other one."""
-    assert set(STRATEGIES) == set(flags.STRATEGIES)
+    """`--strategy` takes the names of the classes in `strategy.py`, and no other name."""
+    assert set(STRATEGIES) == set(settings_file.STRATEGIES)
     with pytest.raises(ValueError, match="there are reflexion, sampling, search, stark, team"):
         strategy_named("clever", None, SearchSettings())  # type: ignore[arg-type]
 

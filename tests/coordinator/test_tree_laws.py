@@ -16,7 +16,7 @@ from actors.coordinator.window import code_window, debug_window, plan_window
 @given(STEPS)
 @settings(max_examples=300, deadline=None)
 def test_tree_answers_as_the_slow_model(steps: list[tuple[int, float, int]]) -> None:
-    """Eligibility, the best eligible node and the leaves follow METHOD's rules at every shape."""
+    """Eligibility, best eligible node and leaves follow `docs/method.md` at every shape."""
     tree, _, slow = grow(steps)
 
     assert slow.leaves() == tree.leaves()
@@ -40,7 +40,7 @@ def test_leaders_outside_a_subtree_are_the_slow_models(steps: list[tuple[int, fl
 @given(STEPS)
 @settings(max_examples=200, deadline=None)
 def test_windows_hold_what_the_method_says(steps: list[tuple[int, float, int]]) -> None:
-    """With no cap in the way, each window is exactly METHOD's set; with one, a part of it."""
+    """With no cap in the way, each window is the set of `docs/method.md`; with one, a part."""
     tree, board, slow = grow(steps)
     for i in slow.parents:
         expected = {

@@ -234,7 +234,7 @@ def test_a_task_is_measured(judge: Judge, task: Task) -> None:
 
 
 def test_a_verdict_is_printed_with_the_agreed_keys(judged: Judged) -> None:
-    """The line of JSON has DESIGN's keys in order, null for what was not measured."""
+    """The line of JSON has the fixed keys in order, null for what was not measured."""
 
     line = json.loads(verdict_json(judged(candidate(forward="return None"))))
     assert tuple(line) == KEYS

@@ -143,7 +143,7 @@ def test_a_newer_minor_is_understood() -> None:
 
 
 def test_plan_means_the_request_on_the_wire() -> None:
-    """Requests are imperative: `Plan` is what a planner is told, as DESIGN names it."""
+    """Requests are imperative: `Plan` is what a planner is told."""
     assert MakePlan.__struct_config__.tag == "Plan"
     assert Plan.__struct_config__.tag is None
 

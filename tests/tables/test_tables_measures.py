@@ -98,7 +98,7 @@ def test_averages_lie_within_and_fast_p_falls(speeds: list[float]) -> None:
 
 
 def test_the_papers_figures_stand_beside_the_papers_problems_only() -> None:
-    """METHOD's table: 71.4 % and 3.03× at level 1; other problems are not to be held against it."""
+    """`docs/method.md`: 71.4 % and 3.03× at level 1; no other problems are held against it."""
     chosen = (1, 3, 6, 18, 23, 26, 33, 36, 40, 42, 48, 54, 57, 65, 77, 82, 86, 87)
     whole = show.table({"stark": rows_of(*(solved(number, 2.0) for number in chosen))})
     part = show.table({"stark": rows_of(solved(1, 2.0))})

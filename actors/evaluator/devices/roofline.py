@@ -1,4 +1,6 @@
-"""What a device could do at most: how near a candidate came, and what nobody can beat (law 8).
+"""What a device could do at most: how near a candidate came, and what none can beat.
+
+See `docs/evaluation-laws.md`, law 8.
 
 Pure but for `measured_cpu`.  Bytes are those that must move: inputs, parameters and outputs, once.
 Figures of cards are the makers' dense ones; what the driver says of its memory comes first.

@@ -1,4 +1,6 @@
-"""Labels of a candidate: what a reader should know of how it gets its result (law 12).
+"""Labels of a candidate: what a reader should know of how it gets its result.
+
+See `docs/evaluation-laws.md`, law 12.
 
 Heuristics on its text, and on the names of the kernels that a profiler saw.  A label is no verdict
 and changes none; only with --require-custom-kernel do three of them count (`rejects`).  When in

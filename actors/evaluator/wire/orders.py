@@ -55,7 +55,7 @@ class Ready(Order, frozen=True, kw_only=True):
     landlock: bool = False
     seccomp: bool = False
     groups: tuple[str, ...] = ()  # control groups, in which children get groups of their own
-    level: int = 1  # of the sandbox, as EVALUATION's law 13 counts
+    level: int = 1  # of the sandbox: docs/evaluation-laws.md, law 13
 
 
 class Ended(Order, frozen=True, kw_only=True):

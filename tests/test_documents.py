@@ -1,0 +1,155 @@
+"""The documents: each file, function and law that they name is there to be found."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parent.parent
+FOLDERS = ("actors", "protocol", "prompts", "scripts", "tests", "docs", "examples")
+SUFFIXES = (".py", ".md", ".sql", ".css", ".toml", ".h", ".cpp")
+# Files of a user or of a run, which documents name and the repository does not hold.
+ELSEWHERE = {
+    *("t.py", "a.py", "b.py", "c.py", "d.py", "mine.py", "faster.py", "best.py", "best-TASK.py"),
+    *("stark.toml", "gpus.toml", "cuda_runtime.h", "main.cpp", "sitecustomize.py"),
+}
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+QUOTED = re.compile(r"`([^`\n]+)`")
+CODE = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
+MADE = re.compile(r"`([^`\n]+)`, a new file")  # by the reader of a how-to page
+STEP = re.compile(r"`([\w/]+\.py)` `([\w.]+)`")
+MODULE = re.compile(r"python3? -m ((?:actors|scripts|tests)[\w.]*)")
+PLACEHOLDER = re.compile(r"^[./]|BACKEND|NAME|TASK|RUN|NNN")  # a user's path, or one of many
+LAW = re.compile(r"evaluation-laws\.md,? law (\d+)|\blaw (\d+)\b")
+
+
+def documents() -> list[Path]:
+    """Every page of `docs/`, and every README and other page for people."""
+    readmes = [page for folder in FOLDERS for page in (TOP / folder).rglob("README.md")]
+    return sorted({*(TOP / "docs").rglob("*.md"), *readmes, TOP / "README.md", TOP / "SECURITY.md"})
+
+
+def modules_of(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((TOP / folder).rglob("*.py"))]
+
+
+PAGES = [str(page.relative_to(TOP)) for page in documents()]
+
+
+def found(name: str, page: Path) -> bool:
+    """Whether a quoted name leads to a file: from the top, from the page, or below the page."""
+    if (TOP / name).exists() or (page.parent / name).exists():
+        return True
+    if page.name != "README.md":
+        return False
+    return any(str(path).endswith(f"/{name}") for path in page.parent.rglob(Path(name).name))
+
+
+def paths_in(text: str, page: Path) -> Iterator[str]:
+    """Yield the quoted words that claim to be a file or a folder of the repository."""
+    readme = page.name == "README.md"
+    for quoted in QUOTED.findall(text):
+        word = quoted.split("::")[0].rstrip(":")
+        if not re.fullmatch(r"[\w./-]+", word) or PLACEHOLDER.search(word):
+            continue
+        ours = word.split("/")[0] in FOLDERS and "/" in word
+        if ours or (readme and word.endswith(SUFFIXES) and Path(word).name not in ELSEWHERE):
+            yield word
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    """A reader who follows a link within the repository finds a file."""
+    path = TOP / page
+    text = CODE.sub("", path.read_text(encoding="utf-8"))
+    links = [link.split("#")[0] for link in LINK.findall(text)]
+    inner = [link for link in links if link and "://" not in link and not link.startswith("mailto")]
+
+    assert [] == [link for link in inner if not (path.parent / link).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_is_named_exists(page: str) -> None:
+    """A renamed module is renamed in the documents, too; so is one that is run by `python -m`."""
+    path = TOP / page
+    text = path.read_text(encoding="utf-8")
+    modules = [module.rstrip(".").replace(".", "/") for module in MODULE.findall(text)]
+
+    made = set(MADE.findall(text))
+    names = [name for name in paths_in(text, path) if name not in made]
+    assert [] == [name for name in names if not found(name, path)]
+    assert [] == [
+        name
+        for name in modules
+        if not (TOP / f"{name}.py").exists() and not (TOP / name / "__main__.py").exists()
+    ]
+
+
+@cache
+def names_in(path: Path) -> set[str]:
+    """Return what a module defines: NAME, and CLASS.NAME for what its classes define."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            inner = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+            names |= {f"{node.name}.{part.name}" for part in inner}
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_function_that_is_named_is_in_its_file(page: str) -> None:
+    """ "`path.py` `function`" is a step of a flow: the function is where the reader is sent."""
+    steps = STEP.findall((TOP / page).read_text(encoding="utf-8"))
+
+    assert [] == [
+        (path, name)
+        for path, name in steps
+        if (TOP / path).exists() and name not in names_in(TOP / path)
+    ]
+
+
+def test_the_flows_are_walked() -> None:
+    """The page of the architecture has its three flows, each step with a file and a function."""
+    text = (TOP / "docs/architecture.md").read_text(encoding="utf-8")
+    flows = re.findall(r"^## (Flow \d)", text, re.MULTILINE)
+
+    assert ["Flow 1", "Flow 2", "Flow 3"] == flows
+    assert len(STEP.findall(text)) > 60
+
+
+def test_every_law_that_code_cites_is_written_down() -> None:
+    """The laws are numbered 1 to 18, each a heading, and no code cites another."""
+    laws = (TOP / "docs/evaluation-laws.md").read_text(encoding="utf-8")
+    numbers = [int(number) for number in re.findall(r"^## Law (\d+):", laws, re.MULTILINE)]
+    cited = {
+        int(number)
+        for path in modules_of("actors", "protocol", "scripts")
+        for groups in LAW.findall(path.read_text(encoding="utf-8"))
+        for number in groups
+        if number
+    }
+
+    assert list(range(1, 19)) == numbers
+    assert cited <= set(numbers)
+
+
+def test_no_page_points_out_of_the_repository() -> None:
+    """What code and pages cite is a page that a reader has."""
+    lost = re.compile(r"\b(DESIGN|METHOD|RELIABILITY|EVALUATION|FAST_BUILDS|STYLE)(\.md\b|'s|, )")
+    texts = [*documents(), *modules_of(*FOLDERS)]
+
+    assert [] == [
+        str(path.relative_to(TOP))
+        for path in texts
+        if path != Path(__file__) and lost.search(path.read_text(encoding="utf-8"))
+    ]

@@ -1,0 +1,116 @@
+"""The how-to pages: a copy of the tree gets the edits that a page tells, and is then run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+TOP = Path(__file__).parent.parent
+COPIED = ("actors", "protocol", "prompts", "tests/coordinator", "tests/agents")
+SINGLE = ("pyproject.toml", "supervisor.py", "tests/conftest.py")
+# "`FILE`, above|below|instead of `MARK`" or "`FILE`, a new file": a block's first line.
+BLOCK = re.compile(
+    r"^(`{3,})[a-z]*\n(?:# |<!-- )`([^`\n]+)`, ([^\n]+?)(?: -->)?\n(.*?)^\1$", re.M | re.S
+)
+PLACE = re.compile(r"(above|below|instead of) `(.+)`")
+
+
+class Edit(NamedTuple):
+    """One block of a page: where it goes, and what it says."""
+
+    file: str
+    place: str
+    text: str
+
+
+def edits_of(page: str) -> list[Edit]:
+    text = (TOP / "docs" / page).read_text(encoding="utf-8")
+    return [Edit(file, place, body) for _fence, file, place, body in BLOCK.findall(text)]
+
+
+def copied(folder: Path) -> Path:
+    """Return a copy of the tree, as far as these pages need it."""
+    for name in COPIED:
+        shutil.copytree(
+            TOP / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "native")
+        )
+    for name in SINGLE:
+        shutil.copy(TOP / name, folder / name)
+    return folder
+
+
+def make(edit: Edit, tree: Path) -> None:
+    """Do one edit; the line that it names must be there, once."""
+    path = tree / edit.file
+    if edit.place == "a new file":
+        path.write_text(edit.text, encoding="utf-8")
+        return
+    said = PLACE.fullmatch(edit.place)
+    assert said is not None, edit.place
+    where, mark = said.groups()
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    line_begins = re.compile(rf"\s*{re.escape(mark)}(?!\w)")
+    at = [number for number, line in enumerate(lines) if line_begins.match(line)]
+    assert len(at) == 1, f"{edit.file} has {len(at)} lines that begin with {mark}"
+    first = at[0] + (where == "below")
+    last = at[0] + (where != "above")
+    blank = "\n\n" if where == "above" and not edit.text.startswith(" ") else ""
+    path.write_text("".join([*lines[:first], edit.text, blank, *lines[last:]]), encoding="utf-8")
+
+
+def run(tree: Path, *arguments: str) -> str:
+    """Run Python in the copy; return what it printed, once it went well."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *arguments],
+        cwd=tree,
+        env={"PYTHONPATH": str(tree), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return copied(tmp_path / "tree")
+
+
+def test_a_policy_is_added_by_its_page(tree: Path) -> None:
+    """With the page's edits `--policy` knows the policy, its law holds, and it grows a tree."""
+    for edit in edits_of("add-a-policy.md"):
+        make(edit, tree)
+
+    grown = run(tree, "grow_a_tree.py").splitlines()
+    assert 21 == len(grown)
+    assert "node  0 from None: 100.0 us" == grown[0]
+    run(
+        tree, "-m", "pytest", "tests/coordinator/test_policies.py",
+        "-k", "decaying-epsilon or every_policy_there_is",
+    )  # fmt: skip
+
+
+def test_a_backend_is_added_by_its_page(tree: Path) -> None:
+    """With the page's edits models are told of the backend, and its examples build and agree."""
+    for edit in edits_of("add-a-backend.md"):
+        make(edit, tree)
+
+    assert [
+        "first labels: ()",
+        "after labels: ()",
+        "first agrees",
+        "after agrees",
+    ] == run(tree, "check_backend.py").splitlines()
+    laws = (
+        "test_every_backend_has_its_words",
+        "test_the_examples_answers_are_ones_that_we_would_take",
+    )
+    run(tree, "-m", "pytest", *(f"tests/agents/test_prompt_order.py::{law}[c]" for law in laws))
