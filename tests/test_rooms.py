@@ -16,25 +16,25 @@ ROOMS: dict[str, set[str]] = {
     "protocol": {"msgspec", "zmq"},
     "actors/coordinator": {
         "msgspec", "zmq", "structlog", "sortedcontainers",
-        "protocol", "actors.log", "actors.post", "actors.usage", "actors.failpoints",
+        "protocol", "actors.log", "actors.post", "actors.usage", "actors.installation", "actors.failpoints", "actors.commands", "actors.installation",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
         "protocol", "prompts", "actors.actor", "actors.port", "actors.post", "actors.log",
-        "actors.usage", "actors.failpoints",
+        "actors.usage", "actors.failpoints", "actors.commands", "actors.installation",
     },
     "actors/evaluator": {
         "msgspec", "torch", "structlog", "pynvml",
         "protocol", "actors.actor", "actors.port", "actors.post", "actors.log",
-        "actors.usage", "actors.failpoints",
+        "actors.usage", "actors.failpoints", "actors.commands", "actors.installation",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
-        "protocol", "actors.log", "actors.post", "actors.usage",
+        "protocol", "actors.log", "actors.post", "actors.usage", "actors.installation",
     },
     "actors/supervisor": {
         "msgspec", "zmq", "rich", "structlog", "setproctitle",
-        "protocol", "actors.log", "actors.usage", "actors.failpoints",
+        "protocol", "actors.log", "actors.usage", "actors.failpoints", "actors.commands", "actors.installation",
         "actors.agents.models.choice",
         "scripts.report",
     },
