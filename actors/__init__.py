@@ -1,3 +1,1 @@
 """One folder per process; `actor.py` is the loop that all of them run."""
-
-__version__ = "0.1.0"

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+VERSION = "0.1.0"  # pyproject.toml reads it here
 ROOT = Path(__file__).resolve().parents[1]  # the folder that holds our packages
 SUPERVISOR = ROOT / "supervisor.py"
 EXAMPLES = ROOT / "examples"

@@ -16,12 +16,13 @@ ROOMS: dict[str, set[str]] = {
     "protocol": {"msgspec", "zmq"},
     "actors/coordinator": {
         "msgspec", "zmq", "structlog", "sortedcontainers",
-        "protocol", "actors.log", "actors.post", "actors.usage", "actors.installation", "actors.failpoints", "actors.commands", "actors.installation",
+        "protocol", "actors.log", "actors.post", "actors.usage", "actors.failpoints",
+        "actors.commands",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
         "protocol", "prompts", "actors.actor", "actors.port", "actors.post", "actors.log",
-        "actors.usage", "actors.failpoints", "actors.commands", "actors.installation",
+        "actors.usage", "actors.failpoints",
     },
     "actors/evaluator": {
         "msgspec", "torch", "structlog", "pynvml",
@@ -34,7 +35,8 @@ ROOMS: dict[str, set[str]] = {
     },
     "actors/supervisor": {
         "msgspec", "zmq", "rich", "structlog", "setproctitle",
-        "protocol", "actors.log", "actors.usage", "actors.failpoints", "actors.commands", "actors.installation",
+        "protocol", "actors.log", "actors.usage", "actors.failpoints",
+        "actors.commands", "actors.installation",
         "actors.agents.models.choice",
         "scripts.report",
     },

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors import __version__
 from actors.commands import typed
+from actors.installation import VERSION
 from actors.usage import Parser
 from protocol import prices
 
@@ -266,7 +266,7 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     parser.refusal = UsageError
-    parser.add_argument("--version", action="version", version=f"stark-kernels {__version__}")
+    parser.add_argument("--version", action="version", version=f"stark-kernels {VERSION}")
     parser.add_argument("--task", action="append", type=Path, default=[], metavar="FILE")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")
