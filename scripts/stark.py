@@ -58,8 +58,9 @@ def unknown(word: str) -> str:
     """Return one line about a word that is no command."""
     if Path(word).is_file():
         return f"{typed()}: {word} is a file: give a task by its flag, {typed()} --task {word}"
-    near = difflib.get_close_matches(word, BY_WORD, n=3, cutoff=0.5) or list(BY_WORD)
-    return f"{typed()}: no command {word!r}, expected {' or '.join(near)}; see {typed()} --help"
+    near = difflib.get_close_matches(word, BY_WORD, n=3, cutoff=0.5)
+    expected = " or ".join(near) or f"one of {', '.join(BY_WORD)}"
+    return f"{typed()}: no command {word!r}, expected {expected}; see {typed()} --help"
 
 
 if __name__ == "__main__":
