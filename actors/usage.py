@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 from pathlib import PurePath
 from typing import NoReturn
+
+from actors.commands import PROGRAM
 
 EXIT_USAGE = 2
 
@@ -60,6 +63,12 @@ def leave_output() -> None:
 
 
 def _short(prog: str) -> str:
-    """Return `tickets` for `python scripts/tickets.py new`, `build` for `python -m a.b.build`."""
-    command = next((word for word in prog.split() if "." in word), prog)
+    """Return `tickets` for `python scripts/tickets.py new`, `build` for `python -m a.b.build`.
+
+    And `tickets` for `stark tickets new`.
+    """
+    words = shlex.split(prog)
+    if PurePath(words[0]).name == PROGRAM:
+        return (words[1:] or [PROGRAM])[0]
+    command = next((word for word in words if "." in word), prog)
     return PurePath(command).name.removesuffix(".py").rpartition(".")[2]

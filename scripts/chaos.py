@@ -36,10 +36,11 @@ def count(text: str) -> int:
 def main() -> int:
     """Run it; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.commands import as_typed, typed
     from actors.usage import Parser
     from scripts.faults import season
 
-    parser = Parser(prog="python scripts/chaos.py", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog=typed("chaos"), description=as_typed(__doc__), allow_abbrev=False)
     parser.add_argument("--minutes", type=minutes, default=2.0, metavar="M", help="about (2)")
     parser.add_argument("--seed", type=int, default=None, metavar="S", help="(drawn, and printed)")
     parser.add_argument("--machines", type=count, default=3, metavar="N", help="with ours (3)")

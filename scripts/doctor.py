@@ -21,6 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
+from actors.commands import as_typed, typed
+from actors.installation import is_checkout
 from actors.usage import Parser, end_with_reader
 
 ASK_S = 60.0
@@ -58,7 +60,8 @@ def packages() -> Finding:
             versions.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             absent.append(name)
-    todo = f"missing: {', '.join(absent)}; run: pip install -e ." if absent else ""
+    wanted = "-e ." if is_checkout() else " ".join(absent)
+    todo = f"missing: {', '.join(absent)}; run: pip install {wanted}" if absent else ""
     return Finding("packages", ", ".join(versions) or "none", todo)
 
 
@@ -150,7 +153,7 @@ def first_line(command: list[str], *, errors: bool = False) -> str:
 
 def main() -> int:
     """Print all findings; 1 when something that is needed is missing."""
-    Parser(prog="python scripts/doctor.py", description=__doc__).parse_args()
+    Parser(prog=typed("doctor"), description=as_typed(__doc__)).parse_args()
     end_with_reader()
     broken = 0
     for check in CHECKS:

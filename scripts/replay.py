@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> int:
     """Compare, say what was found, and return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.commands import typed
     from actors.usage import Parser, end_with_reader
 
     parser = Parser(
-        prog="python scripts/replay.py",
+        prog=typed("replay"),
         description=(__doc__ or "").split("\n\n", 1)[1],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

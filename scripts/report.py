@@ -11,10 +11,11 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> int:
     """Write the report and say where it is; 2 when the folder holds no run."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.commands import as_typed, typed
     from actors.supervisor import report
     from actors.usage import Parser
 
-    parser = Parser(prog="python scripts/report.py", description=__doc__)
+    parser = Parser(prog=typed("report"), description=as_typed(__doc__))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     run = parser.parse_args().run
     try:

@@ -44,9 +44,10 @@ class Event:
 def main() -> int:
     """Print the story; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
+    from actors.commands import as_typed, typed
     from actors.usage import Parser, end_with_reader
 
-    parser = Parser(prog="python scripts/story.py", description=__doc__)
+    parser = Parser(prog=typed("story"), description=as_typed(__doc__))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     parser.add_argument("node", metavar="NODE", help="a node's number, or TASK/NUMBER")
     parsed = parser.parse_args()

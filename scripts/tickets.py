@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
+from actors.commands import as_typed, typed
 from actors.supervisor import keys
 from actors.usage import Parser, end_with_reader
 from protocol import ring as ring_file
@@ -25,7 +26,7 @@ MOST_HOURS = 10 * 365 * 24.0
 
 def main() -> int:
     """Do what the command line asks; return the exit status."""
-    parser = Parser(prog="python scripts/tickets.py", description=__doc__)
+    parser = Parser(prog=typed("tickets"), description=as_typed(__doc__))
     parser.add_argument("run", type=Path, metavar="RUN", help="the run folder")
     words = parser.add_subparsers(dest="word")
     new = words.add_parser("new", help="write another ticket")

@@ -17,6 +17,7 @@ ROOMS: dict[str, set[str]] = {
     "actors/coordinator": {
         "msgspec", "zmq", "structlog", "sortedcontainers",
         "protocol", "actors.log", "actors.post", "actors.usage", "actors.failpoints",
+        "actors.commands",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
@@ -27,15 +28,16 @@ ROOMS: dict[str, set[str]] = {
     "actors/evaluator": {
         "msgspec", "torch", "structlog", "pynvml",
         "protocol", "actors.release", "actors.actor", "actors.port", "actors.post", "actors.log",
-        "actors.usage", "actors.failpoints",
+        "actors.usage", "actors.failpoints", "actors.commands", "actors.installation",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
-        "protocol", "actors.log", "actors.post", "actors.usage",
+        "protocol", "actors.log", "actors.post", "actors.usage", "actors.installation",
     },
     "actors/supervisor": {
         "msgspec", "zmq", "rich", "structlog", "setproctitle",
         "protocol", "actors.release", "actors.log", "actors.usage", "actors.failpoints",
+        "actors.commands", "actors.installation",
         "actors.agents.models.choice",
         "scripts.report",
     },

@@ -13,7 +13,12 @@ from actors.usage import Parser
 
 @pytest.mark.parametrize(
     ("prog", "short"),
-    [("python scripts/story.py", "story"), ("python -m actors.evaluator.build", "build")],
+    [
+        ("python scripts/story.py", "story"),
+        ("python -m actors.evaluator.build", "build"),
+        ("stark tickets", "tickets"),
+        ("'/the venv/bin/stark' story", "story"),
+    ],
 )
 def test_a_mistake_is_one_line_that_says_who_and_where_to_look(
     prog: str, short: str, capsys: pytest.CaptureFixture[str]

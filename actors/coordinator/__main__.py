@@ -12,6 +12,7 @@ import zmq
 from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
+from actors.commands import typed
 from actors.coordinator.coordinator import Coordinator
 from actors.coordinator.database import Database, StoreFull, StoreTaken, check_free
 from actors.coordinator.doorkeeper import Doorkeeper
@@ -99,7 +100,7 @@ def open_doors(
     if not transport.is_loopback(address):
         raise ValueError(
             f"--listen {address} can be reached from other machines, and nothing here would be"
-            " secret: use python supervisor.py --listen, which makes keys and a ticket"
+            f" secret: use {typed()} --listen, which makes keys and a ticket"
         )
     if not settings.public or listen.startswith("tcp://"):
         return transport.listen(context, address), None
@@ -107,7 +108,7 @@ def open_doors(
     if ring is None:
         raise ValueError(
             f"{run_dir}: there are no keys for {settings.listen}: resume the run with"
-            f" python supervisor.py --resume {run_dir} --listen {settings.listen}"
+            f" {typed()} --resume {run_dir} --listen {settings.listen}"
         )
     door = Doorkeeper(run_dir, ring, log)
     door.open(context)

@@ -14,6 +14,7 @@ from typing import get_args
 
 import msgspec
 
+from actors.commands import typed
 from actors.evaluator import byhand
 from actors.evaluator.devices import device
 from actors.evaluator.isolation import scratch, walls
@@ -41,7 +42,7 @@ def _level(word: str) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="python -m actors.evaluator", description="Judges candidate kernels.")
+    parser = Parser(prog=typed("evaluate"), description="Judges candidate kernels.")
     parser.add_argument("--task", type=Path, metavar="FILE", help="the task, a KernelBench file")
     parser.add_argument(
         "--candidate",

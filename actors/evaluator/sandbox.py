@@ -33,8 +33,8 @@ from pathlib import Path
 
 from actors.evaluator.isolation import landlock, linux, seccomp, surroundings
 from actors.evaluator.wire.orders import Confinement, Ready
+from actors.installation import module_path
 
-OWN_ROOM = str(surroundings.OWN_ROOM)
 SPACES = linux.NEW_NS | linux.NEW_PID | linux.NEW_NET | linux.NEW_IPC
 CAREFUL = linux.MS_NOSUID | linux.MS_NODEV
 OPEN_FILES = 1024
@@ -83,8 +83,7 @@ def environment(origin: dict[str, str], folder: str, **extra: str) -> dict[str, 
     tools = str(Path(sys.executable).parent)  # ninja lies beside the interpreter
     kept.update(
         PATH=f"{tools}:{kept.get('PATH', os.defpath)}",
-        # Ours first, so that the room is found from any working directory.
-        PYTHONPATH=":".join(filter(None, [OWN_ROOM, kept.get("PYTHONPATH", "")])),
+        PYTHONPATH=module_path(kept),
         HOME=folder,
         TMPDIR=folder,
         USER="candidate",

@@ -19,9 +19,8 @@ from typing import Any
 
 import msgspec
 
+from actors.installation import ROOT
 from protocol.values import Value
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Kind(StrEnum):

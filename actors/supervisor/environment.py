@@ -5,12 +5,11 @@ The API key reaches agents and no other process.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
+
+from actors.installation import module_path
 
 RUN_VARIABLE = "STARK_RUN"  # marks every process of a run, so that leftovers can be found
-ROOT = Path(__file__).resolve().parents[2]
 
 EVERYONE = (
     *("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME"),
@@ -49,8 +48,7 @@ def of_child(
         or (key and (name in AGENT_ONLY or name.startswith(AGENT_PREFIX)))
     }
     seen[RUN_VARIABLE] = run_id
-    # Ours first: a checkout need not be installed; the user's other packages stay in reach.
-    seen["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environ.get("PYTHONPATH", "")]))
+    seen["PYTHONPATH"] = module_path(environ)  # the user's other packages stay in reach
     seen["PYTHONUNBUFFERED"] = "1"
     # setproctitle would write its title over the environment, where leftovers are looked up.
     seen["SPT_NOENV"] = "1"

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import msgspec
 
+from actors.commands import typed
+from actors.installation import VERSION
 from actors.usage import Parser
 from protocol import prices
 from protocol.settings import EFFORTS, POLICIES, PRECISIONS, STRATEGIES
 
-COMMAND = "python supervisor.py"
+COMMAND = typed()
 
 
 class UsageError(Exception):
@@ -258,6 +260,7 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     parser.refusal = UsageError
+    parser.add_argument("--version", action="version", version=f"stark-kernels {VERSION}")
     parser.add_argument("--task", action="append", type=Path, default=[], metavar="FILE")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")

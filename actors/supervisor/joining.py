@@ -20,6 +20,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from actors import failpoints
+from actors.commands import typed
 from actors.log import open_log
 from actors.supervisor import children, folder, hardware, leftovers, outcome, preflight, spec
 from actors.supervisor.flags import UsageError, Wish
@@ -71,7 +72,7 @@ def read_ticket(path: Path, wall: float) -> Ticket:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(ticket.expires))
         raise UsageError(
             f"--join: the ticket {path} has expired at {when}: ask for another, made by"
-            " python scripts/tickets.py RUN new"
+            f" {typed('tickets')} RUN new"
         )
     return ticket
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from actors.commands import typed
 from actors.supervisor import launching
 from protocol import ring as ring_file
 from protocol import tickets
@@ -98,7 +99,7 @@ def invitation(shown: str, ticket: Ticket) -> str:
     until = time.strftime("%Y-%m-%d %H:%M", time.localtime(ticket.expires))
     return (
         f"other machines: copy {shown}/{tickets.FILE_NAME} there (it is a secret, good until"
-        f" {until}), then python supervisor.py --join {tickets.FILE_NAME} --evaluators N"
+        f" {until}), then {typed()} --join {tickets.FILE_NAME} --evaluators N"
     )
 
 

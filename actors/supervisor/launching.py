@@ -13,13 +13,13 @@ from pathlib import Path
 
 import msgspec
 
+from actors.installation import module_path
 from actors.supervisor.flags import UsageError
 from protocol.values import Value
 
 TICKET = "launch.ticket.json"
 NEWS = "launch.json"
 CHECK_S = 60.0
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Jobs(Value, frozen=True, kw_only=True):
@@ -63,11 +63,10 @@ def evaluators(launch: str) -> int:
     """Return how many evaluators a `KIND:FILE` lends at most; raise UsageError with one line."""
     if not launch:
         return 0
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "actors.launcher", "--launch", launch, "--check"],
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": module_path(os.environ)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

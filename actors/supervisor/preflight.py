@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from actors.commands import typed
 from actors.supervisor.choices import has_key
 from actors.supervisor.environment import of_child
 from actors.supervisor.flags import UsageError
@@ -198,7 +199,7 @@ def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:
     if settings.device == "cuda" and settings.evaluators and not gpus:
         raise UsageError(
             "--device cuda: no CUDA card that torch can use was found; use --device cpu,"
-            " --evaluators 0 where others lend theirs, or run python scripts/doctor.py"
+            f" --evaluators 0 where others lend theirs, or run {typed('doctor')}"
         )
 
 
@@ -216,7 +217,8 @@ def check_sandbox(settings: Settings, environ: Mapping[str, str]) -> None:
     )  # fmt: skip
     if asked.returncode:
         said = asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"]
-        raise UsageError(said[-1].removeprefix("evaluator: ").partition("; see ")[0])
+        line = said[-1].removeprefix("evaluator: ").removeprefix("evaluate: ")
+        raise UsageError(line.partition("; see ")[0])
 
 
 def check_address(settings: Settings) -> None:

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from actors.commands import typed
 from actors.supervisor.flags import OPTIONS, Option, UsageError, Wish
 from actors.usage import Parser
 from protocol.settings import SEARCHING, STRATEGIES
 
-COMMAND = "python scripts/kernelbench.py"
+COMMAND = typed("kernelbench")
 BY_NAME = {option.setting: option for option in OPTIONS}
 
 

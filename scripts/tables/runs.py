@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from actors.installation import supervisor
 from actors.supervisor import choices, hardware, preflight
 from actors.supervisor.flags import UsageError
 from actors.supervisor.outcome import Exit
@@ -25,8 +25,6 @@ from scripts.tables.command import Ask
 from scripts.tables.problems import Problem
 from scripts.tables.results import RUN
 from scripts.tables.rows import State, of_run
-
-SUPERVISOR = Path(__file__).resolve().parents[2] / "supervisor.py"
 
 
 def check(ask: Ask, problems: Sequence[Problem]) -> None:
@@ -129,7 +127,7 @@ def is_over(place: Path, ask: Ask) -> bool:
 
 def _supervise(argv: Sequence[str]) -> Exit:
     with _handing_on() as children:
-        child = subprocess.Popen([sys.executable, str(SUPERVISOR), *argv])
+        child = subprocess.Popen([*supervisor(), *argv])
         children.append(child)
         status = child.wait()
     try:

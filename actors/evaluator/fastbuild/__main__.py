@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import torch
 
+from actors.commands import typed
 from actors.evaluator.fastbuild import asked
 from actors.evaluator.fastbuild.family import COMMON_CPU, COMMON_CUDA, Family
 from actors.evaluator.fastbuild.importing import Imported
@@ -29,6 +30,7 @@ from actors.evaluator.fastbuild.slots import Slots, fitting_here
 from actors.evaluator.fastbuild.store import Store, of_user
 from actors.evaluator.fastbuild.toolkit import Unprepared
 from actors.evaluator.fastbuild.workshop import prepare
+from actors.installation import module_path
 from actors.usage import Parser
 
 LIMIT_S = 600.0
@@ -37,7 +39,7 @@ LIMIT_S = 600.0
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the flags."""
     parser = Parser(
-        prog="python -m actors.evaluator.build",
+        prog=typed("build"),
         description="Build one candidate and show which way it was built and what took how long.",
     )
     parser.add_argument(
@@ -78,8 +80,13 @@ def fill(store: Path, device: str, families: list[str]) -> int:
 def build(file: Path, store: Path | None, folder: Path, limit_s: float) -> Imported:
     """Import `file` in a child whose extensions go to `folder`."""
     answer = folder / "answer.json"
-    argv = [sys.executable, "-m", "actors.evaluator.fastbuild.importing", str(file), str(answer)]
-    environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(folder / "extensions")}
+    module = ("-P", "-m", "actors.evaluator.fastbuild.importing")
+    argv = [sys.executable, *module, str(file), str(answer)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": module_path(os.environ),
+        "TORCH_EXTENSIONS_DIR": str(folder / "extensions"),
+    }
     child = subprocess.Popen(
         [*argv, *([str(store)] if store else [])], env=environment, stdout=sys.stderr.fileno()
     )

@@ -11,7 +11,9 @@ import site
 import sys
 from pathlib import Path
 
-OWN_ROOM = Path(__file__).resolve().parents[3]
+from actors.installation import ROOT, is_checkout
+
+OWN_ROOM = ROOT
 # Ours: only the rooms that a child imports, not what lies beside them.
 OWN_ROOMS = (OWN_ROOM / "actors", OWN_ROOM / "protocol")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/sys")
@@ -43,7 +45,9 @@ def needed() -> tuple[str, ...]:
     entries += [e for name in PATHS for e in os.environ.get(name, "").split(":") if e]
     entries += [os.environ[name] for name in TOOLS if os.environ.get(name, "").startswith("/")]
     # A working directory is on Python's path too: never let that open a home or a run.
-    closed = {Path.cwd(), Path.home(), OWN_ROOM, Path("/"), *map(Path, SHARED)}
+    closed = {Path.cwd(), Path.home(), Path("/"), *map(Path, SHARED)}
+    if is_checkout():  # elsewhere the folder around our packages holds torch as well
+        closed.add(OWN_ROOM)
     for path in (Path(entry).absolute() for entry in entries):
         if not _there(path) or closed & {path, path.resolve()}:
             continue

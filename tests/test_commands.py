@@ -1,0 +1,45 @@
+"""How commands are named: as they were typed, in a checkout and installed."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from actors.commands import COMMANDS, VARIABLE, as_typed, program_typed, typed
+
+TOP = Path(__file__).parents[1]
+
+
+def test_every_command_of_the_table_is_there() -> None:
+    """Its module can be run, and what a checkout's user types names a file or that module."""
+    for command in COMMANDS:
+        assert find_spec(command.module) is not None
+        last = command.in_checkout.split()[-1]
+        assert last == command.module or (TOP / last).is_file()
+
+
+def test_texts_name_what_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`stark` leaves its name in the environment; without it the checkout's words stand."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert ("python supervisor.py", "python scripts/story.py") == (typed(), typed("story"))
+    text = "`python -m actors.evaluator.build FILE` and `python -m actors.evaluator`"
+    assert text == as_typed(text)
+    monkeypatch.setenv(VARIABLE, "stark")
+    assert ("stark", "stark story") == (typed(), typed("story"))
+    assert "`stark build FILE` and `stark evaluate`" == as_typed(text)
+
+
+def test_a_program_that_is_not_on_the_path_is_named_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hint can be copied to the shell: `stark`, or the path by which it was called."""
+    program = tmp_path / "an environment" / "stark"
+    program.parent.mkdir()
+    shutil.copy("/bin/true", program)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert f"'{program}'" == program_typed(str(program))
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert "stark" == program_typed(str(program))

@@ -1,0 +1,175 @@
+"""The project as pip installs it: a wheel in an environment of its own, called from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from actors.commands import BY_WORD, COMMANDS
+from actors.installation import VERSION
+
+TOP = Path(__file__).parents[1]
+PACKAGES = ("actors", "protocol", "prompts", "scripts", "examples")
+ALONE = ("supervisor.py", "pyproject.toml", "README.md", "LICENSE")
+
+TASK = '''"""A sum."""
+
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x + 1.0
+
+
+def get_inputs():
+    return [torch.rand(8, 128)]
+
+
+def get_init_inputs():
+    return []
+'''
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment that holds the wheel, and a folder where a user works."""
+
+    packages: Path
+    program: Path
+    here: Path
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Call `stark` as a shell does that has it on its PATH."""
+        path = f"{self.program.parent}{os.pathsep}{os.environ['PATH']}"
+        dropped = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")  # compiled once, not by each process
+        environment = {k: v for k, v in os.environ.items() if k not in dropped} | {"PATH": path}
+        return subprocess.run(
+            ["stark", *arguments], cwd=self.here, env=environment, text=True,
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=100,
+        )  # fmt: skip
+
+    def line(self, *arguments: str) -> str:
+        """Return the one line of a refusal."""
+        done = self.run(*arguments)
+        assert (2, "", 1) == (done.returncode, done.stdout, len(done.stderr.splitlines()))
+        return done.stderr.strip()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Build a wheel from a copy of the tree; install it without its dependencies.
+
+    Those come from the environment of the tests. The folder where `stark` is called has an
+    `actors` of the user's own.
+    """
+    folder = tmp_path_factory.mktemp("installed")
+    source = folder / "source"
+    source.mkdir()
+    for package in PACKAGES:
+        left_out = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(TOP / package, source / package, ignore=left_out)
+    for file in ALONE:
+        shutil.copy(TOP / file, source / file)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    offline = ["--no-deps", "--no-build-isolation", "--no-index"]
+    venv.create(folder / "venv", symlinks=True)
+    (folder / "here" / "actors").mkdir(parents=True)
+    (folder / "here" / "actors" / "__init__.py").write_text("raise SystemExit('not these')\n")
+    (packages,) = (folder / "venv/lib").glob("python*/site-packages")
+    others = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (packages / "dependencies.pth").write_text("\n".join(others), encoding="utf-8")
+    subprocess.run(
+        [
+            *pip,
+            "--python",
+            str(folder / "venv/bin/python"),
+            "install",
+            *offline,
+            "--no-compile",
+            str(source),
+        ],
+        check=True,
+    )
+    return Installed(packages, folder / "venv/bin/stark", folder / "here")
+
+
+def test_every_file_of_the_packages_is_in_the_wheel(installed: Installed) -> None:
+    """Prompts, SQL, CSS, prices, native headers and examples: what a checkout reads is there."""
+    expected = {
+        path.relative_to(TOP)
+        for package in PACKAGES
+        for path in (TOP / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.name != "README.md"
+    }
+    assert set() == {path for path in expected if not (installed.packages / path).is_file()}
+
+
+def test_stark_is_the_main_job_and_names_itself(installed: Installed) -> None:
+    """`stark` takes the flags of `supervisor.py`; every text says what was typed."""
+    help_text = installed.run("--help").stdout
+    assert help_text.startswith("usage: stark [-h]")
+    assert "supervisor.py" not in help_text
+    assert all(f"  {command.word} " in help_text for command in COMMANDS)
+    assert f"stark-kernels {VERSION}\n" == installed.run("--version").stdout
+    assert "see stark --help" in installed.line("--such-a-flag")
+    assert "give --task FILE" in installed.line()
+
+
+def test_a_word_that_is_no_command_is_refused_with_the_nearest(installed: Installed) -> None:
+    """One line, status 2; a file is told its flag."""
+    assert "no command 'kernelbensh', expected kernelbench;" in installed.line("kernelbensh")
+    assert all(command.word in installed.line("xyz") for command in COMMANDS)
+    (installed.here / "doc.py").write_text(TASK, encoding="utf-8")
+    assert installed.line("doc.py").endswith("stark --task doc.py")
+
+
+@pytest.mark.parametrize("word", sorted(BY_WORD.keys() - {"build"}))  # it imports torch first
+def test_every_command_is_there_and_names_itself(installed: Installed, word: str) -> None:
+    """Help exits with 0 and names no file of a checkout."""
+    done = installed.run(word, "--help")
+    assert (0, "") == (done.returncode, done.stderr)
+    assert done.stdout.startswith(f"usage: stark {word} ")
+    assert "python " not in done.stdout
+
+
+def test_examples_come_along(installed: Installed) -> None:
+    """They are copied to a folder, and never over a user's files."""
+    done = installed.run("examples", "--copy", "mine")
+    assert (0, "stark --task mine/") == (done.returncode, done.stdout[:18])
+    tasks = sorted(path.name for path in (TOP / "examples").glob("*.py"))
+    assert tasks == sorted(path.name for path in (installed.here / "mine").iterdir())
+    assert "exists already" in installed.line("examples", "--copy", "mine")
+
+
+def test_a_whole_run_from_a_wheel(installed: Installed) -> None:
+    """All processes find their modules, from a folder that has an `actors` of its own."""
+    here = installed.here
+    (here / "sum.py").write_text(TASK, encoding="utf-8")
+    (here / "stark.toml").write_text("[limits]\ntime_s = 0.2\n", encoding="utf-8")
+    replies = [
+        {"role": "planner", "advice": "Add something else."},
+        {"role": "coder", "code": TASK.replace("Model(", "ModelNew(").replace("1.0", "2.0")},
+    ]
+    script = "\n".join(json.dumps(reply) for reply in replies)
+    (here / "script.jsonl").write_text(script, encoding="utf-8")
+    roles = ("--evaluators", "--planners", "--coders", "--debuggers")
+    nothing, one = ([word for role in roles for word in (role, count)] for count in "01")
+    flags = ["--budget", "1", "--run-dir", "run", "--device", "cpu", "--until-idle"]
+    idle = installed.run("--task", "sum.py", "--model", "script:script.jsonl", *flags, *nothing)
+    assert (0, "resume with: stark --resume run") == (
+        idle.returncode, idle.stdout.splitlines()[-1],
+    )  # fmt: skip
+    done = installed.run("--resume", "run", *one, "--json")
+    (result,) = json.loads(done.stdout)["tasks"]
+    seen = tuple(result[key] for key in ("status", "attempts", "compiled", "correct"))
+    assert (1, ("finished", 1, 1, 0)) == (done.returncode, seen)  # wrong: it is not timed
+    assert "run: nothing differs\n" in installed.run("replay", "run").stdout
