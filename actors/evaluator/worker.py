@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from actors.evaluator.build import Built
 from actors.evaluator.devices.health import Quarantined
 from actors.evaluator.isolation.child import Unwanted
 from actors.evaluator.isolation.nursery import ReferenceFailed, Unjudgeable
 from actors.evaluator.judge import Judge, Problem
-from actors.evaluator.rounds import combined
+from actors.evaluator.rounds import combined, has_enough
 from actors.port import Port
 from protocol.messages import (
     Evaluate,
@@ -79,30 +80,44 @@ class EvaluatorWorker:
     def _evaluate(self, request: Evaluate, port: Port, doing: Callable[[str], None]) -> Evaluated:
         verdicts: list[Verdict] = []
         built = self.judge.build(request.source, port.revoked)
-        for number in range(request.rounds):
-            verdict = self.judge.judge(
-                request.task,
-                request.source,
-                request.reference,
-                port.running,
-                doing,
-                port.revoked,
-                built,
-                # A winner's, once: what a planner needs to know, and too slow for everybody.
-                profiled=request.rounds > 1 and number == 0,
-            )
+        while not verdicts or not has_enough(verdicts, request.rounds, request.most_rounds):
+            try:
+                verdicts.append(self._round(request, port, doing, built, first=not verdicts))
+            except Unwanted:
+                if len(verdicts) < request.rounds:
+                    raise
+                break  # there is no time for more: what was measured so far is the verdict
             built = None  # used up: what it left in its folder is no other round's
-            if isinstance(verdict, Problem):
-                # It was measured before, so this machine is the odd one.
-                raise ReferenceFailed(verdict.words)
-            verdicts.append(verdict)
-            if not verdict.correct:
-                break
         verdict = combined(verdicts)
         if request.rounds > 1:
             doing("inspecting")
             verdict = self.judge.inspect(request.task, request.source, verdict, port.revoked)
         return Evaluated(lease=request.lease, verdict=verdict)
+
+    def _round(
+        self,
+        request: Evaluate,
+        port: Port,
+        doing: Callable[[str], None],
+        built: Built | None,
+        *,
+        first: bool,
+    ) -> Verdict:
+        verdict = self.judge.judge(
+            request.task,
+            request.source,
+            request.reference,
+            port.running,
+            doing,
+            port.revoked,
+            built,
+            # A winner's, once: what a planner needs to know, and too slow for everybody.
+            profiled=request.rounds > 1 and first,
+        )
+        if isinstance(verdict, Problem):
+            # It was measured before, so this machine is the odd one.
+            raise ReferenceFailed(verdict.words)
+        return verdict
 
     def close(self) -> None:
         """End every child."""

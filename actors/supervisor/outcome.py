@@ -23,7 +23,7 @@ RESULT_FILE = "result.json"
 class Exit(IntEnum):
     """The exit statuses of the command."""
 
-    FASTER = 0  # a correct candidate at least as fast as the reference was found, for every task
+    FASTER = 0  # a candidate that is confirmed to be faster was found, for every task
     IDLE = 0  # --until-idle: the roles that run here can do nothing more
     NONE = 1  # the budget ended without one
     USAGE = 2
@@ -31,8 +31,8 @@ class Exit(IntEnum):
     FAULT = 4  # that the supervisor could not get over
 
 
-class BestResult(Value, frozen=True, kw_only=True):
-    """The winner's figures."""
+class BestResult(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """One candidate's figures; `median_us` is on the clock of the reference's `eager_us`."""
 
     node: int
     median_us: float | None
@@ -40,6 +40,7 @@ class BestResult(Value, frozen=True, kw_only=True):
     speedup_eager_ci95: tuple[float, float] | None
     speedup_compile: float | None
     speedup_max_autotune: float | None
+    confirmed: bool = False  # measured again at length; otherwise a first look's figures
 
 
 class ReferenceResult(Value, frozen=True, kw_only=True):
@@ -50,8 +51,8 @@ class ReferenceResult(Value, frozen=True, kw_only=True):
     max_autotune_us: float | None
 
 
-class TaskResult(Value, frozen=True, kw_only=True):
-    """One object under `tasks` in result.json; its keys are fixed."""
+class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """One object under `tasks` in result.json; its keys are fixed, new ones come last."""
 
     task: str
     status: Literal["finished", "stopped"]
@@ -65,7 +66,7 @@ class TaskResult(Value, frozen=True, kw_only=True):
     attempts: int
     compiled: int
     correct: int
-    best: BestResult | None
+    best: BestResult | None  # null: nothing faster was found (yet)
     reference: ReferenceResult
     usd: float | None
     input_tokens: int
@@ -73,15 +74,12 @@ class TaskResult(Value, frozen=True, kw_only=True):
     output_tokens: int
     seconds: float
     sandbox_level: int | None  # the weakest that any attempt ran under
+    closest: BestResult | None = None  # the best correct candidate where `best` is null
 
     @property
     def won(self) -> bool:
-        """Whether the best candidate is at least as fast as the reference."""
-        return (
-            self.best is not None
-            and self.best.speedup_eager is not None
-            and self.best.speedup_eager >= 1.0
-        )
+        """Whether a candidate was confirmed to be faster: the best is, once the task is over."""
+        return self.best is not None and self.best.confirmed
 
 
 class Results(Value, frozen=True, kw_only=True):
@@ -114,11 +112,16 @@ def write_result(run_dir: Path, found: Results) -> None:
 
 def is_over(run_dir: Path) -> bool:
     """Whether the run in a folder has left its results, and all its tasks are finished."""
-    try:
-        found = msgspec.json.decode((run_dir / RESULT_FILE).read_bytes(), type=Results)
-    except (OSError, ValueError):
-        return False
+    found = _last_results(run_dir)
     return bool(found.tasks) and all(task.status == "finished" for task in found.tasks)
+
+
+def _last_results(run_dir: Path) -> Results:
+    """Return what result.json holds; no tasks where there is none that can be read."""
+    try:
+        return msgspec.json.decode((run_dir / RESULT_FILE).read_bytes(), type=Results)
+    except (OSError, ValueError):
+        return Results(tasks=())
 
 
 def best_file(run_dir: Path, task: str, tasks: int) -> Path:
@@ -134,6 +137,21 @@ def write_best(run_dir: Path, ledger: Ledger, settings: Settings, task: TaskStat
     path = best_file(run_dir, task.name, len(settings.tasks))
     write_whole(path, header(task, best, settings) + ledger.source(task.name, best.number))
     return path
+
+
+def remove_unconfirmed(run_dir: Path, snapshot: Snapshot, task: TaskState) -> None:
+    """Remove the best so far of a task that is over without a winner.
+
+    It was written while the run went on, and did not stand when it was judged again.  A file that
+    an earlier end of the same search left, by whatever rule, is the user's and stays.
+    """
+    judged_again = any(node.is_judged_again for node in task.attempts)
+    known = {
+        old.task: old.attempts for old in _last_results(run_dir).tasks if old.status == "finished"
+    }
+    ended_before = known.get(task.name) == len(task.attempts)
+    if task.is_over and judged_again and not ended_before:
+        best_file(run_dir, task.name, len(snapshot.tasks)).unlink(missing_ok=True)
 
 
 def header(task: TaskState, best: Node, settings: Settings) -> str:
@@ -170,9 +188,9 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
         attempts=len(attempts),
         compiled=sum(node.verdict.compiled for node in attempts),
         correct=sum(node.verdict.correct for node in attempts),
-        best=_best_result(task),
+        best=_candidate_result(task, task.best),
         reference=ReferenceResult(
-            eager_us=task.eager_us,
+            eager_us=task.eager_us(task.best or task.closest),
             compile_us=reference.compile_us if reference else None,
             max_autotune_us=reference.max_autotune_us if reference else None,
         ),
@@ -184,13 +202,14 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
         sandbox_level=min(
             (node.verdict.sandbox_level for node in attempts if _was_judged(node)), default=None
         ),
+        closest=_candidate_result(task, task.closest),
     )
 
 
 def _hardware(task: TaskState) -> str:
-    """Return what the winner was measured on; as long as there is none, the reference."""
-    best = task.best
-    if best is not None and best.verdict.device in task.elsewhere:
+    """Return what the figures were measured on: the winner's device, else the reference's."""
+    best = task.best or task.closest
+    if best is not None and task.is_elsewhere(best):
         return best.verdict.device
     return task.reference.device.name if task.reference else ""
 
@@ -203,20 +222,20 @@ def _was_judged(node: Node) -> bool:
     )
 
 
-def _best_result(task: TaskState) -> BestResult | None:
-    best = task.best
-    if best is None:
+def _candidate_result(task: TaskState, node: Node | None) -> BestResult | None:
+    if node is None:
         return None
     # Compiled references were timed on the reference's device: no ratio across two devices.
-    reference = None if best.verdict.device in task.elsewhere else task.reference
-    median_us = best.verdict.median_us
+    reference = None if task.is_elsewhere(node) else task.reference
+    us = task.us(node)
     return BestResult(
-        node=best.number,
-        median_us=median_us,
-        speedup_eager=best.verdict.speedup,
-        speedup_eager_ci95=best.verdict.speedup_ci95,
-        speedup_compile=_ratio(reference.compile_us if reference else None, median_us),
-        speedup_max_autotune=_ratio(reference.max_autotune_us if reference else None, median_us),
+        node=node.number,
+        median_us=us,
+        speedup_eager=node.verdict.speedup,
+        speedup_eager_ci95=node.verdict.speedup_ci95,
+        speedup_compile=_ratio(reference.compile_us if reference else None, us),
+        speedup_max_autotune=_ratio(reference.max_autotune_us if reference else None, us),
+        confirmed=node.confirmed,
     )
 
 

@@ -121,7 +121,7 @@ def test_measuring_begins_as_many_attempts_as_may_be_under_way() -> None:
 def test_the_best_at_the_end_was_judged_again() -> None:
     """The winner's figure is a second look's, and no unconfirmed node claims to beat it."""
     runner = whole_run(budget=20)
-    winner, score = min(runner.confirmed.items(), key=lambda item: item[1])
+    winner, score = min((one.score, number) for number, one in runner.confirmed.items())[::-1]
     others = [s for n, _, s, _ in runner.nodes if n not in runner.confirmed]
 
     assert runner.search.finished
