@@ -103,8 +103,7 @@ def best_line(task: TaskState) -> str:
         return f"{task.name}: can't be measured: {task.problem}"
     if best is None:
         return f"{task.name}: {nothing_faster(task)}"
-    said = "confirmed" if best.confirmed else "not confirmed yet"
-    return f"{task.name}: best is node {best.number}: {_figures(task, best)}, {said}"
+    return f"{task.name}: best is node {best.number}: {_figures(task, best)}, {look(best)}"
 
 
 def nothing_faster(task: TaskState) -> str:

@@ -77,7 +77,7 @@ def task_title(task: TaskState) -> Text:
     under_way = ", ".join(f"{one.number}: {one.state}" for one in task.under_way)
     return Text.assemble(
         (phrases.best_line(task), "bold"),
-        (f"  [{words}]" if words else ""),
+        (f"\n  {words}" if words else ""),
         (f"  under way {under_way}" if under_way else "", "cyan"),
     )
 
