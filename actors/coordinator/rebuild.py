@@ -159,9 +159,7 @@ class Rebuilding:
         self._search = self.new_search()
         self._search.budget = budget
         attempts = [self._under_way[number] for number in sorted(self._under_way)]
-        nodes = [
-            (n.number, n.parent, self._score(n), n.kernel) for n in self.nodes[: self._known]
-        ]
+        nodes = [(n.number, n.parent, self._score(n), n.kernel) for n in self.nodes[: self._known]]
         return self._search.restore(
             self.eager_us, nodes, attempts, self._confirmed.values(), self._second_looks
         )

@@ -132,11 +132,7 @@ def _tasks(tasks: tuple[TaskState, ...]) -> list[Family]:
         _gauge(
             "stark_best_confirmed",
             "Whether the best was measured again at length; 0: a first look.",
-            [
-                (label, float(task.best.confirmed))
-                for label, task in named
-                if task.best is not None
-            ],
+            [(label, float(task.best.confirmed)) for label, task in named if task.best is not None],
         ),
         _counter(
             "stark_calls_total",

@@ -64,8 +64,7 @@ def cards(task: TaskState) -> str:
     problem = f'<p class="bad">{escape(task.problem)}</p>' if task.problem else ""
     standing = f"<p>{escape(phrases.best_line(task))}.</p>" if not task.problem else ""
     ranked = (
-        f'<p class="soft">{escape(phrases.CLOCK)}'
-        f" Ranked by {escape(phrases.ranked_by(task))}.</p>"
+        f'<p class="soft">{escape(phrases.CLOCK)} Ranked by {escape(phrases.ranked_by(task))}.</p>'
     )
     return f'{problem}<div class="cards">{inside}</div>{standing}{ranked}'
 
@@ -74,8 +73,9 @@ def chart(task: TaskState) -> str:
     """Return the best-so-far curve."""
     return (
         f"<h3>Best so far, by attempt</h3>{curve(task)}"
-        '<p class="soft">Dots and line are first looks; where the budget has ended, the line ends at'
-        " what was confirmed (the full dot), or at 1× where nothing was.</p>"
+        '<p class="soft">Rings are first looks, and the line rises with those whose interval is'
+        " above 1. Where the budget has ended, it ends at what was confirmed (the full dot), or at"
+        " 1× where nothing was.</p>"
     )
 
 
@@ -143,11 +143,12 @@ def attempts(task: TaskState) -> str:
         first = node.first
         looks = (first, verdict) if first is not verdict else (verdict,)
         spent = sum(one.seconds.build + one.seconds.check + one.seconds.time for one in looks)
+        itself = ", the module itself" if verdict.is_renamed_reference else ""
         rows.append(
             (
                 _number(str(node.number)),
                 _number(str(node.parent)),
-                f'<td class="{kind}">{escape(verdict.verdict)}</td>',
+                f'<td class="{kind}">{escape(verdict.verdict)}{itself}</td>',
                 _number(escape(phrases.speedup(first) if first.correct else "")),
                 _number(escape(phrases.speedup(verdict) if node.confirmed else "")),
                 _number(escape(phrases.duration(task.us(node) if verdict.correct else None))),

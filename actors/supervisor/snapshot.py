@@ -120,9 +120,7 @@ class TaskState(Value, frozen=True, kw_only=True):
         faster = [
             node
             for node in self.attempts
-            if node.is_correct
-            and node.verdict.is_faster
-            and (node.confirmed or not self.is_over)
+            if node.is_correct and node.verdict.is_faster and (node.confirmed or not self.is_over)
         ]
         return min(faster, key=_confirmed_first, default=None)
 

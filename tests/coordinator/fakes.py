@@ -21,7 +21,6 @@ from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.strategy import strategy_named
 from protocol.settings import SearchSettings
 
-
 EAGER_US = 100.0
 
 

@@ -84,7 +84,9 @@ class _Module:
             match self._defined.get(name):
                 case ast.Assign(value=ast.Name(id=other)):
                     name = other
-                case ast.ClassDef(bases=[ast.Name(id=other)], keywords=[], decorator_list=[]) as one:
+                case (
+                    ast.ClassDef(bases=[ast.Name(id=other)], keywords=[], decorator_list=[]) as one
+                ):
                     if other not in self._defined or _without_docstring(one.body):
                         return one
                     name = other
