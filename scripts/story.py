@@ -197,8 +197,9 @@ def _record(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
     query = "SELECT at, verdict, score_us, confirmed FROM node WHERE task = ? AND number = ?"
     for at, blob, score_us, confirmed in run.execute(query, (task, number)):
         first = _first_look(run, task, number) if confirmed else None
+        first_blob, first_us = first or (blob, score_us)
         look = "first look" if number else ""
-        yield Event(at, 5, f"recorded {_verdict(*(first or (blob, score_us)), look)}")
+        yield Event(at, 5, f"recorded {_verdict(first_blob, first_us, look)}")
         if not confirmed:
             continue
         again = _ended(run, f"{task}/{number}/confirm") or at

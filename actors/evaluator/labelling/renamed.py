@@ -180,7 +180,7 @@ class _Names(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         if node.value is None:
             return None
-        return self.visit(ast.Assign(targets=[node.target], value=node.value))
+        return self.generic_visit(ast.Assign(targets=[node.target], value=node.value))
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Name(id=self._name(node.id), ctx=ast.Load())
