@@ -257,7 +257,8 @@ class Evaluate(Message, frozen=True, kw_only=True):
     task: Task
     source: str
     reference: Reference
-    rounds: int = 1  # judge it so often, in fresh processes, and report what covers all of them
+    rounds: int = 1  # judge it so often, in fresh processes, and report one verdict of all
+    most_rounds: int = 0  # as long as that verdict's interval is wide, go on up to so many
 
 
 class Reserved(Message, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -12,6 +12,7 @@ from protocol.value import Value
 DeviceKind = Literal["cpu", "cuda"]
 # Uses in which a candidate's kernels may turn out wrong: the drop-in then runs the plain forward.
 Limit = Literal["other mode", "second instance", "threads", "compile", "side stream", "CUDA graph"]
+LIMITS: tuple[Limit, ...] = get_args(Limit)
 
 
 class Judged(Value, frozen=True, kw_only=True):

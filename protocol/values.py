@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import msgspec
 
 from protocol.release import DeviceKind as DeviceKind
-from protocol.release import Release
+from protocol.release import Judged, Release
 from protocol.value import Value as Value
 
 
@@ -51,6 +51,10 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 BACKEND_OF: dict[DeviceKind, Backend] = {"cpu": "cpp", "cuda": "cuda"}  # where none is named
 
 
+RENAMED_REFERENCE = "renamed_reference"  # the label of a candidate that is the task's own module
+WIDEST = 0.08  # an interval that reaches further to either side, as a share of the figure, is wide
+
+
 class Seconds(Value, frozen=True, kw_only=True):
     """Wall seconds that an evaluation spent in each stage."""
 
@@ -82,6 +86,41 @@ class Verdict(Value, frozen=True, kw_only=True):
         return self.verdict is Word.CORRECT
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """The evaluator's labels: how the candidate gets its result."""
+        said = (self.profile or {}).get("labels", "")
+        return tuple(label for label in said.split(", ") if label)
+
+    @property
+    def is_renamed_reference(self) -> bool:
+        """Whether the candidate is the task's own module under another name."""
+        return RENAMED_REFERENCE in self.labels
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the candidate is correct and measured to be faster than the reference.
+
+        This is the one definition of "faster": the whole 95 % interval of the speed-up lies above
+        1.  The reference under another name is not faster, whatever its figure says.
+        """
+        low = self.speedup_ci95[0] if self.speedup_ci95 is not None else 0.0
+        return self.correct and low > 1.0 and not self.is_renamed_reference
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the interval leaves open what the figure says: worth measuring again.
+
+        So is an interval of more than 8 % to a side, one that reaches down to 1 or below although
+        the figure lies above 1, and a figure without an interval.
+        """
+        if not self.correct or self.speedup is None:
+            return False
+        if self.speedup_ci95 is None:
+            return True
+        low, high = self.speedup_ci95
+        return (high - low) / 2 > WIDEST * self.speedup or low <= 1.0 < self.speedup
+
+    @property
     def compiled(self) -> bool:
         """Whether the candidate built and imported, correct or not."""
         return self.verdict not in (Word.COMPILE_FAILED, Word.NO_CANDIDATE) and self.stage not in (
@@ -110,6 +149,7 @@ class Reference(Value, frozen=True, kw_only=True):
     inputs: str = ""  # "float32[64, 1024], float32[64, 1024]"
     outputs: str = ""
     notes: tuple[str, ...] = ()
+    judged: Judged | None = None  # what figures hold for; None in runs of older versions
 
 
 class Task(Value, frozen=True, kw_only=True):

@@ -2,7 +2,8 @@
 
 NODE is `3`, or `task/3` in a run of several tasks.  A line an event: when the node to grow was
 chosen and what it was then, who got which lease and how that ended, what was bought, what the
-judge said.  Reads only; also while the run goes on.
+judge said, at the first look and where the node was judged again.  Times of a candidate are on the
+clock of its reference, as everywhere.  Reads only; also while the run goes on.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXIT_USAGE = 2
+CONFIRMED = 1  # `node.confirmed` of a second look that was had
 MOST_DIGITS = 18  # what fits into a column
 ENDINGS = {
     "lost": "lost, its process died",
@@ -192,23 +194,53 @@ def _late(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
 
 
 def _record(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+    """Tell what the first look came to, and the second one where there was one."""
+    query = "SELECT at, verdict, score_us, confirmed FROM node WHERE task = ? AND number = ?"
+    for at, blob, score_us, confirmed in run.execute(query, (task, number)):
+        first = _first_look(run, task, number) if confirmed else None
+        first_blob, first_us = first or (blob, score_us)
+        look = "first look" if number else ""
+        yield Event(at, 5, f"recorded {_verdict(first_blob, first_us, look)}")
+        if not confirmed:
+            continue
+        again = _ended(run, f"{task}/{number}/confirm") or at
+        if confirmed == CONFIRMED:
+            yield Event(again, 6, f"judged again: {_verdict(blob, score_us, 'confirmed')}")
+        else:
+            yield Event(again, 6, "could not be judged again: the first look is not confirmed")
+
+
+def _first_look(run: sqlite3.Connection, task: str, number: int) -> tuple[bytes, float] | None:
+    query = "SELECT verdict, score_us FROM first_look WHERE task = ? AND number = ?"
+    try:
+        row: tuple[bytes, float] | None = run.execute(query, (task, number)).fetchone()
+    except sqlite3.OperationalError:
+        return None  # a run of an older version, which did not keep them
+    return row
+
+
+def _ended(run: sqlite3.Connection, work: str) -> float | None:
+    (at,) = run.execute("SELECT MAX(ended) FROM lease WHERE work = ?", (work,)).fetchone()
+    return None if at is None else float(at)
+
+
+def _verdict(blob: bytes, score_us: float | None, look: str) -> str:
+    """Return a verdict in words; its time is on the clock of the task's reference."""
     import msgspec
 
     from actors.supervisor import phrases
     from protocol.values import Verdict
 
-    query = "SELECT at, verdict, score_us, confirmed FROM node WHERE task = ? AND number = ?"
-    for at, blob, score_us, confirmed in run.execute(query, (task, number)):
-        verdict = msgspec.msgpack.decode(blob, type=Verdict)
-        spent = verdict.seconds
-        words = [f"recorded {verdict.verdict}", phrases.speedup(verdict)]
-        words.append(f"score {phrases.duration(score_us)}" if score_us is not None else "")
-        words.append(f"in {verdict.stage}" if verdict.stage else "")
-        stages = f"build {spent.build:.2f} s, check {spent.check:.2f} s, time {spent.time:.2f} s"
-        again = "; judged again at the end, and this is what it came to" if confirmed else ""
-        reason = f": {' '.join(verdict.reason.split())}" if verdict.reason else ""
-        said = " ".join(word for word in words if word)
-        yield Event(at, 5, f"{said} ({stages}){reason}{again}")
+    verdict = msgspec.msgpack.decode(blob, type=Verdict)
+    spent = verdict.seconds
+    words = [str(verdict.verdict), phrases.speedup(verdict)]
+    words.append(phrases.duration(score_us) if score_us is not None else "")
+    words.append(look if verdict.correct else "")
+    words.append("the module itself" if verdict.is_renamed_reference else "")
+    words.append(f"in {verdict.stage}" if verdict.stage else "")
+    stages = f"build {spent.build:.2f} s, check {spent.check:.2f} s, time {spent.time:.2f} s"
+    reason = f": {' '.join(verdict.reason.split())}" if verdict.reason else ""
+    return f"{', '.join(word for word in words if word)} ({stages}){reason}"
 
 
 def _like(task: str, number: int) -> str:

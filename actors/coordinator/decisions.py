@@ -81,6 +81,18 @@ class Decisions:
         made = _decision(*row)
         return Offer(attempt.stage, attempt, made.window, made.seed)
 
+    def second_looks(self, task: str, recorded: int) -> int:
+        """Return how many nodes were judged again since there were so many; one may be under way.
+
+        0 in runs of older versions.
+        """
+        count: int = self._db.value(
+            "SELECT COUNT(*) FROM decision JOIN node USING (task, number)"
+            " WHERE task = ? AND stage = ? AND recorded = ? AND confirmed > 0",
+            (task, Stage.CONFIRM, recorded),
+        )
+        return count
+
     def keep_first_look(self, task: str, number: int) -> None:
         """Keep a node's verdict and score, before a second look takes their place."""
         self._db.write(

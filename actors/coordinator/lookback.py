@@ -18,7 +18,7 @@ from actors.coordinator.decisions import Decision, Decisions
 from actors.coordinator.following import search_for
 from actors.coordinator.rebuild import OPENINGS, Ended, Rebuilding
 from actors.coordinator.scoring import believable, kernel_of, score_us
-from actors.coordinator.search import Offer
+from actors.coordinator.search import Confirmed, Offer
 from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.store import Store
 from actors.coordinator.tree import FAILED
@@ -113,12 +113,14 @@ class Lookback:
         for row in self._store.nodes(self._task.name):
             score = FAILED if row.score_us is None else row.score_us
             first = self._first.get(row.number)
+            again = first is not None and row.confirmed
+            second = Confirmed(row.number, score, row.is_confirmed_faster)
             yield Ended(
                 number=row.number,
                 parent=row.parent,
                 score=first.score if first else score,
-                kernel=kernel_of(row.source),
-                second=score if first and row.confirmed else None,
+                kernel=kernel_of(row.source, first.verdict if first else row.verdict),
+                second=second if again else None,
             )
 
     def _stories(self) -> Iterator[str]:

@@ -35,7 +35,7 @@ class Ended:
     parent: int
     score: float
     kernel: str
-    second: float | None = None
+    second: Confirmed | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Rebuilding:
         self._search = self.new_search()
         self._known = 0  # nodes that the search has
         self._under_way: dict[int, Attempt] = {}  # as recorded
-        self._confirmed: dict[int, float] = {}
+        self._confirmed: dict[int, Confirmed] = {}
         self._node = {node.number: node for node in self.nodes}
         made: dict[int, list[Decision]] = {}
         for decision in self.decisions:
@@ -96,6 +96,7 @@ class Rebuilding:
             [self._search.begun, *(d.number for d in made[:openings])], default=0
         )
         self._known = known
+        self._second_looks = 0
         offers = self._handle(self._arrival(known))
         self._compare(made[:openings], offers)
         for decision in made[openings:]:
@@ -120,7 +121,8 @@ class Rebuilding:
         if node is None or node.second is None:
             return []  # the run was stopped before
         self._confirmed[number] = node.second
-        return self._handle(Confirmed(number, node.second))
+        self._second_looks += 1
+        return self._handle(node.second)
 
     def _handle(self, event: Event) -> list[Instruction]:
         number = getattr(event, "number", None)
@@ -157,11 +159,14 @@ class Rebuilding:
         self._search = self.new_search()
         self._search.budget = budget
         attempts = [self._under_way[number] for number in sorted(self._under_way)]
-        nodes = [
-            (n.number, n.parent, self._confirmed.get(n.number, n.score), n.kernel)
-            for n in self.nodes[: self._known]
-        ]
-        return self._search.restore(self.eager_us, nodes, attempts, self._confirmed)
+        nodes = [(n.number, n.parent, self._score(n), n.kernel) for n in self.nodes[: self._known]]
+        return self._search.restore(
+            self.eager_us, nodes, attempts, self._confirmed.values(), self._second_looks
+        )
+
+    def _score(self, node: Ended) -> float:
+        second = self._confirmed.get(node.number)
+        return node.score if second is None else second.score
 
     def _failed(self, number: int) -> bool:
         return number != ROOT and self._node[number].score == FAILED

@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS node (
     plan BLOB,
     outside TEXT NOT NULL,         -- JSON list of diff hunks outside the anchors
     at REAL NOT NULL,
-    confirmed INTEGER NOT NULL DEFAULT 0, -- 1: verdict and score are of the longer, second look
+    confirmed INTEGER NOT NULL DEFAULT 0, -- 1: verdict and score are of the longer, second look; 2: it could not be had
     UNIQUE (task, number)
 ) STRICT;
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 
+from actors.coordinator.search import ROOT_KERNEL
 from actors.coordinator.tree import FAILED
 from protocol.values import Reference, Verdict, Word
 
@@ -35,6 +36,8 @@ def positive(figure: float | None) -> bool:
     return figure is not None and math.isfinite(figure) and figure > 0.0
 
 
-def kernel_of(source: str) -> str:
-    """Return what tells distinct kernels apart."""
+def kernel_of(source: str, verdict: Verdict | None = None) -> str:
+    """Return what tells distinct kernels apart; the reference renamed is the root's own kernel."""
+    if verdict is not None and verdict.is_renamed_reference:
+        return ROOT_KERNEL
     return hashlib.blake2b(source.encode(), digest_size=16).hexdigest()

@@ -7,6 +7,7 @@ seeded by task, attempt and stage: with one expansion at a time, two runs grow t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -59,6 +60,7 @@ class Confirmed:
 
     number: int
     score: float
+    faster: bool  # whether it was confirmed to be faster than the reference
 
 
 Event = Measured | Refused | StageEnded | AttemptEnded | Confirmed
@@ -107,7 +109,8 @@ class Search:
         self.board: Leaderboard | None = None
         self.under_way: dict[int, Attempt] = {}
         self.begun = 0  # attempts begun, those ended included
-        self.confirmed: dict[int, float] = {}
+        self.confirmed: dict[int, Confirmed] = {}
+        self._second_looks = 0  # since the last attempt ended
         self._seed = seed
         self._strategy = strategy
         self._waiting: dict[int, Attempt] = {}  # those whose agents are to see a node to come
@@ -146,7 +149,8 @@ class Search:
                 self._end(event)
                 return self._grow() + self._release()
             case Confirmed():
-                self.confirmed[event.number] = event.score
+                self.confirmed[event.number] = event
+                self._second_looks += 1
                 return self._conclude()
 
     # --- restoring ---------------------------------------------------------------------------
@@ -156,7 +160,8 @@ class Search:
         eager_us: float,
         nodes: list[tuple[int, int, float, str]],
         attempts: list[Attempt],
-        confirmed: dict[int, float] | None = None,
+        confirmed: Iterable[Confirmed] = (),
+        second_looks: int = 0,
         offered: dict[int, Offer] | None = None,
     ) -> list[Instruction]:
         """Take up a stored search; return the offers for what was under way, and new ones.
@@ -166,11 +171,12 @@ class Search:
             nodes: (number, parent, score, kernel) of every node but the root, in the order in
                 which they were recorded.
             attempts: those that have no node yet, by number.
-            confirmed: the scores of those that were judged again.
+            confirmed: what those that were judged again came to.
+            second_looks: how many of these were judged again since the last attempt ended.
             offered: what those attempts had been offered as, by number; offered so again.
         """
         self._plant(eager_us)
-        self.confirmed = dict(confirmed or {})
+        self.confirmed = {one.number: one for one in confirmed}
         for number, parent, score, kernel in nodes:
             self._tree.begin(parent)
             self._add(number, parent, score, kernel)
@@ -178,6 +184,7 @@ class Search:
             self._tree.begin(attempt.parent)
             self.under_way[attempt.number] = attempt
         self.begun = len(nodes) + len(attempts)
+        self._second_looks = second_looks
         known = offered or {}
         offers: list[Instruction] = []
         for attempt in attempts:
@@ -215,6 +222,20 @@ class Search:
 
         The best of many noisy measurements is too good to be true.
         """
+        number = self._next_to_confirm()
+        if number is None:
+            self.finished = True
+            return [Finish()]
+        parent = self._tree[number].parent or ROOT
+        again = Attempt(number=number, parent=parent, repair=False, stage=Stage.CONFIRM)
+        return [Offer(Stage.CONFIRM, again)]
+
+    def _next_to_confirm(self) -> int | None:
+        """Return the best node that was not judged again, as long as it may be the winner.
+
+        It may be while no confirmed score is as good, and also while none of the confirmed ones is
+        faster than the reference and it still seems to be.
+        """
         fresh = next(
             (
                 (score, number)
@@ -223,13 +244,12 @@ class Search:
             ),
             None,
         )
-        standing = min(self.confirmed.values(), default=FAILED)
-        if fresh is None or standing <= fresh[0] or len(self.confirmed) >= CONFIRMED:
-            self.finished = True
-            return [Finish()]
-        parent = self._tree[fresh[1]].parent or ROOT
-        again = Attempt(number=fresh[1], parent=parent, repair=False, stage=Stage.CONFIRM)
-        return [Offer(Stage.CONFIRM, again)]
+        if fresh is None or self._second_looks >= CONFIRMED:
+            return None
+        score, number = fresh
+        standing = [one for one in self.confirmed.values() if one.score <= score]
+        is_settled = any(one.faster for one in standing) or score >= self._tree[ROOT].score
+        return None if standing and is_settled else number
 
     def _advance(self, attempt: Attempt) -> list[Instruction]:
         following = Stage.WRITE if attempt.stage is Stage.PLAN else Stage.EVALUATE
@@ -257,6 +277,7 @@ class Search:
 
     def _end(self, event: AttemptEnded) -> None:
         attempt = self.under_way.pop(event.number)
+        self._second_looks = 0
         self._add(event.number, attempt.parent, event.score, event.kernel)
 
     def _add(self, number: int, parent: int, score: float, kernel: str) -> None:

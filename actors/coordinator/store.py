@@ -13,9 +13,20 @@ import msgspec
 
 from actors.coordinator.database import Database
 from actors.coordinator.stages import Attempt, Stage
-from protocol.values import Candidate, Observed, Plan, Reference, Task, Value, Verdict, Word
+from protocol.values import (
+    RENAMED_REFERENCE,
+    Candidate,
+    Observed,
+    Plan,
+    Reference,
+    Task,
+    Value,
+    Verdict,
+    Word,
+)
 
 _encode = msgspec.msgpack.encode
+CONFIRMED, NOT_TO_BE_HAD = 1, 2  # what became of a node's second look
 
 
 class NodeRow(Value, frozen=True, kw_only=True):
@@ -25,7 +36,13 @@ class NodeRow(Value, frozen=True, kw_only=True):
     parent: int
     score_us: float | None
     source: str
-    confirmed: bool = False
+    confirmed: int = 0
+    verdict: Verdict | None = None  # None: as a million are read, only where it matters
+
+    @property
+    def is_confirmed_faster(self) -> bool:
+        """Whether the node was judged again and is faster than the reference."""
+        return self.confirmed == CONFIRMED and self.verdict is not None and self.verdict.is_faster
 
 
 class Store:
@@ -70,7 +87,9 @@ class Store:
         """Add a task that is new, or the larger budget of one that is not."""
         self._db.write(
             "INSERT INTO task (name, source, settings, budget, status)"
-            " VALUES (?, ?, ?, ?, 'new') ON CONFLICT DO UPDATE SET budget = excluded.budget",
+            " VALUES (?, ?, ?, ?, 'new') ON CONFLICT DO UPDATE SET budget = excluded.budget,"
+            " status = CASE WHEN status = 'finished' AND excluded.budget > task.budget"
+            " THEN 'measured' ELSE status END",
             (task.name, task.source, _encode(task), budget),
         )
 
@@ -206,28 +225,35 @@ class Store:
     def confirm_node(
         self, task: str, number: int, verdict: Verdict | None, score_us: float | None
     ) -> None:
-        """Let the second look count; None leaves the first one's verdict as it is."""
+        """Let the second look count; None: it could not be had, the first verdict stays."""
         if verdict is not None:
             self._db.write(
                 "UPDATE node SET word = ?, verdict = ?, score_us = ? WHERE task = ? AND number = ?",
                 (verdict.verdict, _encode(verdict), score_us, task, number),
             )
         self._db.write(
-            "UPDATE node SET confirmed = 1 WHERE task = ? AND number = ?", (task, number)
+            "UPDATE node SET confirmed = ? WHERE task = ? AND number = ?",
+            (NOT_TO_BE_HAD if verdict is None else CONFIRMED, task, number),
         )
 
     def nodes(self, task: str) -> list[NodeRow]:
         """Return every node but the root, in the order in which they were recorded."""
         rows = self._db.rows(
-            "SELECT number, parent, score_us, source, confirmed FROM node"
-            " WHERE task = ? AND number > 0 ORDER BY id",
-            (task,),
+            "SELECT number, parent, score_us, source, confirmed,"
+            " CASE WHEN confirmed > 0 OR instr(verdict, CAST(? AS BLOB)) THEN verdict END"
+            " FROM node WHERE task = ? AND number > 0 ORDER BY id",
+            (RENAMED_REFERENCE, task),
         )
         return [
             NodeRow(
-                number=number, parent=parent, score_us=score, source=source, confirmed=bool(again)
+                number=number,
+                parent=parent,
+                score_us=score,
+                source=source,
+                confirmed=again,
+                verdict=msgspec.msgpack.decode(blob, type=Verdict) if blob else None,
             )
-            for number, parent, score, source, again in rows
+            for number, parent, score, source, again, blob in rows
         ]
 
     def attempts_under_way(self, task: str) -> list[Attempt]:

@@ -115,11 +115,16 @@ class Tasks:
         return search.restore(
             reference.eager_us,
             [
-                (row.number, row.parent, score, kernel_of(row.source))
+                (row.number, row.parent, score, kernel_of(row.source, row.verdict))
                 for row, score in zip(rows, scores, strict=True)
             ],
             attempts,
-            {row.number: score for row, score in zip(rows, scores, strict=True) if row.confirmed},
+            [
+                Confirmed(row.number, score, row.is_confirmed_faster)
+                for row, score in zip(rows, scores, strict=True)
+                if row.confirmed
+            ],
+            self._decisions.second_looks(task.name, recorded=len(rows)),
             {
                 attempt.number: offer
                 for attempt, offer in zip(attempts, offers, strict=True)
@@ -185,18 +190,19 @@ class Tasks:
         score = FAILED if reference is None else score_us(verdict, reference)
         candidate = self._store.candidate(task, number)
         self._store.add_node(task, number, verdict, None if score == FAILED else score, time.time())
-        kernel = kernel_of(candidate.source if candidate else "")
+        kernel = kernel_of(candidate.source if candidate else "", verdict)
         self._perform(task, self._searches[task].handle(AttemptEnded(number, score, kernel)))
 
     def _confirm(self, task: str, number: int, verdict: Verdict | None) -> None:
-        """Let the second look at a node count; None: it could not be had, the first one stands."""
+        """Let the second look at a node count; None: it could not be had, nothing is confirmed."""
         reference = self._store.reference(task)
         score = self._searches[task].score(number)
         if verdict is not None and reference is not None:
             score = score_us(verdict, reference)
         self._decisions.keep_first_look(task, number)
         self._store.confirm_node(task, number, verdict, None if score == FAILED else score)
-        self._perform(task, self._searches[task].handle(Confirmed(number, score)))
+        faster = verdict is not None and verdict.is_faster
+        self._perform(task, self._searches[task].handle(Confirmed(number, score, faster)))
 
     # --- doing what the searches ask ---------------------------------------------------------
 

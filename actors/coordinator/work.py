@@ -33,6 +33,7 @@ ROLE_OF = {
 }
 
 CONFIRM_ROUNDS = 3  # fresh processes each: what differs from start to start is seen
+MOST_ROUNDS = 9  # as long as the interval is wide
 SHOWN = 1024  # nodes kept at hand, so that a window costs no read
 
 
@@ -75,6 +76,7 @@ class Orders:
                 source=candidate.source,
                 reference=reference,
                 rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
+                most_rounds=MOST_ROUNDS if stage is Stage.CONFIRM else 0,
             )
         parent = offer.attempt.parent
         # A repair has the plan of its node to stand on; everything else needs a source.

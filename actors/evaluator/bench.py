@@ -94,6 +94,7 @@ class Bench:
             inputs=describe(facts.inputs),
             outputs=describe(facts.outputs),
             notes=facts.notes,
+            judged=standard.judged,
         )
 
     def judge(

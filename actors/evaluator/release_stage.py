@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import get_args
 
 import msgspec
 
@@ -22,7 +21,7 @@ from actors.evaluator.standard import Standard
 from actors.evaluator.wire.orders import Confinement, Import, Raised
 from actors.evaluator.wire.runner_orders import CheckRelease, FromRunner, ReleaseChecked
 from actors.release.composition import UnreleasableError, drop_in_source
-from protocol.release import Judged, Limit, Release
+from protocol.release import LIMITS, Release
 
 CHECKS = (
     "fresh process",
@@ -46,7 +45,6 @@ CHECKS = (
 )
 NO_COMPILER = "no compiler"
 ESSENTIAL = ("fresh process", "state dict", "gradients")
-LIMITS: tuple[Limit, ...] = get_args(Limit)
 CHECK_S = 90.0  # of one check beside the module's own calls: torch.compile takes its time
 ALL_S = 300.0  # a check that would begin later is not run
 
@@ -72,15 +70,7 @@ class ReleaseStage:
 
     def run(self, candidate: str) -> Release:
         """Return what the winner passed, and its limits."""
-        facts = self._standard.facts
-        judged = Judged(
-            device=self._nursery.device,
-            init=facts.init,
-            inputs=facts.inputs,
-            outputs=facts.outputs,
-            state=facts.state,
-        )
-        release = self._check(Release(judged=judged), candidate, self._checks)
+        release = self._check(Release(judged=self._standard.judged), candidate, self._checks)
         found = tuple(limit for limit in LIMITS if limit in release.failed)
         if not found or essential_failure(release):
             return release

@@ -27,6 +27,7 @@ from actors.evaluator.wire.referee_orders import (
     Unfit,
 )
 from actors.evaluator.wire.runner_orders import Construct, FromRunner, Load
+from protocol.release import Judged
 from protocol.settings import Limits, Precision
 from protocol.values import Task, Value
 
@@ -75,6 +76,18 @@ class Standard:
     @property
     def steady(self) -> bool:
         return self.facts.steady
+
+    @property
+    def judged(self) -> Judged:
+        """What the figures of candidates hold for."""
+        facts = self.facts
+        return Judged(
+            device=self.nursery.device,
+            init=facts.init,
+            inputs=facts.inputs,
+            outputs=facts.outputs,
+            state=facts.state,
+        )
 
     @property
     def on_host(self) -> bool:

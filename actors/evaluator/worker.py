@@ -11,7 +11,7 @@ from actors.evaluator.isolation.child import Unwanted
 from actors.evaluator.isolation.nursery import ReferenceFailed, Unjudgeable
 from actors.evaluator.judge import Judge, Problem
 from actors.evaluator.release_stage import essential_failure
-from actors.evaluator.rounds import combined
+from actors.evaluator.rounds import combined, has_enough
 from actors.port import Port
 from actors.release.composition import drop_in_source
 from protocol.messages import (
@@ -123,12 +123,15 @@ class EvaluatorWorker:
             return Evaluated(lease=request.lease, verdict=verdict)
         source = drop_in_source(request.task.source, request.source, release)
         verdicts: list[Verdict] = []
-        for number in range(request.rounds):
-            # Profiled once: what a planner needs to know, and too slow for every candidate.
-            verdict = self._judge(request, port, doing, source, profiled=number == 0)
+        while not verdicts or not has_enough(verdicts, request.rounds, request.most_rounds):
+            try:
+                # Profiled once: what a planner needs to know, and too slow for every candidate.
+                verdict = self._judge(request, port, doing, source, profiled=not verdicts)
+            except Unwanted:
+                if len(verdicts) < request.rounds:
+                    raise
+                break  # there is no time for more: what was measured so far is the verdict
             verdicts.append(verdict)
-            if not verdict.correct:
-                break
         verdict = combined(verdicts)
         doing("inspecting")
         verdict = self.judge.inspect(request.task, source, verdict, port.revoked)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from importlib import resources
-from typing import get_args
 
 from protocol.layouts import ITEM_BYTES, Layout, Leaf, Nest, Plain
-from protocol.release import Judged, Limit, Release
+from protocol.release import LIMITS, Release
 
 GUARD_FILE = "guard.py"
 MARKER = "# --- copied from here on ---\n"
@@ -54,7 +53,7 @@ def _text_literal(text: str) -> str:
 
 def _judged_literal(release: Release, candidate: str) -> str:
     judged = release.judged
-    if not set(release.limits) <= set(get_args(Limit)):
+    if not set(release.limits) <= set(LIMITS):
         raise UnreleasableError(f"unknown limits {release.limits}")
     digest = hashlib.sha256(candidate.encode("utf-8", "replace")).hexdigest()[:12]
     lines = [
@@ -108,6 +107,3 @@ def _plain_literal(plain: Plain) -> str:
     if not word.isidentifier():
         raise UnreleasableError(f"unknown dtype {word!r}")
     return f"_torch.{word}"
-
-
-__all__ = ["Judged", "Release", "UnreleasableError", "drop_in_source"]

@@ -65,7 +65,8 @@ def _write(
 ) -> None:
     if snapshot.tasks:
         for task in snapshot.tasks:
-            outcome.write_best(folder.path, ledger, settings, task)
+            if outcome.write_best(folder.path, ledger, settings, task) is None:
+                outcome.remove_unconfirmed(folder.path, snapshot, task)
         outcome.write_result(folder.path, found)
         report.write(folder.path)
     ledger.close()
@@ -80,8 +81,6 @@ def _lines(folder: RunFolder, snapshot: Snapshot, ending: Ending, code: Exit) ->
         if task.best is not None:
             best = outcome.best_file(folder.path, task.name, len(snapshot.tasks))
             lines[-1] += f" -> {folder.shown}/{best.name}"
-        if task.best is not None and (task.best.verdict.speedup or 0.0) < 1.0:
-            lines.append(f"{task.name}: nothing as fast as the reference was found")
         if task.elsewhere:
             lines.append(f"{task.name}: ranked by {phrases.ranked_by(task)}")
     if snapshot.tasks:

@@ -14,12 +14,17 @@ Axis = Callable[[float], float]  # a value to its place in the picture
 
 
 def curve(task: TaskState) -> str:
-    """Return the curve of one task: the step line of the best, dots of the correct, ticks below."""
+    """Return the curve of one task: the step line of the best, dots of the correct, ticks below.
+
+    Line and dots are first looks, as the search went by them; the line's end is what was confirmed.
+    """
     nodes = sorted(task.attempts, key=lambda node: (node.at, node.number))
     if not nodes:
         return "<p>No attempt has ended yet.</p>"
-    most = max(1.0, *(node.verdict.speedup or 0.0 for node in nodes)) * 1.08
-    x_step = (WIDTH - LEFT - RIGHT) / max(task.budget, len(nodes))
+    end = _confirmed(task)
+    most = max(1.0, end or 0.0, *(node.first.speedup or 0.0 for node in nodes)) * 1.08
+    attempts = max(task.budget, len(nodes))
+    x_step = (WIDTH - LEFT - RIGHT) / (attempts + (end is not None))
 
     def x(position: float) -> float:
         return LEFT + position * x_step
@@ -27,23 +32,41 @@ def curve(task: TaskState) -> str:
     def y(speedup: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (1 - speedup / most)
 
-    parts = [_grid(most, max(task.budget, len(nodes)), x, y)]
-    parts.append(f'<path class="best" d="{_steps(nodes, x, y)}"/>')
-    for position, node in enumerate(nodes, start=1):
-        if node.verdict.correct and node.verdict.speedup is not None:
-            parts.append(
-                f'<circle class="ok" cx="{x(position):.1f}" cy="{y(node.verdict.speedup):.1f}"'
-                f' r="3.5"><title>node {node.number}: {node.verdict.speedup:.2f}×</title></circle>'
-            )
-        else:
-            at = x(position)
-            parts.append(
-                f'<path class="bad" d="M{at - 3:.1f} {HEIGHT - BOTTOM - 9}l6 6m0 -6l-6 6">'
-                f"<title>node {node.number}: {node.verdict.verdict}</title></path>"
-            )
+    line = _steps(nodes, x, y)
+    parts = [_grid(most, attempts, x, y)]
+    if end is not None:
+        line += f"H{x(attempts):.1f}V{y(end):.1f}H{x(attempts + 1):.1f}"
+    parts.append(f'<path class="best" d="{line}"/>')
+    parts += [_mark(node, x(place), y) for place, node in enumerate(nodes, start=1)]
+    if end is not None and task.best is not None:
+        parts.append(
+            f'<circle class="best" cx="{x(attempts + 1):.1f}" cy="{y(end):.1f}" r="4.5">'
+            f"<title>node {task.best.number}: {end:.2f}×, confirmed</title></circle>"
+        )
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="best speed-up so far">'
         f"{''.join(parts)}</svg>"
+    )
+
+
+def _confirmed(task: TaskState) -> float | None:
+    """Return the speed-up that the task ends with: the winner's, or 1; None before the end."""
+    if task.best is not None and task.best.confirmed:
+        return task.best.verdict.speedup
+    return 1.0 if task.is_over else None
+
+
+def _mark(node: Node, at: float, y: Axis) -> str:
+    """Return a node's dot, or the cross of a failure."""
+    first = node.first
+    if first.correct and first.speedup is not None:
+        return (
+            f'<circle class="ok" cx="{at:.1f}" cy="{y(first.speedup):.1f}" r="3.5">'
+            f"<title>node {node.number}: {first.speedup:.2f}×, first look</title></circle>"
+        )
+    return (
+        f'<path class="bad" d="M{at - 3:.1f} {HEIGHT - BOTTOM - 9}l6 6m0 -6l-6 6">'
+        f"<title>node {node.number}: {first.verdict}</title></path>"
     )
 
 
@@ -52,8 +75,8 @@ def _steps(nodes: Sequence[Node], x: Axis, y: Axis) -> str:
     path = f"M{x(0):.1f} {y(best):.1f}"
     for position, node in enumerate(nodes, start=1):
         path += f"H{x(position):.1f}"
-        if node.verdict.correct and (node.verdict.speedup or 0.0) > best:
-            best = node.verdict.speedup or best
+        if node.first.is_faster and (node.first.speedup or 0.0) > best:
+            best = node.first.speedup or best
             path += f"V{y(best):.1f}"
     return path
 

@@ -255,7 +255,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog=COMMAND,
         description="Turn PyTorch task files into faster, verified kernels.",
-        epilog="Exit status: 0 found one at least as fast as the reference, 1 found none,"
+        epilog="Exit status: 0 found a candidate that is confirmed to be faster, 1 found none,"
         " 2 usage, 3 stopped and can be resumed, 4 a fault.",
         allow_abbrev=False,
     )

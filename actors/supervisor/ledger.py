@@ -28,6 +28,7 @@ from protocol import truth
 from protocol.values import Plan, Reference, Verdict
 
 FILE_NAME = "run.db"
+CONFIRMED = 1  # what `node.confirmed` says of a second look that was had
 # Not the view `spend`, which a run of an older version lacks.
 SPEND = (
     "SELECT substr(work, 1, instr(work, '/') - 1),"
@@ -203,22 +204,39 @@ class Ledger:
         """Read what is new; of the old nodes only those that got a second look have changed."""
         rows = connection.execute(
             "SELECT id, task, number, parent, advice, verdict, score_us, at, confirmed FROM node"
-            " WHERE id > ? OR confirmed = 1 ORDER BY id",
+            " WHERE id > ? OR confirmed > 0 ORDER BY id",
             (self._last_node,),
         )
+        first_looks = _first_looks(connection)
         for row_id, task, number, parent, advice, blob, score_us, at, confirmed in rows:
-            verdict = msgspec.msgpack.decode(blob, type=Verdict)
             self._last_node = max(self._last_node, row_id)
             self._nodes[task, number] = Node(
                 task=task,
                 number=number,
                 parent=parent,
                 advice=advice,
-                verdict=msgspec.structs.replace(verdict, log="", profile=None),
+                verdict=_verdict(blob),
                 score_us=score_us,
                 at=at,
-                confirmed=bool(confirmed),
+                confirmed=confirmed == CONFIRMED,
+                unconfirmable=confirmed > CONFIRMED,
+                first_look=first_looks.get((task, number)),
             )
+
+
+def _first_looks(connection: sqlite3.Connection) -> dict[tuple[str, int], Verdict]:
+    try:
+        rows = connection.execute("SELECT task, number, verdict FROM first_look").fetchall()
+    except sqlite3.OperationalError:
+        return {}  # a run of an older version, which did not keep them
+    return {(task, number): _verdict(blob) for task, number, blob in rows}
+
+
+def _verdict(blob: bytes) -> Verdict:
+    """Return a verdict without what can be large: of its profile the labels are kept."""
+    verdict = msgspec.msgpack.decode(blob, type=Verdict)
+    labels = {"labels": ", ".join(verdict.labels)} if verdict.labels else None
+    return msgspec.structs.replace(verdict, log="", profile=labels)
 
 
 def _spend(connection: sqlite3.Connection) -> Iterator[SpendRow]:

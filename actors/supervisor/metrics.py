@@ -122,12 +122,17 @@ def _tasks(tasks: tuple[TaskState, ...]) -> list[Family]:
         ),
         _gauge(
             "stark_best_speedup",
-            "Of the best correct candidate, against eager PyTorch.",
+            "Of the best candidate that is faster than eager PyTorch.",
             [
                 (label, task.best.verdict.speedup)
                 for label, task in named
                 if task.best is not None and task.best.verdict.speedup is not None
             ],
+        ),
+        _gauge(
+            "stark_best_confirmed",
+            "Whether the best was measured again at length; 0: a first look.",
+            [(label, float(task.best.confirmed)) for label, task in named if task.best is not None],
         ),
         _counter(
             "stark_calls_total",

@@ -12,11 +12,12 @@ from typing import Literal
 import msgspec
 
 from actors.release.composition import drop_in_source
+from actors.supervisor import phrases
 from actors.supervisor.files import write_whole
 from actors.supervisor.ledger import Ledger
 from actors.supervisor.snapshot import Node, Snapshot, TaskState
 from protocol.layouts import describe
-from protocol.release import Release
+from protocol.release import LIMITS, Release
 from protocol.settings import Settings
 from protocol.values import Seconds, Value, Word
 
@@ -26,7 +27,7 @@ RESULT_FILE = "result.json"
 class Exit(IntEnum):
     """The exit statuses of the command."""
 
-    FASTER = 0  # a correct candidate at least as fast as the reference was found, for every task
+    FASTER = 0  # a candidate that is confirmed to be faster was found, for every task
     IDLE = 0  # --until-idle: the roles that run here can do nothing more
     NONE = 1  # the budget ended without one
     USAGE = 2
@@ -34,7 +35,7 @@ class Exit(IntEnum):
     FAULT = 4  # that the supervisor could not get over
 
 
-class ReleaseResult(Value, frozen=True, kw_only=True):
+class ReleaseResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     """What the winner passed as a drop-in module."""
 
     passed: tuple[str, ...]
@@ -43,8 +44,8 @@ class ReleaseResult(Value, frozen=True, kw_only=True):
     not_run: dict[str, str]  # check -> why
 
 
-class BestResult(Value, frozen=True, kw_only=True):
-    """The winner's figures."""
+class BestResult(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """One candidate's figures; `median_us` is on the clock of the reference's `eager_us`."""
 
     node: int
     median_us: float | None
@@ -52,7 +53,8 @@ class BestResult(Value, frozen=True, kw_only=True):
     speedup_eager_ci95: tuple[float, float] | None
     speedup_compile: float | None
     speedup_max_autotune: float | None
-    release: ReleaseResult | None = None  # null in runs of older versions
+    confirmed: bool = False  # measured again at length; otherwise a first look's figures
+    release: ReleaseResult | None = None  # null until it was checked as a drop-in
 
 
 class ReferenceResult(Value, frozen=True, kw_only=True):
@@ -63,8 +65,8 @@ class ReferenceResult(Value, frozen=True, kw_only=True):
     max_autotune_us: float | None
 
 
-class TaskResult(Value, frozen=True, kw_only=True):
-    """One object under `tasks` in result.json; its keys are fixed."""
+class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """One object under `tasks` in result.json; its keys are fixed, new ones come last."""
 
     task: str
     status: Literal["finished", "stopped"]
@@ -78,7 +80,7 @@ class TaskResult(Value, frozen=True, kw_only=True):
     attempts: int
     compiled: int
     correct: int
-    best: BestResult | None
+    best: BestResult | None  # null: nothing faster was found (yet)
     reference: ReferenceResult
     usd: float | None
     input_tokens: int
@@ -86,15 +88,12 @@ class TaskResult(Value, frozen=True, kw_only=True):
     output_tokens: int
     seconds: float
     sandbox_level: int | None  # the weakest that any attempt ran under
+    closest: BestResult | None = None  # the best correct candidate where `best` is null
 
     @property
     def won(self) -> bool:
-        """Whether the best candidate is at least as fast as the reference."""
-        return (
-            self.best is not None
-            and self.best.speedup_eager is not None
-            and self.best.speedup_eager >= 1.0
-        )
+        """Whether a candidate was confirmed to be faster: the best is, once the task is over."""
+        return self.best is not None and self.best.confirmed
 
 
 class Results(Value, frozen=True, kw_only=True):
@@ -127,11 +126,16 @@ def write_result(run_dir: Path, found: Results) -> None:
 
 def is_over(run_dir: Path) -> bool:
     """Whether the run in a folder has left its results, and all its tasks are finished."""
-    try:
-        found = msgspec.json.decode((run_dir / RESULT_FILE).read_bytes(), type=Results)
-    except (OSError, ValueError):
-        return False
+    found = _last_results(run_dir)
     return bool(found.tasks) and all(task.status == "finished" for task in found.tasks)
+
+
+def _last_results(run_dir: Path) -> Results:
+    """Return what result.json holds; no tasks where there is none that can be read."""
+    try:
+        return msgspec.json.decode((run_dir / RESULT_FILE).read_bytes(), type=Results)
+    except (OSError, ValueError):
+        return Results(tasks=())
 
 
 def best_file(run_dir: Path, task: str, tasks: int) -> Path:
@@ -145,38 +149,56 @@ def write_best(run_dir: Path, ledger: Ledger, settings: Settings, task: TaskStat
     if best is None:
         return None
     path = best_file(run_dir, task.name, len(settings.tasks))
-    write_whole(path, header(task, best, settings) + winner_source(ledger, task.name, best))
+    write_whole(path, header(task, best, settings) + winner_source(ledger, task, best))
     return path
 
 
-def winner_source(ledger: Ledger, task: str, best: Node) -> str:
+def winner_source(ledger: Ledger, task: TaskState, best: Node) -> str:
     """Return a winner as a drop-in file; in runs of older versions the candidate itself."""
-    source = ledger.source(task, best.number)
-    if best.verdict.release is None:
-        return source
-    return drop_in_source(ledger.task_source(task), source, best.verdict.release)
+    source = ledger.source(task.name, best.number)
+    release = release_of(task, best)
+    return drop_in_source(ledger.task_source(task.name), source, release) if release else source
+
+
+def release_of(task: TaskState, best: Node) -> Release | None:
+    """Return a winner's release; before its check one with every limit, None in older runs."""
+    judged = task.reference.judged if task.reference else None
+    if best.verdict.release is None and judged is not None:
+        return Release(judged=judged, limits=LIMITS)
+    return best.verdict.release
+
+
+def remove_unconfirmed(run_dir: Path, snapshot: Snapshot, task: TaskState) -> None:
+    """Remove the best so far of a task that is over without a winner.
+
+    It was written while the run went on, and did not stand when it was judged again.  A file that
+    an earlier end of the same search left, by whatever rule, is the user's and stays.
+    """
+    judged_again = any(node.is_judged_again for node in task.attempts)
+    known = {
+        old.task: old.attempts for old in _last_results(run_dir).tasks if old.status == "finished"
+    }
+    ended_before = known.get(task.name) == len(task.attempts)
+    if task.is_over and judged_again and not ended_before:
+        best_file(run_dir, task.name, len(snapshot.tasks)).unlink(missing_ok=True)
 
 
 def header(task: TaskState, best: Node, settings: Settings) -> str:
     """Return the comment that a winner carries."""
-    verdict = best.verdict
-    against = ""
-    if verdict.speedup is not None:
-        against = f", {verdict.speedup:.2f}× eager PyTorch"
-        if verdict.speedup_ci95 is not None:
-            low, high = verdict.speedup_ci95
-            against += f" (95 %: {low:.2f}–{high:.2f})"
-    hardware = _hardware(task)
+    release = release_of(task, best)
     lines = [
         f"{task.name}: ModelNew, a drop-in for the task's Model; it needs torch alone.",
-        f"{(verdict.median_us or best.score_us or 0.0):.1f} µs a call{against}.",
-        f"Measured on {hardware or settings.device}; node {best.number}, by {settings.model}.",
-        *release_lines(verdict.release),
+        f"{phrases.duration(task.us(best))} a call; eager PyTorch: "
+        f"{phrases.duration(task.eager_us(best))}, {phrases.speedup(best.verdict)} "
+        f"({phrases.look(best)}).",
+        f"Measured on {_hardware(task) or settings.device}; node {best.number}, "
+        f"by {settings.model}.",
+        *release_lines(release, checked=best.verdict.release is not None),
     ]
     return "".join(f"# {' '.join(line.split())}\n" for line in lines) + "\n"
 
 
-def release_lines(release: Release | None) -> list[str]:
+def release_lines(release: Release | None, *, checked: bool = True) -> list[str]:
     """Return for people what a winner was judged on and what it passed, a sentence a line."""
     if release is None:
         return ["It was not release-checked: gradients and torch.compile may be wrong."]
@@ -187,8 +209,10 @@ def release_lines(release: Release | None) -> list[str]:
         f"({describe(judged.init)}), {mode};",
         "for anything else the plain forward runs, a warning says so once, and "
         "ModelNew.kernel_stats() counts it.",
-        f"Release checks passed: {', '.join(release.passed) or 'none'}.",
     ]
+    if not checked:
+        return [*lines, "Not release-checked yet: " + ", ".join(release.limits) + " run plainly."]
+    lines.append(f"Release checks passed: {', '.join(release.passed) or 'none'}.")
     if release.limits:
         lines.append(f"The kernels were not right in: {', '.join(release.limits)}; plain there.")
     lines += [f"FAILED: {name}: {why}" for name, why in release.failed.items()]
@@ -212,9 +236,9 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
         attempts=len(attempts),
         compiled=sum(node.verdict.compiled for node in attempts),
         correct=sum(node.verdict.correct for node in attempts),
-        best=_best_result(task),
+        best=_candidate_result(task, task.best),
         reference=ReferenceResult(
-            eager_us=task.eager_us,
+            eager_us=task.eager_us(task.best or task.closest),
             compile_us=reference.compile_us if reference else None,
             max_autotune_us=reference.max_autotune_us if reference else None,
         ),
@@ -226,13 +250,14 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
         sandbox_level=min(
             (node.verdict.sandbox_level for node in attempts if _was_judged(node)), default=None
         ),
+        closest=_candidate_result(task, task.closest),
     )
 
 
 def _hardware(task: TaskState) -> str:
-    """Return what the winner was measured on; as long as there is none, the reference."""
-    best = task.best
-    if best is not None and best.verdict.device in task.elsewhere:
+    """Return what the figures were measured on: the winner's device, else the reference's."""
+    best = task.best or task.closest
+    if best is not None and task.is_elsewhere(best):
         return best.verdict.device
     return task.reference.device.name if task.reference else ""
 
@@ -245,21 +270,21 @@ def _was_judged(node: Node) -> bool:
     )
 
 
-def _best_result(task: TaskState) -> BestResult | None:
-    best = task.best
-    if best is None:
+def _candidate_result(task: TaskState, node: Node | None) -> BestResult | None:
+    if node is None:
         return None
     # Compiled references were timed on the reference's device: no ratio across two devices.
-    reference = None if best.verdict.device in task.elsewhere else task.reference
-    median_us = best.verdict.median_us
+    reference = None if task.is_elsewhere(node) else task.reference
+    us = task.us(node)
     return BestResult(
-        node=best.number,
-        median_us=median_us,
-        speedup_eager=best.verdict.speedup,
-        speedup_eager_ci95=best.verdict.speedup_ci95,
-        speedup_compile=_ratio(reference.compile_us if reference else None, median_us),
-        speedup_max_autotune=_ratio(reference.max_autotune_us if reference else None, median_us),
-        release=_release_result(best.verdict.release),
+        node=node.number,
+        median_us=us,
+        speedup_eager=node.verdict.speedup,
+        speedup_eager_ci95=node.verdict.speedup_ci95,
+        speedup_compile=_ratio(reference.compile_us if reference else None, us),
+        speedup_max_autotune=_ratio(reference.max_autotune_us if reference else None, us),
+        confirmed=node.confirmed,
+        release=_release_result(node.verdict.release),
     )
 
 

@@ -45,10 +45,14 @@ def cards(task: TaskState) -> str:
     """Return the figures that a reader looks for first."""
     best = task.best
     attempts = task.attempts
+    shown = best or task.closest
+    eager_us = task.eager_us(shown)
+    said = "confirmed" if best and best.confirmed else "first look"
+    name = f"speed-up against eager, {said}" if best else "speed-up against eager"
     facts = (
-        ("speed-up against eager", phrases.speedup(best.verdict) if best else "none found"),
-        ("best, a call", phrases.duration(phrases.node_us(best)) if best else "–"),
-        ("reference, a call", phrases.duration(task.eager_us)),
+        (name, phrases.speedup(best.verdict) if best else "nothing faster"),
+        ("best, a call", phrases.duration(task.us(best)) if best else "–"),
+        ("reference, a call", phrases.duration(eager_us)),
         ("attempts", f"{len(attempts)} of {task.budget}"),
         ("compiled", str(sum(node.verdict.compiled for node in attempts))),
         ("correct", str(sum(node.verdict.correct for node in attempts))),
@@ -58,13 +62,21 @@ def cards(task: TaskState) -> str:
         for name, value in facts
     )
     problem = f'<p class="bad">{escape(task.problem)}</p>' if task.problem else ""
-    ranked = f'<p class="soft">Ranked by {escape(phrases.ranked_by(task))}.</p>'
-    return f'{problem}<div class="cards">{inside}</div>{ranked}'
+    standing = f"<p>{escape(phrases.best_line(task))}.</p>" if not task.problem else ""
+    ranked = (
+        f'<p class="soft">{escape(phrases.CLOCK)} Ranked by {escape(phrases.ranked_by(task))}.</p>'
+    )
+    return f'{problem}<div class="cards">{inside}</div>{standing}{ranked}'
 
 
 def chart(task: TaskState) -> str:
     """Return the best-so-far curve."""
-    return f"<h3>Best so far, by attempt</h3>{curve(task)}"
+    return (
+        f"<h3>Best so far, by attempt</h3>{curve(task)}"
+        '<p class="soft">Rings are first looks, and the line rises with those whose interval is'
+        " above 1. Where the budget has ended, it ends at what was confirmed (the full dot), or at"
+        " 1× where nothing was.</p>"
+    )
 
 
 def failures(task: TaskState) -> str:
@@ -88,14 +100,14 @@ def tree(task: TaskState) -> str:
         below.setdefault(node.parent or 0, []).append(node)
     eager = phrases.duration(task.reference.eager_us) if task.reference else "not measured"
     best = task.best.number if task.best else None
-    inside = _branches(0, below, best)
+    inside = _branches(task, below, best)
     return f'<h3>Tree</h3><ul class="tree"><li>0 · the reference, {escape(eager)}{inside}</li></ul>'
 
 
-def _branches(parent: int, below: dict[int, list[Node]], best: int | None) -> str:
-    """Return what hangs below `parent`; walked with a stack, for a chain can be long."""
+def _branches(task: TaskState, below: dict[int, list[Node]], best: int | None) -> str:
+    """Return what hangs below the root; walked with a stack, for a chain can be long."""
     parts: list[str] = []
-    waiting: list[str | tuple[int, int]] = [(parent, 0)]
+    waiting: list[str | tuple[int, int]] = [(0, 0)]
     while waiting:
         item = waiting.pop()
         if isinstance(item, str):
@@ -107,16 +119,16 @@ def _branches(parent: int, below: dict[int, list[Node]], best: int | None) -> st
             continue
         opened: list[str | tuple[int, int]] = ["<ul>"]
         for node in children:
-            opened += [f"<li>{_leaf(node, best)}", (node.number, depth + 1), "</li>"]
+            opened += [f"<li>{_leaf(task, node, best)}", (node.number, depth + 1), "</li>"]
         waiting += reversed([*opened, "</ul>"])
     return "".join(parts)
 
 
-def _leaf(node: Node, best: int | None) -> str:
+def _leaf(task: TaskState, node: Node, best: int | None) -> str:
     kind = "best" if node.number == best else "ok" if node.verdict.correct else "bad"
     star = " ★" if node.number == best else ""
     return (
-        f'{node.number} · <span class="{kind}">{escape(phrases.result(node))}{star}</span>'
+        f'{node.number} · <span class="{kind}">{escape(phrases.result(task, node))}{star}</span>'
         f' <span class="soft">{escape(phrases.about(node, 110))}</span>'
     )
 
@@ -128,19 +140,26 @@ def attempts(task: TaskState) -> str:
     for node in task.attempts:
         verdict = node.verdict
         kind = "ok" if verdict.correct else "bad"
-        spent = verdict.seconds.build + verdict.seconds.check + verdict.seconds.time
+        first = node.first
+        looks = (first, verdict) if first is not verdict else (verdict,)
+        spent = sum(one.seconds.build + one.seconds.check + one.seconds.time for one in looks)
+        itself = ", the module itself" if verdict.is_renamed_reference else ""
         rows.append(
             (
                 _number(str(node.number)),
                 _number(str(node.parent)),
-                f'<td class="{kind}">{escape(verdict.verdict)}</td>',
-                _number(escape(phrases.speedup(verdict))),
-                _number(escape(phrases.duration(phrases.node_us(node)))),
+                f'<td class="{kind}">{escape(verdict.verdict)}{itself}</td>',
+                _number(escape(phrases.speedup(first) if first.correct else "")),
+                _number(escape(phrases.speedup(verdict) if node.confirmed else "")),
+                _number(escape(phrases.duration(task.us(node) if verdict.correct else None))),
                 _number(f"{spent:.1f} s"),
                 _cell(escape(phrases.about(node, 200))),
             )
         )
-    titles = ("node", "from", "verdict", "speed-up", "a call", "judged in", "advice or reason")
+    titles = (
+        *("node", "from", "verdict", "first look", "confirmed", "a call", "judged in"),
+        "advice or reason",
+    )
     wins = [node.number == best for node in task.attempts]
     return f"<details><summary>All attempts</summary>{_table(titles, rows, wins)}</details>"
 
@@ -149,16 +168,18 @@ def release(task: TaskState) -> str:
     """Return what the winner passed as a drop-in module."""
     if task.best is None:
         return ""
-    lines = outcome.release_lines(task.best.verdict.release)
+    checked = task.best.verdict.release is not None
+    lines = outcome.release_lines(outcome.release_of(task, task.best), checked=checked)
     return "<h3>Release checks</h3>" + "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
 def winner(task: TaskState, source: str, task_source: str) -> str:
     """Return the winner's source and its unified diff against the task."""
     if task.best is None:
-        return "<h3>Winner</h3><p>No correct candidate was found.</p>"
+        return f"<h3>Winner</h3><p>None: {escape(phrases.nothing_faster(task))}.</p>"
+    title = "Winner" if task.best.confirmed else "Best so far, not confirmed yet"
     return (
-        f"<h3>Winner: node {task.best.number}</h3>"
+        f"<h3>{title}: node {task.best.number}</h3>"
         f"<details open><summary>Source</summary><pre>{escape(source)}</pre></details>"
         f"<details><summary>Diff against the task</summary><pre>"
         f"{marked(task_source, source, 'task', 'winner')}</pre>"

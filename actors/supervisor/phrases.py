@@ -31,24 +31,36 @@ def speedup(verdict: Verdict) -> str:
     """`2.31× (2.28–2.34)`; nothing when there is none."""
     if verdict.speedup is None:
         return ""
-    text = f"{verdict.speedup:.2f}×"
-    if verdict.speedup_ci95 is not None:
-        low, high = verdict.speedup_ci95
-        text += f" ({low:.2f}–{high:.2f})"
-    return text
+    if verdict.speedup_ci95 is None:
+        return f"{verdict.speedup:.2f}×"
+    low, high = verdict.speedup_ci95
+    # A bound that would read 1.00 decides whether there is a winner.
+    digits = 3 if abs(low - 1.0) < 0.005 else 2
+    return f"{verdict.speedup:.{digits}f}× ({low:.{digits}f}–{high:.{digits}f})"
 
 
-def result(node: Node) -> str:
-    """`correct 2.31× (2.28–2.34) 412 µs`, or the word of a failure."""
+CLOCK = (
+    "All times are on one clock: a candidate's is the reference's time, as it was measured when the"
+    " task began, divided by the speed-up that was measured in turn with the reference."
+    " A first look is short, and the best of many is too good to be true; a confirmed figure was"
+    " measured again at length, in fresh processes."
+)
+
+
+def look(node: Node) -> str:
+    """Say which measurement a node's figures are of."""
+    return "confirmed" if node.confirmed else "first look"
+
+
+def result(task: TaskState, node: Node) -> str:
+    """`correct 2.31× (2.28–2.34) 412 µs, first look`, or the word of a failure."""
     verdict = node.verdict
     if not verdict.correct:
-        return str(verdict.verdict)
-    return " ".join(part for part in ("correct", speedup(verdict), duration(node_us(node))) if part)
-
-
-def node_us(node: Node) -> float | None:
-    """Return the time that people are shown for a node."""
-    return node.verdict.median_us if node.verdict.median_us is not None else node.score_us
+        again = ", when it was judged again" if node.confirmed else ""
+        return f"{verdict.verdict}{again}"
+    figures = " ".join(part for part in (speedup(verdict), duration(task.us(node))) if part)
+    itself = ", the module itself" if verdict.is_renamed_reference else ""
+    return f"correct {figures}, {look(node)}{itself}"
 
 
 def about(node: Node, width: int = 70) -> str:
@@ -62,9 +74,18 @@ def node_line(task: TaskState, node: Node) -> str:
     digits = len(str(task.budget))
     mark = "  ← best" if task.best is node and len(task.attempts) > 1 else ""
     return (
-        f"[{node.number:>{digits}}/{task.budget}] {task.name}: {result(node)}{mark}"
+        f"[{node.number:>{digits}}/{task.budget}] {task.name}: {result(task, node)}{mark}"
         f"  from {node.parent}: {about(node)}"
     )
+
+
+def second_look_line(task: TaskState, node: Node) -> str:
+    """Return the one line of a node that was judged again."""
+    first = node.first_look
+    before = f"; at first {speedup(first)}" if first is not None and first.speedup else ""
+    if node.unconfirmable:
+        return f"{task.name}: node {node.number} could not be judged again"
+    return f"{task.name}: node {node.number} judged again: {result(task, node)}{before}"
 
 
 def counts(task: TaskState) -> dict[str, int]:
@@ -81,12 +102,47 @@ def best_line(task: TaskState) -> str:
     if task.problem:
         return f"{task.name}: can't be measured: {task.problem}"
     if best is None:
-        return f"{task.name}: no correct candidate yet, {len(task.attempts)}/{task.budget} attempts"
+        return f"{task.name}: {nothing_faster(task)}"
+    return f"{task.name}: best is node {best.number}: {_figures(task, best)}, {look(best)}"
+
+
+def nothing_faster(task: TaskState) -> str:
+    """Say of a task without a `best` what was measured instead."""
+    closest = task.closest
+    done = f"{len(task.attempts)}/{task.budget} attempts"
+    if closest is None and not task.is_over:
+        return f"no correct candidate yet, {done}"
+    so_far = "was found" if task.is_over else "so far"
+    if closest is None:
+        return f"nothing faster {so_far}: no candidate was correct, {done}"
     return (
-        f"{task.name}: best is node {best.number}: {speedup(best.verdict)}"
-        f" {duration(node_us(best))} (reference {duration(task.eager_us)}),"
+        f"nothing faster {so_far}: node {closest.number} comes closest:"
+        f" {_figures(task, closest)}, {look(closest)}: {_not_faster(closest)}"
+    )
+
+
+def _figures(task: TaskState, node: Node) -> str:
+    return (
+        f"{speedup(node.verdict)} {duration(task.us(node))}"
+        f" (reference {duration(task.eager_us(node))}),"
         f" {len(task.attempts)}/{task.budget} attempts"
     )
+
+
+def _not_faster(node: Node) -> str:
+    """Say why a correct node is not the winner."""
+    verdict = node.verdict
+    if verdict.is_renamed_reference:
+        return "it is the module itself"
+    if node.unconfirmable:
+        return "it could not be judged again"
+    if verdict.is_faster:
+        return "it was not confirmed"
+    if verdict.speedup_ci95 is None:
+        return "too noisy for an interval"
+    if verdict.speedup_ci95[1] < 1.0:
+        return "it is slower"
+    return "its interval is not above 1"
 
 
 def ranked_by(task: TaskState) -> str:

@@ -49,6 +49,7 @@ class PlainScreen:
         self._stream = stream
         self._resumed = resumed
         self._told: set[tuple[str, int]] = set()
+        self._told_again: set[tuple[str, int]] = set()  # that they were judged again
         self._measured: set[str] = set()
         self._waits: dict[str, float] = {}  # slot -> since when, or infinity once it was told
 
@@ -68,6 +69,12 @@ class PlainScreen:
             self._told = {
                 (task.name, node.number) for task in snapshot.tasks for node in task.nodes
             }
+            self._told_again = {
+                (task.name, node.number)
+                for task in snapshot.tasks
+                for node in task.nodes
+                if node.is_judged_again
+            }
             self._measured = {task.name for task in snapshot.tasks if task.reference}
             budget = sum(task.budget for task in snapshot.tasks)
             self.say(f"resumed: {snapshot.recorded} of {budget} attempts are recorded already")
@@ -82,6 +89,10 @@ class PlainScreen:
                 if (task.name, node.number) not in self._told:
                     self._told.add((task.name, node.number))
                     self.say(phrases.node_line(task, node))
+            for node in task.attempts:
+                if node.is_judged_again and (task.name, node.number) not in self._told_again:
+                    self._told_again.add((task.name, node.number))
+                    self.say(phrases.second_look_line(task, node))
         self._tell_waits(crew, elapsed_s)
 
     def _tell_waits(self, crew: tuple[Member, ...], elapsed_s: float) -> None:

@@ -19,6 +19,23 @@ class Node(Value, frozen=True, kw_only=True):
     score_us: float | None
     at: float
     confirmed: bool = False  # it was judged again, at length, when the budget had ended
+    unconfirmable: bool = False  # that was tried, and no evaluator could
+    first_look: Verdict | None = None  # what it came to before it was judged again
+
+    @property
+    def first(self) -> Verdict:
+        """The verdict of its first look."""
+        return self.first_look or self.verdict
+
+    @property
+    def is_judged_again(self) -> bool:
+        """Whether its second look is over, had or not."""
+        return self.confirmed or self.unconfirmable
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether it is correct and has a score."""
+        return self.verdict.correct and self.score_us is not None
 
 
 class Spend(Value, frozen=True, kw_only=True):
@@ -84,33 +101,67 @@ class TaskState(Value, frozen=True, kw_only=True):
     @property
     def elsewhere(self) -> tuple[str, ...]:
         """The kinds of device that correct nodes were measured on, but the reference's own."""
-        own = self.reference.device.fingerprint if self.reference else ""
-        kinds = {node.verdict.device for node in self.attempts if node.verdict.correct}
-        return tuple(sorted(kinds - {own, ""}))
+        correct = [node for node in self.attempts if node.verdict.correct]
+        return tuple(sorted({node.verdict.device for node in correct if self.is_elsewhere(node)}))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is spent and nothing more will be judged again."""
+        return self.status == "finished"
 
     @property
     def best(self) -> Node | None:
-        """The fastest correct node but the reference itself; a confirmed one goes first.
+        """The fastest node that is faster than the reference, see `Verdict.is_faster`.
 
-        The best of many noisy figures is too good to be true, so at the end those that were
-        judged a second time are compared among themselves.
+        This is the one definition of the winner: of the terminal, the report, result.json, best.py
+        and the exit status.  The best of many noisy figures is too good to be true, so a confirmed
+        node goes first, and when the task is over only a confirmed one counts.
         """
-        ranked = [
-            (not node.confirmed, node.score_us, node.number, node)
+        faster = [
+            node
             for node in self.attempts
-            if node.verdict.correct and node.score_us is not None
+            if node.is_correct and node.verdict.is_faster and (node.confirmed or not self.is_over)
         ]
-        return min(ranked)[3] if ranked else None
+        return min(faster, key=_confirmed_first, default=None)
 
     @property
-    def eager_us(self) -> float | None:
-        """The reference's time as it was measured in turn with the winner, where there is one.
+    def closest(self) -> Node | None:
+        """The best correct node where none is faster than the reference."""
+        if self.best is not None:
+            return None
+        correct = [node for node in self.attempts if node.is_correct]
+        others = [node for node in correct if not node.verdict.is_renamed_reference]
+        return min(others or correct, key=_confirmed_first, default=None)
 
-        The first measurement may be hours older, from a machine that was busier or hotter.
+    def eager_us(self, node: Node | None) -> float | None:
+        """Return the reference's time that a node's time is shown against.
+
+        It is the one that was measured when the task began, for all nodes: at other moments the
+        machine is faster or slower.  On another kind of device it is that device's own.
         """
-        if self.best is not None and self.best.verdict.reference_us is not None:
-            return self.best.verdict.reference_us
+        if node is not None and self.is_elsewhere(node) and node.verdict.reference_us is not None:
+            return node.verdict.reference_us
         return self.reference.eager_us if self.reference else None
+
+    def us(self, node: Node) -> float | None:
+        """Return a node's time as it is shown: the reference's time, divided by the speed-up.
+
+        Not the median that was measured: its machine may have been slower in that minute than in
+        another node's, and times, reference and ratio of different minutes contradict each other.
+        """
+        eager_us = self.eager_us(node)
+        if eager_us is None or not node.verdict.speedup:
+            return node.score_us
+        return eager_us / node.verdict.speedup
+
+    def is_elsewhere(self, node: Node) -> bool:
+        """Whether a node was judged on another kind of device than the reference."""
+        own = self.reference.device.fingerprint if self.reference else ""
+        return node.verdict.device not in ("", own)
+
+
+def _confirmed_first(node: Node) -> tuple[bool, float, int]:
+    return not node.confirmed, node.score_us or 0.0, node.number
 
 
 class WorkerState(Value, frozen=True, kw_only=True):

@@ -77,7 +77,7 @@ def task_title(task: TaskState) -> Text:
     under_way = ", ".join(f"{one.number}: {one.state}" for one in task.under_way)
     return Text.assemble(
         (phrases.best_line(task), "bold"),
-        (f"  [{words}]" if words else ""),
+        (f"\n  {words}" if words else ""),
         (f"  under way {under_way}" if under_way else "", "cyan"),
     )
 
@@ -91,7 +91,7 @@ def tree_of(task: TaskState, rows: int) -> Tree:
     best = task.best
     for node in shown:
         branch = branches.get(node.parent or 0, tree)
-        branches[node.number] = branch.add(_label(node, best))
+        branches[node.number] = branch.add(_label(task, node, best))
     hidden = len(task.attempts) - len(shown)
     if hidden:
         tree.add(Text(f"… and {hidden} more", style="dim"))
@@ -114,11 +114,11 @@ def nodes_to_show(task: TaskState, rows: int) -> list[Node]:
     return [chosen[number] for number in sorted(chosen)]
 
 
-def _label(node: Node, best: Node | None) -> Text:
+def _label(task: TaskState, node: Node, best: Node | None) -> Text:
     is_best = best is not None and node.number == best.number
     style = "bold green" if is_best else COLOURS.get(node.verdict.verdict, "red")
     label = Text.assemble(
-        f"{node.number} ", (phrases.result(node), style), (" ★" if is_best else "", "yellow")
+        f"{node.number} ", (phrases.result(task, node), style), (" ★" if is_best else "", "yellow")
     )
     label.append(f"  {phrases.about(node)}", style="dim")
     label.no_wrap = True

@@ -17,6 +17,7 @@ import msgspec
 
 from actors.supervisor import outcome
 from actors.supervisor.files import write_whole
+from actors.supervisor.ledger import Ledger
 from scripts.tables.rows import Row, Rows
 
 FOLDER = "kernelbench"
@@ -37,10 +38,10 @@ def write(place: Path, run_dir: Path, rows: Rows) -> None:
         kernels.mkdir(parents=True)
         judged.mkdir(parents=True)
         for row in chosen:
-            best = outcome.best_file(run_dir, row.task, len(rows.rows))
-            if row.solved and best.exists():
+            source = _source(run_dir, row, len(rows.rows))
+            if source:
                 name = f"level_{level}_problem_{row.problem}_sample_0_kernel.py"
-                shutil.copyfile(best, kernels / name)
+                write_whole(kernels / name, source)
         _write_json(judged / "eval_results.json", {str(r.problem): [_sample(r)] for r in chosen})
     timing = top / "timing"
     timing.mkdir(parents=True, exist_ok=True)
@@ -48,6 +49,20 @@ def write(place: Path, run_dir: Path, rows: Rows) -> None:
         times = _times(rows, field)
         if any(times.values()):
             _write_json(timing / f"{name}.json", times)
+
+
+def _source(run_dir: Path, row: Row, tasks: int) -> str:
+    """Return the winner's file; of a correct candidate that is not faster its source alone."""
+    if not row.solved:
+        return ""
+    best = outcome.best_file(run_dir, row.task, tasks)
+    if best.exists():
+        return best.read_text(encoding="utf-8")
+    ledger = Ledger(run_dir)
+    try:
+        return ledger.source(row.task, row.node) if row.node is not None else ""
+    finally:
+        ledger.close()
 
 
 def _sample(row: Row) -> dict[str, object]:

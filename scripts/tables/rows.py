@@ -56,6 +56,7 @@ class Row(Value, frozen=True, kw_only=True, omit_defaults=False):
     usd: float | None = None
     minutes: float | None = None  # of leases: what the problem would take alone
     sandbox_level: int | None = None
+    node: int | None = None  # the candidate that the figures are of
 
     @property
     def solved(self) -> bool:
@@ -134,7 +135,7 @@ def _row(
     if found is None:
         return row
     state, result = found
-    best = result.best
+    best = result.best or result.closest  # KernelBench counts the correct, faster or not
     verdicts: dict[str, int] = {}
     for node in state.attempts:
         verdicts[node.verdict.verdict] = verdicts.get(node.verdict.verdict, 0) + 1
@@ -157,6 +158,7 @@ def _row(
         usd=result.usd,
         minutes=minutes,
         sandbox_level=result.sandbox_level,
+        node=best.node if best else None,
     )
 
 
@@ -165,14 +167,14 @@ def _state(task: TaskState, result: TaskResult, *, finished: bool) -> State:
         return State.UNMEASURED
     if not finished:
         return State.UNFINISHED
-    return State.SOLVED if result.best is not None else State.UNSOLVED
+    return State.SOLVED if result.best or result.closest else State.UNSOLVED
 
 
 def _reason(task: TaskState) -> str:
     """Return why there is no candidate: the task's problem, or the last attempt's fault."""
     if task.problem:
         return task.problem.removeprefix(f"{task.name}: ")
-    if task.best is not None or not task.attempts:
+    if task.best or task.closest or not task.attempts:
         return ""
     last = task.attempts[-1].verdict
     return f"{last.verdict}: {last.reason}" if last.reason else str(last.verdict)

@@ -21,6 +21,8 @@ from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.strategy import strategy_named
 from protocol.settings import SearchSettings
 
+EAGER_US = 100.0
+
 
 def make_search(
     *,
@@ -41,6 +43,11 @@ def outcome(number: int) -> tuple[float, str]:
     return (math.inf if rng.random() < 0.4 else round(rng.uniform(20, 150), 1)), f"k{number}"
 
 
+def confirm(number: int, score: float) -> Confirmed:
+    """Return what a second look comes to: less kind than the first, by a tenth."""
+    return Confirmed(number, score * 1.1, faster=score * 1.1 < EAGER_US)
+
+
 class Runner:
     """Carries out a search's instructions in memory and keeps what a store would keep."""
 
@@ -53,7 +60,8 @@ class Runner:
         self.saved: dict[int, Attempt] = {}
         self.nodes: list[tuple[int, int, float, str]] = []
         self.offers: dict[int, Offer] = {}
-        self.confirmed: dict[int, float] = {}
+        self.confirmed: dict[int, Confirmed] = {}
+        self.confirm = confirm
         self.shown: dict[tuple[int, Stage], tuple[int, ...]] = {}
         self.decisions: dict[tuple[int, Stage], Decision] = {}
 
@@ -85,12 +93,11 @@ class Runner:
         """Let the offered stage of one attempt end as it always does."""
         offer = self.offers.pop(number)
         if offer.stage is Stage.MEASURE:
-            self.perform(self.search.handle(Measured(100.0)))
+            self.perform(self.search.handle(Measured(EAGER_US)))
         elif offer.stage is Stage.CONFIRM:
-            # The second look is less kind than the first, by a tenth.
-            score = self.search.score(number) * 1.1
-            self.confirmed[number] = score
-            self.perform(self.search.handle(Confirmed(number, score)))
+            second = self.confirm(number, self.search.score(number))
+            self.confirmed[number] = second
+            self.perform(self.search.handle(second))
         elif offer.stage is Stage.EVALUATE:
             score, kernel = self.outcome(number)
             self.nodes.append((number, offer.attempt.parent, score, kernel))
@@ -110,9 +117,22 @@ class Runner:
         )
         self.offers.clear()
         attempts = [self.saved[number] for number in sorted(self.saved)]
-        stored = [(n, p, self.confirmed.get(n, s), k) for n, p, s, k in self.nodes]
+        stored = [
+            (n, p, self.confirmed[n].score if n in self.confirmed else s, k)
+            for n, p, s, k in self.nodes
+        ]
+        second_looks = sum(
+            decision.stage is Stage.CONFIRM
+            and decision.recorded == len(self.nodes)
+            and decision.number in self.confirmed
+            for decision in self.decisions.values()
+        )
         offered = {}
         for attempt in attempts:
             made = self.decisions[attempt.number, attempt.stage]
             offered[attempt.number] = Offer(attempt.stage, attempt, made.window, made.seed)
-        self.perform(self.search.restore(100.0, stored, attempts, self.confirmed, offered))
+        self.perform(
+            self.search.restore(
+                EAGER_US, stored, attempts, self.confirmed.values(), second_looks, offered
+            )
+        )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from fakes import Runner, make_search
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.coordinator.scoring import kernel_of
 from actors.coordinator.search import (
     AttemptEnded,
+    Confirmed,
     Finish,
     Measured,
     Offer,
@@ -17,6 +20,7 @@ from actors.coordinator.search import (
     StageEnded,
 )
 from actors.coordinator.stages import Stage
+from protocol.values import Verdict, Word
 
 
 def whole_run(crash_at: frozenset[int] = frozenset(), *, seed: int = 0, budget: int = 12) -> Runner:
@@ -121,7 +125,7 @@ def test_measuring_begins_as_many_attempts_as_may_be_under_way() -> None:
 def test_the_best_at_the_end_was_judged_again() -> None:
     """The winner's figure is a second look's, and no unconfirmed node claims to beat it."""
     runner = whole_run(budget=20)
-    winner, score = min(runner.confirmed.items(), key=lambda item: item[1])
+    winner, score = min((one.score, number) for number, one in runner.confirmed.items())[::-1]
     others = [s for n, _, s, _ in runner.nodes if n not in runner.confirmed]
 
     assert runner.search.finished
@@ -139,3 +143,56 @@ def test_nothing_correct_is_nothing_to_confirm() -> None:
     search.handle(StageEnded(1))
 
     assert search.handle(AttemptEnded(1, float("inf"), "k")) == [Finish()]
+
+
+def ended_at(*scores: float, confirm: Callable[[int, float], Confirmed]) -> Runner:
+    """Run attempts that come to these scores, and let them be judged again."""
+    runner = Runner(make_search(budget=len(scores)))
+    runner.outcome = lambda number: (scores[number - 1], f"k{number}")
+    runner.confirm = confirm
+    return to_its_end(runner)
+
+
+def to_its_end(runner: Runner) -> Runner:
+    runner.perform([] if runner.offers else runner.search.begin())
+    while runner.offers:
+        runner.step(min(runner.offers))
+    return runner
+
+
+def wide(number: int, score: float) -> Confirmed:
+    """Come to the same again, with an interval that reaches down to 1."""
+    return Confirmed(number, score, faster=False)
+
+
+def test_what_may_be_no_faster_does_not_keep_others_from_being_confirmed() -> None:
+    """The best is no gain for sure: the next that seems to be one is judged again, three at most;
+    what is slower anyway is not."""
+    assert [3, 1, 2] == [*ended_at(60.0, 70.0, 50.0, 80.0, confirm=wide).confirmed]
+    assert [2] == [*ended_at(120.0, 50.0, 110.0, confirm=wide).confirmed]
+    assert [2] == [*ended_at(60.0, 50.0, confirm=lambda n, s: Confirmed(n, s, True)).confirmed]
+    assert [1] == [*ended_at(120.0, 130.0, confirm=wide).confirmed]
+
+
+@given(st.integers(0, 5), st.booleans())
+def test_a_larger_budget_has_second_looks_of_its_own(seed: int, crashes: bool) -> None:
+    """Three were judged again when the first budget had ended: a later best is, too."""
+    runner = to_its_end(Runner(make_search(budget=6, seed=seed)))
+    runner.outcome = lambda number: (5.0, f"k{number}")
+    runner.crash(more=1)
+    while runner.offers:
+        runner.step(min(runner.offers))
+        if crashes:
+            runner.crash()
+
+    assert 7 in runner.confirmed
+
+
+def test_the_module_itself_is_not_judged_again() -> None:
+    """The reference under another name is the root's own kernel: its lucky figure leads nothing."""
+    runner = Runner(make_search(budget=2))
+    itself = kernel_of("x", Verdict(verdict=Word.CORRECT, profile={"labels": "renamed_reference"}))
+    runner.outcome = lambda number: (40.0, itself) if number == 1 else (90.0, "k2")
+    to_its_end(runner)
+
+    assert [2] == [*runner.confirmed]

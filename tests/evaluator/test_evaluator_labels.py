@@ -7,6 +7,7 @@ import textwrap
 import pytest
 
 from actors.evaluator.labelling import labels
+from protocol.values import RENAMED_REFERENCE
 
 REFERENCE = """
 import torch, torch.nn as nn
@@ -278,3 +279,58 @@ def test_only_three_labels_reject() -> None:
     assert labels.rejects(("algebraic_shortcut", "precision_cast")) is None
     for label in ("library_only", "fallback_swallowed", "decoy_kernel"):
         assert "--require-custom-kernel" in (labels.rejects((label,)) or "")
+
+
+ITSELF = POINTWISE.replace("class Model", "class ModelNew")
+RENAMED = {
+    "renamed": ITSELF,
+    "without inputs": ITSELF.partition("def get_inputs")[0],
+    "with words": ITSELF.replace(
+        "        return", "        'Faster.'\n        # yes\n        return"
+    ),
+    "other local names": ITSELF.replace("self, x", "this, y").replace("(x * self", "(y * this"),
+    "other imports": ITSELF.replace("import torch, torch.nn as nn", "import torch as t")
+    .replace("torch.r", "t.r")
+    .replace("nn.", "t.nn."),
+    "annotated": ITSELF.replace("(self, x)", "(self, x: torch.Tensor) -> torch.Tensor"),
+    "old super": ITSELF.replace("super()", "super(ModelNew, self)"),
+    "a subclass": POINTWISE + "class ModelNew(Model):\n    pass\n",
+    "an alias": POINTWISE + "ModelNew = Model\n",
+    "a branch that never runs": ITSELF.replace(
+        "        return", "        if False:\n            return fast(x)\n        return"
+    ),
+}
+OTHERWISE = {
+    "compiled": POINTWISE + "ModelNew = torch.compile(Model)\n",
+    "decorated": ITSELF.replace("    def forward", "    @torch.compile\n    def forward"),
+    "patched": ITSELF + "ModelNew.forward = torch.compile(ModelNew.forward)\n",
+    "a setting": ITSELF + "torch.set_num_threads(1)\n",
+    "a setting whose result is kept": ITSELF + "_ = torch.set_num_threads(1)\n",
+    "in place": ITSELF.replace("torch.relu(", "torch.relu_("),
+    "another constant": ITSELF.replace("x * self", "2 * x * self"),
+    "a subclass that does more": POINTWISE
+    + "class ModelNew(Model):\n    def forward(self, x): return super().forward(x)\n",
+    "nothing": POINTWISE,
+}
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_the_module_itself_is_known_under_any_name(name: str) -> None:
+    """What a model changes to seem to have done something changes nothing."""
+    assert RENAMED_REFERENCE in labels.of(RENAMED[name], reference=POINTWISE)
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_what_may_be_faster_is_not_called_the_module_itself(name: str) -> None:
+    """A word that stands for a change of any effect keeps the candidate in the race."""
+    assert RENAMED_REFERENCE not in labels.of(OTHERWISE[name], reference=POINTWISE)
+
+
+def test_what_the_class_uses_is_part_of_it() -> None:
+    """Helpers may have other names, not other contents."""
+    task = POINTWISE.replace("torch.relu(", "act(") + "def act(x): return torch.relu(x) * GAIN\n"
+    task += "GAIN = 2.0\n"
+    same = task.replace("class Model", "class ModelNew").replace("act(", "f(").replace("GAIN", "g")
+    assert RENAMED_REFERENCE in labels.of(same, reference=task)
+    for other in (same.replace("2.0", "3.0"), same.replace("relu(x) *", "relu_(x) *")):
+        assert RENAMED_REFERENCE not in labels.of(other, reference=task)

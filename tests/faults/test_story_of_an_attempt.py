@@ -36,13 +36,17 @@ def test_every_attempt_has_its_story(run: ScriptedRun) -> None:
         " WHERE outcome = 'lost'"
     )
     died = "evaluate by evaluator-0: lost, its process died"
-    for (number,) in run.rows("SELECT number FROM node WHERE number > 0"):
+    for number, word, confirmed in run.rows(
+        "SELECT number, word, confirmed FROM node WHERE number > 0"
+    ):
         status, lines, _ = tell(run.run_dir, f"{task}/{number}")
         text = "\n".join(lines)
         assert status == 0
         assert f"{task}/{number}" == lines[0]
         assert "selected node" in lines[1]
         assert "recorded" in text
+        assert (word == "correct" or confirmed == 1) == (", first look" in text)
+        assert (confirmed == 1) == ("judged again: correct" in text)
         assert text.count("reply bought") >= 1
         assert (hurt == f"{task}/{number}/evaluate") == (died in text)
         assert (died in text and running == 1) == (f"{died}, charged" in text)

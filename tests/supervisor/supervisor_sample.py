@@ -55,6 +55,11 @@ def failed(word: Word, reason: str, stage: str = "build") -> Verdict:
     )
 
 
+def score_of(verdict: Verdict) -> float | None:
+    """Return the score that a coordinator gives a verdict."""
+    return REFERENCE.eager_us / verdict.speedup if verdict.correct and verdict.speedup else None
+
+
 NODES: tuple[tuple[int, int, Verdict], ...] = (
     (1, 0, failed(Word.COMPILE_FAILED, "error: expected ';' before <b>")),
     (2, 0, correct(800.0)),
@@ -94,18 +99,50 @@ class Sample:
             (run_id, status),
         )
         for name in names:
-            self.add_task(name, budget, nodes)
+            self.add_task(name, budget, nodes, "finished" if status == "finished" else "measured")
 
-    def add_task(self, name: str, budget: int, nodes: tuple[tuple[int, int, Verdict], ...]) -> None:
+    def add_task(
+        self,
+        name: str,
+        budget: int,
+        nodes: tuple[tuple[int, int, Verdict], ...],
+        status: str = "finished",
+    ) -> None:
+        """Add a task; of a finished one the best was judged again, and came to the same."""
         (self.path / "tasks" / f"{name}.py").write_text(TASK_SOURCE)
         self.db.execute(
             "INSERT INTO task (name, source, settings, budget, reference, status)"
-            " VALUES (?, ?, x'', ?, ?, 'measured')",
-            (name, TASK_SOURCE, budget, msgspec.msgpack.encode(REFERENCE)),
+            " VALUES (?, ?, x'', ?, ?, ?)",
+            (name, TASK_SOURCE, budget, msgspec.msgpack.encode(REFERENCE), status),
         )
         self.add_node(name, 0, None, correct(1000.0), TASK_SOURCE)
         for number, parent, verdict in nodes:
             self.add_node(name, number, parent, verdict)
+        scores = [(score_of(verdict), number) for number, _, verdict in nodes if verdict.correct]
+        if status == "finished" and scores:
+            self.confirm(name, min(scores)[1])
+
+    def confirm(self, task: str, number: int, verdict: Verdict | None = None) -> None:
+        """Let a node have been judged again, and have come to `verdict`."""
+        self.db.execute(
+            "INSERT OR IGNORE INTO first_look (task, number, verdict, score_us)"
+            " SELECT task, number, verdict, score_us FROM node WHERE task = ? AND number = ?",
+            (task, number),
+        )
+        if verdict is not None:
+            self.db.execute(
+                "UPDATE node SET word = ?, verdict = ?, score_us = ? WHERE task = ? AND number = ?",
+                (
+                    verdict.verdict,
+                    msgspec.msgpack.encode(verdict),
+                    score_of(verdict),
+                    task,
+                    number,
+                ),
+            )
+        self.db.execute(
+            "UPDATE node SET confirmed = 1 WHERE task = ? AND number = ?", (task, number)
+        )
 
     def add_node(
         self, task: str, number: int, parent: int | None, verdict: Verdict, source: str = WINNER
@@ -121,7 +158,7 @@ class Sample:
                 f"advice <{number}>",
                 verdict.verdict,
                 msgspec.msgpack.encode(verdict),
-                verdict.median_us if verdict.correct else None,
+                score_of(verdict),
                 float(number),
             ),
         )

@@ -35,16 +35,22 @@ def test_plain_lines_tell_each_attempt_once(tmp_path: Path) -> None:
     screen.show(snapshot, (), 1.0)
     sample.add_node("gelu", 10, 3, correct(200.0))
     screen.show(poll(ledger), (), 2.0)
+    sample.confirm("gelu", 10, correct(250.0))
+    snapshot = poll(ledger)
+    screen.show(snapshot, (), 3.0)
+    screen.show(snapshot, (), 4.0)
     lines = stream.getvalue().splitlines()
     assert lines == [
         "gelu: reference 1.00 ms on Test CPU, 2 cores",
         "[ 1/30] gelu: compile_failed  from 0: error: expected ';' before <b>",
-        "[ 2/30] gelu: correct 1.25× (1.24–1.26) 800 µs  from 0: advice <2>",
-        "[ 3/30] gelu: correct 2.50× (2.48–2.52) 400 µs  ← best  from 2: advice <3>",
+        "[ 2/30] gelu: correct 1.25× (1.24–1.26) 800 µs, first look  from 0: advice <2>",
+        "[ 3/30] gelu: correct 2.50× (2.48–2.52) 400 µs, first look  ← best  from 2: advice <3>",
         "[ 4/30] gelu: wrong  from 2: y[0, 1] is 2.0, expected 1.0",
-        "[ 5/30] gelu: correct 2.00× (1.98–2.02) 500 µs  from 3: advice <5>",
+        "[ 5/30] gelu: correct 2.00× (1.98–2.02) 500 µs, first look  from 3: advice <5>",
         "[ 6/30] gelu: no_candidate  from 0: the model refused",
-        "[10/30] gelu: correct 5.00× (4.95–5.05) 200 µs  ← best  from 3: advice <10>",
+        "[10/30] gelu: correct 5.00× (4.95–5.05) 200 µs, first look  ← best  from 3: advice <10>",
+        "gelu: node 10 judged again: correct 4.00× (3.96–4.04) 250 µs, confirmed; at first 5.00×"
+        " (4.95–5.05)",
     ]
     ledger.close()
 
@@ -96,7 +102,7 @@ def test_the_live_view_shows_tree_crew_and_spend(tmp_path: Path) -> None:
     for words in (
         "running 1:15  runs/x",
         "recipes (as asked)",
-        "best is node 3: 2.50× (2.48–2.52) 400 µs (reference 1.00 ms), 6/30 attempts",
+        "best is node 3: 2.50× (2.48–2.52) 400 µs (reference 1.00 ms), 6/30 attempts, first look",
         "3 correct, 1 compile_failed, 1 no_candidate, 1 wrong",
         "5 correct 2.00×",
         "asking [bold]",

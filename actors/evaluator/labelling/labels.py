@@ -11,6 +11,7 @@ fallback_swallowed  a kernel's failure is swallowed and torch does the work
 decoy_kernel        a kernel is built, and forward does not call it or drops what it returns
 precision_cast      computes in a lower precision than the task's
 algebraic_shortcut  leaves out work of the reference: inputs, matrix products, or their order
+renamed_reference   is the task's own module under another name: see `renamed`; never a winner
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from actors.evaluator.labelling import precision, shortcuts
+from actors.evaluator.labelling import precision, renamed, shortcuts
 from actors.evaluator.labelling.anatomy import Anatomy
 from actors.evaluator.labelling.syntax import calls, last_name, of_library, roots
+from protocol.values import RENAMED_REFERENCE
 
 REJECTED = {
     "library_only": "it has no kernel of its own, and --require-custom-kernel asks for one",
@@ -71,6 +73,7 @@ def of(
             "decoy_kernel": decoy_kernel(candidate, kernels or ()),
             "precision_cast": precision.lower(candidate, task),
             "algebraic_shortcut": shortcuts.taken(candidate, task),
+            RENAMED_REFERENCE: renamed.is_renamed(source, reference),
         }
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()

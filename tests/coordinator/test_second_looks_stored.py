@@ -1,0 +1,87 @@
+"""What the store keeps of second looks, and what a resumed search hears of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from actors.coordinator.database import Database
+from actors.coordinator.decisions import Decisions
+from actors.coordinator.search import Offer
+from actors.coordinator.stages import Attempt, Stage
+from actors.coordinator.store import Store
+from protocol.values import RENAMED_REFERENCE, Candidate, Reference, Task, Verdict, Word
+
+TASK = Task(name="t", source="the reference")
+
+
+def correct(low: float, **more: str) -> Verdict:
+    return Verdict(
+        verdict=Word.CORRECT,
+        median_us=5.0,
+        speedup=2.0,
+        speedup_ci95=(low, 3.0),
+        log=f"says {RENAMED_REFERENCE}",
+        profile=more or None,
+    )
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """Three correct nodes, the second one the reference renamed."""
+    with closing(Database(tmp_path)) as database:
+        store = Store(database)
+        store.add_task(TASK, 3)
+        store.set_reference("t", Reference(eager_us=10.0), 0.0)
+        for number in (1, 2, 3):
+            stage = Stage.EVALUATE
+            store.save_attempt("t", Attempt(number=number, parent=0, repair=False, stage=stage))
+            store.save_candidate("t", number, Candidate(source=f"source {number}"))
+            more = {"labels": RENAMED_REFERENCE} if number == 2 else {}
+            store.add_node("t", number, correct(1.5, **more), 5.0, 0.0)
+        yield database
+
+
+def test_a_second_look_counts_when_it_was_had_and_is_faster(database: Database) -> None:
+    """One below 1, one that nobody could take, one that stands: the search hears which is which."""
+    store = Store(database)
+    store.confirm_node("t", 1, correct(0.9), 5.0)
+    store.confirm_node("t", 2, None, 5.0)
+    store.confirm_node("t", 3, correct(1.9), 5.0)
+
+    assert [False, False, True] == [row.is_confirmed_faster for row in store.nodes("t")]
+    assert [1, 2, 1] == [row.confirmed for row in store.nodes("t")]
+
+
+def test_a_label_is_read_and_not_guessed(database: Database) -> None:
+    """Also where a candidate writes the label's name into its own log."""
+    found = [bool(r.verdict and r.verdict.is_renamed_reference) for r in Store(database).nodes("t")]
+
+    assert [False, True, False] == found
+
+
+def test_second_looks_count_for_the_budget_that_had_ended(database: Database) -> None:
+    """Those of an earlier end, with fewer nodes, and one under way are left out."""
+    store, decisions = Store(database), Decisions(database)
+    for number, recorded in ((1, 2), (2, 3), (3, 3)):
+        attempt = Attempt(number=number, parent=0, repair=False, stage=Stage.CONFIRM)
+        decisions.add("t", Offer(Stage.CONFIRM, attempt), recorded)
+    for number in (1, 2):
+        store.confirm_node("t", number, correct(1.9), 5.0)
+
+    assert (1, 1, 0) == tuple(decisions.second_looks("t", recorded=n) for n in (3, 2, 1))
+
+
+def test_a_task_that_gets_more_budget_is_not_over(database: Database) -> None:
+    """Stopped before the new end it is not called finished; the same budget changes nothing."""
+    store = Store(database)
+    store.end_task("t", "")
+    store.add_task(TASK, 3)
+    ((_, _, before),) = store.tasks()
+    store.add_task(TASK, 5)
+    ((_, budget, after),) = store.tasks()
+
+    assert ("finished", "measured", 5) == (before, after, budget)
