@@ -19,6 +19,7 @@ from protocol.values import WORKERS, Backend, DeviceKind, Role, Value
 FILE_NAME = "stark.toml"
 LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
 SEARCHING = ("stark", "search")  # the strategies that ask a policy which node to grow
+COMPUTED = ("recipes", "script:", "replay:")  # models that give the same answer to the same work
 ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the coder, does all
 
 Count = Annotated[int, msgspec.Meta(ge=1)]

@@ -52,6 +52,8 @@ class Word(StrEnum):
 Stage = Literal["", "build", "import", "check", "time"]
 Backend = Literal["cpp", "cuda", "triton"]
 DeviceKind = Literal["cpu", "cuda"]
+# What an agent gives up on: this attempt alone, the node that was to grow, or the whole task.
+Scope = Literal["attempt", "node", "task"]
 
 
 class Seconds(Value, frozen=True, kw_only=True):
@@ -78,6 +80,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     seconds: Seconds = Seconds()
     sandbox_level: int = 0
     device: str = ""  # fingerprint of the device that ran it
+    gives_up_on: Scope = "attempt"  # of no_candidate: what no further attempt is made on
 
     @property
     def correct(self) -> bool:
@@ -172,3 +175,11 @@ class Call(Value, frozen=True, kw_only=True):
 def request_key(request: str) -> str:
     """Return what names a request's text: a call and the money kept for it have the same."""
     return hashlib.sha256(request.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def source_key(source: str) -> str:
+    """Return what names a candidate's text, its leading comments left out: they change nothing."""
+    lines = source.splitlines()
+    first = next((n for n, line in enumerate(lines) if line and not line.startswith("#")), 0)
+    text = "\n".join(lines[first:])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -119,6 +119,7 @@ class Lookback:
                 score=first.score if first else score,
                 kernel=kernel_of(row.source),
                 second=score if first and row.confirmed else None,
+                gives_up_on=row.gives_up_on,
             )
 
     def _stories(self) -> Iterator[str]:

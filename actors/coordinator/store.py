@@ -13,9 +13,23 @@ import msgspec
 
 from actors.coordinator.database import Database
 from actors.coordinator.stages import Attempt, Stage
-from protocol.values import Candidate, Observed, Plan, Reference, Task, Value, Verdict, Word
+from protocol.values import (
+    Candidate,
+    Observed,
+    Plan,
+    Reference,
+    Scope,
+    Task,
+    Value,
+    Verdict,
+    Word,
+)
 
 _encode = msgspec.msgpack.encode
+
+
+def _decode(verdict: bytes) -> Verdict:
+    return msgspec.msgpack.decode(verdict, type=Verdict)
 
 
 class NodeRow(Value, frozen=True, kw_only=True):
@@ -26,6 +40,7 @@ class NodeRow(Value, frozen=True, kw_only=True):
     score_us: float | None
     source: str
     confirmed: bool = False
+    gives_up_on: Scope = "attempt"
 
 
 class Store:
@@ -219,16 +234,30 @@ class Store:
     def nodes(self, task: str) -> list[NodeRow]:
         """Return every node but the root, in the order in which they were recorded."""
         rows = self._db.rows(
-            "SELECT number, parent, score_us, source, confirmed FROM node"
+            "SELECT number, parent, score_us, source, confirmed,"
+            " CASE WHEN word = ? THEN verdict END FROM node"
             " WHERE task = ? AND number > 0 ORDER BY id",
-            (task,),
+            (Word.NO_CANDIDATE, task),
         )
         return [
             NodeRow(
-                number=number, parent=parent, score_us=score, source=source, confirmed=bool(again)
+                number=number,
+                parent=parent,
+                score_us=score,
+                source=source,
+                confirmed=bool(again),
+                gives_up_on=_decode(refusal).gives_up_on if refusal else "attempt",
             )
-            for number, parent, score, source, again in rows
+            for number, parent, score, source, again, refusal in rows
         ]
+
+    def sources(self, task: str, after: int) -> list[tuple[int, str]]:
+        """Return (id, source) of the nodes with code that were recorded after the one of id."""
+        return self._db.rows(
+            "SELECT id, source FROM node WHERE task = ? AND number > 0 AND id > ?"
+            " AND source != '' ORDER BY id",
+            (task, after),
+        )
 
     def attempts_under_way(self, task: str) -> list[Attempt]:
         rows = self._db.rows(

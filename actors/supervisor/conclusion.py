@@ -82,6 +82,7 @@ def _lines(folder: RunFolder, snapshot: Snapshot, ending: Ending, code: Exit) ->
             lines[-1] += f" -> {folder.shown}/{best.name}"
         if task.best is not None and (task.best.verdict.speedup or 0.0) < 1.0:
             lines.append(f"{task.name}: nothing as fast as the reference was found")
+        lines += [f"{task.name}: {note}" for note in task.notes]
         if task.elsewhere:
             lines.append(f"{task.name}: ranked by {phrases.ranked_by(task)}")
     if snapshot.tasks:

@@ -50,7 +50,7 @@ class ReferenceResult(Value, frozen=True, kw_only=True):
     max_autotune_us: float | None
 
 
-class TaskResult(Value, frozen=True, kw_only=True):
+class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One object under `tasks` in result.json; its keys are fixed."""
 
     task: str
@@ -73,6 +73,7 @@ class TaskResult(Value, frozen=True, kw_only=True):
     output_tokens: int
     seconds: float
     sandbox_level: int | None  # the weakest that any attempt ran under
+    notes: tuple[str, ...] = ()  # why it ended before its budget, what could not be checked
 
     @property
     def won(self) -> bool:
@@ -184,6 +185,7 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
         sandbox_level=min(
             (node.verdict.sandbox_level for node in attempts if _was_judged(node)), default=None
         ),
+        notes=task.notes,
     )
 
 

@@ -58,8 +58,9 @@ def cards(task: TaskState) -> str:
         for name, value in facts
     )
     problem = f'<p class="bad">{escape(task.problem)}</p>' if task.problem else ""
-    ranked = f'<p class="soft">Ranked by {escape(phrases.ranked_by(task))}.</p>'
-    return f'{problem}<div class="cards">{inside}</div>{ranked}'
+    notes = "".join(f'<p class="bad">{escape(note)}</p>' for note in task.notes)
+    ranked = f"Ranked by {escape(phrases.ranked_by(task))}. {escape(phrases.MODE)}"
+    return f'{problem}{notes}<div class="cards">{inside}</div><p class="soft">{ranked}</p>'
 
 
 def chart(task: TaskState) -> str:

@@ -81,12 +81,21 @@ def best_line(task: TaskState) -> str:
     if task.problem:
         return f"{task.name}: can't be measured: {task.problem}"
     if best is None:
-        return f"{task.name}: no correct candidate yet, {len(task.attempts)}/{task.budget} attempts"
+        yet = "" if task.ended_early else " yet"
+        count = f"{len(task.attempts)}/{task.budget} attempts"
+        return f"{task.name}: no correct candidate{yet}, {count}"
     return (
         f"{task.name}: best is node {best.number}: {speedup(best.verdict)}"
         f" {duration(node_us(best))} (reference {duration(task.eager_us)}),"
         f" {len(task.attempts)}/{task.budget} attempts"
     )
+
+
+# How children/runner.py and children/original.py call both modules.
+MODE = (
+    "Both modules are called under torch.no_grad(), in the mode in which their constructor leaves"
+    " them: training mode, unless it calls eval()."
+)
 
 
 def ranked_by(task: TaskState) -> str:

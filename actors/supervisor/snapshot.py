@@ -103,6 +103,24 @@ class TaskState(Value, frozen=True, kw_only=True):
         return min(ranked)[3] if ranked else None
 
     @property
+    def ended_early(self) -> str:
+        """Why the task is over before its budget: its agents have nothing more to try."""
+        refusals = [n for n in self.attempts if n.verdict.gives_up_on != "attempt"]
+        final = [n for n in refusals if n.verdict.gives_up_on == "task"]
+        if self.status != "finished" or len(self.attempts) >= self.budget or not refusals:
+            return final[0].verdict.reason if final else ""
+        return (final or refusals[::-1])[0].verdict.reason
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the figures has to know, a sentence each."""
+        measured = self.reference.notes if self.reference else ()
+        if not self.ended_early:
+            return measured
+        count = f"{len(self.attempts)} of {self.budget} attempts"
+        return (*measured, f"ended after {count}: {self.ended_early}")
+
+    @property
     def eager_us(self) -> float | None:
         """The reference's time as it was measured in turn with the winner, where there is one.
 

@@ -20,6 +20,7 @@ from actors.coordinator.search import (
 from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.strategy import strategy_named
 from protocol.settings import SearchSettings
+from protocol.values import Scope
 
 
 def make_search(
@@ -49,6 +50,7 @@ class Runner:
     ) -> None:
         self.search = search
         self.outcome = outcome
+        self.refusals: dict[int, Scope] = {}  # attempts that get no candidate, and what is given up
         self.names = {"strategy": strategy, "policy": policy}  # of the search that follows a crash
         self.saved: dict[int, Attempt] = {}
         self.nodes: list[tuple[int, int, float, str]] = []
@@ -91,6 +93,11 @@ class Runner:
             score = self.search.score(number) * 1.1
             self.confirmed[number] = score
             self.perform(self.search.handle(Confirmed(number, score)))
+        elif number in self.refusals:
+            self.nodes.append((number, offer.attempt.parent, math.inf, ""))
+            del self.saved[number]
+            ended = AttemptEnded(number, math.inf, "", self.refusals[number])
+            self.perform(self.search.handle(ended))
         elif offer.stage is Stage.EVALUATE:
             score, kernel = self.outcome(number)
             self.nodes.append((number, offer.attempt.parent, score, kernel))
@@ -115,4 +122,7 @@ class Runner:
         for attempt in attempts:
             made = self.decisions[attempt.number, attempt.stage]
             offered[attempt.number] = Offer(attempt.stage, attempt, made.window, made.seed)
-        self.perform(self.search.restore(100.0, stored, attempts, self.confirmed, offered))
+        given_up = {n: self.refusals[n] for n, *_ in self.nodes if n in self.refusals}
+        self.perform(
+            self.search.restore(100.0, stored, attempts, self.confirmed, offered, given_up)
+        )

@@ -21,7 +21,7 @@ from protocol.values import Word
 KEYS = [
     *("task", "status", "device", "hardware", "model", "strategy", "policy", "seed", "budget"),
     *("attempts", "compiled", "correct", "best", "reference", "usd"),
-    *("input_tokens", "cached_tokens", "output_tokens", "seconds", "sandbox_level"),
+    *("input_tokens", "cached_tokens", "output_tokens", "seconds", "sandbox_level", "notes"),
 ]
 
 
