@@ -70,7 +70,9 @@ def test_a_node_that_is_given_up_grows_no_more(
     decided = {d.number: d.recorded for d in reversed(runner.decisions.values())}
     parents = {number: parent for number, parent, *_ in runner.nodes}
     for refused in set(order) & set(refusals):
-        later = [n for n in order if n not in runner.confirmed and decided[n] > order.index(refused)]
+        later = [
+            n for n in order if n not in runner.confirmed and decided[n] > order.index(refused)
+        ]
         assert not {parents[n] for n in later} & {refused, parents[refused]}
     assert runner.search.finished
 

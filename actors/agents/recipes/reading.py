@@ -8,6 +8,8 @@ place, make the whole forward unreadable.
 from __future__ import annotations
 
 import ast
+import math
+from collections.abc import Iterator
 
 import msgspec
 
@@ -20,9 +22,24 @@ from actors.agents.recipes.objects import (
     Meta,
     Module,
     Parameter,
+    Parent,
+    Record,
     Unreadable,
 )
-from actors.agents.recipes.source import Source, method
+from actors.agents.recipes.source import Source
+
+MOST_TURNS = 256  # of a loop
+# Contexts that leave numbers as they are.
+QUIET = ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "record_function",
+         "nullcontext", "suppress", "range")  # fmt: skip
+# What a constructor or a forward may call for what it does: no number depends on it.
+HARMLESS = ("print", "nn.init.", "torch.nn.init.", "init.", "warnings.warn", "torch.manual_seed",
+            "torch.set_num_threads", "torch.set_printoptions", "torch._assert", "random.seed",
+            "logging.", "logger.", "log.", "torch.set_grad_enabled")  # fmt: skip
+OUTSIDE = ("half", "bfloat16", "double", "to", "type", "register_forward_hook",
+           "register_forward_pre_hook", "share_memory", "compile")  # fmt: skip
+
+NARROW = ("dtype", "float16", "float64", "bfloat16", "half", "double", "Half", "Double")
 
 Returned = tuple[object]  # what a function returned, wrapped: None would be ambiguous
 
@@ -32,11 +49,13 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     source: Source
     graph: Graph
-    inputs: tuple[tuple[str, tuple[int, ...] | float | None], ...]
-    # each one's name, and its shape, or its value where it is a number, or None
+    given: tuple[str, ...]  # the names of forward's arguments, as a call of it passes them on
+    guards: tuple[str, ...]  # what has to be true of arguments that are no tensors, in Python
     output: object  # a node's index, or a tuple or list of outputs
-    made_for: str  # the constructor's arguments as Python text, "" where they are not plain
+    made_for: str  # a condition on the constructor's arguments, "" where they are not plain
     kept: tuple[str, ...]  # what stays in PyTorch
+    kept_at: dict[str, int]  # the first line on which each of them stands
+    misfits: tuple[str, ...]  # tensors that no kernel can take, in words
     evaluated: tuple[str, ...]  # modules that are taken to be in evaluation mode
 
     @property
@@ -53,26 +72,61 @@ class Reader(Expressions):
         self.depth = 0
         for node in source.assignments():
             self.attempt(node, self.constants)
+        for name, value in self.constants.items():
+            if isinstance(value, Hidden):
+                self.constants[name] = Hidden(text=name)
+
+    # -- constructors --------------------------------------------------------------------------
 
     def attempt(self, node: ast.stmt, names: Names) -> Returned | None:
-        """A statement of a constructor: what is not understood hides what it assigns."""
+        """A statement of a constructor: what is not understood hides what it changes."""
         try:
             return self.statement(node, names)
         except (Unknown, Unreadable):
-            for target in targets(node):
-                if isinstance(target, ast.Name):
-                    names[target.id] = Hidden()
-                elif isinstance(target, ast.Attribute):
-                    owner = names.get("self")
-                    if isinstance(owner, Module):
-                        text = f"{owner.text}.{target.attr}"
-                        owner.attributes[target.attr] = Hidden(text=text)
+            self.refuse_outside(node, names)
+            self.hide(node, names)
         return None
+
+    def refuse_outside(self, node: ast.stmt, names: Names) -> None:
+        """Raise for what changes all that comes after it, in ways that the rules do not follow."""
+        for call in (inner for inner in ast.walk(node) if isinstance(inner, ast.Call)):
+            text = ast.unparse(call.func)
+            owner, _, last = text.rpartition(".")
+            whole = isinstance(names.get(owner), Module) and names is not self.constants
+            if last in ("to", "type"):
+                whole &= any(word in ast.unparse(call) for word in NARROW)
+            if (whole and last in OUTSIDE) or last in (
+                "set_default_dtype",
+                "set_default_device",
+                "set_default_tensor_type",
+            ):
+                raise Unreadable(
+                    f"{text}() changes what the module computes in, and the rule book writes for"
+                    f" float32 as it is constructed ({self.source.at(call.lineno)})"
+                )
+
+    def hide(self, node: ast.stmt, names: Names) -> None:
+        """Forget what a statement may have changed: its targets, or in a compound all it names."""
+        simple = isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        for target in targets(node) if simple else list(mentioned(node)):
+            while isinstance(target, ast.Subscript):
+                target = target.value
+            if isinstance(target, ast.Name):
+                old = names.get(target.id)
+                if simple or target.id not in names or isinstance(old, list | dict):
+                    names[target.id] = Hidden()
+            elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                owner = names.get(target.value.id)
+                if isinstance(owner, Module):
+                    text = f"{owner.text}.{target.attr}"
+                    owner.attributes[target.attr] = Hidden(text=text)
 
     def construct(
         self, body: ast.ClassDef, args: list[object], kwargs: dict[str, object]
-    ) -> Module:
-        module = Module(text="", kind=body.name, body=body)
+    ) -> object:
+        if any("dataclass" in ast.unparse(d) for d in body.decorator_list):
+            return self.record(body, args, kwargs)
+        module = Module(text="", kind=body.name, body=body, line=self.line)
         self.made(module, body, args, kwargs)
         return module
 
@@ -80,47 +134,78 @@ class Reader(Expressions):
         self, module: Module, body: ast.ClassDef, args: list[object], kwargs: dict[str, object]
     ) -> Names:
         """Follows the constructor; its arguments by name."""
-        init = method(body, "__init__")
-        if init is None:
+        found = self.source.method(body, "__init__")
+        if found is None:
             return {}
-        names = self.bound(Function(body=init, owner=module), args, kwargs)
+        function = Function(body=found[0], owner=module, home=found[1])
+        names = self.bound(function, args, kwargs)
         start = dict(names)
-        for node in init.body:
+        self.build(function, names)
+        return start
+
+    def build(self, function: Function, names: Names) -> None:
+        """Goes through a constructor, or a method that one calls."""
+        self.enter(function)
+        for node in function.body.body:
             if self.attempt(node, names) is not None:
                 break
-        return start
+        self.depth -= 1
+
+    # -- functions -----------------------------------------------------------------------------
+
+    def enter(self, function: Function) -> None:
+        self.depth += 1
+        if self.depth > 20:
+            raise Unreadable(f"{function.body.name}() calls itself")
+        for decorator in function.body.decorator_list:
+            if not is_harmless(ast.unparse(decorator)):
+                raise Unreadable(
+                    f"{function.body.name}() has the decorator @{ast.unparse(decorator)}, which"
+                    f" may change what it returns ({self.source.at(decorator.lineno)})"
+                )
 
     def bound(self, function: Function, args: list[object], kwargs: dict[str, object]) -> Names:
         """The arguments under the function's own names."""
         spec = function.body.args
-        if spec.vararg or spec.kwarg:
-            raise Unreadable(f"{function.body.name}() takes any number of arguments")
-        names: Names = {}
+        names: Names = dict(function.closure)
+        if function.home is not None and function.owner is not None:
+            names["super()"] = Parent(owner=function.owner, home=function.home)
         params = [arg.arg for arg in spec.posonlyargs + spec.args]
+        taken: Names = {}
         static = any(
             isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.body.decorator_list
         )
-        if function.owner is not None and not static:
-            names[params.pop(0)] = function.owner
-        names.update(zip(params, args, strict=False))
-        names.update(kwargs)
+        if function.owner is not None and not static and params:
+            taken[params.pop(0)] = function.owner
+        taken.update(zip(params, args, strict=False))
+        more = list(args[len(params) :])
+        known = {*params, *(arg.arg for arg in spec.kwonlyargs)}
+        extra = {name: value for name, value in kwargs.items() if name not in known}
+        if (more and spec.vararg is None) or (extra and spec.kwarg is None):
+            raise Unreadable(f"{function.body.name}() is called with more than it takes")
+        if spec.vararg is not None:
+            taken[spec.vararg.arg] = tuple(more)
+        if spec.kwarg is not None:
+            taken[spec.kwarg.arg] = extra
+        taken.update({name: value for name, value in kwargs.items() if name in known})
         defaults = dict(zip(params[::-1], spec.defaults[::-1], strict=False))
         keyword = [(a.arg, d) for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
         for name, default in [*defaults.items(), *keyword]:
-            if name not in names and default is not None:
-                names[name] = self.value(default, {})
-        missing = [name for name in params if name not in names]
+            if name not in taken and default is not None:
+                taken[name] = self.value(default, dict(function.closure))
+        missing = [name for name in params if name not in taken]
         if missing:
             raise Unreadable(f"{function.body.name}() is called without {missing[0]}")
-        return names
+        return {**names, **taken}
 
     def inline(self, function: Function, args: list[object], kwargs: dict[str, object]) -> object:
-        self.depth += 1
-        if self.depth > 20:
-            raise Unreadable(f"{function.body.name}() calls itself")
-        result = self.block(function.body.body, self.bound(function, args, kwargs))
+        names = self.bound(function, args, kwargs)
+        self.enter(function)
+        result = self.block(function.body.body, names)
         self.depth -= 1
         return None if result is None else result[0]
+
+    # -- statements ----------------------------------------------------------------------------
 
     def block(self, body: list[ast.stmt], names: Names) -> Returned | None:
         for node in body:
@@ -132,6 +217,7 @@ class Reader(Expressions):
     def statement(  # noqa: C901 - one case for each kind of statement
         self, node: ast.stmt, names: Names
     ) -> Returned | None:
+        self.line = node.lineno
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, names),)
@@ -152,20 +238,47 @@ class Reader(Expressions):
             case ast.For():
                 return self.loop(node, names)
             case ast.With():
-                return self.block(node.body, names)
-            case ast.Pass() | ast.Assert() | ast.Import() | ast.ImportFrom():
+                return self.within(node, names)
+            case ast.FunctionDef():
+                names[node.name] = Function(body=node, closure=names)
+            case ast.Import() | ast.ImportFrom():
+                self.imported(node, names)
+            case ast.Delete():
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        names.pop(target.id, None)
+            case ast.Pass() | ast.Assert():
                 return None
             case _:
                 kind = type(node).__name__.lower()
-                raise Unreadable(f"line {node.lineno} has a {kind} statement that I can't follow")
+                raise Unreadable(f"a {kind} statement can't be followed")
         return None
+
+    def imported(self, node: ast.Import | ast.ImportFrom, names: Names) -> None:
+        """An import inside a function: its names are not there in the rest of the file."""
+        found: dict[str, object] = {}
+        self.source.bind_import(node, found)  # type: ignore[arg-type]  # only symbols go in
+        for name, symbol in found.items():
+            spelled = msgspec.structs.replace(symbol, text="")  # type: ignore[type-var]
+            names[name] = spelled if getattr(spelled, "spelled", "") else Hidden()
+
+    def within(self, node: ast.With, names: Names) -> Returned | None:
+        for item in node.items:
+            text = ast.unparse(item.context_expr)
+            if text.split("(")[0].rpartition(".")[2] not in QUIET or item.optional_vars is not None:
+                raise Unreadable(f"`with {text}` may change what is computed inside of it")
+        return self.block(node.body, names)
 
     def loop(self, node: ast.For, names: Names) -> Returned | None:
         items = self.value(node.iter, names)
         if isinstance(items, Module):
             items = items.children
-        if not isinstance(items, tuple | list) or len(items) > 256 or node.orelse:
-            raise Unreadable(f"line {node.lineno} has a loop whose turns I don't know")
+        if isinstance(items, dict):
+            items = list(items)
+        if not isinstance(items, tuple | list) or len(items) > MOST_TURNS or node.orelse:
+            raise Unreadable(
+                f"a loop over {ast.unparse(node.iter)}: how often it turns is not known"
+            )
         for item in items:
             self.assign(node.target, item, names)
             result = self.block(node.body, names)
@@ -177,103 +290,239 @@ class Reader(Expressions):
         match target:
             case ast.Name():
                 names[target.id] = value
-            case ast.Tuple() if isinstance(value, Tensor):
+            case ast.Tuple() | ast.List() if isinstance(value, Tensor):
                 for place, part in enumerate(target.elts):
                     self.assign(part, self.item(value, place), names)
             case ast.Tuple() | ast.List():
-                if not isinstance(value, tuple | list) or len(value) != len(target.elts):
-                    raise Unreadable(f"line {target.lineno} unpacks what I don't know")
-                for part, item in zip(target.elts, value, strict=True):
-                    self.assign(part, item, names)
-            case ast.Attribute(value=ast.Name(id="self")):
-                owner = names.get("self")
-                if not isinstance(owner, Module) or isinstance(value, Tensor):
-                    raise Unreadable("the forward stores a tensor in the module")
+                self.unpack(target, value, names)
+            case ast.Attribute():
+                owner = self.value(target.value, names)
+                if not isinstance(owner, Module) or not self.constructing:
+                    raise Unreadable(f"the forward stores something in {ast.unparse(target)}")
                 owner.attributes[target.attr] = value
+            case ast.Subscript() if self.constructing:
+                holder, key = self.value(target.value, names), self.index(target.slice, names)
+                if not isinstance(holder, dict | list) or not isinstance(key, int | str):
+                    raise Unknown(f"an assignment to {ast.unparse(target)}")
+                holder[key] = value  # type: ignore[index]
             case _:
-                raise Unreadable(f"line {target.lineno} assigns into something")
+                raise Unreadable(f"{ast.unparse(target)} is assigned to, in place")
+
+    def unpack(self, target: ast.Tuple | ast.List, value: object, names: Names) -> None:
+        starred = [n for n, part in enumerate(target.elts) if isinstance(part, ast.Starred)]
+        if isinstance(value, tuple | list) and len(starred) == 1:
+            at, after = starred[0], len(target.elts) - starred[0] - 1
+            if len(value) >= at + after:
+                rest = len(value) - after
+                value = [*value[:at], list(value[at:rest]), *value[rest:]]
+        if not isinstance(value, tuple | list) or len(value) != len(target.elts):
+            raise Unreadable(f"{ast.unparse(target)} is unpacked from what is not known")
+        for part, item in zip(target.elts, value, strict=True):
+            self.assign(part.value if isinstance(part, ast.Starred) else part, item, names)
 
     def augment(self, node: ast.AugAssign, names: Names) -> None:
         if not isinstance(node.target, ast.Name):
-            raise Unreadable(f"line {node.lineno} changes something in place")
-        old = self.name(node.target.id, names)
+            if not self.constructing:
+                raise Unreadable(f"{ast.unparse(node.target)} is changed in place")
+            old = self.value(node.target, names)
+            value = self.arithmetic(type(node.op), old, self.value(node.value, names))
+            return self.assign(node.target, value, names)
+        name = node.target.id
+        old = self.name(name, names)
+        other = self.value(node.value, names)
+        if isinstance(old, list | tuple) and isinstance(other, list | tuple):
+            names[name] = type(old)([*old, *other])
+            return None
         if isinstance(old, Tensor | Parameter):
             self.refuse_inputs([self.tensor(old)])
-        new = self.arithmetic(type(node.op), old, self.value(node.value, names))
-        for name, value in list(names.items()):  # `x += 1` changes the tensor behind every name
-            if name == node.target.id or (isinstance(old, Tensor) and value == old):
-                names[name] = new
+            self.refuse_views(name, old, names)
+        new = self.arithmetic(type(node.op), old, other)
+        for each, value in list(names.items()):  # `x += 1` changes the tensor behind every name
+            if each == name or (isinstance(old, Tensor) and value is old):
+                names[each] = new
+        return None
+
+    def refuse_views(self, name: str, changed: object, names: Names) -> None:
+        """Raise where another name may hold a view, or a copy, of what changes in place."""
+        if not isinstance(changed, Tensor):
+            raise Unreadable(f"a parameter is changed in place ({name})")
+        for other, value in names.items():
+            for held in tensors_in(value):
+                if held is changed and value is held:
+                    continue  # another name of the same tensor
+                if self.base_of(held) == self.base_of(changed):
+                    raise Unreadable(
+                        f"{name} is changed in place while {other} may share its memory"
+                    )
+
+    def base_of(self, tensor: Tensor) -> int:
+        node = self.graph[tensor.node]
+        return node.args[0] if node.op == "view" else tensor.node
 
     def bare(self, node: ast.expr, names: Names) -> None:
         """An expression statement: those of a constructor; in a forward only harmless ones."""
         if isinstance(node, ast.Constant):
             return
         if not isinstance(node, ast.Call):
-            raise Unreadable(f"line {node.lineno} does something that I can't follow")
+            raise Unreadable(f"`{ast.unparse(node)}` is there for what it does")
         text = ast.unparse(node.func)
-        if text.startswith("super(") or text.startswith(("nn.init.", "torch.nn.init.", "print")):
+        if text.startswith(HARMLESS):
             return
-        owner = names.get("self")
-        if text in ("self.register_buffer", "self.register_parameter"):
-            name, made, *_ = self.items(node.args, names)
-            if isinstance(owner, Module) and isinstance(name, str):
-                owner.attributes[name] = made if isinstance(made, Meta) else Hidden(text=name)
-            return
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("eval", "append"):
-            target = self.value(node.func.value, names)
-            if isinstance(target, Module) and node.func.attr == "eval":
-                set_evaluating(target)
-                return
-            if node.func.attr == "append" and isinstance(target, list | Module):
-                items = target.children if isinstance(target, Module) else target
-                if items is not None:
-                    items.append(self.value(node.args[0], names))
-                    return
-        raise Unreadable(f"line {node.lineno} calls {text}() for what it does, not what it gives")
+        if not (self.constructing and isinstance(node.func, ast.Attribute)):
+            raise Unreadable(f"{text}() is called for what it does, not for what it gives")
+        self.change(node, node.func, names)
+
+    def change(self, node: ast.Call, func: ast.Attribute, names: Names) -> None:
+        """A call in a constructor for what it does to its owner."""
+        owner, name = self.value(func.value, names), func.attr
+        given = self.items(node.args, names)
+        if isinstance(owner, Parent):
+            return self.build_parent(owner, name, given, node, names)
+        if isinstance(owner, Module):
+            if name in ("eval", "train") and (not given or isinstance(given[0], bool)):
+                set_evaluating(owner, name == "eval" or given == [False])
+                return None
+            if name in ("requires_grad_", "zero_grad", "apply", "to", "cuda", "cpu", "float"):
+                return None
+            if name in ("register_buffer", "register_parameter", "add_module") and len(given) > 1:
+                return self.register(owner, given[0], given[1])
+            found = self.source.method(owner.body, name) if owner.body is not None else None
+            if found is not None:
+                function = Function(body=found[0], owner=owner, home=found[1])
+                kwargs = self.keywords(node, names)
+                return self.build(function, self.bound(function, given, kwargs))
+        if isinstance(owner, Meta | Parameter | Tensor) and name.endswith("_"):
+            return None  # numbers, which nothing here depends on
+        items = owner.children if isinstance(owner, Module) else owner
+        if isinstance(items, list) and name in ("append", "extend", "insert"):
+            getattr(items, name)(*given)
+            return None
+        if isinstance(items, dict) and name == "update" and isinstance(given[0], dict):
+            items.update(given[0])
+            return None
+        raise Unknown(f"{ast.unparse(func)}() in a constructor")
+
+    def build_parent(
+        self, parent: Parent, name: str, given: list[object], node: ast.Call, names: Names
+    ) -> None:
+        body = parent.owner.body
+        found = None if body is None else self.source.method(body, name, parent.home)
+        if found is None:
+            return  # nn.Module's own
+        function = Function(body=found[0], owner=parent.owner, home=found[1])
+        bound = self.bound(function, given, self.keywords(node, names))
+        self.build(function, bound)
+
+    def register(self, owner: Module, name: object, value: object) -> None:
+        if not isinstance(name, str):
+            raise Unknown("a buffer or module whose name is not known")
+        plain = isinstance(value, Meta | Module) or value is None
+        owner.attributes[name] = value if plain else Hidden(text=name)
 
 
 def targets(node: ast.stmt) -> list[ast.expr]:
-    """What a statement assigns, nested statements included."""
-    found: list[ast.expr] = []
+    """What an assignment assigns."""
+    if isinstance(node, ast.Assign):
+        found = list(node.targets)
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+        found = [node.target]
+    else:
+        found = []
+    while any(isinstance(t, ast.Tuple | ast.List) for t in found):
+        found = [p for t in found for p in (t.elts if isinstance(t, ast.Tuple | ast.List) else [t])]
+    return [t.value if isinstance(t, ast.Starred) else t for t in found]
+
+
+def mentioned(node: ast.stmt) -> Iterator[ast.expr]:
+    """Every name and attribute in a statement, and what it imports or defines as names."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Assign):
-            found.extend(inner.targets)
-        elif isinstance(inner, ast.AnnAssign | ast.AugAssign):
-            found.append(inner.target)
-    return found
+        if isinstance(inner, ast.Name | ast.Attribute):
+            yield inner
 
 
-def set_evaluating(module: Module) -> None:
-    module.evaluating = True
+def tensors_in(value: object) -> Iterator[Tensor]:
+    """The tensors that a value holds."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def is_harmless(decorator: str) -> bool:
+    """Whether a decorator leaves what a function returns as it is."""
+    last = decorator.split("(")[0].rpartition(".")[2]
+    return last in QUIET or decorator.startswith(("torch.jit", "torch.compile", "functools")) or (
+        last in ("staticmethod", "classmethod", "property", "override", "final", "abstractmethod",
+                 "overload", "cache", "lru_cache", "cached_property", "typechecked")
+    )  # fmt: skip
+
+
+def set_evaluating(module: Module, evaluating: bool = True) -> None:
+    module.evaluating = evaluating
     inner = [*module.attributes.values(), *(module.children or [])]
     for child in inner:
         if isinstance(child, Module):
-            set_evaluating(child)
+            set_evaluating(child, evaluating)
 
 
 def reach(module: Module, text: str) -> None:
     """Gives each module, parameter and attribute inside the text by which ModelNew reaches it."""
     module.text = text
     for name, value in module.attributes.items():
-        if isinstance(value, Module):
-            reach(value, f"{text}.{name}")
-        elif isinstance(value, Meta):
-            shape = value.shape if value.dtype == "float32" else None
-            module.attributes[name] = Parameter(text=f"{text}.{name}", shape=shape)
-        elif isinstance(value, Hidden):
-            module.attributes[name] = Hidden(text=f"{text}.{name}")
-        elif isinstance(value, list) and any(isinstance(v, Module) for v in value):
-            for i, child in enumerate(value):
-                if isinstance(child, Module):
-                    reach(child, f"{text}.{name}[{i}]")
+        module.attributes[name] = reached(value, f"{text}.{name}")
     for i, child in enumerate(module.children or []):
         if isinstance(child, Module):
             reach(child, f"{text}[{i}]")
 
 
+def reached(value: object, text: str) -> object:
+    """The value with the text by which ModelNew reaches it and what is inside."""
+    if isinstance(value, Module):
+        if not value.text:  # one that is held twice is reached the first way
+            reach(value, text)
+    elif isinstance(value, Meta):
+        return Parameter(text=text, shape=value.shape, dtype=value.dtype, line=value.line)
+    elif isinstance(value, Hidden | Tensor):  # a tensor's node is of a graph that is gone
+        return Hidden(text=text)
+    elif isinstance(value, Function):
+        around = {name: unknown(item) for name, item in value.closure.items()}
+        return msgspec.structs.replace(value, closure=around)
+    elif isinstance(value, Record):
+        return Record(kind=value.kind, fields={
+            name: reached(item, f"{text}.{name}") for name, item in value.fields.items()
+        })  # fmt: skip
+    elif isinstance(value, list | tuple):
+        return type(value)(reached(item, f"{text}[{i}]") for i, item in enumerate(value))
+    elif isinstance(value, dict):
+        return {key: reached(item, f"{text}[{key!r}]") for key, item in value.items()}
+    return value
+
+
+def unknown(value: object) -> object:
+    """A constructor's local as a function sees it later: no text reaches its tensors."""
+    return Hidden() if isinstance(value, Meta | Tensor) or [*tensors_in(value)] else value
+
+
 def flat(output: object) -> tuple[int, ...]:
     if isinstance(output, int):
         return (output,)
+    if isinstance(output, dict):
+        output = tuple(output.values())
     if not isinstance(output, tuple | list):
         raise TypeError("an output is a node or a nesting of nodes")
     return tuple(node for item in output for node in flat(item))
+
+
+def is_plain(value: object) -> bool:
+    """Whether `repr` of a value is Python text that makes it again, and `==` compares it."""
+    if isinstance(value, tuple | list):
+        return all(map(is_plain, value))
+    if isinstance(value, dict):
+        return all(is_plain(key) and is_plain(item) for key, item in value.items())
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, bool | int | str)
