@@ -40,7 +40,8 @@ READ: dict[str, str] = {
     + "def gate(self, x):\n    return torch.sigmoid(x) * x * self.scale\n\n"
     + model("raise NotImplementedError", "self.scale = 0.5") + "\nModel.forward = gate\n" + X,
     "a mixin": HEAD
-    + "class Scaled:\n    factor = 3.0\n\n    def scale(self, x):\n        return x * self.factor\n\n"
+    + "class Scaled:\n    factor = 3.0\n\n    def scale(self, x):\n"
+    "        return x * self.factor\n\n"
     + model("return self.scale(torch.tanh(x))", base="Scaled, nn.Module") + X,
     "self has another name": HEAD
     + "class Model(nn.Module):\n    def __init__(this, width):\n        super().__init__()\n"
@@ -66,7 +67,8 @@ READ: dict[str, str] = {
     "imports in the forward": HEAD
     + model("import math\nfrom torch.nn import functional as FF\nreturn FF.gelu(x) * math.sqrt(2)")
     + X,
-    "an import in a try": "try:\n    import numpy as np\nexcept ImportError:\n    np = None\n" + HEAD
+    "an import in a try": "try:\n    import numpy as np\nexcept ImportError:\n    np = None\n"
+    + HEAD
     + model("return torch.tanh(x) * 2 + 1") + X,
     "constants in an if": HEAD + "if torch.cuda.is_available():\n    SCALE = 2.0\nelse:\n"
     "    SCALE = 3.0\n" + model("return torch.tanh(F.hardtanh(x)) + torch.add(x, SCALE)") + X,
@@ -89,7 +91,8 @@ READ: dict[str, str] = {
     + model("return act(x) + self.g(x)", "self.g = lambda z: torch.exp(-z * z)") + X,
     "an f-string and getattr": HEAD
     + model("for i in range(2):\n    x = torch.tanh(x * getattr(self, f'w{i}'))\nreturn x",
-            "for i in range(2):\n    self.register_parameter(f'w{i}', nn.Parameter(torch.ones(64)))")
+            "for i in range(2):\n"
+            "    self.register_parameter(f'w{i}', nn.Parameter(torch.ones(64)))")
     + X,
     "a walrus": HEAD + model("return (y := torch.tanh(x)) * y + (y - 1.0)") + X,
     "`or` gives a value": HEAD
@@ -194,7 +197,8 @@ READ: dict[str, str] = {
     "no_grad in the forward": HEAD
     + model("with torch.no_grad():\n    y = torch.tanh(x)\nreturn y * 2") + X,
     "a starred result": HEAD
-    + model("a, *rest = x.split(16, dim=-1)\nreturn torch.tanh(a) + sum(r.exp() for r in rest)") + X,
+    + model("a, *rest = x.split(16, dim=-1)\n"
+            "return torch.tanh(a) + sum(r.exp() for r in rest)") + X,
     "sum of a list": HEAD
     + model("return torch.tanh(sum([x, x * 2, x - 1]))") + X,
     "another library spelt its own way": "import fractions as fr\n" + HEAD

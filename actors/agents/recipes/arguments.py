@@ -15,7 +15,8 @@ import msgspec
 from actors.agents.recipes.frames import Tensor, whole
 from actors.agents.recipes.graph import Graph
 from actors.agents.recipes.objects import Hidden, Meta, Symbol, Unreadable
-from actors.agents.recipes.reading import Reader, is_plain
+from actors.agents.recipes.reaching import is_plain
+from actors.agents.recipes.reading import Reader
 
 DTYPED = re.compile(r"(?:torch\.)?([a-z]+[a-z0-9_]*)\[([0-9, ]*)\]")
 Placed = tuple[str, object]  # an argument's name and its value

@@ -11,19 +11,29 @@ import msgspec
 
 from actors.agents.recipes import losses, moves, operations, rowwise
 from actors.agents.recipes.frames import Tensor, seen
-from actors.agents.recipes.graph import Graph, Shape, Unknown
+from actors.agents.recipes.graph import Graph, Unknown
 from actors.agents.recipes.leaving import Leaving
 from actors.agents.recipes.modules import LAYERS
 from actors.agents.recipes.objects import (
     MISFITS,
     Function,
     Hidden,
+    Layer,
     Meta,
     Method,
     Module,
     Parameter,
     Symbol,
     Unreadable,
+)
+from actors.agents.recipes.plain_values import (
+    NUMERIC,
+    attempt,
+    attempt_method,
+    is_float32,
+    is_instance,
+    meta,
+    meta_method,
 )
 from actors.agents.recipes.source import HARMLESS, Source
 
@@ -32,13 +42,9 @@ PREFIXES = ("torch.", "torch.nn.functional.", "torch.special.", "torch.linalg.")
 FACTORIES = frozenset(
     ["rand", "randn", "zeros", "ones", "empty", "full", "randint", "tensor", "eye"]
 )
+ASKING = ("torch.is_tensor", "torch.jit.is_scripting", "torch.is_grad_enabled")
 BUILT_IN = ("hasattr", "getattr", "isinstance", "callable")
 CONTAINERS = ("Sequential", "ModuleList")
-NUMERIC: dict[str, Callable[..., object]] = {
-    "len": len, "int": int, "float": float, "bool": bool, "abs": abs, "min": min, "max": max,
-    "round": round, "tuple": tuple, "list": list, "range": range, "enumerate": enumerate,
-    "zip": zip, "sum": sum, "str": str, "reversed": reversed, "sorted": sorted,
-}  # fmt: skip
 
 
 class Calling(Leaving):
@@ -67,7 +73,9 @@ class Calling(Leaving):
 
     # -- dispatch ------------------------------------------------------------------------------
 
-    def call(self, callee: object, args: list[object], kwargs: dict[str, object]) -> object:
+    def call(  # noqa: C901 - one case for each kind of callee
+        self, callee: object, args: list[object], kwargs: dict[str, object]
+    ) -> object:
         self.graph.call += 1
         match callee:
             case Function():
@@ -131,22 +139,30 @@ class Calling(Leaving):
             return attempt(function, *args)
         if name.startswith("torch.nn.") and bare[:1].isupper():
             return self.layer(bare, args, kwargs)
-        if name == "torch.is_tensor":
-            return is_instance(args[0], Symbol(name="torch.Tensor"))
-        if name.endswith("torch.jit.is_scripting") or name == "torch.is_grad_enabled":
-            return False
-        if name.startswith("torch.") and bare in FACTORIES | {"zeros_like", "ones_like"}:
-            if not self.constructing and bare == "tensor" and isinstance(args[0], int | float):
-                return operations.lift(self.graph, args[0])
-            made = meta(bare, args, kwargs) if self.constructing else None
-            if made is not None:
-                return msgspec.structs.replace(made, line=self.line)
+        if name in ASKING:
+            tensor = args and is_instance(args[0], Symbol(name="torch.Tensor"))
+            return bare == "is_tensor" and bool(tensor)
+        made = self.factory(name, bare, args, kwargs)
+        if made is not None:
+            return made
         if name in (prefix + bare for prefix in PREFIXES):
             found = None if name == "torch.linalg.norm" else FUNCTIONS.get(bare)
             return self.function(found, bare, name, args, kwargs)
         if not symbol.spelled:
             raise Unknown(f"{name}, which is imported inside of a function,")
         return self.torch(symbol.spelled, args, kwargs)
+
+    def factory(
+        self, name: str, bare: str, args: list[object], kwargs: dict[str, object]
+    ) -> object:
+        """A tensor that is made from nothing, None where it is left to PyTorch."""
+        if not name.startswith("torch.") or bare not in FACTORIES | {"zeros_like", "ones_like"}:
+            return None
+        if not self.constructing:
+            plain = bare == "tensor" and args and isinstance(args[0], int | float)
+            return operations.lift(self.graph, args[0]) if plain else None
+        made = meta(bare, args, kwargs)
+        return None if made is None else msgspec.structs.replace(made, line=self.line)
 
     def numeric(self, name: str, args: list[object], kwargs: dict[str, object]) -> object:
         if any(isinstance(arg, Tensor | Parameter | Meta) for arg in args):
@@ -239,9 +255,14 @@ class Calling(Leaving):
             for child in module.children:
                 value = self.call(child, [value], {})
             return value
-        layer = module.layer
-        if layer is None:
+        if module.layer is None:
             return self.torch(self.reached(module), args, kwargs)
+        return self.layered(module, module.layer, args, kwargs)
+
+    def layered(
+        self, module: Module, layer: Layer, args: list[object], kwargs: dict[str, object]
+    ) -> object:
+        """One of torch's layers, as the function that it stands for."""
         settings: dict[str, object] = {**layer.kwargs, **kwargs}
         if layer.inplace:
             self.refuse_inputs(args)
@@ -325,89 +346,3 @@ class Calling(Leaving):
         if kwargs.get("inplace") and args and isinstance(args[0], Tensor) and made != args[0]:
             self.spoilt[args[0].node] = self.line
         return made
-
-
-def is_float32(args: list[object]) -> bool:
-    """Whether the one argument is that type."""
-    return len(args) == 1 and getattr(args[0], "name", "") in ("torch.float32", "torch.float")
-
-
-def is_instance(value: object, kinds: object) -> bool:
-    """`isinstance` of what is known while reading."""
-    names = [getattr(k, "name", "") for k in (kinds if isinstance(kinds, tuple) else (kinds,))]
-    if isinstance(value, Tensor | Parameter | Meta):
-        tensors = {"torch.Tensor", "torch.nn.Parameter"} & set(names)
-        if tensors and (isinstance(value, Parameter) or "torch.Tensor" in names):
-            return True
-        if not tensors and all(name in NUMERIC for name in names):
-            return False
-    plain = {"int": int, "float": float, "bool": bool, "str": str, "tuple": tuple, "list": list}
-    if isinstance(value, bool | int | float | str | tuple | list | None):
-        known = [plain.get(name) for name in names]
-        if all(known) or {"torch.Tensor"} >= {n for n in names if n not in plain}:
-            return any(kind is not None and isinstance(value, kind) for kind in known)
-    raise Unknown("isinstance() of what is not known")
-
-
-def meta_method(made: Meta, name: str) -> Meta:
-    """A tensor that is made while constructing, after a method: where its shape stays known."""
-    dtype = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
-             "long": "int64", "int": "int32", "bool": "bool"}.get(name)  # fmt: skip
-    if dtype is not None:
-        return msgspec.structs.replace(made, dtype=dtype)
-    if name in ("softmax", "abs", "exp", "contiguous", "clone", "detach", "requires_grad_", "neg",
-                "normal_", "uniform_", "zero_", "fill_", "sqrt", "sin", "cos", "tanh"):  # fmt: skip
-        return made
-    raise Unknown(f"a tensor's .{name}() while constructing")
-
-
-def attempt_method(
-    owner: dict[object, object] | str, name: str, args: list[object], kwargs: dict[str, object]
-) -> object:
-    """A method of a plain dictionary or string."""
-    found = getattr(owner, name, None)
-    if found is None or not callable(found):
-        raise Unknown(f"the attribute {name}")
-    value = attempt(found, *args, **kwargs)
-    return value if isinstance(owner, str) or name == "get" else list(value)  # type: ignore[call-overload]
-
-
-def attempt(function: Callable[..., object], *args: object, **kwargs: object) -> object:
-    """Plain Python on plain values; what does not work is unknown to us."""
-    try:
-        value = function(*args, **kwargs)
-        if isinstance(value, range | enumerate | zip | reversed):
-            value = list(value)
-    except MISFITS as error:
-        raise Unknown(str(error)) from error
-    return value
-
-
-def meta(name: str, args: list[object], kwargs: dict[str, object]) -> Meta | None:
-    """The shape of a tensor that is made while constructing, None where it is not plain."""
-    dtype = kwargs.get(
-        "dtype", Symbol(name="torch.int64" if name == "randint" else "torch.float32")
-    )
-    kind = dtype.name.removeprefix("torch.") if isinstance(dtype, Symbol) else "unknown"
-    if name.endswith("_like"):
-        return args[0] if args and isinstance(args[0], Meta) else None
-    if name == "tensor":
-        value = args[0] if args else None
-        if isinstance(value, float):
-            return Meta(shape=(), dtype=kind)
-        if isinstance(value, list) and value and all(isinstance(v, float) for v in value):
-            return Meta(shape=(len(value),), dtype=kind)
-        return None
-    if name == "randint":
-        args = args[-1:]
-    if name == "full":
-        args = args[:1]
-    if "size" in kwargs:
-        args = [kwargs["size"]]
-    sizes = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
-    if not sizes and name != "tensor":
-        sizes = ()
-    if not isinstance(sizes, tuple | list):
-        return None
-    shape: Shape = tuple(n for n in sizes if isinstance(n, int))
-    return Meta(shape=shape, dtype=kind) if len(shape) == len(sizes) else None

@@ -46,6 +46,8 @@ class Leaving:
 
     def torch(self, text: str, args: list[object], kwargs: dict[str, object]) -> Tensor:
         """An expression that PyTorch evaluates: `text(args)`, or a method for ".text"."""
+        if not text:
+            raise Unreadable("a module is made while the forward runs")
         nodes: list[int] = []
         words = [self.rendered(arg, nodes) for arg in args]
         words += [f"{name}={self.rendered(value, nodes)}" for name, value in kwargs.items()]

@@ -18,6 +18,8 @@ from protocol.values import source_key
 
 BEGIN, END = "<<<IMPROVE BEGIN>>>", "<<<IMPROVE END>>>"
 BLIND = 8.0  # what a draw weighs beside promises of up to 10, for who can't see what was tried
+# What is tried on a task that nobody has written for yet, until one of them makes a kernel.
+FIRST: tuple[dict[str, object], ...] = ({}, {"fusion": "layers"}, {"fusion": "single"})
 IN_FORWARD = frozenset({"fusion", "bias", "memory"})
 
 
@@ -49,7 +51,7 @@ def begin(work: AgentWork) -> tuple[Knobs, Made]:
     first = start(work.task.backend)
     own = read_knobs(work.node.source)
     problem: Unreadable | None = None
-    for change in (None, {}, {"fusion": "layers"}, {"fusion": "single"}, {"bias": "kernel"}):
+    for change in (None, *FIRST):
         knobs = own if change is None else changed(first, change)
         if knobs is None:
             continue

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from actors.agents.recipes.arguments import DTYPED, Arguments, Reading, parts
-from actors.agents.recipes.expressions import Names
 from actors.agents.recipes.frames import Tensor, plain, stored
 from actors.agents.recipes.graph import Graph, Unknown
+from actors.agents.recipes.members import Names
 from actors.agents.recipes.objects import Function, Module, Parameter, Record, Unreadable
-from actors.agents.recipes.reading import Program, Reader, flat, is_plain, reach, reached
+from actors.agents.recipes.reaching import flat, is_plain, reach, reached
+from actors.agents.recipes.reading import Program, Reader
 from actors.agents.recipes.source import Source
 
 

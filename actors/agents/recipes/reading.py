@@ -8,24 +8,23 @@ place, make the whole forward unreadable.
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Iterator
 
 import msgspec
 
-from actors.agents.recipes.expressions import Expressions, Names, plainly
+from actors.agents.recipes.constructing import Constructing, Returned
 from actors.agents.recipes.frames import Tensor
 from actors.agents.recipes.graph import Graph, Unknown
+from actors.agents.recipes.members import Names
 from actors.agents.recipes.objects import (
     Function,
     Hidden,
-    Meta,
     Module,
     Parameter,
     Parent,
-    Record,
     Unreadable,
 )
+from actors.agents.recipes.plain_values import plainly
+from actors.agents.recipes.reaching import flat, tensors_in
 from actors.agents.recipes.source import Source
 
 MOST_TURNS = 256  # of a loop
@@ -36,12 +35,6 @@ QUIET = ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "record
 HARMLESS = ("print", "nn.init.", "torch.nn.init.", "init.", "warnings.warn", "torch.manual_seed",
             "torch.set_num_threads", "torch.set_printoptions", "torch._assert", "random.seed",
             "logging.", "logger.", "log.", "torch.set_grad_enabled")  # fmt: skip
-OUTSIDE = ("half", "bfloat16", "double", "to", "type", "register_forward_hook",
-           "register_forward_pre_hook", "share_memory", "compile")  # fmt: skip
-
-NARROW = ("dtype", "float16", "float64", "bfloat16", "half", "double", "Half", "Double")
-
-Returned = tuple[object]  # what a function returned, wrapped: None would be ambiguous
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +57,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         return flat(self.output)
 
 
-class Reader(Expressions):
+class Reader(Constructing):
     """Follows constructors and forwards, statement by statement."""
 
     def __init__(self, source: Source, graph: Graph, fold_bias: bool) -> None:
@@ -78,84 +71,10 @@ class Reader(Expressions):
 
     # -- constructors --------------------------------------------------------------------------
 
-    def attempt(self, node: ast.stmt, names: Names) -> Returned | None:
-        """A statement of a constructor: what is not understood hides what it changes."""
-        try:
-            return self.statement(node, names)
-        except (Unknown, Unreadable):
-            self.refuse_outside(node, names)
-            self.hide(node, names)
-        return None
-
-    def refuse_outside(self, node: ast.stmt, names: Names) -> None:
-        """Raise for what changes all that comes after it, in ways that the rules do not follow."""
-        for call in (inner for inner in ast.walk(node) if isinstance(inner, ast.Call)):
-            text = ast.unparse(call.func)
-            owner, _, last = text.rpartition(".")
-            whole = isinstance(names.get(owner), Module) and names is not self.constants
-            if last in ("to", "type"):
-                whole &= any(word in ast.unparse(call) for word in NARROW)
-            if (whole and last in OUTSIDE) or last in (
-                "set_default_dtype",
-                "set_default_device",
-                "set_default_tensor_type",
-            ):
-                raise Unreadable(
-                    f"{text}() changes what the module computes in, and the rule book writes for"
-                    f" float32 as it is constructed ({self.source.at(call.lineno)})"
-                )
-
-    def hide(self, node: ast.stmt, names: Names) -> None:
-        """Forget what a statement may have changed: its targets, or in a compound all it names."""
-        simple = isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
-        for target in targets(node) if simple else list(mentioned(node)):
-            while isinstance(target, ast.Subscript):
-                target = target.value
-            if isinstance(target, ast.Name):
-                old = names.get(target.id)
-                if simple or target.id not in names or isinstance(old, list | dict):
-                    names[target.id] = Hidden()
-            elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                owner = names.get(target.value.id)
-                if isinstance(owner, Module):
-                    text = f"{owner.text}.{target.attr}"
-                    owner.attributes[target.attr] = Hidden(text=text)
-
-    def construct(
-        self, body: ast.ClassDef, args: list[object], kwargs: dict[str, object]
-    ) -> object:
-        if any("dataclass" in ast.unparse(d) for d in body.decorator_list):
-            return self.record(body, args, kwargs)
-        module = Module(text="", kind=body.name, body=body, line=self.line)
-        self.made(module, body, args, kwargs)
-        return module
-
-    def made(
-        self, module: Module, body: ast.ClassDef, args: list[object], kwargs: dict[str, object]
-    ) -> Names:
-        """Follows the constructor; its arguments by name."""
-        found = self.source.method(body, "__init__")
-        if found is None:
-            return {}
-        function = Function(body=found[0], owner=module, home=found[1])
-        names = self.bound(function, args, kwargs)
-        start = dict(names)
-        self.build(function, names)
-        return start
-
-    def build(self, function: Function, names: Names) -> None:
-        """Goes through a constructor, or a method that one calls."""
-        self.enter(function)
-        for node in function.body.body:
-            if self.attempt(node, names) is not None:
-                break
-        self.depth -= 1
-
     # -- functions -----------------------------------------------------------------------------
 
     def enter(self, function: Function) -> None:
-        self.depth += 1
-        if self.depth > 20:
+        if self.depth >= 20:
             raise Unreadable(f"{function.body.name}() calls itself")
         for decorator in function.body.decorator_list:
             if not is_harmless(ast.unparse(decorator)):
@@ -163,6 +82,7 @@ class Reader(Expressions):
                     f"{function.body.name}() has the decorator @{ast.unparse(decorator)}, which"
                     f" may change what it returns ({self.source.at(decorator.lineno)})"
                 )
+        self.depth += 1
 
     def bound(self, function: Function, args: list[object], kwargs: dict[str, object]) -> Names:
         """The arguments under the function's own names."""
@@ -201,8 +121,10 @@ class Reader(Expressions):
     def inline(self, function: Function, args: list[object], kwargs: dict[str, object]) -> object:
         names = self.bound(function, args, kwargs)
         self.enter(function)
-        result = self.block(function.body.body, names)
-        self.depth -= 1
+        try:
+            result = self.block(function.body.body, names)
+        finally:
+            self.depth -= 1
         return None if result is None else result[0]
 
     # -- statements ----------------------------------------------------------------------------
@@ -372,85 +294,6 @@ class Reader(Expressions):
             raise Unreadable(f"{text}() is called for what it does, not for what it gives")
         self.change(node, node.func, names)
 
-    def change(self, node: ast.Call, func: ast.Attribute, names: Names) -> None:
-        """A call in a constructor for what it does to its owner."""
-        owner, name = self.value(func.value, names), func.attr
-        given = self.items(node.args, names)
-        if isinstance(owner, Parent):
-            return self.build_parent(owner, name, given, node, names)
-        if isinstance(owner, Module):
-            if name in ("eval", "train") and (not given or isinstance(given[0], bool)):
-                set_evaluating(owner, name == "eval" or given == [False])
-                return None
-            if name in ("requires_grad_", "zero_grad", "apply", "to", "cuda", "cpu", "float"):
-                return None
-            if name in ("register_buffer", "register_parameter", "add_module") and len(given) > 1:
-                return self.register(owner, given[0], given[1])
-            found = self.source.method(owner.body, name) if owner.body is not None else None
-            if found is not None:
-                function = Function(body=found[0], owner=owner, home=found[1])
-                kwargs = self.keywords(node, names)
-                return self.build(function, self.bound(function, given, kwargs))
-        if isinstance(owner, Meta | Parameter | Tensor) and name.endswith("_"):
-            return None  # numbers, which nothing here depends on
-        items = owner.children if isinstance(owner, Module) else owner
-        if isinstance(items, list) and name in ("append", "extend", "insert"):
-            getattr(items, name)(*given)
-            return None
-        if isinstance(items, dict) and name == "update" and isinstance(given[0], dict):
-            items.update(given[0])
-            return None
-        raise Unknown(f"{ast.unparse(func)}() in a constructor")
-
-    def build_parent(
-        self, parent: Parent, name: str, given: list[object], node: ast.Call, names: Names
-    ) -> None:
-        body = parent.owner.body
-        found = None if body is None else self.source.method(body, name, parent.home)
-        if found is None:
-            return  # nn.Module's own
-        function = Function(body=found[0], owner=parent.owner, home=found[1])
-        bound = self.bound(function, given, self.keywords(node, names))
-        self.build(function, bound)
-
-    def register(self, owner: Module, name: object, value: object) -> None:
-        if not isinstance(name, str):
-            raise Unknown("a buffer or module whose name is not known")
-        plain = isinstance(value, Meta | Module) or value is None
-        owner.attributes[name] = value if plain else Hidden(text=name)
-
-
-def targets(node: ast.stmt) -> list[ast.expr]:
-    """What an assignment assigns."""
-    if isinstance(node, ast.Assign):
-        found = list(node.targets)
-    elif isinstance(node, ast.AnnAssign | ast.AugAssign):
-        found = [node.target]
-    else:
-        found = []
-    while any(isinstance(t, ast.Tuple | ast.List) for t in found):
-        found = [p for t in found for p in (t.elts if isinstance(t, ast.Tuple | ast.List) else [t])]
-    return [t.value if isinstance(t, ast.Starred) else t for t in found]
-
-
-def mentioned(node: ast.stmt) -> Iterator[ast.expr]:
-    """Every name and attribute in a statement, and what it imports or defines as names."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name | ast.Attribute):
-            yield inner
-
-
-def tensors_in(value: object) -> Iterator[Tensor]:
-    """The tensors that a value holds."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from tensors_in(item)
-
 
 def is_harmless(decorator: str) -> bool:
     """Whether a decorator leaves what a function returns as it is."""
@@ -459,70 +302,3 @@ def is_harmless(decorator: str) -> bool:
         last in ("staticmethod", "classmethod", "property", "override", "final", "abstractmethod",
                  "overload", "cache", "lru_cache", "cached_property", "typechecked")
     )  # fmt: skip
-
-
-def set_evaluating(module: Module, evaluating: bool = True) -> None:
-    module.evaluating = evaluating
-    inner = [*module.attributes.values(), *(module.children or [])]
-    for child in inner:
-        if isinstance(child, Module):
-            set_evaluating(child, evaluating)
-
-
-def reach(module: Module, text: str) -> None:
-    """Gives each module, parameter and attribute inside the text by which ModelNew reaches it."""
-    module.text = text
-    for name, value in module.attributes.items():
-        module.attributes[name] = reached(value, f"{text}.{name}")
-    for i, child in enumerate(module.children or []):
-        if isinstance(child, Module):
-            reach(child, f"{text}[{i}]")
-
-
-def reached(value: object, text: str) -> object:
-    """The value with the text by which ModelNew reaches it and what is inside."""
-    if isinstance(value, Module):
-        if not value.text:  # one that is held twice is reached the first way
-            reach(value, text)
-    elif isinstance(value, Meta):
-        return Parameter(text=text, shape=value.shape, dtype=value.dtype, line=value.line)
-    elif isinstance(value, Hidden | Tensor):  # a tensor's node is of a graph that is gone
-        return Hidden(text=text)
-    elif isinstance(value, Function):
-        around = {name: unknown(item) for name, item in value.closure.items()}
-        return msgspec.structs.replace(value, closure=around)
-    elif isinstance(value, Record):
-        return Record(kind=value.kind, fields={
-            name: reached(item, f"{text}.{name}") for name, item in value.fields.items()
-        })  # fmt: skip
-    elif isinstance(value, list | tuple):
-        return type(value)(reached(item, f"{text}[{i}]") for i, item in enumerate(value))
-    elif isinstance(value, dict):
-        return {key: reached(item, f"{text}[{key!r}]") for key, item in value.items()}
-    return value
-
-
-def unknown(value: object) -> object:
-    """A constructor's local as a function sees it later: no text reaches its tensors."""
-    return Hidden() if isinstance(value, Meta | Tensor) or [*tensors_in(value)] else value
-
-
-def flat(output: object) -> tuple[int, ...]:
-    if isinstance(output, int):
-        return (output,)
-    if isinstance(output, dict):
-        output = tuple(output.values())
-    if not isinstance(output, tuple | list):
-        raise TypeError("an output is a node or a nesting of nodes")
-    return tuple(node for item in output for node in flat(item))
-
-
-def is_plain(value: object) -> bool:
-    """Whether `repr` of a value is Python text that makes it again, and `==` compares it."""
-    if isinstance(value, tuple | list):
-        return all(map(is_plain, value))
-    if isinstance(value, dict):
-        return all(is_plain(key) and is_plain(item) for key, item in value.items())
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return value is None or isinstance(value, bool | int | str)

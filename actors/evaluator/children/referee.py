@@ -169,7 +169,7 @@ class Referee:
             aliases=task.aliases(inputs, order.seed),
             precise=task.precise,
             room=_room() if self._lends else 0,
-            notes=(*(() if steady else (UNSTEADY,)), *unchecked(tensors.tensors_in(outputs))),
+            notes=(*(() if steady else (UNSTEADY,)), *unchecked([*tensors.tensors_in(outputs)])),
         )
         crossable("Model's state", answer.state)
         crossable("Model.forward", answer.outputs)
