@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from actors.agents.recipes import losses, moves, operations, rowwise
-from actors.agents.recipes.frames import Tensor, seen
+from actors.agents.recipes.frames import Tensor, seen, whole
 from actors.agents.recipes.graph import Graph, Unknown
 from actors.agents.recipes.leaving import Leaving
 from actors.agents.recipes.modules import LAYERS
@@ -27,6 +27,7 @@ from actors.agents.recipes.objects import (
     Unreadable,
 )
 from actors.agents.recipes.plain_values import (
+    HOLDING,
     NUMERIC,
     attempt,
     attempt_method,
@@ -34,6 +35,7 @@ from actors.agents.recipes.plain_values import (
     is_instance,
     meta,
     meta_method,
+    refuse_unknown,
 )
 from actors.agents.recipes.source import HARMLESS, Source
 
@@ -159,10 +161,26 @@ class Calling(Leaving):
         if not name.startswith("torch.") or bare not in FACTORIES | {"zeros_like", "ones_like"}:
             return None
         if not self.constructing:
-            plain = bare == "tensor" and args and isinstance(args[0], int | float)
-            return operations.lift(self.graph, args[0]) if plain else None
+            if bare == "tensor" and args and isinstance(args[0], int | float):
+                return operations.lift(self.graph, args[0])
+            return self.filled(name, bare, args, kwargs)
         made = meta(bare, args, kwargs)
         return None if made is None else msgspec.structs.replace(made, line=self.line)
+
+    def filled(
+        self, name: str, bare: str, args: list[object], kwargs: dict[str, object]
+    ) -> Tensor | None:
+        """A float32 tensor that PyTorch makes in the forward, None where its shape is not known."""
+        told = {key: value for key, value in kwargs.items() if key not in ("device", "fill_value")}
+        if bare.endswith("_like"):
+            known = args and isinstance(args[0], Tensor) and self.graph[args[0].node].shape
+            made = Meta(shape=seen(self.graph, args[0])) if known and not told else None  # type: ignore[arg-type]
+        else:
+            made = meta(bare, args, told)
+        if made is None or made.dtype != "float32" or 0 in made.shape:
+            return None
+        node = self.graph[self.torch(name, args, kwargs).node]
+        return whole(self.graph, self.graph.torch(node.text, node.args, made.shape))
 
     def numeric(self, name: str, args: list[object], kwargs: dict[str, object]) -> object:
         if any(isinstance(arg, Tensor | Parameter | Meta) for arg in args):
@@ -177,6 +195,8 @@ class Calling(Leaving):
             return self.total(args)
         if args and isinstance(args[0], Module) and args[0].children is not None:
             args = [args[0].children, *args[1:]]
+        if name not in HOLDING:
+            refuse_unknown(args)
         return attempt(NUMERIC[name], *args, **kwargs)
 
     def total(self, args: list[object]) -> object:
@@ -194,6 +214,10 @@ class Calling(Leaving):
     def layer(self, kind: str, args: list[object], kwargs: dict[str, object]) -> object:
         if kind in ("Parameter", "Buffer"):
             return args[0] if args and isinstance(args[0], Meta) else Hidden()
+        if kind == "ModuleDict" and args and isinstance(args[0], dict):
+            return dict(args[0])
+        if kind == "ParameterList" and args and isinstance(args[0], list):
+            return list(args[0])
         if kind in CONTAINERS:
             items = args if kind == "Sequential" else args[0] if args else []
             if isinstance(items, list | tuple) and all(isinstance(i, Module) for i in items):
@@ -231,7 +255,9 @@ class Calling(Leaving):
         if name in ("view_as", "reshape_as") and args and isinstance(args[0], Tensor):
             name, found = "view", FUNCTIONS["view"]
             args = [seen(self.graph, args[0])]
-        return self.function(found, name, f".{name}", [owner, *args], kwargs)
+        # `same` drops what makes memory contiguous: then a view may have to copy.
+        text = ".reshape" if name in ("view", "view_as", "reshape_as") else f".{name}"
+        return self.function(found, name, text, [owner, *args], kwargs)
 
     def on_module(self, module: Module, name: str) -> object:
         if name in ("eval", "train"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import operator
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from actors.agents.recipes.graph import Graph, Unknown
 from actors.agents.recipes.members import Members, Names, symbol
 from actors.agents.recipes.moves import sliced
 from actors.agents.recipes.objects import (
+    MISFITS,
     Function,
     Hidden,
     Meta,
@@ -271,7 +273,10 @@ class Expressions(Members):
             if isinstance(op, ast.USub):
                 return self.call(Method(owner=tensor, name="neg"), [], {})
             if isinstance(op, ast.Invert):
-                return apply(self.graph, "not", tensor)
+                if self.graph[tensor.node].shape is not None:
+                    return apply(self.graph, "not", tensor)
+                nodes: list[int] = []
+                return self.kept_node(f"(~{self.rendered(tensor, nodes)})", nodes)
             raise Unreadable("a branch depends on a tensor's numbers")
         if isinstance(op, ast.Not):
             return not plainly(value)
@@ -292,12 +297,17 @@ class Expressions(Members):
             return inside == isinstance(op, ast.In)
         if type(op) not in COMPARISONS:
             raise Unreadable("a comparison that can't be followed")
-        name, _, function = COMPARISONS[type(op)]
+        name, sign, function = COMPARISONS[type(op)]
         if isinstance(left, Symbol) and isinstance(right, Symbol) and name in ("eq", "ne"):
             return (left.name == right.name) == (name == "eq")
         if isinstance(left, TENSORS) or isinstance(right, TENSORS):
             pair = [self.tensor(v) if isinstance(v, Parameter) else v for v in (left, right)]
-            return apply(self.graph, name, *pair)
+            with contextlib.suppress(Unknown):
+                return apply(self.graph, name, *pair)
+            nodes: list[int] = []
+            words = [self.rendered(value, nodes) for value in pair]
+            self.kept.append(sign)
+            return self.kept_node(f"({words[0]} {sign} {words[1]})", nodes)
         return attempt(function, plainly(left), plainly(right))
 
     def index(self, node: ast.expr, names: Names) -> object:
@@ -316,7 +326,7 @@ class Expressions(Members):
             tensor = self.tensor(owner)
             try:
                 return sliced(self.graph, tensor, index)
-            except (Unknown, IndexError):
+            except (Unknown, *MISFITS):
                 nodes: list[int] = []
                 text = f"{self.rendered(tensor, nodes)}[{self.rendered(index, nodes)}]"
                 self.kept.append("indexing")
@@ -325,8 +335,12 @@ class Expressions(Members):
             return attempt(operator.getitem, owner, index)
         if isinstance(owner, dict) and isinstance(index, bool | int | float | str):
             return attempt(operator.getitem, owner, index)
-        if isinstance(owner, Module | Hidden) and owner.text and isinstance(index, int | str):
-            return Hidden(text=f"{owner.text}[{index!r}]")
+        if isinstance(owner, Module | Hidden) and owner.text:
+            if isinstance(index, int | str):
+                return Hidden(text=f"{owner.text}[{index!r}]")
+            inside: list[int] = []
+            self.kept.append("indexing")
+            return self.kept_node(f"{owner.text}[{self.rendered(index, inside)}]", inside)
         raise Unknown("an index into what is not known")
 
 

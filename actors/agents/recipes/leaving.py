@@ -9,6 +9,9 @@ from actors.agents.recipes.graph import Graph, Unknown
 from actors.agents.recipes.objects import MISFITS, Hidden, Module, Parameter, Symbol, Unreadable
 from actors.agents.recipes.shapes import PRODUCTS, RULES
 
+IN_TORCH = {"gt": "gt", "lt": "lt", "ge": "ge", "le": "le", "eq": "eq", "ne": "ne",
+            "and": "logical_and", "or": "logical_or", "not": "logical_not"}  # fmt: skip
+
 
 class Leaving:
     """The part of the reader that leaves things to PyTorch."""
@@ -78,7 +81,7 @@ class Leaving:
                 if self.graph[node].shape is not None and not plain(self.graph, value):
                     node = stored(self.graph, value)
                 if self.graph[node].mask:
-                    raise Unreadable("a comparison's result is needed by what stays in PyTorch")
+                    return self.mask(node, nodes)
                 nodes.append(node)
                 return f"{{{len(nodes) - 1}}}"
             case bool() | int() | str() | None:
@@ -104,6 +107,19 @@ class Leaving:
             case _ if value is ...:
                 return "..."
         raise Unreadable("an argument is not known, and can't be written down again")
+
+    def mask(self, index: int, nodes: list[int]) -> str:
+        """A comparison's result for PyTorch, which computes it anew: no kernel writes one."""
+        node = self.graph[index]
+        if node.op == "const":
+            return repr(node.value)
+        if not node.mask:
+            nodes.append(index)
+            return f"{{{len(nodes) - 1}}}"
+        words = [self.mask(arg, nodes) for arg in node.args]
+        if node.op not in IN_TORCH or words[0].startswith(("-", "0", "1", "2")):
+            raise Unreadable("a comparison's result is needed by what stays in PyTorch")
+        return f"torch.{IN_TORCH[node.op]}({', '.join(words)})"
 
     def tensor(self, value: object) -> Tensor:
         """A tensor for a parameter or tensor; its shape may be unknown."""

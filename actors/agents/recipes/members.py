@@ -116,6 +116,8 @@ class Members(Calling):
 
     def of_class(self, body: ast.ClassDef, name: str) -> object:
         """An attribute of one of the task's classes: static, a constant, or PyTorch's to do."""
+        if any("Enum" in ast.unparse(base) for base in body.bases):
+            return Symbol(name=f"{body.name}.{name}", text=f"{body.name}.{name}")
         found = method(body, name)
         if found is not None and any(
             ast.unparse(d) == "staticmethod" for d in found.decorator_list

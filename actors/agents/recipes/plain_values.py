@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -21,8 +21,21 @@ from actors.agents.recipes.objects import (
 NUMERIC: dict[str, Callable[..., object]] = {
     "len": len, "int": int, "float": float, "bool": bool, "abs": abs, "min": min, "max": max,
     "round": round, "tuple": tuple, "list": list, "range": range, "enumerate": enumerate,
-    "zip": zip, "sum": sum, "str": str, "reversed": reversed, "sorted": sorted,
+    "zip": zip, "sum": sum, "str": str, "reversed": reversed, "sorted": sorted, "dict": dict,
+    "divmod": divmod, "any": any, "all": all,
 }  # fmt: skip
+HOLDING = frozenset(
+    ["len", "tuple", "list", "enumerate", "zip", "reversed", "dict"]
+)  # those that do not look at what is inside
+
+
+def refuse_unknown(value: object) -> None:
+    """Raise where anything in a value is not known: Python would take it for true."""
+    if isinstance(value, tuple | list):
+        for item in value:
+            refuse_unknown(item)
+    elif not isinstance(value, bool | int | float | str | None | slice | dict):
+        raise Unknown("a number that is")
 
 
 def is_float32(args: list[object]) -> bool:
@@ -74,7 +87,7 @@ def attempt(function: Callable[..., object], *args: object, **kwargs: object) ->
     """Plain Python on plain values; what does not work is unknown to us."""
     try:
         value = function(*args, **kwargs)
-        if isinstance(value, range | enumerate | zip | reversed):
+        if isinstance(value, Iterator | range):
             value = list(value)
     except MISFITS as error:
         raise Unknown(str(error)) from error

@@ -6,7 +6,7 @@ from actors.agents.recipes.arguments import DTYPED, Arguments, Reading, parts
 from actors.agents.recipes.frames import Tensor, plain, stored
 from actors.agents.recipes.graph import Graph, Unknown
 from actors.agents.recipes.members import Names
-from actors.agents.recipes.objects import Function, Module, Parameter, Record, Unreadable
+from actors.agents.recipes.objects import Function, Module, Parameter, Record, Symbol, Unreadable
 from actors.agents.recipes.reaching import flat, is_plain, reach, reached
 from actors.agents.recipes.reading import Program, Reader
 from actors.agents.recipes.source import Source
@@ -174,6 +174,8 @@ def written(value: object) -> str | None:
     """Python text for a plain value, or a dataclass's fields; None for anything else."""
     if is_plain(value):
         return repr(value)
+    if isinstance(value, Symbol) and value.spelled:
+        return value.spelled
     if isinstance(value, Record) and is_plain(value.fields):
         return repr(value.fields)
     return None

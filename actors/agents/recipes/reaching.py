@@ -26,9 +26,14 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 def set_evaluating(module: Module, evaluating: bool = True) -> None:
     module.evaluating = evaluating
     inner = [*module.attributes.values(), *(module.children or [])]
-    for child in inner:
+    while inner:
+        child = inner.pop()
         if isinstance(child, Module):
             set_evaluating(child, evaluating)
+        elif isinstance(child, dict):
+            inner += child.values()
+        elif isinstance(child, list | tuple):
+            inner += child
 
 
 def reach(module: Module, text: str) -> None:

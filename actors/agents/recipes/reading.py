@@ -281,6 +281,15 @@ class Reader(Constructing):
         node = self.graph[tensor.node]
         return node.args[0] if node.op == "view" else tensor.node
 
+    def is_own_list(self, func: ast.expr, names: Names) -> bool:
+        """Whether a call adds to a list that the function itself has made."""
+        return (
+            isinstance(func, ast.Attribute)
+            and func.attr in ("append", "extend", "insert")
+            and isinstance(func.value, ast.Name)
+            and isinstance(names.get(func.value.id), list)
+        )
+
     def bare(self, node: ast.expr, names: Names) -> None:
         """An expression statement: those of a constructor; in a forward only harmless ones."""
         if isinstance(node, ast.Constant):
@@ -289,6 +298,10 @@ class Reader(Constructing):
             raise Unreadable(f"`{ast.unparse(node)}` is there for what it does")
         text = ast.unparse(node.func)
         if text.startswith(HARMLESS):
+            return
+        if self.is_own_list(node.func, names) and not node.keywords:
+            owner, name = self.value(node.func.value, names), node.func.attr  # type: ignore[attr-defined]
+            getattr(owner, name)(*self.items(node.args, names))
             return
         if not (self.constructing and isinstance(node.func, ast.Attribute)):
             raise Unreadable(f"{text}() is called for what it does, not for what it gives")

@@ -118,12 +118,18 @@ class Source:
         return [n for n in self.tree.body if isinstance(n, kinds)]
 
     def mro(self, body: ast.ClassDef) -> list[ast.ClassDef]:
-        """The class and its bases in this file, nearest first."""
+        """The class and its bases in this file, in the order in which Python asks them."""
+        inner = [self.classes.get(b.id) for b in body.bases if isinstance(b, ast.Name)]
+        bases = [each for each in inner if each is not None and each is not body]
+        rows = [*(self.mro(base) for base in bases), bases]
         found = [body]
-        for base in body.bases:
-            inner = self.classes.get(base.id) if isinstance(base, ast.Name) else None
-            if inner is not None and inner is not body:
-                found += [each for each in self.mro(inner) if each not in found]
+        while any(rows):
+            heads = [row[0] for row in rows if row]
+            free = [each for each in heads if not any(each in row[1:] for row in rows)]
+            if not free:
+                raise Unreadable(f"the bases of class {body.name} have no order")
+            found.append(free[0])
+            rows = [[each for each in row if each is not free[0]] for row in rows]
         return found
 
     def method(
