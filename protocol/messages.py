@@ -14,6 +14,7 @@ from protocol.values import (
     Plan,
     Reference,
     Role,
+    Scope,
     Task,
     Value,
     Verdict,
@@ -102,6 +103,7 @@ class Unusable(Message, frozen=True, kw_only=True):
     lease: Lease
     reason: str
     reply: str = ""
+    gives_up_on: Scope = "attempt"  # more than this attempt: the answer will always be the same
 
 
 class Blocked(Message, frozen=True, kw_only=True):
@@ -219,6 +221,10 @@ class Ask(Message, frozen=True, kw_only=True):
     reference: Reference
     seed: int = 0
     answered: tuple[Call, ...] = ()  # replies already bought for this work: use, don't ask again
+    # For models that compute what they write, and shown in no prompt: keys of the candidates that
+    # the task has (`source_key`), and the advice of plans under way from the same node.
+    tried: tuple[str, ...] = ()
+    planned: tuple[str, ...] = ()
 
 
 class MakePlan(Ask, tag="Plan", frozen=True, kw_only=True):

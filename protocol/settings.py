@@ -26,6 +26,7 @@ PolicyName = Literal["epsilon-greedy", "greedy", "mcts", "evolutionary"]
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 SEARCHING = ("stark", "search")  # the strategies that ask a policy which node to grow
+COMPUTED = ("recipes", "script:", "replay:")  # models that give the same answer to the same work
 ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the coder, does all
 
 Count = Annotated[int, msgspec.Meta(ge=1)]

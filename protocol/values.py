@@ -49,6 +49,8 @@ Stage = Literal["", "build", "import", "check", "time"]
 Backend = Literal["cpp", "cuda", "triton"]  # what candidates' kernels are written in
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 BACKEND_OF: dict[DeviceKind, Backend] = {"cpu": "cpp", "cuda": "cuda"}  # where none is named
+# What an agent gives up on: this attempt alone, the node that was to grow, or the whole task.
+Scope = Literal["attempt", "node", "task"]
 
 
 RENAMED_REFERENCE = "renamed_reference"  # the label of a candidate that is the task's own module
@@ -80,6 +82,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     sandbox_level: int = 0
     device: str = ""  # fingerprint of the device that ran it
     release: Release | None = None  # of a winner: what it passed as a drop-in module
+    gives_up_on: Scope = "attempt"  # of no_candidate: what no further attempt is made on
 
     @property
     def correct(self) -> bool:
@@ -211,3 +214,11 @@ class Call(Value, frozen=True, kw_only=True):
 def request_key(request: str) -> str:
     """Return what names a request's text: a call and the money kept for it have the same."""
     return hashlib.sha256(request.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def source_key(source: str) -> str:
+    """Return what names a candidate's text, its leading comments left out: they change nothing."""
+    lines = source.splitlines()
+    first = next((n for n, line in enumerate(lines) if line and not line.startswith("#")), 0)
+    text = "\n".join(lines[first:])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -17,7 +17,7 @@ from actors.agents.models.model import TOO_LONG, TOO_SLOW, Bounds, Denied, Model
 from actors.agents.patience import Patience, Withdrawn
 from actors.agents.problem import Problem
 from actors.agents.prompting import say_again
-from actors.agents.replies import Reply, parse
+from actors.agents.replies import REFUSALS, Reply, parse
 from actors.agents.request import Request
 from actors.agents.spool import Spool
 from actors.port import Port
@@ -73,7 +73,12 @@ class Desk:
         except Withdrawn:
             return Returned(lease=lease, reason="stopped before the model was asked")
         if isinstance(found, Problem):
-            return Unusable(lease=lease, reason=found.reason, reply=call.reply[:MAX_SHOWN])
+            return Unusable(
+                lease=lease,
+                reason=found.reason,
+                reply=call.reply[:MAX_SHOWN],
+                gives_up_on=found.gives_up_on,
+            )
         return result(found)
 
     def _wished(self, request: Request) -> Request:
@@ -147,9 +152,10 @@ def _judge(call: Call, read: Callable[[Reply], T | Problem]) -> T | Problem:
     if call.stop == TOO_LONG or len(call.reply) > MAX_REPLY:
         return Problem(reason=f"the reply is over {MAX_REPLY:,} characters long", final=True)
     reply = parse(call.reply)
-    cannot = reply.text("cannot")
-    if cannot:
-        return Problem(reason=" ".join(cannot.split()), final=True)
+    for heading, scope in REFUSALS.items():
+        cannot = reply.text(heading)
+        if cannot:
+            return Problem(reason=" ".join(cannot.split()), final=True, gives_up_on=scope)
     found = read(reply)
     if isinstance(found, Problem) and cut:
         return Problem(reason=f"the reply was cut off after {call.output_tokens} tokens")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.values import Value
+from protocol.values import Scope, Value
 
 
 class Problem(Value, frozen=True, kw_only=True):
@@ -10,3 +10,4 @@ class Problem(Value, frozen=True, kw_only=True):
 
     reason: str
     final: bool = False  # asking again would not help: it refused, or said that it can't
+    gives_up_on: Scope = "attempt"  # what it said that it never can

@@ -11,9 +11,15 @@ import re
 from collections.abc import Callable, Sequence
 
 from actors.agents.anchors import lines_of
-from protocol.values import Value
+from protocol.values import Scope, Value
 
-NAMES = ("advice", "source", "candidate", "diagnosis", "reflection", "cannot")
+# Headings by which a model says that it has no answer, and what it gives up on.
+REFUSALS: dict[str, Scope] = {
+    "cannot": "attempt",
+    "cannot at this node": "node",
+    "cannot at this task": "task",
+}
+NAMES = ("advice", "source", "candidate", "diagnosis", "reflection", *REFUSALS)
 _HEADING = re.compile(r" {0,3}#{1,6}\s*(?:\d+[.)]\s*)?[*_`]*([^*_`:#]*?)[*_`]*:?[*_`]*\s*#*\s*")
 _BOLD = re.compile(r" {0,3}\*\*([A-Za-z]+):?\*\*:?\s*")
 _FENCE = re.compile(r"(\s*)(`{3,}|~{3,})\s*([^`~\s]*)[^`]*")

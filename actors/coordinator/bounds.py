@@ -120,6 +120,7 @@ def _verdict(verdict: Verdict, fingerprint: str) -> Verdict:
         seconds=_seconds(verdict.seconds),
         sandbox_level=min(max(verdict.sandbox_level, 0), 9),
         device=_name(fingerprint),
+        gives_up_on="attempt",  # that is an agent's to say
     )
 
 

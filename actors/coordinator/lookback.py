@@ -121,6 +121,7 @@ class Lookback:
                 score=first.score if first else score,
                 kernel=kernel_of(row.source, first.verdict if first else row.verdict),
                 second=second if again else None,
+                gives_up_on=row.gives_up_on,
             )
 
     def _stories(self) -> Iterator[str]:

@@ -23,6 +23,7 @@ from actors.coordinator.search import (
 )
 from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.tree import FAILED, ROOT
+from protocol.values import Scope
 
 OPENINGS = (Stage.PLAN, Stage.REPAIR, Stage.SOLVE, Stage.REFLECT)
 
@@ -36,6 +37,7 @@ class Ended:
     score: float
     kernel: str
     second: Confirmed | None = None
+    gives_up_on: Scope = "attempt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,7 @@ class Rebuilding:
             return Measured(self.eager_us)
         node = self.nodes[known - 1]
         self._under_way.pop(node.number, None)
-        return AttemptEnded(node.number, node.score, node.kernel)
+        return AttemptEnded(node.number, node.score, node.kernel, node.gives_up_on)
 
     def _confirm(self, number: int) -> list[Instruction]:
         node = self._node.get(number)
@@ -159,9 +161,15 @@ class Rebuilding:
         self._search = self.new_search()
         self._search.budget = budget
         attempts = [self._under_way[number] for number in sorted(self._under_way)]
-        nodes = [(n.number, n.parent, self._score(n), n.kernel) for n in self.nodes[: self._known]]
+        known = self.nodes[: self._known]
+        nodes = [(n.number, n.parent, self._score(n), n.kernel) for n in known]
         return self._search.restore(
-            self.eager_us, nodes, attempts, self._confirmed.values(), self._second_looks
+            self.eager_us,
+            nodes,
+            attempts,
+            self._confirmed.values(),
+            self._second_looks,
+            given_up={n.number: n.gives_up_on for n in known},
         )
 
     def _score(self, node: Ended) -> float:

@@ -16,6 +16,7 @@ from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.strategy import Patient, Sight, Strategy
 from actors.coordinator.tree import FAILED, ROOT, Tree
 from protocol.settings import SearchSettings
+from protocol.values import Scope
 
 ROOT_KERNEL = "root"
 CONFIRMED = 3  # at the most so many of the best are judged again, to end with a true figure
@@ -52,6 +53,7 @@ class AttemptEnded:
     number: int
     score: float
     kernel: str  # identifies the source
+    gives_up_on: Scope = "attempt"  # what its agent has nothing more to try on
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Search:
         self.settings = settings
         self.budget = settings.budget
         self.finished = False
+        self.given_up = False  # an agent can do nothing at all for this task: no attempt is begun
         self.tree: Tree | None = None
         self.board: Leaderboard | None = None
         self.under_way: dict[int, Attempt] = {}
@@ -163,6 +166,7 @@ class Search:
         confirmed: Iterable[Confirmed] = (),
         second_looks: int = 0,
         offered: dict[int, Offer] | None = None,
+        given_up: dict[int, Scope] | None = None,
     ) -> list[Instruction]:
         """Take up a stored search; return the offers for what was under way, and new ones.
 
@@ -174,6 +178,7 @@ class Search:
             confirmed: what those that were judged again came to.
             second_looks: how many of these were judged again since the last attempt ended.
             offered: what those attempts had been offered as, by number; offered so again.
+            given_up: what the agents of recorded nodes gave up on, by number.
         """
         self._plant(eager_us)
         self.confirmed = {one.number: one for one in confirmed}
@@ -185,6 +190,8 @@ class Search:
             self.under_way[attempt.number] = attempt
         self.begun = len(nodes) + len(attempts)
         self._second_looks = second_looks
+        for number, scope in (given_up or {}).items():
+            self._give_up(number, scope)
         known = offered or {}
         offers: list[Instruction] = []
         for attempt in attempts:
@@ -195,12 +202,21 @@ class Search:
     # --- the loop of the method --------------------------------------------------------------
 
     def _grow(self) -> list[Instruction]:
-        """Begin attempts until the budget, the number under way or the tree forbids it."""
+        """Begin attempts until the budget, the number under way or the tree forbids it.
+
+        Where nothing is under way and nothing can be grown, the task is over before its budget.
+        """
         instructions: list[Instruction] = []
-        while self.begun < self.budget and len(self.under_way) < self.settings.in_flight:
+        is_stuck = self.given_up
+        while (
+            not is_stuck
+            and self.begun < self.budget
+            and len(self.under_way) < self.settings.in_flight
+        ):
             number = self.begun + 1
             parent = self._strategy.select(self._tree, self._rng(number, "select"))
-            if parent is None:
+            if parent is None or self._tree[parent].closed:
+                is_stuck = True
                 break
             node = self._tree[parent]
             attempt = Attempt(
@@ -213,7 +229,7 @@ class Search:
             self.begun = number
             self.under_way[number] = attempt
             instructions += [Save(attempt), self._offer(attempt)]
-        if not self.under_way and self.begun >= self.budget:
+        if not self.under_way and (is_stuck or self.begun >= self.budget):
             instructions += self._conclude()
         return instructions
 
@@ -279,6 +295,15 @@ class Search:
         attempt = self.under_way.pop(event.number)
         self._second_looks = 0
         self._add(event.number, attempt.parent, event.score, event.kernel)
+        self._give_up(event.number, event.gives_up_on)
+
+    def _give_up(self, number: int, scope: Scope) -> None:
+        """Grow no more what the agent of this node gave up on; there is nothing in it to mend."""
+        if scope == "attempt":
+            return
+        self.given_up |= scope == "task"
+        self._tree.close(number)
+        self._tree.close(self._tree[number].parent or ROOT)
 
     def _add(self, number: int, parent: int, score: float, kernel: str) -> None:
         self._tree.add(number, parent, score)

@@ -19,6 +19,7 @@ from protocol.values import (
     Observed,
     Plan,
     Reference,
+    Scope,
     Task,
     Value,
     Verdict,
@@ -27,6 +28,10 @@ from protocol.values import (
 
 _encode = msgspec.msgpack.encode
 CONFIRMED, NOT_TO_BE_HAD = 1, 2  # what became of a node's second look
+
+
+def _decode(verdict: bytes) -> Verdict:
+    return msgspec.msgpack.decode(verdict, type=Verdict)
 
 
 class NodeRow(Value, frozen=True, kw_only=True):
@@ -43,6 +48,11 @@ class NodeRow(Value, frozen=True, kw_only=True):
     def is_confirmed_faster(self) -> bool:
         """Whether the node was judged again and is faster than the reference."""
         return self.confirmed == CONFIRMED and self.verdict is not None and self.verdict.is_faster
+
+    @property
+    def gives_up_on(self) -> Scope:
+        """What its agent gave up on."""
+        return self.verdict.gives_up_on if self.verdict is not None else "attempt"
 
 
 class Store:
@@ -240,9 +250,9 @@ class Store:
         """Return every node but the root, in the order in which they were recorded."""
         rows = self._db.rows(
             "SELECT number, parent, score_us, source, confirmed,"
-            " CASE WHEN confirmed > 0 OR instr(verdict, CAST(? AS BLOB)) THEN verdict END"
-            " FROM node WHERE task = ? AND number > 0 ORDER BY id",
-            (RENAMED_REFERENCE, task),
+            " CASE WHEN confirmed > 0 OR word = ? OR instr(verdict, CAST(? AS BLOB))"
+            " THEN verdict END FROM node WHERE task = ? AND number > 0 ORDER BY id",
+            (Word.NO_CANDIDATE, RENAMED_REFERENCE, task),
         )
         return [
             NodeRow(
@@ -251,10 +261,18 @@ class Store:
                 score_us=score,
                 source=source,
                 confirmed=again,
-                verdict=msgspec.msgpack.decode(blob, type=Verdict) if blob else None,
+                verdict=_decode(blob) if blob else None,
             )
             for number, parent, score, source, again, blob in rows
         ]
+
+    def sources(self, task: str, after: int) -> list[tuple[int, str]]:
+        """Return (id, source) of the nodes with code that were recorded after the one of id."""
+        return self._db.rows(
+            "SELECT id, source FROM node WHERE task = ? AND number > 0 AND id > ?"
+            " AND source != '' ORDER BY id",
+            (task, after),
+        )
 
     def attempts_under_way(self, task: str) -> list[Attempt]:
         rows = self._db.rows(

@@ -122,7 +122,8 @@ class Team:
             self._tree, self._looked = tree, 0
         while self._looked < len(tree.recorded):
             number = tree.recorded[self._looked]
-            if tree[number].degree == 0 and 0 < _failures(tree, number) <= self.repairs:
+            node = tree[number]
+            if not node.closed and node.degree == 0 and 0 < _failures(tree, number) <= self.repairs:
                 return number
             self._looked += 1
         return ROOT

@@ -33,8 +33,8 @@ from actors.coordinator.tree import FAILED
 from actors.coordinator.work import ROLE_OF, Orders, parse_work, work_id
 from protocol import messages
 from protocol.messages import Lease
-from protocol.settings import Settings
-from protocol.values import Reference, Role, Task, Verdict, Word
+from protocol.settings import COMPUTED, Settings
+from protocol.values import Reference, Role, Scope, Task, Verdict, Word
 
 
 class Tasks:
@@ -130,13 +130,15 @@ class Tasks:
                 for attempt, offer in zip(attempts, offers, strict=True)
                 if offer
             },
+            {row.number: row.gives_up_on for row in rows},
         )
 
     # --- work out, results in ----------------------------------------------------------------
 
     def order(self, lease: Lease) -> messages.Work:
         """Return the message for a granted lease."""
-        return self._orders.message(lease, self._offers[lease.work])
+        under_way = self._searches[parse_work(lease.work)[0]].under_way
+        return self._orders.message(lease, self._offers[lease.work], tuple(under_way.values()))
 
     def give_up(self, work: str, reason: str) -> None:
         """Let work end that took too many with it."""
@@ -165,7 +167,12 @@ class Tasks:
                 self._store.save_candidate(task, number, result.candidate)
                 self._perform(task, self._searches[task].handle(StageEnded(number)))
             case messages.Unusable():
-                verdict = Verdict(verdict=Word.NO_CANDIDATE, reason=result.reason, log=result.reply)
+                verdict = Verdict(
+                    verdict=Word.NO_CANDIDATE,
+                    reason=result.reason,
+                    log=result.reply,
+                    gives_up_on=self._given_up_on(result, ROLE_OF[stage]),
+                )
                 self._record(task, number, verdict)
             case messages.Evaluated() if stage is Stage.CONFIRM:
                 self._confirm(task, number, believable(result.verdict))
@@ -173,6 +180,11 @@ class Tasks:
                 self._record(task, number, believable(result.verdict))
             case messages.Measured():
                 self._measured(task, result.reference, result.problem)
+
+    def _given_up_on(self, result: messages.Unusable, role: Role) -> Scope:
+        """Return what is not tried again: a language model may answer otherwise the next time."""
+        computed = self._settings.model_of(role).startswith(COMPUTED)
+        return result.gives_up_on if computed else "attempt"
 
     def _measured(self, task: str, reference: Reference | None, problem: str) -> None:
         if reference is None or not positive(reference.eager_us):
@@ -191,7 +203,10 @@ class Tasks:
         candidate = self._store.candidate(task, number)
         self._store.add_node(task, number, verdict, None if score == FAILED else score, time.time())
         kernel = kernel_of(candidate.source if candidate else "", verdict)
-        self._perform(task, self._searches[task].handle(AttemptEnded(number, score, kernel)))
+        self._perform(
+            task,
+            self._searches[task].handle(AttemptEnded(number, score, kernel, verdict.gives_up_on)),
+        )
 
     def _confirm(self, task: str, number: int, verdict: Verdict | None) -> None:
         """Let the second look at a node count; None: it could not be had, nothing is confirmed."""

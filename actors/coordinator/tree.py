@@ -32,6 +32,7 @@ class Node:
     grandchildren: list[int] = field(default_factory=list)
     pending: int = 0  # children under way
     failed: int = 0  # evaluated children that failed
+    closed: bool = False  # its agent has nothing more to try on it
 
     @property
     def has_bug(self) -> bool:
@@ -78,7 +79,7 @@ class Tree:
         """Note that a child of `parent` is under way."""
         node = self.nodes[parent]
         if node.degree == 0:
-            self._leaves.remove(parent)
+            self._leaves.discard(parent)  # a closed one is none any more
         node.pending += 1
         self.begun.append(parent)
 
@@ -105,6 +106,11 @@ class Tree:
         self.recorded.append(number)
         return node
 
+    def close(self, number: int) -> None:
+        """Let a node have no further child."""
+        self.nodes[number].closed = True
+        self._leaves.discard(number)
+
     def within(self, number: int, top: int) -> bool:
         """Whether a node lies in the subtree of `top` (itself included), in O(log depth) steps."""
         node, height = self.nodes[number], self.nodes[top].depth
@@ -124,6 +130,8 @@ class Tree:
 
     def eligible(self, node: Node) -> bool:
         """Whether the policy may grow this node now."""
+        if node.closed:
+            return False
         if node.number == ROOT and node.degree >= self.root_children:
             return False
         if node.has_bug and node.pending:
@@ -147,7 +155,7 @@ class Tree:
         return leaf
 
     def leaves(self) -> frozenset[int]:
-        """Return the nodes that have no child, neither evaluated nor under way."""
+        """Return the open nodes that have no child, neither evaluated nor under way."""
         return frozenset(self._leaves)
 
     def _insert(self, node: Node) -> None:

@@ -6,19 +6,20 @@ and `Evaluate` with sources, verdicts and replies already bought, all read from 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
 from actors.coordinator.books import Books
 from actors.coordinator.search import Offer
-from actors.coordinator.stages import Stage
+from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.store import Store
 from actors.coordinator.tree import ROOT
 from protocol import messages
 from protocol.messages import Lease
-from protocol.values import Observed, Plan, Reference, Role, Task
+from protocol.values import Observed, Plan, Reference, Role, Task, source_key
 
 ROLE_OF = {
     Stage.PLAN: Role.PLANNER,
@@ -35,6 +36,7 @@ ROLE_OF = {
 CONFIRM_ROUNDS = 3  # fresh processes each: what differs from start to start is seen
 MOST_ROUNDS = 9  # as long as the interval is wide
 SHOWN = 1024  # nodes kept at hand, so that a window costs no read
+TRIED = 512  # of so many candidates the keys are sent: some ten kilobytes
 
 
 def work_id(task: str, number: int, stage: Stage) -> str:
@@ -56,11 +58,18 @@ class Orders:
         self._books = books
         self._tasks = tasks
         # What is recorded never changes, and the same few nodes are shown again and again.
+        self._keys: dict[str, deque[str]] = {}
+        self._read: dict[str, int] = {}  # the row of the last node whose key is there
         self._node = lru_cache(maxsize=SHOWN)(store.observed)
         self._reference = lru_cache(maxsize=SHOWN)(self._measured)
 
-    def message(self, lease: Lease, offer: Offer) -> messages.Work:
-        """Return what the worker is to do; everything it needs is inside."""
+    def message(
+        self, lease: Lease, offer: Offer, under_way: Sequence[Attempt] = ()
+    ) -> messages.Work:
+        """Return what the worker is to do; everything it needs is inside.
+
+        `under_way` are the attempts that have no node yet, this one included.
+        """
         name, number, stage = parse_work(lease.work)
         task = self._tasks[name]
         if stage is Stage.MEASURE:
@@ -93,7 +102,25 @@ class Orders:
             reference=reference,
             seed=offer.seed,
             answered=self._books.calls(lease.work),
+            tried=self._tried(name, under_way),
+            planned=self._planned(
+                name, [a for a in under_way if a.parent == parent and a.number != number]
+            ),
         )
+
+    def _tried(self, task: str, under_way: Sequence[Attempt]) -> tuple[str, ...]:
+        """Return the keys of the newest candidates; each node's source is read once."""
+        keys = self._keys.setdefault(task, deque(maxlen=TRIED))
+        for place, source in self._store.sources(task, self._read.get(task, 0)):
+            keys.append(source_key(source))
+            self._read[task] = place
+        written = [self._store.candidate(task, a.number) for a in under_way]
+        return (*keys, *(source_key(one.source) for one in written if one is not None))
+
+    def _planned(self, task: str, siblings: Sequence[Attempt]) -> tuple[str, ...]:
+        """Return the advice of plans for the same node that have no candidate yet."""
+        plans = [self._store.plan(task, a.number) for a in siblings if a.stage is Stage.WRITE]
+        return tuple(plan.advice for plan in plans if plan is not None)
 
     def _request(
         self, stage: Stage, task: str, number: int, offer: Offer

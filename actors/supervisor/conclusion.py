@@ -81,6 +81,7 @@ def _lines(folder: RunFolder, snapshot: Snapshot, ending: Ending, code: Exit) ->
         if task.best is not None:
             best = outcome.best_file(folder.path, task.name, len(snapshot.tasks))
             lines[-1] += f" -> {folder.shown}/{best.name}"
+        lines += [f"{task.name}: {note}" for note in task.notes]
         if task.elsewhere:
             lines.append(f"{task.name}: ranked by {phrases.ranked_by(task)}")
     if snapshot.tasks:

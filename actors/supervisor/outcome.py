@@ -89,6 +89,7 @@ class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     seconds: float
     sandbox_level: int | None  # the weakest that any attempt ran under
     closest: BestResult | None = None  # the best correct candidate where `best` is null
+    notes: tuple[str, ...] = ()  # why it ended before its budget, what could not be checked
 
     @property
     def won(self) -> bool:
@@ -251,6 +252,7 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
             (node.verdict.sandbox_level for node in attempts if _was_judged(node)), default=None
         ),
         closest=_candidate_result(task, task.closest),
+        notes=task.notes,
     )
 
 

@@ -62,11 +62,13 @@ def cards(task: TaskState) -> str:
         for name, value in facts
     )
     problem = f'<p class="bad">{escape(task.problem)}</p>' if task.problem else ""
+    notes = "".join(f'<p class="bad">{escape(note)}</p>' for note in task.notes)
     standing = f"<p>{escape(phrases.best_line(task))}.</p>" if not task.problem else ""
-    ranked = (
-        f'<p class="soft">{escape(phrases.CLOCK)} Ranked by {escape(phrases.ranked_by(task))}.</p>'
+    ranked = f"{phrases.CLOCK} Ranked by {phrases.ranked_by(task)}. {phrases.MODE}"
+    return (
+        f'{problem}{notes}<div class="cards">{inside}</div>{standing}'
+        f'<p class="soft">{escape(ranked)}</p>'
     )
-    return f'{problem}<div class="cards">{inside}</div>{standing}{ranked}'
 
 
 def chart(task: TaskState) -> str:

@@ -145,6 +145,13 @@ def _not_faster(node: Node) -> str:
     return "its interval is not above 1"
 
 
+# How children/runner.py and children/original.py call both modules.
+MODE = (
+    "Both modules are called under torch.no_grad(), in the mode in which their constructor leaves"
+    " them: training mode, unless it calls eval()."
+)
+
+
 def ranked_by(task: TaskState) -> str:
     """Say what the nodes of a task were ranked by: runtimes of different devices never are."""
     if task.reference is None:

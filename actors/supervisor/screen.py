@@ -85,6 +85,8 @@ class PlainScreen:
                 self.say(
                     f"{task.name}: reference {phrases.duration(task.reference.eager_us)} on {name}"
                 )
+                for note in task.reference.notes:
+                    self.say(f"{task.name}: {note}")
             for node in task.attempts:
                 if (task.name, node.number) not in self._told:
                     self._told.add((task.name, node.number))

@@ -133,6 +133,24 @@ class TaskState(Value, frozen=True, kw_only=True):
         others = [node for node in correct if not node.verdict.is_renamed_reference]
         return min(others or correct, key=_confirmed_first, default=None)
 
+    @property
+    def ended_early(self) -> str:
+        """Why the task is over before its budget: its agents have nothing more to try."""
+        refusals = [n for n in self.attempts if n.verdict.gives_up_on != "attempt"]
+        final = [n for n in refusals if n.verdict.gives_up_on == "task"]
+        if self.status != "finished" or len(self.attempts) >= self.budget or not refusals:
+            return final[0].verdict.reason if final else ""
+        return (final or refusals[::-1])[0].verdict.reason
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the figures has to know, a sentence each."""
+        measured = self.reference.notes if self.reference else ()
+        if not self.ended_early:
+            return measured
+        count = f"{len(self.attempts)} of {self.budget} attempts"
+        return (*measured, f"ended after {count}: {self.ended_early}")
+
     def eager_us(self, node: Node | None) -> float | None:
         """Return the reference's time that a node's time is shown against.
 

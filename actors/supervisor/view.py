@@ -79,6 +79,7 @@ def task_title(task: TaskState) -> Text:
         (phrases.best_line(task), "bold"),
         (f"\n  {words}" if words else ""),
         (f"  under way {under_way}" if under_way else "", "cyan"),
+        *((f"\n{note}", "yellow") for note in task.notes),
     )
 
 

@@ -20,6 +20,7 @@ from actors.coordinator.search import (
 from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.strategy import strategy_named
 from protocol.settings import SearchSettings
+from protocol.values import Scope
 
 EAGER_US = 100.0
 
@@ -56,6 +57,7 @@ class Runner:
     ) -> None:
         self.search = search
         self.outcome = outcome
+        self.refusals: dict[int, Scope] = {}  # attempts that get no candidate, and what is given up
         self.names = {"strategy": strategy, "policy": policy}  # of the search that follows a crash
         self.saved: dict[int, Attempt] = {}
         self.nodes: list[tuple[int, int, float, str]] = []
@@ -98,6 +100,11 @@ class Runner:
             second = self.confirm(number, self.search.score(number))
             self.confirmed[number] = second
             self.perform(self.search.handle(second))
+        elif number in self.refusals:
+            self.nodes.append((number, offer.attempt.parent, math.inf, ""))
+            del self.saved[number]
+            ended = AttemptEnded(number, math.inf, "", self.refusals[number])
+            self.perform(self.search.handle(ended))
         elif offer.stage is Stage.EVALUATE:
             score, kernel = self.outcome(number)
             self.nodes.append((number, offer.attempt.parent, score, kernel))
@@ -131,8 +138,10 @@ class Runner:
         for attempt in attempts:
             made = self.decisions[attempt.number, attempt.stage]
             offered[attempt.number] = Offer(attempt.stage, attempt, made.window, made.seed)
+        given_up = {n: self.refusals[n] for n, *_ in self.nodes if n in self.refusals}
+        confirmed = self.confirmed.values()
         self.perform(
             self.search.restore(
-                EAGER_US, stored, attempts, self.confirmed.values(), second_looks, offered
+                EAGER_US, stored, attempts, confirmed, second_looks, offered, given_up
             )
         )

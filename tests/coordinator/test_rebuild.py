@@ -13,6 +13,9 @@ from msgspec.structs import replace
 from actors.coordinator.rebuild import Difference, Ended, Rebuilding
 from actors.coordinator.stages import Stage
 from actors.coordinator.strategy import STRATEGIES
+from protocol.values import Scope
+
+SCOPES: tuple[Scope, ...] = ("attempt", "node", "task")
 
 
 def lived(
@@ -22,10 +25,12 @@ def lived(
     in_flight: int = 1,
     crash_at: frozenset[int] = frozenset(),
     more: tuple[int, ...] = (),
+    refusals: dict[int, Scope] | None = None,
 ) -> Runner:
     """Run with crashes, and go on with more budget each time that the run is over."""
     names = {"strategy": strategy, "policy": "epsilon-greedy"}
     runner = Runner(make_search(seed=seed, in_flight=in_flight, budget=8, **names), **names)
+    runner.refusals = refusals or {}
     rng = Random(seed)
     runner.perform(runner.search.begin())
     count = 0
@@ -43,7 +48,14 @@ def lived(
 def rebuilt(runner: Runner, seed: int = 0) -> list[Difference]:
     search = runner.search
     nodes = [
-        Ended(number=n, parent=p, score=s, kernel=k, second=runner.confirmed.get(n))
+        Ended(
+            number=n,
+            parent=p,
+            score=s,
+            kernel=k,
+            second=runner.confirmed.get(n),
+            gives_up_on=runner.refusals.get(n, "attempt"),
+        )
         for n, p, s, k in runner.nodes
     ]
     return Rebuilding(
@@ -67,6 +79,29 @@ def test_a_run_that_was_left_alone_has_no_differences(
 ) -> None:
     """Crashes, second looks, budgets that grew, several under way: all of it is rebuilt."""
     runner = lived(strategy, seed=seed, in_flight=in_flight, crash_at=crash_at, more=more)
+
+    assert [] == rebuilt(runner, seed)
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@given(
+    seed=st.integers(0, 20),
+    in_flight=st.sampled_from([1, 3]),
+    crash_at=st.frozensets(st.integers(0, 30), max_size=3),
+    refusals=st.dictionaries(st.integers(1, 9), st.sampled_from(SCOPES), max_size=4),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_run_whose_agents_gave_up_has_no_differences(
+    strategy: str,
+    seed: int,
+    in_flight: int,
+    crash_at: frozenset[int],
+    refusals: dict[int, Scope],
+) -> None:
+    """Nodes and tasks that an agent gave up on, at any attempt: all of it is rebuilt."""
+    runner = lived(
+        strategy, seed=seed, in_flight=in_flight, crash_at=crash_at, more=(3,), refusals=refusals
+    )
 
     assert [] == rebuilt(runner, seed)
 

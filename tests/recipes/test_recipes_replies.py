@@ -16,11 +16,10 @@ from recipe_bench import (
 )
 
 from actors.agents.recipes import answer
-from actors.agents.recipes.choices import body
 from actors.agents.recipes.knobs import difference, read_change, read_knobs, start
 from actors.agents.scaffolds import Scaffold, check
 from protocol.messages import MakePlan
-from protocol.values import Observed, Word
+from protocol.values import Observed, Word, source_key
 
 SOFTMAX = task("pass", "return torch.softmax(x * 0.5, dim=-1)", "torch.randn(64, 256)")
 GATE = task("self.l = nn.Linear(24, 64)", "return F.silu(self.l(x)) + 1.0", "torch.randn(256, 24)")
@@ -69,15 +68,15 @@ def test_no_plan_repeats_what_the_window_shows() -> None:
     _, _, first = step(SOFTMAX)
     node = observed(first)
     window: tuple[Observed, ...] = ()
-    seen = {body(first)}
+    seen = {source_key(first)}
     for number in range(2, 40):
         reply = answer(plan_work(SOFTMAX, node, window=window))
-        if section(reply, "Cannot"):
+        if section(reply, "Cannot at this node"):
             break
         written = answer(write_work(SOFTMAX, section(reply, "Advice"), node, window=window))
         made = code(section(written, "Candidate"))
-        assert body(made) not in seen
-        seen.add(body(made))
+        assert source_key(made) not in seen
+        seen.add(source_key(made))
         window = (*window, observed(made, number))
     else:
         pytest.fail("the rule book never runs out of changes")
@@ -111,7 +110,7 @@ def test_answers_are_a_pure_function_of_the_work() -> None:
 def test_what_it_can_t_do_is_said_in_a_sentence(source: str, word: str) -> None:
     """`## Cannot` names what stands in the way, and there is no code to mistake for a plan."""
     reply = answer(plan_work(source))
-    assert word in section(reply, "Cannot")
+    assert word in section(reply, "Cannot at this task")
     assert "```" not in reply
 
 
@@ -120,14 +119,14 @@ def test_repairs_get_simpler_and_end_in_plain_pytorch(word: Word) -> None:
     """Each repair differs from all that failed; when kernels are used up the reference is back."""
     failed = candidate(GATE, {"vector": 16, "maths": "quick", "memory": "reuse", "unroll": 4})
     siblings: tuple[Observed, ...] = ()
-    seen = {body(failed)}
+    seen = {source_key(failed)}
     node = observed(failed, verdict=word, reason="it went wrong")
     for number in range(2, 20):
         reply = answer(repair_work(GATE, node, window=siblings))
         assert str(word) in section(reply, "Diagnosis")
         made = code(section(reply, "Candidate"))
-        assert body(made) not in seen
-        seen.add(body(made))
+        assert source_key(made) not in seen
+        seen.add(source_key(made))
         siblings = (*siblings, observed(made, number, verdict=word))
         if "extern" not in made:
             break
@@ -155,7 +154,7 @@ def test_a_foreign_backend_is_refused_in_words() -> None:
     """It writes C++ and CUDA; Triton is another book."""
     work = plan_work(SOFTMAX, backend="triton")
     assert isinstance(work, MakePlan)
-    assert "triton" in section(answer(work), "Cannot")
+    assert "triton" in section(answer(work), "Cannot at this task")
 
 
 def test_a_candidate_says_that_a_rule_book_wrote_it() -> None:

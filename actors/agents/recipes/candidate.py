@@ -8,7 +8,6 @@ were written for, and `plain_forward` where they are not.
 from __future__ import annotations
 
 import ast
-import copy
 import math
 
 from actors.agents.recipes.flow import Flow, Kernel
@@ -17,14 +16,15 @@ from actors.agents.recipes.graph import contiguous
 from actors.agents.recipes.knobs import Knobs, header
 from actors.agents.recipes.layout import lay_out
 from actors.agents.recipes.reading import Program
-from actors.agents.recipes.source import constructor, method
 from actors.agents.recipes.template import (
     CHECKED,
     CPP_BUILD,
     CUDA_BUILD,
     FITS,
-    Renamed,
+    class_of,
+    future,
     kept_module,
+    refuse_clashes,
 )
 
 
@@ -55,6 +55,7 @@ class Assembly:
             '"""ModelNew, written by the rule book `recipes` (rules, not a language model).',
             "",
             self.summary() + '"""',
+            *future(self.program.source),
             "import ctypes",
             "import hashlib",
             "import math",
@@ -101,33 +102,28 @@ class Assembly:
     # -- ModelNew ------------------------------------------------------------------------------
 
     def model(self) -> str:
-        body = copy.deepcopy(self.program.source.model)
-        body.name = "ModelNew"
-        Renamed().visit(body)
-        init, forward = method(body, "__init__"), method(body, "forward")
-        if forward is None:
-            raise ValueError("Model has no forward")
-        arguments = ast.unparse(forward.args)
-        given = [arg.arg for arg in forward.args.posonlyargs + forward.args.args][1:]
-        forward.name = "plain_forward"
-        guard = []
-        if init is not None and self.program.made_for:
-            told = f"({''.join(f'{name}, ' for name in constructor(self.program.source.model))})"
-            init.body += ast.parse(f"self.as_written = {told} == {self.program.made_for}").body
-            guard.append("self.as_written")
+        forward, made = class_of(self.program)
+        refuse_clashes(self.program, forward)
+        if forward.args.posonlyargs or forward.args.args:
+            (forward.args.posonlyargs or forward.args.args)[0].arg = "self"
+        spec = forward.args
+        taken = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+        given = [arg.arg for arg in taken if arg is not None]
+        guard = ["self.as_written"] if made.told else []
         guard += [f"not {text}.training" for text in self.program.evaluated]
+        guard += self.program.guards
         held = self.hold(given)
         guard += self.guards()
         self.steps()
         lines = [
-            ast.unparse(body),
+            made.text,
             "",
-            f"    def forward({arguments}):",
+            f"    def forward({ast.unparse(forward.args)}):",
             *(f"        {line}" for line in held),
             "        if not (",
-            "            " + "\n            and ".join(guard),
+            "            " + "\n            and ".join(guard or ["True"]),
             "        ):",
-            f"            return self.plain_forward({', '.join(given)})",
+            f"            return self.plain_forward({', '.join(self.program.given)})",
             *(f"        {line}" for line in self.body),
             f"        return {self.returned(self.program.output)}",
         ]
@@ -145,11 +141,7 @@ class Assembly:
         return lines
 
     def guards(self) -> list[str]:
-        checks = [
-            f"{name} == {value!r}"
-            for name, value in self.program.inputs
-            if isinstance(value, float)
-        ]
+        checks = []
         live = self.graph.ancestors(self.program.results)
         for index in sorted(live):
             node = self.graph[index]
@@ -297,6 +289,9 @@ class Assembly:
     def returned(self, output: object) -> str:
         if isinstance(output, int):
             return self.name(output)
+        if isinstance(output, dict):
+            pairs = (f"{key!r}: {self.returned(item)}" for key, item in output.items())
+            return f"{{{', '.join(pairs)}}}"
         if not isinstance(output, tuple | list):
             raise TypeError("an output is a node or a nesting of nodes")
         inner = ", ".join(self.returned(item) for item in output)

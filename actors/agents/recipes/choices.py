@@ -13,8 +13,9 @@ import msgspec
 from actors.agents.recipes.compose import Made, compose
 from actors.agents.recipes.knobs import Knobs, changed, read_knobs
 from actors.agents.recipes.objects import Unreadable
-from protocol.values import Observed
+from protocol.values import Observed, source_key
 
+MOST_LOOKS = 600  # candidates that are composed to see whether any is left: a few seconds
 CACHE = 8 << 20  # bytes of output above which it leaves the caches before anyone reads it
 
 
@@ -95,11 +96,6 @@ CUDA: dict[tuple[str, object], tuple[float, str]] = {
 }  # fmt: skip
 
 
-def body(source: str) -> str:
-    """A candidate's source without its header: what it does, whatever its knobs are called."""
-    return "\n".join(line for line in source.splitlines() if not line.startswith("# recipe: "))
-
-
 def weigh(choice: tuple[str, object], promise: float, made: Made) -> float:
     """The promise in the light of the loops that it would change."""
     knob, value = choice
@@ -115,25 +111,61 @@ def weigh(choice: tuple[str, object], promise: float, made: Made) -> float:
     return promise
 
 
-def offers(
-    task: str, inputs: str, backend: str, base: Knobs, shown: Made, seen: set[str]
-) -> Iterator[Choice]:
-    """The changes of the base that give a source which was not seen yet."""
-    for (knob, value), (promise, words) in (CUDA if backend == "cuda" else CPP).items():
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """What every candidate of one task is composed from, besides its knobs."""
+
+    task: str
+    inputs: str
+    outputs: str
+    backend: str
+
+    def made(self, knobs: Knobs) -> Made:
+        """The candidate; raises Unreadable."""
+        return compose(self.task, self.inputs, self.backend, knobs, self.outputs)
+
+
+def neighbours(scene: Scene, base: Knobs) -> Iterator[tuple[tuple[str, object], Knobs, Made]]:
+    """Every single change of the base, and what it makes."""
+    for knob, value in CUDA if scene.backend == "cuda" else CPP:
         if getattr(base, knob) == value:
             continue
         knobs = changed(base, {knob: value})
         if knobs is None:
             continue
         try:
-            made = compose(task, inputs, backend, knobs)
+            yield (knob, value), knobs, scene.made(knobs)
         except Unreadable:
             continue
-        if body(made.source) in seen:
+
+
+def offers(scene: Scene, base: Knobs, shown: Made, seen: set[str]) -> Iterator[Choice]:
+    """The changes of the base that give a source which was not seen yet."""
+    known = set(seen)
+    table = CUDA if scene.backend == "cuda" else CPP
+    for choice, _, made in neighbours(scene, base):
+        key = source_key(made.source)
+        if key in known:
             continue
-        seen.add(body(made.source))
-        weight = weigh((knob, value), promise, shown)
-        yield Choice(change={knob: value}, words=words, promise=weight, made=made)
+        known.add(key)
+        promise, words = table[choice]
+        weight = weigh(choice, promise, shown)
+        yield Choice(change={choice[0]: choice[1]}, words=words, promise=weight, made=made)
+
+
+def is_all_tried(scene: Scene, base: Knobs, seen: set[str]) -> bool:
+    """Whether no chain of single changes, through what was tried, leads to anything new."""
+    known: set[str] = set()
+    todo, looked = [base], 0
+    while todo:
+        for _, knobs, made in neighbours(scene, todo.pop()):
+            looked += 1
+            key = source_key(made.source)
+            if key not in seen or looked > MOST_LOOKS:
+                return False
+            if key not in known:
+                known.add(key)
+                todo.append(knobs)
+    return True
 
 
 def lesson(choice: Choice, base: Knobs, score: float | None, window: tuple[Observed, ...]) -> float:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from actors.agents.recipes.compose import Made, compose
 from actors.agents.recipes.knobs import changed, read_change
-from actors.agents.recipes.objects import Unreadable
-from actors.agents.recipes.planning import base_knobs, choose
+from actors.agents.recipes.planning import begin, choose, scene_of
 from protocol.messages import Write
 
 
 def code(work: Write) -> str:
-    """The coder's reply."""
-    base = base_knobs(work)
+    """The coder's reply; of a plan in words that only a language model reads, a choice of its own.
+
+    Raises Unreadable, or Exhausted where it would have to choose and nothing is left.
+    """
+    base, shown = begin(work)
     change = read_change(work.plan.advice)
     knobs = changed(base, change) if change is not None else None
-    try:
-        if knobs is None:  # a plan in words that only a language model reads: choose ourselves
-            chosen = choose(work)
-            source = (chosen[0].made if chosen else compose_base(work)).source
-        else:
-            source = compose(
-                work.task.source, work.reference.inputs, work.task.backend, knobs
-            ).source
-    except Unreadable as problem:
-        return f"## Cannot\n\nThe rule book can't write this: {problem}.\n"
+    if knobs is None:
+        source = choose(work)[0].made.source
+    else:
+        source = shown.source if knobs == base else scene_of(work).made(knobs).source
     return f"## Candidate\n\n```python\n{source.rstrip()}\n```\n"
-
-
-def compose_base(work: Write) -> Made:
-    return compose(work.task.source, work.reference.inputs, work.task.backend, base_knobs(work))

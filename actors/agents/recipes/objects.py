@@ -7,6 +7,7 @@ import ast
 import msgspec
 
 from actors.agents.recipes.graph import Shape
+from protocol.values import Scope
 
 # What Python raises for arguments that do not fit a function; then the function is not known.
 MISFITS = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError)
@@ -16,10 +17,26 @@ class Unreadable(Exception):
     """The whole forward can't be followed; the message says why, in words for a person."""
 
 
+class Exhausted(Exception):
+    """Nothing is left that was not tried: on this node, or anywhere in the task."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope)
+        self.scope = scope
+
+
 class Symbol(msgspec.Struct, frozen=True, kw_only=True):
     """A dotted name from an import or a builtin: "torch.nn.functional.gelu"."""
 
     name: str
+    text: str = ""  # as the task's file spells it: "F.gelu"; "" where it has no name there
+
+    @property
+    def spelled(self) -> str:
+        """Python text for a candidate, which imports torch and math under their own names."""
+        if self.name.split(".")[0] in ("torch", "math"):
+            return self.name
+        return self.text or ("" if "." in self.name else self.name)
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +44,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 
     shape: Shape
     dtype: str = "float32"
+    line: int = 0  # of the task's file
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +52,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     shape: Shape | None
+    dtype: str = "float32"
+    line: int = 0  # of the task's file, where it is made
 
 
 class Hidden(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +69,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     kwargs: dict[str, object] = {}
     parameters: dict[str, Shape] = {}  # passed to the function under these names
     inplace: bool = False
+    dtype: str = "float32"  # of the parameters
 
 
 class Module(msgspec.Struct, kw_only=True):
@@ -61,6 +82,7 @@ class Module(msgspec.Struct, kw_only=True):
     attributes: dict[str, object] = {}
     children: list[object] | None = None  # of a Sequential or ModuleList
     evaluating: bool = False  # .eval() was called on it in the source
+    line: int = 0  # of the task's file, where it is made
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +90,22 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
     body: ast.FunctionDef
     owner: Module | None = None
+    home: ast.ClassDef | None = None  # the class that it stands in, for super()
+    closure: dict[str, object] = {}  # the names around a function inside of a function
+
+
+class Parent(msgspec.Struct, frozen=True, kw_only=True):
+    """`super()` in a method of `home`."""
+
+    owner: Module
+    home: ast.ClassDef
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """An object of a dataclass of the task's own: its fields, and the text that makes it again."""
+
+    kind: str
+    fields: dict[str, object]
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True):

@@ -216,6 +216,8 @@ def addcmul(
 def same(graph: Graph, input: object) -> Tensor:
     """Functions that give back what they got, for a float32 tensor."""
     tensor = lift(graph, input)
+    if graph[tensor.node].shape is None:
+        raise Unknown("a tensor whose type and layout are not known")
     node = as_float(graph, tensor.node)
     return Tensor(node=node, groups=tensor.groups)
 

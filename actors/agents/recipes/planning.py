@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import random
 import textwrap
 
 import msgspec
 
-from actors.agents.recipes.choices import Choice, body, lesson, offers
-from actors.agents.recipes.compose import Made, compose
-from actors.agents.recipes.knobs import Knobs, read_knobs, start
-from actors.agents.recipes.objects import Unreadable
+from actors.agents.recipes.choices import Choice, Scene, is_all_tried, lesson, offers
+from actors.agents.recipes.compose import Made
+from actors.agents.recipes.knobs import Knobs, changed, read_change, read_knobs, start
+from actors.agents.recipes.objects import Exhausted, Unreadable
 from protocol.messages import AgentWork, MakePlan, Reflect, Solve, Write
+from protocol.values import source_key
 
 BEGIN, END = "<<<IMPROVE BEGIN>>>", "<<<IMPROVE END>>>"
 BLIND = 8.0  # what a draw weighs beside promises of up to 10, for who can't see what was tried
+# What is tried on a task that nobody has written for yet, until one of them makes a kernel.
+FIRST: tuple[dict[str, object], ...] = ({}, {"fusion": "layers"}, {"fusion": "single"})
 IN_FORWARD = frozenset({"fusion", "bias", "memory"})
 
 
@@ -27,27 +31,62 @@ class Spot(msgspec.Struct, frozen=True, kw_only=True):
     comment: str  # "# {}" or "/* {} */"
 
 
-def base_knobs(work: AgentWork) -> Knobs:
-    """The node's knobs; for the reference, and for what others wrote, those of a first try."""
-    return read_knobs(work.node.source) or start(work.task.backend)
+def scene_of(work: AgentWork) -> Scene:
+    """What all candidates for this work are composed from."""
+    task, reference = work.task, work.reference
+    return Scene(
+        task=task.source,
+        inputs=reference.inputs,
+        outputs=reference.outputs,
+        backend=task.backend,
+    )
 
 
-def choose(work: MakePlan | Write | Solve | Reflect) -> tuple[Choice, Made] | None:
-    """The most promising change, None when all are tried; and what the base looks like."""
-    backend, inputs = work.task.backend, work.reference.inputs
-    base = base_knobs(work)
-    shown = compose(work.task.source, inputs, backend, base)
-    seen = {body(entry.source) for entry in (work.node, *work.window)}
+def begin(work: AgentWork) -> tuple[Knobs, Made]:
+    """The node's knobs and what they make; for what others wrote, the first that make anything.
+
+    Raises Unreadable where nothing does: then no knob helps, on any node of this task.
+    """
+    scene = scene_of(work)
+    first = start(work.task.backend)
+    own = read_knobs(work.node.source)
+    problem: Unreadable | None = None
+    for change in (None, *FIRST):
+        knobs = own if change is None else changed(first, change)
+        if knobs is None:
+            continue
+        try:
+            return knobs, scene.made(knobs)
+        except Unreadable as why:
+            problem = problem or why
+    raise problem or Unreadable("no knobs fit")
+
+
+def seen_by(work: AgentWork) -> set[str]:
+    """The keys of what was tried: shown to the agent, or named by the coordinator."""
+    return {source_key(entry.source) for entry in (work.node, *work.window)} | {*work.tried}
+
+
+def choose(work: MakePlan | Write | Solve | Reflect) -> tuple[Choice, Made]:
+    """The most promising change, and what the base looks like; raises Exhausted without any."""
+    scene = scene_of(work)
+    base, shown = begin(work)
+    seen = seen_by(work)
+    for advice in work.planned:
+        knobs = changed(base, read_change(advice) or {})
+        if knobs is not None:
+            with contextlib.suppress(Unreadable):
+                seen.add(source_key(scene.made(knobs).source))
+    key = source_key(shown.source)
     blind = is_blind(work)
-    plain = read_knobs(work.node.source) is None and body(shown.source) not in seen
-    if plain and not blind:
+    if read_knobs(work.node.source) is None and key not in seen and not blind:
         words = "Fuse what follows each other into one kernel, with plain settings"
         first = Choice(change={"fusion": base.fusion}, words=words, promise=99.0, made=shown)
         return first, shown
-    seen.add(body(shown.source))
-    found = list(offers(work.task.source, inputs, backend, base, shown, seen))
+    found = list(offers(scene, base, shown, seen | {key}))
     if not found:
-        return None
+        every = bool(work.tried) and is_all_tried(scene, base, seen | {key})
+        raise Exhausted("task" if every else "node")
     score = reference_score(work, base)
     draw = random.Random(work.seed)  # noqa: S311 - breaks ties, guards nothing
 
@@ -59,14 +98,15 @@ def choose(work: MakePlan | Write | Solve | Reflect) -> tuple[Choice, Made] | No
 
 
 def is_blind(work: MakePlan | Write | Solve | Reflect) -> bool:
-    """Whether earlier attempts at this node may be there and none is shown.
+    """Whether earlier attempts at this node may be under way and nothing is known of them.
 
-    Whoever sees nothing of them would choose the same change for ever: so promise counts for less
-    and the draw for more, as temperature does for a model.
+    Several that are asked at once would choose the same change: so promise counts for less and
+    the draw for more, as temperature does for a model.
     """
     alone = isinstance(work, Solve | Reflect)
     at_root = work.node.node == work.root.node
-    return work.attempt > 1 and not work.window and (alone or at_root)
+    known = work.window or work.tried or work.planned
+    return work.attempt > 1 and not known and (alone or at_root)
 
 
 def reference_score(work: MakePlan | Write | Solve | Reflect, base: Knobs) -> float | None:
@@ -81,16 +121,7 @@ def reference_score(work: MakePlan | Write | Solve | Reflect, base: Knobs) -> fl
 
 def plan(work: MakePlan) -> str:
     """The planner's reply."""
-    try:
-        chosen = choose(work)
-    except Unreadable as problem:
-        return f"## Cannot\n\nThe rule book can't plan here: {problem}.\n"
-    if chosen is None:
-        return (
-            "## Cannot\n\nThe rule book has no change left that would give a kernel which was not"
-            " tried: every single knob of this one is exhausted.\n"
-        )
-    choice, shown = chosen
+    choice, shown = choose(work)
     line = f"recipe: {msgspec.json.encode(choice.change).decode()}"
     advice = f"{choice.words}. {situation(work, choice, shown)}"
     anchored = scaffold(work.node.source, spots(work.node.source, choice.knob), [advice, line])
@@ -132,21 +163,20 @@ def spots(source: str, knob: str) -> list[Spot]:
 
 
 def forward(source: str, name: str) -> Spot:
-    """The statements of the class's forward, its docstring left out."""
+    """The statements of the class's forward, its docstring left out; else of another function."""
     tree = ast.parse(source)
     classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
-    wanted = [n for n in classes if n.name == name] or classes
-    for owner in wanted:
-        for node in owner.body:
-            if isinstance(node, ast.FunctionDef) and node.name == "forward":
-                inner = node.body
-                if isinstance(inner[0], ast.Expr) and isinstance(inner[0].value, ast.Constant):
-                    inner = inner[1:] or inner
-                first, last = inner[0].lineno - 1, inner[-1].end_lineno or inner[-1].lineno
-                if inner[0].lineno > node.lineno:  # not `def forward(self, x): return x`
-                    return Spot(first=first, last=last - 1, comment="# {}")
-                return Spot(first=first, last=last - 1, comment="# {}")
-    raise Unreadable("there is no forward in the source that was shown")
+    classes.sort(key=lambda owner: owner.name != name)
+    methods = [n for owner in classes for n in owner.body if isinstance(n, ast.FunctionDef)]
+    others = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+    found = [n for n in (*methods, *others) if n.name == "forward"] or methods or others
+    if not found:
+        raise Unreadable("there is no function in the source that was shown")
+    inner = found[0].body
+    if isinstance(inner[0], ast.Expr) and isinstance(inner[0].value, ast.Constant):
+        inner = inner[1:] or inner
+    first, last = inner[0].lineno - 1, inner[-1].end_lineno or inner[-1].lineno
+    return Spot(first=first, last=last - 1, comment="# {}")
 
 
 def scaffold(source: str, where: list[Spot], advice: list[str]) -> str:

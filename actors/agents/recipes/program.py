@@ -2,132 +2,180 @@
 
 from __future__ import annotations
 
-import re
-
-from actors.agents.recipes.expressions import Names
-from actors.agents.recipes.frames import Tensor, plain, stored, whole
+from actors.agents.recipes.arguments import DTYPED, Arguments, Reading, parts
+from actors.agents.recipes.frames import Tensor, plain, stored
 from actors.agents.recipes.graph import Graph, Unknown
-from actors.agents.recipes.objects import Function, Hidden, Meta, Module, Parameter, Unreadable
-from actors.agents.recipes.reading import Program, Reader, reach, set_evaluating
-from actors.agents.recipes.source import Source, constructor, method
+from actors.agents.recipes.members import Names
+from actors.agents.recipes.objects import Function, Module, Parameter, Record, Symbol, Unreadable
+from actors.agents.recipes.reaching import flat, is_plain, reach, reached
+from actors.agents.recipes.reading import Program, Reader
+from actors.agents.recipes.source import Source
 
-Input = tuple[int, ...] | float | None  # a shape, a number, or something else
-Shapes = list[Input]
 
+def read(text: str, inputs: str = "", *, outputs: str = "", fold_bias: bool = False) -> Program:
+    """The task's forward as a graph.
 
-def read(text: str, inputs: str = "", *, fold_bias: bool = False) -> Program:
-    """The task's forward as a graph.  `inputs` is the reference's "float32[64, 8], int64[64]".
-
-    Raises Unreadable with a sentence for a person.
+    `inputs` and `outputs` are the reference's: "float32[64, 8], int64[64]", "" where not known.
+    Raises Unreadable with a sentence for a person that names the line.
     """
     source = Source(text)
-    graph = Graph()
-    reader = Reader(source, graph, fold_bias)
-    made = asked(reader, "get_init_inputs")
-    args = list(made) if isinstance(made, tuple | list) else None
-    if args is None:
-        if method(source.model, "__init__") is not None:
-            raise Unreadable("get_init_inputs() returns something that I can't work out")
-        args = []
-    model = Module(text="self", kind="Model", body=source.model)
-    start = reader.made(model, source.model, args, {})
-    if model.evaluating:
-        set_evaluating(model)
-    reach(model, "self")
-    forward = method(source.model, "forward")
-    if forward is None:
-        raise Unreadable("Model has no forward")
-    names = [arg.arg for arg in forward.args.posonlyargs + forward.args.args][1:]
-    shapes = input_shapes(reader, inputs)
-    if len(shapes) > len(names):
-        raise Unreadable("get_inputs() gives more than forward() takes")
-    known = tuple(zip(names, shapes, strict=False))
-    graph.nodes.clear()  # only the forward's own nodes count
-    graph.origin.clear()
-    graph._known.clear()
-    reader.kept.clear()
-    reader.evaluated.clear()
-    reader.constructing = False
-    tensors: list[object] = [leaf(graph, name, shape) for name, shape in known]
+    reader = Reader(source, Graph(), fold_bias)
     try:
-        output = outputs(reader, reader.inline(Function(body=forward, owner=model), tensors, {}))
+        return whole_program(reader, inputs, outputs)
+    except Unreadable as problem:
+        raise Unreadable(located(str(problem), reader)) from problem
     except Unknown as problem:
-        raise Unreadable(f"the forward uses {problem}, which I don't know") from problem
+        raise Unreadable(located(f"{problem} is not known", reader)) from problem
     except RecursionError as problem:
-        raise Unreadable("the forward is nested too deeply") from problem
+        raise Unreadable(located("the source is nested too deeply", reader)) from problem
+
+
+def located(words: str, reader: Reader) -> str:
+    """The words with the line where the reader is, unless they name one."""
+    if "line " in words or not reader.line:
+        return words
+    return f"{words} ({reader.source.at(reader.line)})"
+
+
+def whole_program(reader: Reader, inputs: str, outputs: str) -> Program:
+    source, graph = reader.source, reader.graph
+    made = asked(reader, "get_init_inputs")
+    if not isinstance(made, tuple | list):
+        if source.method(source.model, "__init__") is not None and source.constructor(source.model):
+            raise Unreadable("what get_init_inputs() returns is not known")
+        made = ()
+    model = Module(text="self", kind="Model", body=source.model)
+    start = reader.made(model, source.model, list(made), {})
+    reach(model, "self")
+    for name, value in reader.constants.items():
+        reader.constants[name] = reached(value, name)
+    found = source.method(source.model, "forward")
+    if found is None:
+        raise Unreadable("Model has no forward")
+    forward = Function(body=found[0], owner=model, home=found[1])
+    given = asked(reader, "get_inputs")
+    forget(reader)
+    reader.line = found[0].lineno
+    arguments = Reading(reader, graph, inputs).of(found[0].args, given)
+    forget_calls(reader)
+    output = result(reader, called(reader, forward, arguments))
+    compare_outputs(graph, output, outputs)
     return Program(
         source=source,
         graph=graph,
-        inputs=known,
+        given=tuple(arguments.passed),
+        guards=tuple(arguments.guards),
         output=output,
-        made_for=arguments(source, start),
+        made_for=made_for(source, start),
         kept=tuple(dict.fromkeys(reader.kept)),
+        kept_at=dict(reader.kept_at),
+        misfits=(*arguments.misfits, *reader.misfits.values()),
         evaluated=tuple(dict.fromkeys(reader.evaluated)),
     )
+
+
+def called(reader: Reader, forward: Function, arguments: Arguments) -> object:
+    """What forward returns for the arguments."""
+    spec = forward.body.args
+    names = [arg.arg for arg in spec.posonlyargs + spec.args][1:]
+    places: list[object] = []
+    named = dict(arguments.values)
+    if arguments.more:
+        places = [named.pop(name) for name in names]
+    return reader.inline(forward, [*places, *arguments.more], named)
+
+
+def forget(reader: Reader) -> None:
+    """Only the forward's own nodes count."""
+    graph = reader.graph
+    graph.nodes.clear()
+    graph.origin.clear()
+    graph._known.clear()
+    reader.constructing = False
+    forget_calls(reader)
+
+
+def forget_calls(reader: Reader) -> None:
+    for told in (reader.kept, reader.kept_at, reader.misfits, reader.evaluated, reader.spoilt):
+        told.clear()
 
 
 def asked(reader: Reader, name: str) -> object:
     """What one of the task's get_… functions returns, None where it can't be worked out."""
     body = reader.source.functions.get(name)
     if body is None:
-        return None
+        value = reader.constants.get(name)
+        if not isinstance(value, Function):
+            return None
+        body = value.body
+    depth = reader.depth
     try:
         return reader.inline(Function(body=body), [], {})
-    except (Unknown, Unreadable):
+    except (Unknown, Unreadable, RecursionError):
+        reader.depth = depth
         return None
 
 
-def input_shapes(reader: Reader, inputs: str) -> Shapes:
-    parts = re.findall(r"[^,\[]+(?:\[[^\]]*\])?", inputs)
-    shapes: Shapes = []
-    for part in (p.strip() for p in parts):
-        match = re.fullmatch(r"(?:torch\.)?float32\[([0-9, ]*)\]", part)
-        if match is None:
-            shapes.append(None)
-        else:
-            shapes.append(tuple(int(n) for n in match[1].split(",") if n.strip()))
-    made = asked(reader, "get_inputs")
-    if isinstance(made, tuple | list) and (not shapes or len(made) != len(shapes)):
-        shapes = [m.shape if isinstance(m, Meta) and m.dtype == "float32" else None for m in made]
-    if isinstance(made, tuple | list) and len(made) == len(shapes):
-        for place, value in enumerate(made):
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                shapes[place] = float(value)
-    if not shapes:
-        raise Unreadable("the shapes of the inputs are not known")
-    return shapes
-
-
-def leaf(graph: Graph, name: str, shape: Input) -> Tensor:
-    if isinstance(shape, float):
-        return Tensor(node=graph.const(shape), groups=())
-    if shape is None or 0 in shape:
-        return Tensor(node=graph.torch(name, (), None), groups=())
-    return whole(graph, graph.leaf(name, shape))
-
-
-def outputs(reader: Reader, value: object) -> object:
+def result(reader: Reader, value: object) -> object:
     """The returned nodes, in the nesting of what was returned."""
     if isinstance(value, Parameter):
         value = reader.tensor(value)
     if isinstance(value, Tensor):
         graph = reader.graph
         if graph[value.node].mask:
-            raise Unknown("a boolean result")
+            raise Unreadable("the result is a tensor of booleans")
         if graph[value.node].op == "const":
-            raise Unknown("a constant result")
+            raise Unreadable("the result is a constant")
         if graph[value.node].shape is None or plain(graph, value):
             return value.node
         return stored(graph, value)
     if isinstance(value, tuple | list) and value:
-        items = [outputs(reader, item) for item in value]
+        items = [result(reader, item) for item in value]
         return tuple(items) if isinstance(value, tuple) else items
-    raise Unknown("a result that is not a tensor or a tuple of tensors")
+    if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
+        return {key: result(reader, item) for key, item in value.items()}
+    raise Unreadable("the result is not made of tensors alone")
 
 
-def arguments(source: Source, start: Names) -> str:
-    """The constructor's arguments, by which a ModelNew made for others is told apart."""
-    kept = [start.get(name, Hidden()) for name in constructor(source.model)]
-    if any(isinstance(value, Hidden | Meta | Module) for value in kept):
+def compare_outputs(graph: Graph, output: object, words: str) -> None:
+    """Raise where what was read is not what the reference gave: then something was misread."""
+    given = [DTYPED.fullmatch(part) for part in parts(words.replace("(", "").replace(")", ""))]
+    nodes = flat(output)
+    if len(given) != len(nodes):
+        return
+    for place, (match, node) in enumerate(zip(given, nodes, strict=True)):
+        shape = graph[node].shape
+        if match is None or shape is None:
+            continue
+        said = tuple(int(n) for n in match[2].split(",") if n.strip())
+        if match[1] != "float32":
+            raise Unreadable(
+                f"output {place} is {match[1]}{list(said)}, and the rule book writes kernels for"
+                " float32 alone"
+            )
+        if said != shape:
+            raise Unreadable(
+                f"output {place} was read as float32{list(shape)}, and the reference gives"
+                f" float32{list(said)}: the rule book does not understand this module"
+            )
+
+
+def made_for(source: Source, start: Names) -> str:
+    """Python text that tells a ModelNew made for these arguments; "" where they are not plain."""
+    words = {name: written(start.get(name)) for name in source.constructor(source.model)}
+    names = [name for name, word in words.items() if word is not None]
+    if not names:
         return ""
-    return repr(tuple(kept))
+    now = "".join(f"vars({n}), " if isinstance(start.get(n), Record) else f"{n}, " for n in names)
+    return f"({now}) == ({''.join(f'{words[name]}, ' for name in names)})"
+
+
+def written(value: object) -> str | None:
+    """Python text for a plain value, or a dataclass's fields; None for anything else."""
+    if is_plain(value):
+        return repr(value)
+    if isinstance(value, Symbol) and value.spelled:
+        return value.spelled
+    if isinstance(value, Record) and is_plain(value.fields):
+        return repr(value.fields)
+    return None

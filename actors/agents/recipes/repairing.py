@@ -11,15 +11,13 @@ import copy
 
 import msgspec
 
-from actors.agents.recipes.choices import body
-from actors.agents.recipes.compose import compose
-from actors.agents.recipes.knobs import Knobs, difference, start
-from actors.agents.recipes.objects import Unreadable
-from actors.agents.recipes.planning import base_knobs
+from actors.agents.recipes.knobs import Knobs, difference, read_knobs, start
+from actors.agents.recipes.objects import Exhausted, Unreadable
+from actors.agents.recipes.planning import scene_of, seen_by
 from actors.agents.recipes.source import Source
-from actors.agents.recipes.template import Renamed, kept_module
+from actors.agents.recipes.template import Renamed, future, kept_module
 from protocol.messages import Reflect, Repair, Solve
-from protocol.values import Word
+from protocol.values import Word, source_key
 
 SAFE: dict[str, object] = {
     "maths": "tight", "passes": "recompute", "store": "cached", "memory": "fresh", "bias": "torch",
@@ -29,24 +27,25 @@ TOOLS = ("ninja is required", "No such file or directory: 'c++'", "command not f
 
 
 def repair(work: Repair | Solve | Reflect) -> str:
-    """The debugger's reply."""
+    """The debugger's reply; raises Exhausted where the plain module was tried, too."""
     verdict = work.node.verdict
     said = f"The verdict was {verdict.verdict}{f' ({verdict.reason})' if verdict.reason else ''}."
-    seen = {body(entry.source) for entry in (work.node, *work.window)}
+    seen = seen_by(work)
     broken = [tool for tool in TOOLS if tool in verdict.log or tool in verdict.reason]
     if not broken:
-        for knobs, why in ladder(base_knobs(work), work.task.backend, verdict.verdict):
+        base = read_knobs(work.node.source) or start(work.task.backend)
+        for knobs, why in ladder(base, work.task.backend, verdict.verdict):
             try:
-                made = compose(work.task.source, work.reference.inputs, work.task.backend, knobs)
+                made = scene_of(work).made(knobs)
             except Unreadable:
                 continue
-            if body(made.source) not in seen:
+            if source_key(made.source) not in seen:
                 return reply(f"{said} {why}", made.source)
     why = f"The tools are missing ({broken[0]})" if broken else "No simpler kernel is left"
-    try:
-        return reply(f"{said} {why}: ModelNew is the reference again.", plain(work.task.source))
-    except Unreadable as problem:
-        return f"## Cannot\n\nThe rule book can't repair this: {problem}.\n"
+    source = plain(work.task.source)
+    if source_key(source) in seen:
+        raise Exhausted("node")
+    return reply(f"{said} {why}: ModelNew is the reference again.", source)
 
 
 def ladder(failed: Knobs, backend: str, word: Word) -> list[tuple[Knobs, str]]:
@@ -82,18 +81,23 @@ def reply(diagnosis: str, source: str) -> str:
 def plain(text: str) -> str:
     """ModelNew as the task's own Model: always right, never faster."""
     source = Source(text)
-    model = copy.deepcopy(source.model)
-    model.name = "ModelNew"
-    Renamed().visit(model)
+    if source.plain:
+        model = copy.deepcopy(source.model)
+        model.name = "ModelNew"
+        Renamed().visit(model)
+        made = ast.unparse(model)
+    else:
+        made = "class ModelNew(Model):\n    pass"
     return "\n".join(
         [
             '"""ModelNew in plain PyTorch, where the rule book `recipes` (no LLM) fell back to."""',
+            *future(source),
             "import torch",
             "from torch import nn",
             kept_module(source),
             "",
             "",
-            ast.unparse(model),
+            made,
             "",
         ]
     )

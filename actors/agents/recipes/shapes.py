@@ -6,6 +6,7 @@ follows stays in PyTorch too.  Only functions from float32 to float32 have rules
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from actors.agents.recipes.graph import Shape, Unknown, broadcast
@@ -154,6 +155,45 @@ def expand(input: Shape, *sizes: object) -> Shape:
     return tuple(n if n != -1 else input[d - lacks] for d, n in enumerate(wanted))
 
 
+def reshape(input: Shape, *shape: object) -> Shape:
+    sizes = list(integers(shape))
+    if sizes.count(-1) == 1:
+        known = -math.prod(sizes)
+        if known <= 0 or math.prod(input) % known:
+            raise Unknown("a reshape that does not fit")
+        sizes[sizes.index(-1)] = math.prod(input) // known
+    if math.prod(sizes) != math.prod(input):
+        raise Unknown("a reshape that does not fit")
+    return tuple(sizes)
+
+
+def stack(tensors: tuple[Shape, ...], dim: int = 0) -> Shape:
+    at = dim % (len(tensors[0]) + 1)
+    return (*tensors[0][:at], len(tensors), *tensors[0][at:])
+
+
+def pad(input: Shape, pad: tuple[int, ...], mode: str = "constant", value: object = None) -> Shape:
+    sizes = list(input)
+    for place in range(len(pad) // 2):
+        sizes[-1 - place] += pad[2 * place] + pad[2 * place + 1]
+    return tuple(sizes)
+
+
+def einsum(equation: str, *operands: Shape) -> Shape:
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if not arrow or "." in equation or len(terms) != len(operands):
+        raise Unknown("an einsum whose letters are not all there")
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, operands, strict=True):
+        sizes |= zip(term, shape, strict=True)
+    return tuple(sizes[letter] for letter in right)
+
+
+def attention(query: Shape, key: Shape, value: Shape, *args: object, **kwargs: object) -> Shape:
+    return (*query[:-1], value[-1])
+
+
 RULES: dict[str, Rule] = {
     "matmul": matmul,
     "mm": matmul,
@@ -175,6 +215,14 @@ RULES: dict[str, Rule] = {
     "batch_norm": same,
     "cumsum": same,
     "pow": lambda input, exponent: input,
+    "view": reshape,
+    "reshape": reshape,
+    "stack": stack,
+    "pad": pad,
+    "einsum": einsum,
+    "scaled_dot_product_attention": attention,
+    "tril": same,
+    "triu": same,
     "roll": same,
     "flip": same,
 }

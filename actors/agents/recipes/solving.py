@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from actors.agents.recipes.objects import Unreadable
 from actors.agents.recipes.planning import choose, situation
 from actors.agents.recipes.repairing import repair
 from protocol.messages import Reflect, Solve
@@ -15,13 +14,7 @@ def solve(work: Solve | Reflect) -> str:
     """The lone agent's reply; a node without code of its own has nothing to mend."""
     if not work.node.verdict.correct and work.node.verdict.verdict is not Word.NO_CANDIDATE:
         return repair(work)
-    try:
-        chosen = choose(work)
-    except Unreadable as problem:
-        return f"## Cannot\n\nThe rule book can't write this: {problem}.\n"
-    if chosen is None:
-        return "## Cannot\n\nThe rule book has no change left that was not tried.\n"
-    choice, shown = chosen
+    choice, shown = choose(work)
     line = f"recipe: {msgspec.json.encode(choice.change).decode()}"
     words = f"{choice.words}. {situation(work, choice, shown)} {line}"
     return (

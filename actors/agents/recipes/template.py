@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 
-from actors.agents.recipes.source import Source
+import msgspec
+
+from actors.agents.recipes.objects import Unreadable
+from actors.agents.recipes.reading import Program
+from actors.agents.recipes.source import ASKED, Source, bound_names, is_main, method
 
 CPP_BUILD = """\
 FLAGS = [
@@ -77,6 +82,21 @@ def checked(status):
 '''
 
 
+# Names that a candidate's file defines for itself, besides torch's and Python's modules.
+RESERVED = frozenset(
+    ["FLAGS", "SOURCE", "library", "fits", "ready", "aligned", "checked", "load_inline", "ModelNew"]
+)
+MODULES = ("torch", "math", "ctypes", "hashlib", "platform")
+LOCAL = re.compile(r"[tpc]\d+|scratch")
+
+
+class ModelText(msgspec.Struct, frozen=True, kw_only=True):
+    """ModelNew up to its forward."""
+
+    text: str
+    told: bool  # whether it knows if it was made with the arguments that it was written for
+
+
 class Renamed(ast.NodeTransformer):
     """Model becomes ModelNew wherever the file names it."""
 
@@ -86,22 +106,121 @@ class Renamed(ast.NodeTransformer):
         return node
 
 
+def class_of(program: Program) -> tuple[ast.FunctionDef, ModelText]:
+    """The task's forward, and ModelNew with that one as `plain_forward`.
+
+    A Model that is one plain class is copied; one that has its methods from elsewhere (a base, an
+    assignment) stays as it is, and ModelNew inherits from it.
+    """
+    source = program.source
+    found = source.method(source.model, "forward")
+    if found is None:
+        raise Unreadable("Model has no forward")
+    told = program.made_for
+    if source.plain:
+        return copied(source, told)
+    lines = ["class ModelNew(Model):"]
+    init = source.method(source.model, "__init__")
+    if told and init is not None:
+        spec = copy.deepcopy(init[0].args)
+        (spec.posonlyargs or spec.args)[0].arg = "self"
+        passed = [arg.arg for arg in spec.posonlyargs + spec.args][1:]
+        passed += [f"*{spec.vararg.arg}"] if spec.vararg else []
+        passed += [f"{arg.arg}={arg.arg}" for arg in spec.kwonlyargs]
+        passed += [f"**{spec.kwarg.arg}"] if spec.kwarg else []
+        lines += [
+            f"    def __init__({ast.unparse(spec)}):",
+            f"        super().__init__({', '.join(passed)})",
+            f"        self.as_written = {told}",
+            "",
+        ]
+    lines.append("    plain_forward = Model.forward")
+    return copy.deepcopy(found[0]), ModelText(text="\n".join(lines), told=bool(told))
+
+
+def copied(source: Source, told: str) -> tuple[ast.FunctionDef, ModelText]:
+    body = copy.deepcopy(source.model)
+    body.name = "ModelNew"
+    Renamed().visit(body)
+    init, forward = method(body, "__init__"), method(body, "forward")
+    if forward is None:
+        raise Unreadable("Model has no forward")
+    own = copy.deepcopy(forward)
+    forward.name = "plain_forward"
+    if init is not None and told:
+        me = (init.args.posonlyargs + init.args.args)[0].arg
+        # At its beginning: further on the arguments' names may stand for something else.
+        at = int(ast.get_docstring(init) is not None)
+        init.body[at:at] = ast.parse(f"{me}.as_written = {told}").body
+    return own, ModelText(text=ast.unparse(body), told=init is not None and bool(told))
+
+
+def refuse_clashes(program: Program, forward: ast.FunctionDef) -> None:
+    """Raise where the task's file uses a name that a candidate needs for itself."""
+    source = program.source
+    for node in source.tree.body:
+        for name in bound_names(node):
+            symbol = source.imports.get(name)
+            other = name in MODULES and (symbol is None or symbol.name != name)
+            if name in RESERVED or other:
+                raise Unreadable(
+                    f"the name {name} is one that a candidate needs for itself"
+                    f" ({source.at(node.lineno)})"
+                )
+    spec = forward.args
+    taken = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+    for arg in taken:
+        if arg is not None and (LOCAL.fullmatch(arg.arg) or arg.arg in RESERVED | {*MODULES}):
+            raise Unreadable(
+                f"forward's argument {arg.arg} has a name that a candidate needs for itself"
+                f" ({source.at(arg.lineno)})"
+            )
+    for name in ("plain_forward", "as_written"):
+        if source.method(source.model, name) is not None:
+            raise Unreadable(f"Model has a method {name}, which a candidate needs for itself")
+
+
+def future(source: Source) -> list[str]:
+    """The file's imports from __future__, which have to come first."""
+    found = [n for n in source.tree.body if isinstance(n, ast.ImportFrom)]
+    return [ast.unparse(node) for node in found if node.module == "__future__"]
+
+
 def kept_module(source: Source) -> str:
-    """What the task's file holds besides Model and its get_… functions."""
+    """What the task's file holds besides its get_… functions, and Model where it is copied."""
     lines: list[str] = []
     have = {"import torch", "from torch import nn"}
+    dropped = set(ASKED) | ({"Model"} if source.plain else set())
     for node in source.tree.body:
-        if isinstance(node, ast.ClassDef) and node.name == "Model":
+        if is_left_out(node, source, dropped):
+            dropped |= set(bound_names(node)) - {"Model"}
             continue
-        if isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
-            continue
-        if isinstance(node, ast.Expr | ast.If):
-            continue
-        text = ast.unparse(Renamed().visit(copy.deepcopy(node)))
-        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-            continue
+        text = ast.unparse(node)
+        if source.plain:
+            text = ast.unparse(Renamed().visit(copy.deepcopy(node)))
         if text in have:
             continue
         spaced = isinstance(node, ast.FunctionDef | ast.ClassDef)
         lines.append(f"\n\n{text}\n" if spaced else text)
     return "\n".join(lines)
+
+
+def is_left_out(node: ast.stmt, source: Source, dropped: set[str]) -> bool:
+    """Whether a candidate does without a statement: the task's trial of itself, its docstring."""
+    match node:
+        case ast.ClassDef(name="Model"):
+            return source.plain
+        case ast.FunctionDef(name=name):
+            return name in ASKED
+        case ast.ClassDef():
+            return False
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.If(test=test) if is_main(test):
+            return True
+        case ast.ImportFrom(module="__future__"):
+            return True
+        case ast.Import() | ast.ImportFrom():
+            return False
+    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return bool(used & dropped)

@@ -1,0 +1,246 @@
+"""Odd but legal task files: a candidate that works, or one refusal with the true reason."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from odd_tasks import READ, REFUSED
+from recipe_bench import (
+    HEAD,
+    Bench,
+    candidate,
+    code,
+    observed,
+    plan_work,
+    repair_work,
+    section,
+    task,
+    write_work,
+)
+
+from actors.agents.recipes import answer, answering, choices
+from actors.agents.recipes.compose import compose
+from actors.agents.recipes.knobs import start
+from actors.agents.recipes.names import undefined
+from actors.agents.recipes.objects import Unreadable
+from protocol.values import Reference, Word, source_key
+
+BUILT = (
+    "Model inherits its forward",
+    "the forward is assigned",
+    "numbers, flags and words as inputs",
+    "a dict of tensors",
+    "buffers and integers beside",
+    "a residual and an activation in place",
+)
+NEVER = "Cannot at this task"
+
+
+class NoKernels:
+    """A library whose kernels do nothing: the Python around them runs all the same."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        kernel = type("Kernel", (), {"__call__": lambda self, *_: 0})()
+        setattr(self, name, kernel)
+        return kernel
+
+
+def module(text: str, name: str) -> types.ModuleType:
+    """The text, imported as a file would be."""
+    made = types.ModuleType(name)
+    sys.modules[name] = made
+    exec(compile(text, name, "exec"), made.__dict__)  # noqa: S102 - our own text
+    return made
+
+
+@pytest.fixture
+def unbuilt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Candidates are imported without a compiler."""
+    import torch.utils.cpp_extension
+
+    monkeypatch.setattr(torch.utils.cpp_extension, "load_inline", lambda **_: "")
+    monkeypatch.setattr(ctypes, "CDLL", NoKernels)
+    yield
+    for name in ("odd_task", "odd_candidate"):
+        sys.modules.pop(name, None)
+
+
+def told(value: Any) -> Any:
+    """A result's nesting, with shape and type in place of numbers."""
+    if isinstance(value, dict):
+        return {key: told(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(told(item) for item in value)
+    return tuple(value.shape), value.dtype
+
+
+def pair(source: str, text: str) -> tuple[Any, Any, list[Any]]:
+    """The task's module, the candidate's without its plain way, and inputs."""
+    given = module(source, "odd_task")
+    reference = given.Model(*given.get_init_inputs())
+    made = module(text, "odd_candidate").ModelNew(*given.get_init_inputs())
+    made.load_state_dict(reference.state_dict())
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("the kernels were not used")
+
+    made.plain_forward = refused
+    return reference, made, given.get_inputs()
+
+
+@pytest.mark.parametrize("name", READ)
+def test_each_odd_module_imports_and_runs_to_its_end(
+    bench: Bench, unbuilt: None, name: str
+) -> None:
+    """No name is missing, no guard sends it the plain way, and results are nested as they were."""
+    text = candidate(READ[name], {})
+    reference, made, inputs = pair(READ[name], text)
+    with bench.torch.no_grad():
+        expected = reference(*copy.deepcopy(inputs))
+        assert told(expected) == told(made(*copy.deepcopy(inputs)))
+    assert not undefined(text) - undefined(READ[name])
+
+
+@pytest.mark.parametrize("name", READ)
+def test_each_odd_module_gets_a_candidate_for_a_card(name: str) -> None:
+    """The CUDA writers know what the C++ writers know, and their text is Python without a gap."""
+    text = candidate(READ[name], {}, "cuda")
+    compile(text, "candidate", "exec")
+    assert not undefined(text) - undefined(READ[name])
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_odd_modules_are_computed_rightly(bench: Bench, name: str) -> None:
+    """Built for real: the numbers are the module's own."""
+    reference, made, inputs = pair(READ[name], candidate(READ[name], {}))
+    with bench.torch.no_grad():
+        bench.torch.testing.assert_close(made(*inputs), reference(*inputs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_names_what_and_where_and_is_final(name: str) -> None:
+    """The tensor or construct, the line of the task's file, and no second attempt at it."""
+    source, words = REFUSED[name]
+    for reply in (answer(plan_work(source)), answer(write_work(source, "Be quick."))):
+        for word in words:
+            assert word in section(reply, NEVER)
+        assert "```" not in reply
+        assert "a fault of" not in reply
+
+
+@pytest.mark.parametrize("name", ["a branch on data", "an assignment in place", "autocast"])
+def test_a_failed_node_of_a_task_that_is_refused_is_the_plain_module(name: str) -> None:
+    """A language model's broken candidate is mended all the same, by what is always right."""
+    node = observed("class ModelNew: pass", verdict=Word.WRONG)
+    made = code(section(answer(repair_work(REFUSED[name][0], node)), "Candidate"))
+    compile(made, "candidate", "exec")
+    assert "ModelNew" in made
+
+
+def test_a_fault_of_the_rules_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug of ours ends one task with a line that names it, never the process."""
+
+    def broken(_: object) -> str:
+        raise KeyError("k7")
+
+    monkeypatch.setattr(answering, "plan", broken)
+    reply = section(answer(plan_work(READ["a walrus"])), NEVER)
+    assert "KeyError" in reply
+    assert "fault of the rule book's own" in reply
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "x = (",
+        "\0",
+        "class Model: pass",
+        "def Model(): pass",
+        HEAD + "Model = 3",
+        HEAD + "class Model(nn.Module): pass",
+        "(" * 5000,
+        HEAD + "class Model(nn.Module):\n  forward = 3",
+    ],
+)
+def test_any_text_is_answered(source: str) -> None:
+    """A file that is no task at all is refused in words, not with a traceback."""
+    reply = section(answer(plan_work(source)), NEVER)
+    assert reply
+    assert "a fault of" not in reply
+
+
+def test_the_reference_s_types_count_more_than_the_source(bench: Bench) -> None:
+    """What was measured is bfloat16: the refusal says so, whatever get_inputs hides."""
+    source = task("pass", "return torch.tanh(x)", "make()") + "\ndef make():\n    return 1\n"
+    reference = Reference(eager_us=1.0, inputs="bfloat16[8, 8]", outputs="bfloat16[8, 8]")
+    reply = section(answer(plan_work(source, reference=reference)), NEVER)
+    assert "input 0 (x) is bfloat16[8, 8]" in reply
+
+
+def test_what_was_read_is_held_against_what_was_measured() -> None:
+    """A misread shape is a refusal, not a candidate that takes the plain way without a word."""
+    with pytest.raises(Unreadable, match=r"output 0 was read as float32\[16, 64\]"):
+        compose(READ["a walrus"], "", "cpp", start("cpp"), "float32[16, 32]")
+
+
+def test_other_arguments_take_the_plain_way(bench: Bench, unbuilt: None) -> None:
+    """Values that are written into the kernels are looked at in every call."""
+    source = READ["a keyword-only argument with a default"]
+    _, made, (x,) = pair(source, candidate(source, {}))
+    made(x)
+    for other in ({"scale": 3.0}, {"flag": False}, {"mask": x}):
+        with pytest.raises(AssertionError, match="not used"):
+            made(x, **other)
+
+
+def test_nothing_is_proposed_that_the_task_has_already() -> None:
+    """Neither what the coordinator names nor what is planned beside it, shown or not; and where
+    the rules lead to nothing new, the task is given up, once."""
+    source = task("pass", "return torch.tanh(x) * x", "torch.randn(8, 32)")
+    node = observed(candidate(source, {}))
+    tried: tuple[str, ...] = (source_key(node.source),)
+    for _ in range(60):
+        first = answer(plan_work(source, node, tried=tried))
+        if not section(first, "Advice"):
+            break
+        advice = section(first, "Advice")
+        other = section(answer(plan_work(source, node, tried=tried, planned=(advice,))), "Advice")
+        assert other != advice
+        made = code(section(answer(write_work(source, advice, node)), "Candidate"))
+        assert source_key(made) not in tried
+        tried = (*tried, source_key(made))
+    assert section(first, "Cannot at this node")
+
+
+def test_a_task_is_given_up_when_every_chain_of_changes_was_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While another node has something new the node alone is given up; after that, the task."""
+    few = {key: choices.CPP[key] for key in choices.CPP if key[0] in ("maths", "store")}
+    monkeypatch.setattr(choices, "CPP", few)
+    source = task("pass", "return torch.tanh(x) / 3.1", "torch.randn(8, 32)")
+    made = [candidate(source, {"maths": m, "store": s})
+            for m in ("tight", "quick") for s in ("cached", "stream")]  # fmt: skip
+    keys = tuple(source_key(text) for text in made)
+    node = observed(made[0])
+    assert section(answer(plan_work(source, node, tried=keys[:3])), "Cannot at this node")
+    assert "every candidate" in section(answer(plan_work(source, node, tried=keys)), NEVER)
+
+
+def test_a_repair_that_was_tried_is_not_made_again() -> None:
+    """Where even the plain module is there already, the node is given up."""
+    source = READ["a walrus"]
+    failed = observed(candidate(source, {}), verdict=Word.COMPILE_FAILED, log="command not found")
+    made = code(section(answer(repair_work(source, failed)), "Candidate"))
+    reply = answer(repair_work(source, failed, tried=(source_key(made),)))
+    assert section(reply, "Cannot at this node")
