@@ -21,11 +21,17 @@ LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
 SEARCHING = ("stark", "search")  # the strategies that ask a policy which node to grow
 ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the coder, does all
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Number = Annotated[int, msgspec.Meta(ge=0)]
+# No count or time is larger: what is stored, drawn from and waited for bears these.
+MOST = 1_000_000_000
+MOST_SEED = 2**63 - 1  # what a column of run.db holds
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Seed = Annotated[int, msgspec.Meta(ge=0, le=MOST_SEED)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Level = Annotated[int, msgspec.Meta(ge=0, le=3)]  # of a sandbox
-NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1_000_000_000)]  # NaN and infinity are none
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=MOST)]  # NaN and infinity are none
+Positive = Annotated[float, msgspec.Meta(gt=0, le=MOST)]
 
 
 class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,12 +57,12 @@ class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one candidate may take, enforced by killing its whole process tree."""
 
-    build_s: float = 180.0
-    import_s: float = 60.0
-    check_s: float = 120.0
-    time_s: float = 10.0  # or until the ratio's 95 % interval is under 1 %
-    memory_gib: float = 8.0
-    output_kib: int = 64
+    build_s: Positive = 180.0
+    import_s: Positive = 60.0
+    check_s: Positive = 120.0
+    time_s: Positive = 10.0  # or until the ratio's 95 % interval is under 1 %
+    memory_gib: Positive = 8.0
+    output_kib: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 64
 
 
 Precision = Literal["task", "tf32", "float16", "bfloat16"]
@@ -90,12 +96,12 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     planner_effort: Effort = ""
     coder_effort: Effort = ""
     debugger_effort: Effort = ""
-    planner_temperature: float | None = None  # None: the method's 0.8 to plan, 0.1 to code
-    coder_temperature: float | None = None
-    debugger_temperature: float | None = None
+    planner_temperature: NotNegative | None = None  # None: the method's 0.8 to plan, 0.1 to code
+    coder_temperature: NotNegative | None = None
+    debugger_temperature: NotNegative | None = None
     strategy: str = "stark"
     policy: str = "epsilon-greedy"
-    seed: int = 0
+    seed: Seed = 0
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"
     planners: Number = 1
@@ -104,13 +110,13 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     evaluators: Number = 1
     tasks_at_once: Number = 0  # tasks whose trees grow at the same time; 0: all
     max_cost: NotNegative | None = None  # US dollars
-    max_minutes: float | None = None
+    max_minutes: Positive | None = None
     until_idle: bool = False
     min_sandbox: Level = 1
     launch: str = ""  # "slurm:/path/to/file.toml": evaluators from a fleet
     listen: str = LOCAL  # or where other machines connect, besides
-    beat_s: float = 5.0
-    lease_s: float = 15.0
+    beat_s: Positive = 5.0
+    lease_s: Positive = 15.0
     search: SearchSettings = SearchSettings()
     limits: Limits = Limits()
     rules: Rules = Rules()
@@ -191,7 +197,7 @@ def read(run_dir: Path) -> Settings:
 
 
 def parse(text: str) -> Settings:
-    """Return the settings in a TOML text; raise ValueError when a word or a type is wrong."""
+    """Return the settings in a TOML text; raise ValueError when a word, type or range is wrong."""
     return msgspec.toml.decode(text, type=Settings)
 
 

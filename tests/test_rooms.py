@@ -26,7 +26,7 @@ ROOMS: dict[str, set[str]] = {
     "actors/evaluator": {
         "msgspec", "torch", "structlog", "pynvml",
         "protocol", "actors.actor", "actors.port", "actors.post", "actors.log",
-        "actors.usage", "actors.failpoints",
+        "actors.usage", "actors.failpoints", "actors.interrupts",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",

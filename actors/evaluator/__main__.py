@@ -6,6 +6,11 @@ judge.  At a post: --connect, --slot, --incarnation, --run-dir, written by the s
 
 from __future__ import annotations
 
+from actors.interrupts import end_when_interrupted
+
+if __name__ == "__main__":
+    end_when_interrupted()  # what is imported next takes a while
+
 import argparse
 import math
 import sys

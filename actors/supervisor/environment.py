@@ -10,6 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 RUN_VARIABLE = "STARK_RUN"  # marks every process of a run, so that leftovers can be found
+# What is in the environment under our name and is not a setting: marks, tests' tools, the store.
+NO_SETTINGS = (
+    *(RUN_VARIABLE, "STARK_FAILPOINTS", "STARK_FAILPOINTS_SEED"),
+    *("STARK_BUILD_STORE", "STARK_TOOLKITS"),
+)
 ROOT = Path(__file__).resolve().parents[2]
 
 EVERYONE = (

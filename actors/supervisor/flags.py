@@ -6,8 +6,9 @@ The table `OPTIONS` is also what `STARK_NAME` variables in the environment may s
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +16,11 @@ import msgspec
 
 from actors.usage import Parser
 from protocol import prices
+from protocol.settings import MOST, MOST_SEED
 
 COMMAND = "python supervisor.py"
+PREFIX = "STARK_"  # of settings in the environment
+MOST_SHOWN = 40  # characters of what was typed, in a message
 
 
 class UsageError(Exception):
@@ -56,11 +60,11 @@ class Option:
 
     @property
     def variable(self) -> str:
-        return "STARK_" + self.flag.removeprefix("--").replace("-", "_").upper()
+        return PREFIX + self.flag.removeprefix("--").replace("-", "_").upper()
 
 
-def whole(least: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers from `least` on."""
+def whole(least: int, most: int = MOST) -> Callable[[str], int]:
+    """Return a reader of whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
         try:
@@ -69,8 +73,10 @@ def whole(least: int) -> Callable[[str], int]:
             number = least - 1
         if number < least:
             raise argparse.ArgumentTypeError(
-                f"expected a whole number, {least} or more, got {text!r}"
+                f"expected a whole number, {least} or more, got {shortened(text)!r}"
             )
+        if number > most:
+            raise argparse.ArgumentTypeError(f"expected {most} at most, got {shortened(text)!r}")
         return number
 
     return read
@@ -89,9 +95,16 @@ def positive(text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not (number > 0 and math.isfinite(number)):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {shortened(text)!r}")
+    if number > MOST:
+        raise argparse.ArgumentTypeError(f"expected {MOST} at most, got {shortened(text)!r}")
     return number
+
+
+def shortened(text: str) -> str:
+    """Return a word for a message: what was typed may be thousands of digits."""
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def one_of(*words: str) -> Callable[[str], str]:
@@ -165,7 +178,7 @@ OPTIONS = tuple(
         ("--debuggers", "debuggers", whole(0), "N", "debugger processes (1)"),
         ("--in-flight", "search.in_flight", whole(1), "K", "expansions at once (evaluators)"),
         ("--tasks-at-once", "tasks_at_once", whole(1), "N", "tasks open at once (4 an evaluator)"),
-        ("--seed", "seed", whole(0), "N", "seed of every draw (0)"),
+        ("--seed", "seed", whole(0, MOST_SEED), "N", "seed of every draw (0)"),
         ("--max-cost", "max_cost", positive, "USD", "stop before a call could pass this"),
         ("--max-minutes", "max_minutes", positive, "M", "stop this start after M minutes"),
         ("--min-sandbox", "min_sandbox", level, "LEVEL", "refuse a weaker sandbox (1)"),
@@ -225,6 +238,19 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
             except argparse.ArgumentTypeError as error:
                 raise UsageError(f"{option.variable}: {error}") from error
     return found
+
+
+def check_environment(environ: Mapping[str, str], known: Collection[str]) -> None:
+    """Raise UsageError for a `STARK_…` variable that is none: a typo would change nothing.
+
+    `known`: those that are not settings.
+    """
+    words = {option.variable for option in OPTIONS} | set(known)
+    for given in sorted(environ):
+        if given.startswith(PREFIX) and given not in words:
+            near = difflib.get_close_matches(given, words, n=1)
+            meant = f"did you mean {near[0]}?" if near else "settings are named as flags are"
+            raise UsageError(f"{given} in the environment is not a setting: {meant}")
 
 
 def _refuse_contradictions(wish: Wish) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from actors.supervisor.flags import UsageError
+from actors.supervisor.ledger import FILE_NAME as RUN_DB
 from actors.supervisor.preflight import TaskFile
 from protocol import settings as settings_file
 from protocol.settings import Settings
@@ -86,10 +87,8 @@ def make(wanted: Path | None, tasks: tuple[TaskFile, ...]) -> RunFolder:
     path = wanted if wanted is not None else _free_name(tasks)
     made: list[Path] = []
     try:
-        if path.is_dir() and any(path.iterdir()):
-            raise UsageError(
-                f"--run-dir {path} is not empty: choose another, or go on with --resume {path}"
-            )
+        if path.is_dir():
+            _refuse_used(path)
         _make_folders(path, made)
         descriptor = _lock(path)
         run_id = _mark(descriptor)
@@ -162,6 +161,23 @@ def _lock(path: Path) -> int:
         os.close(descriptor)
         raise UsageError(f"another supervisor serves {path}: wait for it, or stop it") from None
     return descriptor
+
+
+def _refuse_used(path: Path) -> None:
+    """Raise UsageError for a folder that holds anything; what is done about it depends on what."""
+    found = sorted(entry.name for entry in path.iterdir())
+    if not found:
+        return
+    if settings_file.FILE_NAME in found and RUN_DB in found:
+        raise UsageError(
+            f"--run-dir {path} holds a run already: choose another folder, or go on with that run:"
+            f" --resume {path} without --task"
+        )
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    raise UsageError(
+        f"--run-dir {path} is not empty (it holds {found[0]}{more}): choose a folder that is empty"
+        " or not there yet"
+    )
 
 
 def _make_folders(path: Path, made: list[Path]) -> None:

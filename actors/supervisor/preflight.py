@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import hashlib
 import ipaddress
 import json
 import re
@@ -28,11 +29,13 @@ from actors.supervisor.environment import of_child
 from actors.supervisor.flags import UsageError
 from actors.supervisor.ledger import FILE_NAME as RUN_DB
 from protocol import truth
+from protocol.files import open_plain
 from protocol.settings import LOCAL, Settings
 from protocol.values import AGENTS, Value
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 MOST_BYTES = 1024 * 1024
+MOST_NAME = 100  # characters; 255 are a file system's limit, and names get endings of ours
 LISTEN = re.compile(r"tcp://(\[(?P<six>[^\]]+)\]|(?P<host>[0-9.*]+)):(?P<port>[0-9]{1,5})")
 OWN_FILES = 40  # that a supervisor, or any other of our processes, has open
 FILES_EACH = 3  # for each process that it looks after
@@ -61,25 +64,44 @@ def read_tasks(paths: Sequence[Path]) -> tuple[TaskFile, ...]:
 
 def read_task(path: Path) -> TaskFile:
     """Return the task in one file; raise UsageError with one line when it is none."""
-    try:
-        if path.stat().st_size > MOST_BYTES and path.is_file():
-            raise UsageError(f"{path} is larger than 1 MiB: a task is a small Python file")
-        source = path.read_text(encoding="utf-8-sig")  # Windows editors begin with a mark
-    except FileNotFoundError:
-        raise UsageError(f"{path} does not exist: --task wants a KernelBench file") from None
-    except OSError as error:
-        raise UsageError(f"can't read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 text (byte {error.start})") from error
+    source = _text(path)
     missing = [word for word in NEEDED if word not in _defined(path, source)]
     if missing:
         raise UsageError(
             f"{path} has no {' and no '.join(missing)}: a task defines Model, get_inputs() and"
             " get_init_inputs()"
         )
-    # A name becomes part of work ids and file names.
+    return TaskFile(name=name_of(path), path=path, source=source)
+
+
+def name_of(path: Path) -> str:
+    """Return what a task is called, which becomes part of work ids and file names.
+
+    A long one is cut, and a digest of the whole keeps two of them apart.
+    """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem).lstrip(".-") or "task"
-    return TaskFile(name=name, path=path, source=source)
+    if len(name) <= MOST_NAME:
+        return name
+    digest = hashlib.sha256(path.stem.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{name[: MOST_NAME - 9]}-{digest}"
+
+
+def _text(path: Path) -> str:
+    """Return a task file's text, its lines ended as Python reads them."""
+    try:
+        with open_plain(path) as file:
+            content = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist: --task wants a KernelBench file") from None
+    except OSError as error:
+        raise UsageError(f"can't read {path}: {error.strerror}") from error
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"{path} is larger than 1 MiB: a task is a small Python file")
+    try:
+        text = content.decode("utf-8-sig")  # Windows editors begin with a mark
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text (byte {error.start})") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _defined(path: Path, source: str) -> set[str]:
@@ -166,6 +188,29 @@ def _check_run(path: Path, shown: str) -> Path:
     if not calls:
         raise UsageError(f"--model replay:{shown}: that run holds no calls to a model")
     return path
+
+
+def check_replayed(settings: Settings, tasks: Sequence[TaskFile]) -> None:
+    """Raise UsageError where a stored run is to answer for a task that it never asked about."""
+    for model in dict.fromkeys(settings.model_of(role) for role in AGENTS):
+        kind, _, run = model.partition(":")
+        if kind != "replay":
+            continue
+        try:
+            with closing(
+                sqlite3.connect(truth.for_reading(Path(run) / RUN_DB), uri=True)
+            ) as stored:
+                known = dict(stored.execute("SELECT source, name FROM task").fetchall())
+        except sqlite3.DatabaseError as error:
+            raise UsageError(f"--model {model}: {error}") from error
+        for task in tasks:
+            if task.source not in known:
+                name = min(known.values(), default="NAME")
+                raise UsageError(
+                    f"--model replay:{run} has no answers for {task.path}: that run is of"
+                    f" {', '.join(sorted(known.values()))}, with another source; give"
+                    f" --task {run}/tasks/{name}.py"
+                )
 
 
 def _check_script(path: Path, shown: str) -> Path:

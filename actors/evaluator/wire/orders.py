@@ -62,7 +62,7 @@ class Ended(Order, frozen=True, kw_only=True):
     """How a child ended, said by its keeper once its whole tree is gone."""
 
     how: Literal["exit", "signal", "killed", "lost", "crowd", "memory"]
-    number: int = 0  # exit status, signal number, or the limit (processes, MiB)
+    number: int = 0  # exit status, signal number, or the limit (processes, MiB; 0: it has none)
     peak_mib: int = 0
 
 
