@@ -35,6 +35,7 @@ from actors.supervisor import (
     flags,
     folder,
     hardware,
+    intact,
     joining,
     keys,
     launching,
@@ -84,8 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run = take_up(wish, os.environ) if wish.resume else begin(wish, os.environ)
     except UsageError as error:
         return refuse(str(error))
-    except leftovers.StillThere as error:
-        print(error, file=sys.stderr)
+    except (leftovers.StillThere, intact.DamagedRunError) as error:
+        refuse(str(error))
         return Exit.FAULT
     with run.folder:
         try:
@@ -122,7 +123,7 @@ def begin(wish: Wish, environ: Mapping[str, str]) -> Run:
 
 def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
     """Lock an old run, settle its settings, and end what a killed supervisor left."""
-    old, settings = folder.resume(wish.resume or Path())
+    old, settings, stored = folder.resume(wish.resume or Path())
     try:
         gpus = hardware.gpus(environ)
         changed = choices.of_resumed_run(settings, wish)
@@ -134,6 +135,7 @@ def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
         preflight.check_descriptors(1 + changed.workers)
         launching.evaluators(changed.launch)
         old.clean()
+        old.rebuild(stored)
         if changed != settings:
             old.write(changed)
         invite(old, changed)
@@ -228,6 +230,7 @@ def serve(run: Run, ledger: Ledger, screen: Screen, watch: Watch) -> tuple[Snaps
             ledger=ledger,
             screen=screen,
             log=open_log(place, "supervisor"),
+            note=run.folder.note,
         )
         ending = shift.serve()
     return shift.snapshot, ending

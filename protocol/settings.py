@@ -17,16 +17,20 @@ from protocol.prices import Price
 from protocol.values import WORKERS, Backend, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
+# Around what a run writes: a file that was cut short is told from one of an older version.
+HEAD, TAIL = "# the settings that this run uses\n", "# end\n"
 LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
 SEARCHING = ("stark", "search")  # the strategies that ask a policy which node to grow
 ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the coder, does all
 
 # No count or time is larger: what is stored, drawn from and waited for bears these.
 MOST = 1_000_000_000
+MOST_IN_FLIGHT = 100_000  # all of them are made and offered at once
 MOST_SEED = 2**63 - 1  # what a column of run.db holds
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Expansions = Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_FLIGHT)]
 Seed = Annotated[int, msgspec.Meta(ge=0, le=MOST_SEED)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Level = Annotated[int, msgspec.Meta(ge=0, le=3)]  # of a sandbox
@@ -43,7 +47,9 @@ class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     failed_children: Number = 3  # n_child: more than this many, all failed, and a node is pruned
     leaders: Number = 2  # r
     window_cap: Number = 5
-    in_flight: Count = 1  # K, expansions under way at once, a task
+    in_flight: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_FLIGHT)] = (
+        1  # K, expansions under way at once, a task
+    )
     # The other strategies' numbers.
     repairs: Number = 1  # team: repairs in a row of a sample that failed
     memory: Number = 3  # reflexion: so many of its last reflections are shown
@@ -189,7 +195,11 @@ def read(run_dir: Path) -> Settings:
     """Return the settings in `run_dir`; raise ValueError with one line when they can't be used."""
     path = run_dir / FILE_NAME
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if text.startswith(HEAD) and not text.endswith(TAIL):
+            # What is missing would be taken for its default, silently.
+            raise ValueError(f"it is cut short: its last line was {TAIL.strip()!r}")
+        return parse(text)
     except OSError as error:
         raise ValueError(f"can't read {path}: {error.strerror}") from error
     except ValueError as error:
@@ -206,7 +216,7 @@ def write(run_dir: Path, settings: Settings) -> None:
     path = run_dir / FILE_NAME
     scratch = path.with_suffix(".toml.new")
     with scratch.open("w", encoding="utf-8") as file:
-        file.write(to_toml(settings))
+        file.write(f"{HEAD}{to_toml(settings)}{TAIL}")
         file.flush()
         os.fsync(file.fileno())
     scratch.replace(path)

@@ -15,7 +15,7 @@ import msgspec
 from actors.supervisor import flags, launching, spending
 from actors.supervisor.flags import OPTIONS, POLICIES, STRATEGIES, UsageError, Wish
 from protocol import prices
-from protocol.settings import FILE_NAME, SEARCHING, Settings
+from protocol.settings import FILE_NAME, MOST_IN_FLIGHT, SEARCHING, Settings
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 # Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.  Of
@@ -142,7 +142,7 @@ def _set_under_way(told: dict[str, Any], evaluators: int, tasks: int, ahead: int
     told.setdefault("tasks_at_once", evaluators * (1 if quick else OPEN))
     open_tasks = max(1, min(tasks, told["tasks_at_once"] or tasks))
     told.setdefault("search", {}).setdefault(
-        "in_flight", max(1, -(-evaluators * ahead // open_tasks))
+        "in_flight", min(MOST_IN_FLIGHT, max(1, -(-evaluators * ahead // open_tasks)))
     )
 
 

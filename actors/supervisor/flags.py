@@ -16,10 +16,11 @@ import msgspec
 
 from actors.usage import Parser
 from protocol import prices
-from protocol.settings import MOST, MOST_SEED
+from protocol.settings import MOST, MOST_IN_FLIGHT, MOST_SEED
 
 COMMAND = "python supervisor.py"
 PREFIX = "STARK_"  # of settings in the environment
+NEAR = 0.75  # how alike two names are of which one is a typo
 MOST_SHOWN = 40  # characters of what was typed, in a message
 
 
@@ -156,6 +157,7 @@ PRECISIONS = ("task", "tf32", "float16", "bfloat16")
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
+many = whole(1, MOST_IN_FLIGHT)
 _MODEL = "claude-…, recipes, script:FILE, replay:RUN, or a name that --base-url serves"
 OPTIONS = tuple(
     Option(flag=flag, setting=setting, read=read, metavar=metavar, help=text)
@@ -176,7 +178,13 @@ OPTIONS = tuple(
         ("--planners", "planners", whole(0), "N", "planner processes (1)"),
         ("--coders", "coders", whole(0), "N", "coder processes (1)"),
         ("--debuggers", "debuggers", whole(0), "N", "debugger processes (1)"),
-        ("--in-flight", "search.in_flight", whole(1), "K", "expansions at once (evaluators)"),
+        (
+            "--in-flight",
+            "search.in_flight",
+            whole(1, MOST_IN_FLIGHT),
+            "K",
+            "expansions at once (evaluators)",
+        ),
         ("--tasks-at-once", "tasks_at_once", whole(1), "N", "tasks open at once (4 an evaluator)"),
         ("--seed", "seed", whole(0, MOST_SEED), "N", "seed of every draw (0)"),
         ("--max-cost", "max_cost", positive, "USD", "stop before a call could pass this"),
@@ -248,7 +256,7 @@ def check_environment(environ: Mapping[str, str], known: Collection[str]) -> Non
     words = {option.variable for option in OPTIONS} | set(known)
     for given in sorted(environ):
         if given.startswith(PREFIX) and given not in words:
-            near = difflib.get_close_matches(given, words, n=1)
+            near = difflib.get_close_matches(given, words, n=1, cutoff=NEAR)
             meant = f"did you mean {near[0]}?" if near else "settings are named as flags are"
             raise UsageError(f"{given} in the environment is not a setting: {meant}")
 

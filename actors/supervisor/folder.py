@@ -15,13 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from actors.supervisor import intact
+from actors.supervisor.files import write_whole
 from actors.supervisor.flags import UsageError
+from actors.supervisor.intact import LOCK, DamagedRunError, Stored
 from actors.supervisor.ledger import FILE_NAME as RUN_DB
 from actors.supervisor.preflight import TaskFile
 from protocol import settings as settings_file
 from protocol.settings import Settings
 
-LOCK = "lock"
 NUMBERS = ("", *(f"-{number}" for number in range(2, 100)))
 
 
@@ -33,6 +35,7 @@ class RunFolder:
         self.shown = shown  # as the user would type it
         self.run_id = run_id
         self._lock = lock
+        self._noted = -1
         self._made = made  # the folders that did not exist before, outermost first
 
     def __enter__(self) -> RunFolder:
@@ -59,6 +62,22 @@ class RunFolder:
         for task in tasks:
             (self.path / "tasks" / f"{task.name}.py").write_text(task.source, encoding="utf-8")
         settings_file.write(self.path, settings)
+
+    def rebuild(self, stored: Stored) -> None:
+        """Write `tasks/` again where it is not what `run.db` holds, which is the truth."""
+        for name in ("logs", "tasks"):
+            (self.path / name).mkdir(exist_ok=True)
+        for task in stored.tasks:
+            file = self.path / "tasks" / f"{task.name}.py"
+            if not _holds(file, task.source):
+                write_whole(file, task.source)
+
+    def note(self, recorded: int) -> None:
+        """Note how many attempts are recorded: by that a lost `run.db` is found out."""
+        if self._lock >= 0 and recorded != self._noted:
+            self._noted = recorded
+            with suppress(OSError):  # a full disk; the next one is noted
+                intact.note(self._lock, self.run_id, recorded)
 
     def clean(self) -> None:
         """Remove what only live processes need: scratch, the socket, empty output files."""
@@ -98,23 +117,59 @@ def make(wanted: Path | None, tasks: tuple[TaskFile, ...]) -> RunFolder:
     return RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=made)
 
 
-def resume(path: Path) -> tuple[RunFolder, Settings]:
-    """Lock an old run and return it with its settings; raise UsageError with one line."""
-    if not path.is_dir():
-        raise UsageError(f"--resume {path}: there is no such folder")
-    if not (path / settings_file.FILE_NAME).is_file() or not (path / "tasks").is_dir():
-        raise UsageError(f"--resume {path}: that is no run folder (it has no stark.toml)")
+def resume(path: Path) -> tuple[RunFolder, Settings, Stored]:
+    """Lock an old run and return it with its settings and what is stored of it.
+
+    Raises UsageError or DamagedRunError with one line, and nothing is touched then.
+    """
     try:
-        descriptor = _lock(path)
-        run_id = _mark(descriptor)
+        if not path.is_dir():
+            what = "it is a file" if path.exists() else "there is no such folder"
+            raise UsageError(f"--resume {path}: {what}")
     except OSError as error:
         raise UsageError(f"--resume {path}: {error.strerror}") from error
-    folder = RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=[])
+    if not os.path.lexists(path / settings_file.FILE_NAME):
+        name = settings_file.FILE_NAME
+        if (path / RUN_DB).exists():
+            raise UsageError(f"--resume {path}: its {name} is missing: put it back")
+        raise UsageError(f"--resume {path}: that is no run folder (it has no {name})")
     try:
-        return folder, settings_file.read(path)
+        with intact.untouched(path):
+            intact.check_kinds(path)
+            return _taken_up(path)
+    except DamagedRunError:
+        raise
+    except OSError as error:
+        raise UsageError(f"--resume {path}: {error.strerror}") from error
     except ValueError as error:
-        folder.close()
         raise UsageError(f"--resume {path}: {error}") from error
+
+
+def _taken_up(path: Path) -> tuple[RunFolder, Settings, Stored]:
+    descriptor = _lock(path)
+    try:
+        run_id = _mark(descriptor)
+        settings = settings_file.read(path)
+        stored = intact.look(path)
+        intact.check_settings(path, settings.tasks, stored)
+        _check_begin(path, settings.tasks, stored)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    folder = RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=[])
+    return folder, settings, stored
+
+
+def _check_begin(path: Path, names: tuple[str, ...], stored: Stored) -> None:
+    """Raise ValueError for a run that has not begun and lacks what it would begin with."""
+    if stored.tasks:
+        return
+    for name in names:
+        file = path / "tasks" / f"{name}.py"
+        if not file.is_file():
+            raise ValueError(
+                f"{file} is missing, and nothing was begun yet: start anew with --task"
+            )
 
 
 def lodge(wanted: Path | None, name: str) -> RunFolder:
@@ -145,7 +200,8 @@ def lodge(wanted: Path | None, name: str) -> RunFolder:
 
 def _mark(descriptor: int) -> str:
     """Return the mark in a lock file; make one where there is none."""
-    run_id = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+    words = os.pread(descriptor, 100, 0).decode(errors="replace").split()
+    run_id = words[0] if words else ""
     if not run_id:
         run_id = secrets.token_hex(8)
         os.pwrite(descriptor, f"{run_id}\n".encode(), 0)
@@ -198,6 +254,13 @@ def _unmake(path: Path, made: list[Path]) -> None:
     for folder in reversed(made):
         with suppress(OSError):
             folder.rmdir()
+
+
+def _holds(file: Path, text: str) -> bool:
+    try:
+        return file.read_text(encoding="utf-8") == text
+    except (OSError, ValueError):
+        return False
 
 
 def _free_name(tasks: tuple[TaskFile, ...]) -> Path:
