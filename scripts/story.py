@@ -79,10 +79,9 @@ def story(run: sqlite3.Connection, folder: Path, node: str) -> Iterator[str]:
 
 def _open(folder: Path) -> sqlite3.Connection:
     from actors.supervisor import intact
-    from protocol import truth
 
     intact.of_reader(folder)
-    return sqlite3.connect(truth.for_reading(folder / "run.db"), uri=True, timeout=5.0)
+    return intact.open_for_a_look(folder)
 
 
 def _named(run: sqlite3.Connection, folder: Path, node: str) -> tuple[str, int]:

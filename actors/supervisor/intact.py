@@ -79,6 +79,18 @@ def look(run_dir: Path) -> Stored:
     return stored
 
 
+def open_for_a_look(run_dir: Path) -> sqlite3.Connection:
+    """Open `run.db` for what is read now and not followed.
+
+    Without a log nobody writes, and a reader who says so leaves no files of his own.
+    """
+    path = run_dir / RUN_DB
+    log = path.with_name(f"{RUN_DB}-wal")
+    quiet = not log.is_file() or not log.stat().st_size
+    where = f"{path.resolve().as_uri()}?mode=ro&immutable=1" if quiet else truth.for_reading(path)
+    return sqlite3.connect(where, uri=True, timeout=5.0)
+
+
 def check_settings(run_dir: Path, named: tuple[str, ...], stored: Stored) -> None:
     """Raise ValueError when `stark.toml` names other tasks than the run has."""
     path = run_dir / settings_file.FILE_NAME
@@ -161,12 +173,8 @@ def _stored(run_dir: Path) -> Stored:
     path = run_dir / RUN_DB
     if not path.is_file() or not path.stat().st_size:
         return Stored()
-    log = path.with_name(f"{RUN_DB}-wal")
-    quiet = not log.is_file() or not log.stat().st_size
-    # Without a log nobody writes, and a reader who says so leaves no files of his own.
-    where = f"{path.resolve().as_uri()}?mode=ro&immutable=1" if quiet else truth.for_reading(path)
     try:
-        with closing(sqlite3.connect(where, uri=True, timeout=5.0)) as run:
+        with closing(open_for_a_look(run_dir)) as run:
             (found,) = run.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise sqlite3.DatabaseError(" ".join(str(found).split()))

@@ -24,11 +24,10 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from actors.supervisor import intact
 from actors.supervisor.choices import has_key
 from actors.supervisor.environment import of_child
 from actors.supervisor.flags import UsageError
-from actors.supervisor.ledger import FILE_NAME as RUN_DB
-from protocol import truth
 from protocol.files import open_plain
 from protocol.settings import LOCAL, Settings
 from protocol.values import AGENTS, Value
@@ -179,12 +178,16 @@ def _check_base_url(url: str) -> None:
 
 
 def _check_run(path: Path, shown: str) -> Path:
+    if not path.exists():
+        raise UsageError(f"--model replay:{shown}: no such folder")
     try:
-        with closing(sqlite3.connect(truth.for_reading(path / RUN_DB), uri=True)) as run:
+        intact.look(path)
+        with closing(intact.open_for_a_look(path)) as run:
             (calls,) = run.execute("SELECT COUNT(*) FROM call").fetchone()
-    except sqlite3.DatabaseError as error:
-        problem = f"{error}; it wants a run folder" if path.exists() else "no such folder"
-        raise UsageError(f"--model replay:{shown}: {problem}") from error
+    except intact.DamagedRunError as error:
+        raise UsageError(f"--model replay:{shown}: {error}") from error
+    except (ValueError, sqlite3.DatabaseError) as error:
+        raise UsageError(f"--model replay:{shown}: {error}; it wants a run folder") from error
     if not calls:
         raise UsageError(f"--model replay:{shown}: that run holds no calls to a model")
     return path
@@ -197,11 +200,8 @@ def check_replayed(settings: Settings, tasks: Sequence[TaskFile]) -> None:
         if kind != "replay":
             continue
         try:
-            with closing(
-                sqlite3.connect(truth.for_reading(Path(run) / RUN_DB), uri=True)
-            ) as stored:
-                known = dict(stored.execute("SELECT source, name FROM task").fetchall())
-        except sqlite3.DatabaseError as error:
+            known = {stored.source: stored.name for stored in intact.look(Path(run)).tasks}
+        except ValueError as error:
             raise UsageError(f"--model {model}: {error}") from error
         for task in tasks:
             if task.source not in known:
