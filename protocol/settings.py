@@ -19,6 +19,7 @@ from protocol.values import WORKERS, Backend, DeviceKind, Role, Value
 FILE_NAME = "stark.toml"
 # Around what a run writes: a file that was cut short is told from one of an older version.
 HEAD, TAIL = "# the settings that this run uses\n", "# end\n"
+MODULES = "tasks/modules"  # in a run folder: NAME/… holds what lay beside the task NAME
 LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
 SEARCHING = ("stark", "search")  # the strategies that ask a policy which node to grow
 ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the coder, does all

@@ -26,7 +26,7 @@ ROOMS: dict[str, set[str]] = {
     "actors/evaluator": {
         "msgspec", "torch", "structlog", "pynvml",
         "protocol", "actors.actor", "actors.port", "actors.post", "actors.log",
-        "actors.usage", "actors.failpoints", "actors.interrupts",
+        "actors.usage", "actors.failpoints", "actors.interrupts", "actors.task_modules",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "actors/supervisor": {
         "msgspec", "zmq", "rich", "structlog", "setproctitle",
-        "protocol", "actors.log", "actors.usage", "actors.failpoints",
+        "protocol", "actors.log", "actors.usage", "actors.failpoints", "actors.task_modules",
         "actors.agents.models.choice",
         "scripts.report",
     },

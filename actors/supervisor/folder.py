@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +23,8 @@ from actors.supervisor.intact import LOCK, DamagedRunError, Stored
 from actors.supervisor.ledger import FILE_NAME as RUN_DB
 from actors.supervisor.preflight import TaskFile
 from protocol import settings as settings_file
-from protocol.settings import Settings
+from protocol.settings import MODULES, Settings
+from protocol.values import Task
 
 NUMBERS = ("", *(f"-{number}" for number in range(2, 100)))
 
@@ -60,7 +62,9 @@ class RunFolder:
         for name in ("logs", "tasks"):
             (self.path / name).mkdir(exist_ok=True)
         for task in tasks:
-            (self.path / "tasks" / f"{task.name}.py").write_text(task.source, encoding="utf-8")
+            for file, text in _files_of(self.path, task):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
         settings_file.write(self.path, settings)
 
     def rebuild(self, stored: Stored) -> None:
@@ -68,9 +72,10 @@ class RunFolder:
         for name in ("logs", "tasks"):
             (self.path / name).mkdir(exist_ok=True)
         for task in stored.tasks:
-            file = self.path / "tasks" / f"{task.name}.py"
-            if not _holds(file, task.source):
-                write_whole(file, task.source)
+            for file, text in _files_of(self.path, task):
+                if not _holds(file, text):
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    write_whole(file, text)
 
     def note(self, recorded: int) -> None:
         """Note how many attempts are recorded: by that a lost `run.db` is found out."""
@@ -254,6 +259,13 @@ def _unmake(path: Path, made: list[Path]) -> None:
     for folder in reversed(made):
         with suppress(OSError):
             folder.rmdir()
+
+
+def _files_of(run_dir: Path, task: TaskFile | Task) -> Iterator[tuple[Path, str]]:
+    """Yield the files of `tasks/` that hold a task: its own, and the modules beside it."""
+    yield run_dir / "tasks" / f"{task.name}.py", task.source
+    for name, text in task.modules.items():
+        yield run_dir / MODULES / task.name / name, text
 
 
 def _holds(file: Path, text: str) -> bool:

@@ -22,12 +22,14 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from actors.supervisor import intact
 from actors.supervisor.choices import has_key
 from actors.supervisor.environment import of_child
 from actors.supervisor.flags import UsageError
+from actors.task_modules import ModulesError, modules_of
 from protocol.files import open_plain
 from protocol.settings import LOCAL, Settings
 from protocol.values import AGENTS, Value
@@ -46,6 +48,8 @@ class TaskFile(Value, frozen=True, kw_only=True):
     name: str
     path: Path
     source: str
+    # What lies beside it and is imported: path -> source.
+    modules: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def read_tasks(paths: Sequence[Path]) -> tuple[TaskFile, ...]:
@@ -70,7 +74,11 @@ def read_task(path: Path) -> TaskFile:
             f"{path} has no {' and no '.join(missing)}: a task defines Model, get_inputs() and"
             " get_init_inputs()"
         )
-    return TaskFile(name=name_of(path), path=path, source=source)
+    try:
+        modules = modules_of(source, path) if path.is_file() else {}
+    except ModulesError as error:
+        raise UsageError(str(error)) from error
+    return TaskFile(name=name_of(path), path=path, source=source, modules=modules)
 
 
 def name_of(path: Path) -> str:

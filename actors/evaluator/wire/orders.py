@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from actors.evaluator.fastbuild.family import Family
 from protocol.values import DeviceKind, Value
 
@@ -74,6 +76,8 @@ class Import(Order, frozen=True, kw_only=True):
 
     source: str
     class_name: str
+    # Beside it on the path: path -> source.
+    modules: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Ping(Order, frozen=True, kw_only=True):
