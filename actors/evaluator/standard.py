@@ -137,7 +137,8 @@ class Standard:
         source, modules = self.task.source, self.task.modules
         steps: tuple[tuple[str, str, float, Order], ...] = (
             ("import", "import_s", limits.import_s, ImportTask(source=source, modules=modules)),
-            ("Model(...)", "check_s", limits.check_s, MakeModel(seed=self.seed)),
+            # What it needs of memory is foreseen there, and that takes its inputs, too.
+            ("Model(...) and get_inputs()", "check_s", limits.check_s, MakeModel(seed=self.seed)),
             ("get_inputs() and forward", "check_s", limits.check_s, last),
         )
         for what, limit, seconds, order in steps:

@@ -28,7 +28,7 @@ FILES = (
     *(settings_file.FILE_NAME, RUN_DB, f"{RUN_DB}-wal", f"{RUN_DB}-shm"),
     *(LOCK, "coordinator.lock", "result.json", "report.html", "keys.json", tickets.FILE_NAME),
 )
-FOLDERS = ("logs", "tasks", "scratch")
+FOLDERS = ("logs", "tasks", "scratch", "spool")
 WRITTEN = ("best*.py", "tasks/*.py", "logs/*.jsonl", "logs/*.out")
 RESULTS = ("result.json", "report.html", "best.py", "best-*.py")
 
