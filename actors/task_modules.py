@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from pathlib import Path
 
-from protocol.files import open_plain
+from protocol.files import read_text
 
 MOST_BYTES = 1 << 20  # of all modules of one task
 MOST_FILES = 500
@@ -123,8 +123,7 @@ class _Search:
             return
         file = self._folder / path
         try:
-            with open_plain(file) as opened:
-                text = opened.read(MOST_BYTES + 1).decode("utf-8-sig")
+            text = read_text(file, 2 * MOST_BYTES)
             ast.parse(text)
         except OSError as error:
             raise ModulesError(f"{where}: can't read {file}: {error.strerror}") from error

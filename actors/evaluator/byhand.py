@@ -16,7 +16,7 @@ from actors.evaluator.judge import RULES, Judge, Problem, Unjudgeable
 from actors.evaluator.verdicts import verdict_json
 from actors.task_modules import ModulesError, modules_of
 from actors.usage import leave_output
-from protocol.files import open_plain
+from protocol.files import read_text
 from protocol.settings import Limits, Rules
 from protocol.values import Backend, DeviceKind, Reference, Task, Verdict, Word
 
@@ -36,12 +36,7 @@ class Usage(Exception):
 def read(path: Path, what: str) -> str:
     """Return a file's text; raise `Usage` when it can't be read."""
     try:
-        with open_plain(path) as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise Usage(f"the {what} {path} is larger than {MOST_BYTES >> 20} MiB")
-        # Windows editors begin with a mark.
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
+        return read_text(path, MOST_BYTES)
     except OSError as error:
         raise Usage(f"can't read the {what} {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -53,7 +48,7 @@ def read_task(path: Path, device: DeviceKind) -> Task:
     source = read(path, "task")
     try:
         compile(source, str(path), "exec")
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         at = f", line {line}" if line else ""
         words = getattr(error, "msg", None) or error

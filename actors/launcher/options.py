@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from protocol.files import read_text
 from protocol.values import Value
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +62,7 @@ def split(wanted: str) -> tuple[Kind, Path]:
 def read(kind: Kind, path: Path) -> Options:
     """Return what a file says; raise ValueError with one line."""
     try:
-        words = tomllib.loads(path.read_text(encoding="utf-8"))
+        words = tomllib.loads(read_text(path))
         options = msgspec.convert(words, Options)
     except OSError as error:
         raise ValueError(f"can't read it: {error.strerror}") from error

@@ -15,6 +15,7 @@ import msgspec
 from actors.supervisor import flags, launching, spending
 from actors.supervisor.flags import OPTIONS, POLICIES, STRATEGIES, UsageError, Wish
 from protocol import prices
+from protocol.files import read_text
 from protocol.settings import FILE_NAME, MOST_IN_FLIGHT, SEARCHING, Settings
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
@@ -162,7 +163,7 @@ def _set_model(told: dict[str, Any], environ: Mapping[str, str]) -> None:
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        told = tomllib.loads(read_text(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

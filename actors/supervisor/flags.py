@@ -16,6 +16,7 @@ import msgspec
 
 from actors.usage import Parser
 from protocol import prices
+from protocol.files import read_text
 from protocol.settings import MOST, MOST_IN_FLIGHT, MOST_SEED
 
 COMMAND = "python supervisor.py"
@@ -130,7 +131,7 @@ def price_file(text: str) -> dict[str, object]:
     """Read a file of prices, in the form of `protocol/prices.toml`."""
     path = Path(text)
     try:
-        table = prices.parse(path.read_text(encoding="utf-8"))
+        table = prices.parse(read_text(path))
     except OSError as error:
         raise argparse.ArgumentTypeError(f"can't read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -30,7 +30,7 @@ from actors.supervisor.choices import has_key
 from actors.supervisor.environment import of_child
 from actors.supervisor.flags import UsageError
 from actors.task_modules import ModulesError, modules_of
-from protocol.files import open_plain
+from protocol.files import read_text
 from protocol.settings import LOCAL, Settings
 from protocol.values import AGENTS, Value
 
@@ -57,6 +57,8 @@ def read_tasks(paths: Sequence[Path]) -> tuple[TaskFile, ...]:
     tasks: dict[str, TaskFile] = {}
     for path in paths:
         task = read_task(path)
+        if task.name in tasks and path.resolve() == tasks[task.name].path.resolve():
+            raise UsageError(f"{path} is given twice: leave one --task out")
         if task.name in tasks:
             raise UsageError(
                 f"{path} and {tasks[task.name].path} are both called {task.name}: rename one"
@@ -94,21 +96,19 @@ def name_of(path: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    """Return a task file's text, its lines ended as Python reads them."""
+    """Return a task file's text."""
     try:
-        with open_plain(path) as file:
-            content = file.read(MOST_BYTES + 1)
+        return read_text(path, MOST_BYTES)
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist: --task wants a KernelBench file") from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise UsageError(
+                f"{path} is larger than 1 MiB: a task is a small Python file"
+            ) from None
         raise UsageError(f"can't read {path}: {error.strerror}") from error
-    if len(content) > MOST_BYTES:
-        raise UsageError(f"{path} is larger than 1 MiB: a task is a small Python file")
-    try:
-        text = content.decode("utf-8-sig")  # Windows editors begin with a mark
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no UTF-8 text (byte {error.start})") from error
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _defined(path: Path, source: str) -> set[str]:
@@ -223,7 +223,7 @@ def check_replayed(settings: Settings, tasks: Sequence[TaskFile]) -> None:
 
 def _check_script(path: Path, shown: str) -> Path:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise UsageError(f"--model script:{shown}: can't read it: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-FOLDER = "modules"
+FOLDER = "beside-the-task"  # a name that no library has on its way
 
 
 def lay_out(modules: Mapping[str, str]) -> None:

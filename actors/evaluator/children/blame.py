@@ -31,7 +31,7 @@ class blaming:  # reads as a word of the sentence: `with blaming("get_inputs()")
                 line = f" ({frame.filename.rpartition(f'/{FOLDER}/')[2]}, line {frame.lineno})"
         if isinstance(error, SyntaxError) and error.lineno:
             line = f" (line {error.lineno})"
-        said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        said = f"{type(error).__name__}: {error}".splitlines()[0][:300].rstrip(": ")
         raise Unfitting(f"{self.where} raised {said}{line}{_advice(error)}") from error
 
 

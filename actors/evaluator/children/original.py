@@ -210,4 +210,6 @@ def crossable(where: str, layout: Layout) -> None:
     """Raise `Unfitting` when a value holds what can't be handed to another process."""
     found = next(others(layout), None)
     if found is not None:
-        raise Unfitting(f"{where} has a {found}: only tensors and plain values can be judged")
+        raise Unfitting(
+            f"{where} has a value of type {found}: only tensors and plain values can be judged"
+        )
