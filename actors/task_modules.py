@@ -132,7 +132,8 @@ class _Search:
         except SyntaxError as error:
             raise ModulesError(f"{file}:{error.lineno}: {error.msg}") from error
         except (ValueError, RecursionError, MemoryError) as error:
-            raise ModulesError(f"{file} can't be parsed: {error}") from error
+            why = str(error) or "it is nested too deeply"
+            raise ModulesError(f"{file} can't be parsed: {why}") from error
         self._found[str(path)] = text
         size = sum(len(each.encode()) for each in self._found.values())
         if size > MOST_BYTES or len(self._found) > MOST_FILES:

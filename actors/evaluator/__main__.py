@@ -37,8 +37,9 @@ def _seconds(word: str) -> float:
         seconds = float(word)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{word!r} is no time: expected seconds above 0")
+    if not 0 < seconds <= settings.MOST:
+        expected = f"expected seconds above 0, at most {settings.MOST}"
+        raise argparse.ArgumentTypeError(f"{word!r} is no time: {expected}")
     return seconds
 
 

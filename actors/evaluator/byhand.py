@@ -48,7 +48,9 @@ def read_task(path: Path, device: DeviceKind) -> Task:
     source = read(path, "task")
     try:
         compile(source, str(path), "exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (RecursionError, MemoryError):
+        raise Usage(f"the task {path} can't be parsed: it is nested too deeply") from None
+    except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         at = f", line {line}" if line else ""
         words = getattr(error, "msg", None) or error

@@ -166,7 +166,9 @@ def _file(path: Path) -> dict[str, Any]:
         told = tomllib.loads(read_text(path))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(f"can't use {path} in this folder: {error.strerror}") from error
+    except ValueError as error:
         raise UsageError(f"can't use {path} in this folder: {error}") from error
     _convert(told, f"{path} in this folder")
     return {field: value for field, value in told.items() if field not in OF_ONE_RUN}

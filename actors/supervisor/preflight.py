@@ -86,13 +86,13 @@ def read_task(path: Path) -> TaskFile:
 def name_of(path: Path) -> str:
     """Return what a task is called, which becomes part of work ids and file names.
 
-    A long one is cut, and a digest of the whole keeps two of them apart.
+    A digest of the whole keeps two apart that are cut, or of another alphabet.
     """
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem).lstrip(".-") or "task"
-    if len(name) <= MOST_NAME:
-        return name
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem).lstrip(".-")
     digest = hashlib.sha256(path.stem.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"{name[: MOST_NAME - 9]}-{digest}"
+    if not re.search(r"[A-Za-z0-9]", name):
+        return f"task-{digest}"  # of another alphabet
+    return name if len(name) <= MOST_NAME else f"{name[: MOST_NAME - 9]}-{digest}"
 
 
 def _text(path: Path) -> str:
@@ -116,8 +116,10 @@ def _defined(path: Path, source: str) -> set[str]:
         module = ast.parse(source)
     except SyntaxError as error:
         raise UsageError(f"{path}:{error.lineno}: {error.msg}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
+    except ValueError as error:
         raise UsageError(f"{path} can't be parsed: {error}") from error
+    except (RecursionError, MemoryError):
+        raise UsageError(f"{path} can't be parsed: it is nested too deeply") from None
     names: set[str] = set()
     waiting: list[ast.AST] = [module]
     while waiting:

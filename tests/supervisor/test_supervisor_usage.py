@@ -225,6 +225,8 @@ def test_a_long_name_is_cut_and_stays_its_own() -> None:
     assert one != other
     assert max(map(len, (one, other))) <= 100
     assert name_of(Path("short.py")) == "short"
+    assert name_of(Path("模型.py")) != name_of(Path("任务.py"))
+    assert name_of(Path("模型.py")).startswith("task-")
 
 
 SIGNALS = ((signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM"))
