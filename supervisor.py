@@ -6,6 +6,11 @@ Everything that a mistake of the user's can cause is one line and exit status 2.
 
 from __future__ import annotations
 
+from actors.interrupts import end_when_interrupted
+
+if __name__ == "__main__":
+    end_when_interrupted()  # what is imported next takes a while
+
 import os
 import random
 import sqlite3
@@ -20,14 +25,17 @@ from typing import TextIO
 from rich.console import Console
 
 from actors import failpoints
+from actors.interrupts import Interrupted, ignore_interrupts, unwind_when_interrupted
 from actors.log import open_log
 from actors.supervisor import (
     children,
     choices,
     conclusion,
+    environment,
     flags,
     folder,
     hardware,
+    intact,
     joining,
     keys,
     launching,
@@ -70,17 +78,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         wish = flags.parse(sys.argv[1:] if argv is None else argv)
         check_failpoints(os.environ)
+        flags.check_environment(os.environ, environment.NO_SETTINGS)
         metrics = MetricsServer(wish.metrics) if wish.metrics else None
         if wish.join:
             return joining.join(wish, os.environ)
         run = take_up(wish, os.environ) if wish.resume else begin(wish, os.environ)
     except UsageError as error:
         return refuse(str(error))
-    except leftovers.StillThere as error:
-        print(error, file=sys.stderr)
+    except (leftovers.StillThere, intact.DamagedRunError) as error:
+        refuse(str(error))
         return Exit.FAULT
     with run.folder:
-        return work(run, wish, metrics)
+        try:
+            return work(run, wish, metrics)
+        except Interrupted as error:  # between a folder that is a run's and its first process
+            again = f"resume with: {flags.COMMAND} --resume {run.folder.shown}"
+            refuse(f"not finished: {error}; {again}")
+            return Exit.STOPPED
 
 
 def begin(wish: Wish, environ: Mapping[str, str]) -> Run:
@@ -89,6 +103,7 @@ def begin(wish: Wish, environ: Mapping[str, str]) -> Run:
     gpus = hardware.gpus(environ)
     settings = choices.of_new_run(wish, tuple(task.name for task in tasks), environ, gpus)
     settings = spending.priced(preflight.check_models(settings, environ, Path.cwd()))
+    preflight.check_replayed(settings, tasks)
     preflight.check_device(settings, gpus)
     preflight.check_sandbox(settings, environ)
     preflight.check_address(settings)
@@ -108,7 +123,7 @@ def begin(wish: Wish, environ: Mapping[str, str]) -> Run:
 
 def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
     """Lock an old run, settle its settings, and end what a killed supervisor left."""
-    old, settings = folder.resume(wish.resume or Path())
+    old, settings, stored = folder.resume(wish.resume or Path())
     try:
         gpus = hardware.gpus(environ)
         changed = choices.of_resumed_run(settings, wish)
@@ -120,6 +135,7 @@ def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
         preflight.check_descriptors(1 + changed.workers)
         launching.evaluators(changed.launch)
         old.clean()
+        old.rebuild(stored)
         if changed != settings:
             old.write(changed)
         invite(old, changed)
@@ -153,6 +169,7 @@ def work(run: Run, wish: Wish, metrics: MetricsServer | None = None) -> int:
     if metrics is not None:
         screen.say(f"metrics at {metrics.url}")
         screen = MeteredScreen(screen, metrics, ledger)
+    ignore_interrupts()
     watch = Watch()  # until the very end: a late Ctrl-C must not cut the results in half
     try:
         finished = already_finished(run, ledger)
@@ -213,6 +230,7 @@ def serve(run: Run, ledger: Ledger, screen: Screen, watch: Watch) -> tuple[Snaps
             ledger=ledger,
             screen=screen,
             log=open_log(place, "supervisor"),
+            note=run.folder.note,
         )
         ending = shift.serve()
     return shift.snapshot, ending
@@ -269,8 +287,19 @@ def refuse(line: str) -> int:
     return Exit.USAGE
 
 
-if __name__ == "__main__":
+def command() -> int:
+    """Be the command: return the exit status, also when a signal came before all."""
     have_streams()
-    code = main()
+    unwind_when_interrupted()
+    try:
+        status = main()
+    except Interrupted as error:
+        refuse(f"{error} before anything was begun")
+        status = error.status
+    ignore_interrupts()
     leave_output()
-    sys.exit(code)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(command())

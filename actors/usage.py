@@ -43,9 +43,10 @@ def have_streams() -> None:
 def end_with_reader() -> None:
     """Let this process end without a word when its reader has gone, as other commands do.
 
-    For those that only read: who serves something lives on.
+    At a Ctrl-C, too.  For those that only read: who serves something lives on.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def leave_output() -> None:

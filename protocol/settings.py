@@ -17,6 +17,9 @@ from protocol.prices import Price
 from protocol.values import WORKERS, Backend, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
+# Around what a run writes: a file that was cut short is told from one of an older version.
+HEAD, TAIL = "# the settings that this run uses\n", "# end\n"
+MODULES = "tasks/modules"  # in a run folder: NAME/… holds what lay beside the task NAME
 LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
 
 # The names that `--strategy` and `--policy` take.  The coordinator's tables hold a class for each:
@@ -29,11 +32,19 @@ SEARCHING = ("stark", "search")  # the strategies that ask a policy which node t
 COMPUTED = ("recipes", "script:", "replay:")  # models that give the same answer to the same work
 ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the coder, does all
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Number = Annotated[int, msgspec.Meta(ge=0)]
+# No count or time is larger: what is stored, drawn from and waited for bears these.
+MOST = 1_000_000_000
+MOST_IN_FLIGHT = 100_000  # all of them are made and offered at once
+MOST_SEED = 2**63 - 1  # what a column of run.db holds
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Expansions = Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_FLIGHT)]
+Seed = Annotated[int, msgspec.Meta(ge=0, le=MOST_SEED)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Level = Annotated[int, msgspec.Meta(ge=0, le=3)]  # of a sandbox
-NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1_000_000_000)]  # NaN and infinity are none
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=MOST)]  # NaN and infinity are none
+Positive = Annotated[float, msgspec.Meta(gt=0, le=MOST)]
 
 
 class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +56,9 @@ class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     failed_children: Number = 3  # n_child: more than this many, all failed, and a node is pruned
     leaders: Number = 2  # r
     window_cap: Number = 5
-    in_flight: Count = 1  # K, expansions under way at once, a task
+    in_flight: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_FLIGHT)] = (
+        1  # K, expansions under way at once, a task
+    )
     # The other strategies' numbers.
     repairs: Number = 1  # team: repairs in a row of a sample that failed
     memory: Number = 3  # reflexion: so many of its last reflections are shown
@@ -59,12 +72,12 @@ class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one candidate may take, enforced by killing its whole process tree."""
 
-    build_s: float = 180.0
-    import_s: float = 60.0
-    check_s: float = 120.0
-    time_s: float = 10.0  # or until the ratio's 95 % interval is under 1 %
-    memory_gib: float = 8.0
-    output_kib: int = 64
+    build_s: Positive = 180.0
+    import_s: Positive = 60.0
+    check_s: Positive = 120.0
+    time_s: Positive = 10.0  # or until the ratio's 95 % interval is under 1 %
+    memory_gib: Positive = 8.0
+    output_kib: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 64
 
 
 Precision = Literal["task", "tf32", "float16", "bfloat16"]
@@ -100,12 +113,12 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     planner_effort: Effort = ""
     coder_effort: Effort = ""
     debugger_effort: Effort = ""
-    planner_temperature: float | None = None  # None: the method's 0.8 to plan, 0.1 to code
-    coder_temperature: float | None = None
-    debugger_temperature: float | None = None
+    planner_temperature: NotNegative | None = None  # None: the method's 0.8 to plan, 0.1 to code
+    coder_temperature: NotNegative | None = None
+    debugger_temperature: NotNegative | None = None
     strategy: StrategyName = "stark"
     policy: PolicyName = "epsilon-greedy"
-    seed: int = 0
+    seed: Seed = 0
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"
     planners: Number = 1
@@ -114,13 +127,13 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     evaluators: Number = 1
     tasks_at_once: Number = 0  # tasks whose trees grow at the same time; 0: all
     max_cost: NotNegative | None = None  # US dollars
-    max_minutes: float | None = None
+    max_minutes: Positive | None = None
     until_idle: bool = False
     min_sandbox: Level = 1
     launch: str = ""  # "slurm:/path/to/file.toml": evaluators from a fleet
     listen: str = LOCAL  # or where other machines connect, besides
-    beat_s: float = 5.0
-    lease_s: float = 15.0
+    beat_s: Positive = 5.0
+    lease_s: Positive = 15.0
     search: SearchSettings = SearchSettings()
     limits: Limits = Limits()
     rules: Rules = Rules()
@@ -193,7 +206,11 @@ def read(run_dir: Path) -> Settings:
     """Return the settings in `run_dir`; raise ValueError with one line when they can't be used."""
     path = run_dir / FILE_NAME
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if text.startswith(HEAD) and not text.endswith(TAIL):
+            # What is missing would be taken for its default, silently.
+            raise ValueError(f"it is cut short: its last line was {TAIL.strip()!r}")
+        return parse(text)
     except OSError as error:
         raise ValueError(f"can't read {path}: {error.strerror}") from error
     except ValueError as error:
@@ -201,7 +218,7 @@ def read(run_dir: Path) -> Settings:
 
 
 def parse(text: str) -> Settings:
-    """Return the settings in a TOML text; raise ValueError when a word or a type is wrong."""
+    """Return the settings in a TOML text; raise ValueError when a word, type or range is wrong."""
     return msgspec.toml.decode(text, type=Settings)
 
 
@@ -210,7 +227,7 @@ def write(run_dir: Path, settings: Settings) -> None:
     path = run_dir / FILE_NAME
     scratch = path.with_suffix(".toml.new")
     with scratch.open("w", encoding="utf-8") as file:
-        file.write(to_toml(settings))
+        file.write(f"{HEAD}{to_toml(settings)}{TAIL}")
         file.flush()
         os.fsync(file.fileno())
     scratch.replace(path)

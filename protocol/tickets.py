@@ -14,6 +14,7 @@ from typing import Annotated
 
 import msgspec
 
+from protocol.files import open_plain
 from protocol.values import Role, Value
 
 FILE_NAME = "ticket.json"
@@ -69,19 +70,22 @@ class Ticket(Value, frozen=True, kw_only=True):
 def read(path: Path) -> Ticket:
     """Return the ticket in a file; raise ValueError with one line when it can't be used."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ValueError(f"can't read the ticket {path}: {error.strerror}") from error
-    if stat.S_IMODE(mode) & 0o077:
-        raise ValueError(f"the ticket {path} can be read by others: chmod 600 {path}")
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"{path} is no ticket of a run: it is larger than {MOST_BYTES >> 10} KiB")
     try:
         ticket = msgspec.json.decode(text, type=Ticket)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no ticket of a run: {error}") from error
     if not ticket.addresses or not ticket.keys:
         raise ValueError(f"{path} is no ticket of a run: it has no addresses or no keys")
+    # After that: a file that is no ticket is not made one by its mode.
+    if stat.S_IMODE(mode) & 0o077:
+        raise ValueError(f"the ticket {path} can be read by others: chmod 600 {path}")
     return ticket
 
 

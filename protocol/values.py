@@ -163,6 +163,7 @@ class Task(Value, frozen=True, kw_only=True):
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"
     checks: int = 3  # fresh inputs that a candidate is checked on
+    modules: dict[str, str] = {}  # what lay beside its file and is imported: path -> source
 
 
 class Plan(Value, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         count = sum(1 for line in compare(run) if not print(line))
     except (ValueError, OSError, sqlite3.DatabaseError) as error:
-        print(error, file=sys.stderr)
+        print(" ".join(str(error).split()), file=sys.stderr)
         return 2
     print(f"{run}: {'nothing differs' if not count else f'{count} differences'}")
     return 1 if count else 0
@@ -52,8 +52,10 @@ def compare(run: Path) -> Iterator[str]:
     from actors.coordinator.archive import Archive
     from actors.coordinator.lookback import Lookback
     from actors.coordinator.store import Store
+    from actors.supervisor import intact
     from protocol import settings as settings_file
 
+    intact.of_reader(run)
     settings = settings_file.read(run)
     archive = Archive(run)
     try:

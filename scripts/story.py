@@ -43,7 +43,7 @@ class Event:
     words: str
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Print the story; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
     from actors.commands import as_typed, typed
@@ -52,14 +52,14 @@ def main() -> int:
     parser = Parser(prog=typed("story"), description=as_typed(__doc__))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     parser.add_argument("node", metavar="NODE", help="a node's number, or TASK/NUMBER")
-    parsed = parser.parse_args()
+    parsed = parser.parse_args(arguments)
     end_with_reader()
     try:
         with closing(_open(parsed.run)) as run:
             for line in story(run, parsed.run, parsed.node):
                 print(line)
-    except (NoStory, sqlite3.DatabaseError) as error:
-        print(f"story: {error}", file=sys.stderr)
+    except (NoStory, OSError, ValueError, sqlite3.DatabaseError) as error:
+        print(f"story: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_USAGE
     return 0
 
@@ -81,12 +81,10 @@ def story(run: sqlite3.Connection, folder: Path, node: str) -> Iterator[str]:
 
 
 def _open(folder: Path) -> sqlite3.Connection:
-    path = folder / "run.db"
-    if not path.is_file():
-        raise NoStory(f"{folder} is no run folder: it has no run.db")
-    from protocol import truth
+    from actors.supervisor import intact
 
-    return sqlite3.connect(truth.for_reading(path), uri=True, timeout=5.0)
+    intact.of_reader(folder)
+    return intact.open_for_a_look(folder)
 
 
 def _named(run: sqlite3.Connection, folder: Path, node: str) -> tuple[str, int]:

@@ -29,6 +29,7 @@ ROOMS: dict[str, set[str]] = {
         "msgspec", "torch", "structlog", "pynvml",
         "protocol", "actors.release", "actors.actor", "actors.port", "actors.post", "actors.log",
         "actors.usage", "actors.failpoints", "actors.commands", "actors.installation",
+        "actors.interrupts", "actors.task_modules",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
@@ -37,7 +38,7 @@ ROOMS: dict[str, set[str]] = {
     "actors/supervisor": {
         "msgspec", "zmq", "rich", "structlog", "setproctitle",
         "protocol", "actors.release", "actors.log", "actors.usage", "actors.failpoints",
-        "actors.commands", "actors.installation",
+        "actors.commands", "actors.installation", "actors.task_modules",
         "actors.agents.models.choice",
         "scripts.report",
     },

@@ -189,9 +189,18 @@ def read_tasks(run_dir: Path, settings: Settings) -> list[Task]:
             source=(run_dir / "tasks" / f"{name}.py").read_text(encoding="utf-8"),
             device=settings.device,
             backend=settings.backend,
+            modules=_modules(run_dir / settings_file.MODULES / name),
         )
         for name in settings.tasks
     ]
+
+
+def _modules(folder: Path) -> dict[str, str]:
+    """Return what lay beside a task's file, as the supervisor put it there."""
+    return {
+        str(file.relative_to(folder)): file.read_text(encoding="utf-8")
+        for file in sorted(folder.rglob("*.py"))
+    }
 
 
 if __name__ == "__main__":

@@ -6,9 +6,18 @@ judge.  At a post: --connect, --slot, --incarnation, --run-dir, written by the s
 
 from __future__ import annotations
 
+import sys
+
+from actors.interrupts import end_when_interrupted
+
+if __name__ == "__main__":
+    end_when_interrupted()  # what is imported next takes a while
+    # `-m` puts the working directory first, and a user's random.py there would be ours.
+    if not sys.flags.safe_path and sys.path[0] != __file__.rpartition("/actors/")[0]:
+        del sys.path[0]
+
 import argparse
 import math
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -29,8 +38,9 @@ def _seconds(word: str) -> float:
         seconds = float(word)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{word!r} is no time: expected seconds above 0")
+    if not 0 < seconds <= settings.MOST:
+        expected = f"expected seconds above 0, at most {settings.MOST}"
+        raise argparse.ArgumentTypeError(f"{word!r} is no time: {expected}")
     return seconds
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from actors.evaluator.grounds import Grounds
 from actors.evaluator.isolation.nursery import Nursery
 from actors.evaluator.isolation.scratch import Scratch
-from actors.evaluator.standard import Problem, Standard
+from actors.evaluator.standard import Problem, Standard, silent
 from actors.evaluator.wire.layout import total_bytes
 from protocol.settings import Precision
 from protocol.values import Task
@@ -25,8 +26,11 @@ class AtHand:
         self._precision = precision
         self._standard: Standard | None = None
 
-    def of(self, task: Task) -> Standard | Problem:
-        """Return the standard of `task`: the one at hand, or a new one."""
+    def of(self, task: Task, doing: Callable[[str], None] = silent) -> Standard | Problem:
+        """Return the standard of `task`: the one at hand, or a new one.
+
+        `doing` hears what of the task is waited for, and for how long at most.
+        """
         held = self._standard
         if held is not None and held.alive and held.task == task:
             return held
@@ -36,7 +40,12 @@ class AtHand:
         confinement = self._grounds.confinement(folder, trusted=True)
         self._grounds.task_bytes = 0
         standard = Standard(
-            self._nursery, task, self._grounds.limits, confinement, precision=self._precision
+            self._nursery,
+            task,
+            self._grounds.limits,
+            confinement,
+            precision=self._precision,
+            doing=doing,
         )
         self._standard = standard
         try:

@@ -92,7 +92,8 @@ class BaselineStore:
 
 
 def _digest(task: Task) -> str:
-    return hashlib.sha256(task.source.encode("utf-8", "surrogatepass")).hexdigest()
+    parts = [task.source, *(text for pair in sorted(task.modules.items()) for text in pair)]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _sane(baselines: Baselines) -> bool:

@@ -15,7 +15,7 @@ from actors.evaluator import timing
 from actors.evaluator.baseline_store import Baselines, BaselineStore
 from actors.evaluator.isolation.child import Child, Gone
 from actors.evaluator.standard import Standard
-from actors.evaluator.wire.orders import Import, Order, Raised
+from actors.evaluator.wire.orders import Order, Raised
 from actors.evaluator.wire.runner_orders import Bench, Compile, FromRunner
 from protocol.values import Device, Value
 
@@ -74,7 +74,7 @@ def compiled_figure(standard: Standard, mode: str) -> Figure | None:
     )
     try:
         orders: list[tuple[Order, list[int]]] = [
-            (Import(source=standard.task.source, class_name="Model"), []),
+            (standard.import_order(), []),
             standard.construct(),
             standard.load(),
             (Compile(mode=mode), []),

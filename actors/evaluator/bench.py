@@ -8,7 +8,7 @@ world is at fault and `Unwanted` when nobody waits any more.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 import msgspec
@@ -77,11 +77,12 @@ class Bench:
         self.standard.drop()
         self.nursery.stop()
 
-    def measure(self, task: Task) -> Reference | Problem:
+    def measure(self, task: Task, doing: Callable[[str], None]) -> Reference | Problem:
         """Measure a task's own module."""
-        standard = self.standard.of(task)
+        standard = self.standard.of(task, doing)
         if isinstance(standard, Problem):
             return standard
+        doing("measuring")
         facts = standard.facts
         compiled = self._rules.baselines == "all"
         found = baselines.of(standard, self.card.device, self._baselines, compiled=compiled)
@@ -111,11 +112,11 @@ class Bench:
     ) -> Verdict | Problem:
         """Judge one candidate, which may be `built` already; labels are read off `written`."""
         self._room.insist()
-        standard = self.standard.of(task)
+        standard = self.standard.of(task, doing)
         if isinstance(standard, Problem):
             return standard
         with ExitStack() as stack:
-            made = built or self._building("candidate", source, stack, unwanted)
+            made = built or self._building("candidate", source, stack, unwanted, task.modules)
             self._health.before()
             begin = self._trials(standard, source, made)
             verdict, table = tried(begin, on_running, doing, self._say, profiled=profiled)
@@ -179,16 +180,23 @@ class Bench:
         with ExitStack() as stack:
 
             def fresh() -> Confinement:
-                building = self._building("tool", source, stack, lambda: False)
+                building = self._building("tool", source, stack, lambda: False, task.modules)
                 building.run(self.grounds.limits.build_s)
                 return building.confinement
 
             return inspection.inspect(self.nursery, standard, source, fresh)
 
     def _building(
-        self, name: str, source: str, stack: ExitStack, unwanted: Callable[[], bool]
+        self,
+        name: str,
+        source: str,
+        stack: ExitStack,
+        unwanted: Callable[[], bool],
+        modules: Mapping[str, str],
     ) -> Building:
         """Return what builds a candidate in a fresh folder, which goes with `stack`."""
         folder = self.scratch.fresh(name)
         stack.callback(self.scratch.remove, folder)
-        return self._builds.building(source, self.nursery, folder, self.card.arch, unwanted)
+        return self._builds.building(
+            source, self.nursery, folder, self.card.arch, unwanted, modules
+        )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from actors.evaluator.fastbuild.process import TooLong
 from actors.evaluator.fastbuild.results import Results
@@ -25,6 +26,7 @@ from protocol.values import DeviceKind, Stage, Value
 
 EXTENSIONS = "extensions"  # in the candidate's folder, as its environment says
 SLOT_S = 600.0
+NO_MODULES: Mapping[str, str] = MappingProxyType({})
 
 
 class Built(Value, frozen=True, kw_only=True):
@@ -54,17 +56,22 @@ class Building:
         store: Store | None,
         toolkit: str,
         unwanted: Callable[[], bool],
+        modules: Mapping[str, str] = NO_MODULES,
     ) -> None:
+        """`modules`: what lies beside the candidate as it lay beside the task."""
         self.confinement = confinement
         self._nursery = nursery
         self._source = source
+        self._modules = dict(modules)
         self._device = device
         self._store = store
         self._unwanted = unwanted
         self._extensions = Path(confinement.folder) / EXTENSIONS
         self._results = Results(store.results) if store and toolkit else None
         self._key = (
-            self._results.key(source, toolkit, confinement.environment) if self._results else ""
+            self._results.key(_whole(source, modules), toolkit, confinement.environment)
+            if self._results
+            else ""
         )
 
     def run(self, build_s: float) -> Built:
@@ -108,8 +115,9 @@ class Building:
             "builder", self.confinement, FromRunner, trusted=False, unwanted=self._unwanted
         )
         zygote = self._nursery.pid
+        order = Import(source=self._source, class_name="ModelNew", modules=self._modules)
         try:
-            answer = builder.ask(Import(source=self._source, class_name="ModelNew"), build_s)
+            answer = builder.ask(order, build_s)
         finally:
             builder.kill()
         output = builder.output.text()
@@ -123,6 +131,11 @@ class Building:
         if isinstance(said, Raised) and (said.compiling or self._device == "cpu"):
             return fault_of(said, "import", output), False
         return None, False
+
+
+def _whole(source: str, modules: Mapping[str, str]) -> str:
+    """Return all the text that a build depends on."""
+    return "\0".join([source, *(text for pair in sorted(modules.items()) for text in pair)])
 
 
 if __name__ == "__main__":

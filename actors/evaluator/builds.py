@@ -7,10 +7,10 @@ so there builds and timing take turns.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from actors.evaluator.build import Building, Built
+from actors.evaluator.build import NO_MODULES, Building, Built
 from actors.evaluator.fastbuild.asked import compiles
 from actors.evaluator.fastbuild.slots import fitting_here
 from actors.evaluator.grounds import Grounds
@@ -67,6 +67,7 @@ class Builds:
         folder: Path,
         arch: str,
         unwanted: Callable[[], bool],
+        modules: Mapping[str, str] = NO_MODULES,
     ) -> Building:
         """Return what builds `source` in `folder`, once all is prepared for it."""
         toolkit = self.toolkit(source, nursery, arch, unwanted)
@@ -78,6 +79,7 @@ class Builds:
             store=self._grounds.store,
             toolkit=toolkit,
             unwanted=unwanted,
+            modules=modules,
         )
 
 
@@ -111,7 +113,13 @@ class Yard:
         except (Unjudgeable, Unwanted):
             return  # the first build that needs it tries again, and says so
 
-    def build(self, source: str, arch: str, unwanted: Callable[[], bool]) -> Built | None:
+    def build(
+        self,
+        source: str,
+        arch: str,
+        unwanted: Callable[[], bool],
+        modules: Mapping[str, str] = NO_MODULES,
+    ) -> Built | None:
         """Build `source` now; None when the world failed, and the judge must do it in turn."""
         folder = self._scratch.fresh("candidate")
 
@@ -119,9 +127,8 @@ class Yard:
             return self._closed.is_set() or unwanted()
 
         try:
-            built = self._builds.building(source, self._nursery, folder, arch, stop).run(
-                self._limits.build_s
-            )
+            building = self._builds.building(source, self._nursery, folder, arch, stop, modules)
+            built = building.run(self._limits.build_s)
             if built.fault is not None:
                 self._room.insist_for(built.fault.word, f"{built.fault.reason} {built.fault.log}")
             return built

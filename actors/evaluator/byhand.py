@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from types import FrameType
 
 from actors.evaluator.isolation import scratch
@@ -16,10 +16,14 @@ from actors.evaluator.judge import RULES, Judge, Problem, Unjudgeable
 from actors.evaluator.release_stage import essential_failure
 from actors.evaluator.verdicts import verdict_json
 from actors.release.composition import drop_in_source
+from actors.task_modules import ModulesError, modules_of
 from actors.usage import leave_output
+from protocol.files import read_text
 from protocol.settings import Limits, Rules
 from protocol.values import BACKEND_OF, DeviceKind, Reference, Task, Verdict, Word
 
+MOST_BYTES = 4 << 20  # more than the judge takes: that says so itself, in a verdict
+WAIT_S = 5.0  # what passes sooner is not told
 EXIT_CORRECT, EXIT_OTHER, EXIT_USAGE, EXIT_UNJUDGED = 0, 1, 2, 4
 
 
@@ -34,9 +38,7 @@ class Usage(Exception):
 def read(path: Path, what: str) -> str:
     """Return a file's text; raise `Usage` when it can't be read."""
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe may never end
-            raise Usage(f"can't read the {what} {path}: it is no plain file")
-        return path.read_text(encoding="utf-8")
+        return read_text(path, MOST_BYTES)
     except OSError as error:
         raise Usage(f"can't read the {what} {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -48,12 +50,41 @@ def read_task(path: Path, device: DeviceKind) -> Task:
     source = read(path, "task")
     try:
         compile(source, str(path), "exec")
+    except (RecursionError, MemoryError):
+        raise Usage(f"the task {path} can't be parsed: it is nested too deeply") from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         at = f", line {line}" if line else ""
         words = getattr(error, "msg", None) or error
         raise Usage(f"the task {path} is no valid Python: {words}{at}") from error
-    return Task(name=path.stem, source=source, device=device, backend=BACKEND_OF[device])
+    try:
+        modules = modules_of(source, path) if path.is_file() else {}
+    except ModulesError as error:
+        raise Usage(str(error)) from error
+    backend = BACKEND_OF[device]
+    return Task(name=path.stem, source=source, device=device, backend=backend, modules=modules)
+
+
+class Waits:
+    """Says what of the task is waited for, once that takes long."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._timer: Timer | None = None
+
+    def doing(self, words: str) -> None:
+        """Note what is done from now on."""
+        self.close()
+        if words.startswith("waiting"):
+            told = words.replace("(limit", f"({WAIT_S:.0f} s; limit")
+            self._timer = Timer(WAIT_S, self._say, (told,))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def close(self) -> None:
+        """Say nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def judge_files(
@@ -74,9 +105,10 @@ def judge_files(
     sources = [(path, read(path, "candidate")) for path in candidates]
     judge = Judge(device, limits, scratch.by_hand(), rules=rules, least=least, say=_say)
     status = EXIT_CORRECT
+    waits = Waits(_say)
     try:
         judge.prepare([source for _path, source in sources])
-        measured = judge.measure(task)
+        measured = judge.measure(task, doing=waits.doing)
         if isinstance(measured, Problem):
             raise Usage(f"the task {task_path} can't be judged: {measured.words}")
         texts = [source for _path, source in sources]
@@ -90,6 +122,7 @@ def judge_files(
             ):
                 status = EXIT_OTHER
     finally:
+        waits.close()
         judge.close()
     return status
 
@@ -128,7 +161,9 @@ def in_order(
     """Judge one source after the other; the next ones are built meanwhile, where that may be."""
     over = Event()
     with ThreadPoolExecutor(max(1, judge.ahead)) as pool:
-        builds = deque(pool.submit(judge.build, source, over.is_set) for source in sources)
+        builds = deque(
+            pool.submit(judge.build, source, over.is_set, task.modules) for source in sources
+        )
         try:
             for source in sources:
                 built = builds.popleft().result()

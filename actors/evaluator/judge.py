@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from actors.evaluator.bench import Bench
-from actors.evaluator.build import Built
+from actors.evaluator.build import NO_MODULES, Built
 from actors.evaluator.builds import Builds, Yard, ahead_of
 from actors.evaluator.devices import inspection
 from actors.evaluator.fastbuild.asked import compiles
@@ -26,7 +26,7 @@ from actors.evaluator.grounds import Grounds
 from actors.evaluator.isolation.child import Unwanted
 from actors.evaluator.isolation.nursery import Unjudgeable
 from actors.evaluator.isolation.scratch import Scratch
-from actors.evaluator.standard import Problem
+from actors.evaluator.standard import Problem, silent
 from actors.evaluator.trial import MAX_SOURCE_BYTES
 from actors.evaluator.turns import Turns
 from protocol.release import Release
@@ -41,10 +41,6 @@ CLOSE_S = 3.0
 def never() -> bool:
     """The answer to "is it unwanted?" by hand."""
     return False
-
-
-def silent(_words: str = "") -> None:
-    """Say nothing."""
 
 
 RULES = Rules()
@@ -96,16 +92,26 @@ class Judge:
 
     # --- work --------------------------------------------------------------------------------
 
-    def measure(self, task: Task, unwanted: Callable[[], bool] = never) -> Reference | Problem:
+    def measure(
+        self,
+        task: Task,
+        unwanted: Callable[[], bool] = never,
+        doing: Callable[[str], None] = silent,
+    ) -> Reference | Problem:
         """Measure a task's own module; raise `Unjudgeable` or `Unwanted`."""
-        return self._twice(lambda: self.bench.measure(task), unwanted)
+        return self._twice(lambda: self.bench.measure(task, doing), unwanted)
 
     def prepare(self, sources: list[str]) -> None:
         """Prepare fast builds of `sources` beside what comes first, where that disturbs nothing."""
         if self._yard is not None and any(map(compiles, sources)):
             self._yard.prepare(sources, self._arch(never))
 
-    def build(self, source: str, unwanted: Callable[[], bool] = never) -> Built | None:
+    def build(
+        self,
+        source: str,
+        unwanted: Callable[[], bool] = never,
+        modules: Mapping[str, str] = NO_MODULES,
+    ) -> Built | None:
         """Build a candidate ahead of its turn, on the caller's thread; `judge` wants it back.
 
         None where there is nothing to build, or builds take turns with measurements; `judge` builds
@@ -113,7 +119,7 @@ class Judge:
         """
         if self._yard is None or not compiles(source) or len(source.encode()) > MAX_SOURCE_BYTES:
             return None
-        return self._yard.build(source, self._arch(unwanted), unwanted)
+        return self._yard.build(source, self._arch(unwanted), unwanted, modules)
 
     def judge(
         self,

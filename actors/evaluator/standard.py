@@ -10,6 +10,7 @@ import math
 import os
 import re
 import secrets
+from collections.abc import Callable
 
 from actors.evaluator import evidence
 from actors.evaluator.examiner import Examiner
@@ -17,11 +18,13 @@ from actors.evaluator.isolation.child import Child, Gone
 from actors.evaluator.isolation.nursery import Crowded, Nursery, ReferenceFailed
 from actors.evaluator.racing.stillness import Stillness, born
 from actors.evaluator.wire.layout import total_bytes
-from actors.evaluator.wire.orders import Confinement, Import, Kind, Order, Raised
+from actors.evaluator.wire.orders import Confinement, Done, Import, Kind, Order, Raised
 from actors.evaluator.wire.referee_orders import (
     Bear,
     Bears,
     FromReferee,
+    ImportTask,
+    MakeModel,
     Prepare,
     Prepared,
     Unfit,
@@ -39,10 +42,15 @@ FULL = re.compile(r"CUDA out of memory|failed with CUDA error 2\b")
 LARGE_BYTES, FEW_KINDS = 1 << 30, 1  # with gigabytes of inputs one other kind must do
 
 
+def silent(_words: str = "") -> None:
+    """Say nothing."""
+
+
 class Problem(Value, frozen=True, kw_only=True):
     """Why a task can't be judged: the user's to repair."""
 
     words: str
+    final: bool = False  # it would be the same with memory of another kind
 
 
 class Standard:
@@ -56,7 +64,10 @@ class Standard:
         confinement: Confinement,
         *,
         precision: Precision = "task",
+        doing: Callable[[str], None] = silent,
     ) -> None:
+        """`doing` hears what of the task is waited for, and for how long at most."""
+        self._doing = doing
         self.nursery = nursery
         self.task = task
         self._precision = precision
@@ -108,7 +119,7 @@ class Standard:
             if problem is None and self._fits():
                 return self._try_kinds()
             self.close()
-            if problem is not None and not lend:
+            if problem is not None and (problem.final or not lend):
                 return problem
         raise self.failed("it can't take its own parameters")
 
@@ -122,12 +133,9 @@ class Standard:
             self._referee, self.failed, check_s=self.limits.check_s, lends=lend
         )
         still.favour()
-        order = Prepare(
-            source=self.task.source, seed=self.seed, lend=lend, precision=self._precision
-        )
-        answer = self._referee.ask(order, self._patience)
-        if isinstance(answer, Gone):
-            return self._problem_of(answer)
+        answer = self._prepare(Prepare(seed=self.seed, lend=lend, precision=self._precision))
+        if isinstance(answer, Problem):
+            return answer
         said, self._parcels = answer
         if isinstance(said, Unfit):
             return Problem(words=self._clean(said.words))
@@ -135,6 +143,25 @@ class Standard:
             raise self.failed(answer)
         self.facts = said
         return None
+
+    def _prepare(self, last: Prepare) -> tuple[FromReferee, list[int]] | Problem:
+        """Go through the task's own code step by step, each within a limit of its own."""
+        limits = self.limits
+        source, modules = self.task.source, self.task.modules
+        steps: tuple[tuple[str, str, float, Order], ...] = (
+            ("import", "import_s", limits.import_s, ImportTask(source=source, modules=modules)),
+            # What it needs of memory is foreseen there, and that takes its inputs, too.
+            ("Model(...) and get_inputs()", "check_s", limits.check_s, MakeModel(seed=self.seed)),
+            ("get_inputs() and forward", "check_s", limits.check_s, last),
+        )
+        for what, limit, seconds, order in steps:
+            self._doing(f"waiting for the task's {what} (limit {seconds:g} s)")
+            answer = self._referee.ask(order, seconds)
+            if isinstance(answer, Gone):
+                return self._problem_of(answer, f"the task's {what}", limit)
+            if order is last or not isinstance(answer[0], Done):
+                return answer
+        raise AssertionError("the last step returns")
 
     @property
     def _patience(self) -> float:
@@ -145,7 +172,7 @@ class Standard:
         with born(self.nursery) as self.stillness:
             self.runner = self.nursery.spawn("runner", self.confinement, FromRunner, trusted=False)
         self._started.append(self.runner)
-        self._tell(Import(source=self.task.source, class_name="Model"))
+        self._tell(self.import_order())
         for order, carried in (self.construct(), self.load()):
             answer = self.runner.ask(order, self._patience, carried)
             if isinstance(answer, Gone):
@@ -171,7 +198,19 @@ class Standard:
             return None
         return None
 
-    def _problem_of(self, gone: Gone) -> Problem:
+    def import_order(self, candidate: str | None = None) -> Import:
+        """Return the order that imports a candidate, or the task itself, beside its modules."""
+        if candidate is None:
+            return Import(source=self.task.source, class_name="Model", modules=self.task.modules)
+        return Import(source=candidate, class_name="ModelNew", modules=self.task.modules)
+
+    def _problem_of(self, gone: Gone, what: str, limit: str) -> Problem:
+        if gone.how == "timed_out":
+            return Problem(
+                words=f"{what} took more than {gone.seconds:g} s: see what it waits for, or raise"
+                f" {limit} under [limits] in stark.toml",
+                final=True,
+            )
         said = evidence.one_line(self._referee.output.text()[-300:])
         if gone.how == "lost":
             raise self.failed(gone)

@@ -25,7 +25,7 @@ from actors.evaluator.standard import Standard
 from actors.evaluator.timing import Timing, against_alone, against_best
 from actors.evaluator.verdicts import Fault, fault_of, wrong
 from actors.evaluator.wire.layout import leaves, total_bytes
-from actors.evaluator.wire.orders import Confinement, Import, Order, Raised
+from actors.evaluator.wire.orders import Confinement, Order, Raised
 from actors.evaluator.wire.runner_orders import (
     FromRunner,
     Loaded,
@@ -142,7 +142,7 @@ class Trial:
         late = limits.build_s if compiles(self.source) else 0.0
         fault = self._tell(
             runner,
-            Import(source=self.source, class_name="ModelNew"),
+            self.standard.import_order(self.source),
             limits.import_s,
             "import",
         )

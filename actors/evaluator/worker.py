@@ -68,14 +68,15 @@ class EvaluatorWorker:
     def _work(self, request: Work, port: Port) -> Measured | Evaluated:
         name = request.lease.work.rpartition("/")[0]
         if isinstance(request, Measure):
-            port.doing(f"measuring {request.task.name}")
-            return self._measure(request, port)
+            task = request.task.name
+            port.doing(f"measuring {task}")
+            return self._measure(request, port, lambda words: port.doing(f"{words} {task}"))
         if isinstance(request, Evaluate):
             return self._evaluate(request, port, lambda words: port.doing(f"{words} {name}"))
         raise TypeError(f"an evaluator was leased a {type(request).__name__}")
 
-    def _measure(self, request: Measure, port: Port) -> Measured:
-        found = self.judge.measure(request.task, port.revoked)
+    def _measure(self, request: Measure, port: Port, doing: Callable[[str], None]) -> Measured:
+        found = self.judge.measure(request.task, port.revoked, doing)
         if isinstance(found, Problem):
             return Measured(lease=request.lease, problem=found.words)
         return Measured(lease=request.lease, reference=found)

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from actors.installation import ROOT
+from protocol.files import read_text
 from protocol.values import Value
 
 
@@ -60,7 +61,7 @@ def split(wanted: str) -> tuple[Kind, Path]:
 def read(kind: Kind, path: Path) -> Options:
     """Return what a file says; raise ValueError with one line."""
     try:
-        words = tomllib.loads(path.read_text(encoding="utf-8"))
+        words = tomllib.loads(read_text(path))
         options = msgspec.convert(words, Options)
     except OSError as error:
         raise ValueError(f"can't read it: {error.strerror}") from error

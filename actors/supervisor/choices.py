@@ -15,7 +15,15 @@ import msgspec
 from actors.supervisor import flags, launching, spending
 from actors.supervisor.flags import OPTIONS, UsageError, Wish
 from protocol import prices
-from protocol.settings import FILE_NAME, POLICIES, SEARCHING, STRATEGIES, Settings
+from protocol.files import read_text
+from protocol.settings import (
+    FILE_NAME,
+    MOST_IN_FLIGHT,
+    POLICIES,
+    SEARCHING,
+    STRATEGIES,
+    Settings,
+)
 from protocol.values import BACKEND_OF
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
@@ -143,7 +151,7 @@ def _set_under_way(told: dict[str, Any], evaluators: int, tasks: int, ahead: int
     told.setdefault("tasks_at_once", evaluators * (1 if quick else OPEN))
     open_tasks = max(1, min(tasks, told["tasks_at_once"] or tasks))
     told.setdefault("search", {}).setdefault(
-        "in_flight", max(1, -(-evaluators * ahead // open_tasks))
+        "in_flight", min(MOST_IN_FLIGHT, max(1, -(-evaluators * ahead // open_tasks)))
     )
 
 
@@ -163,10 +171,12 @@ def _set_model(told: dict[str, Any], environ: Mapping[str, str]) -> None:
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        told = tomllib.loads(read_text(path))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(f"can't use {path} in this folder: {error.strerror}") from error
+    except ValueError as error:
         raise UsageError(f"can't use {path} in this folder: {error}") from error
     _convert(told, f"{path} in this folder")
     return {field: value for field, value in told.items() if field not in OF_ONE_RUN}

@@ -10,6 +10,11 @@ from collections.abc import Mapping
 from actors.installation import module_path
 
 RUN_VARIABLE = "STARK_RUN"  # marks every process of a run, so that leftovers can be found
+# What is in the environment under our name and is not a setting: marks, tests' tools, the store.
+NO_SETTINGS = (
+    *(RUN_VARIABLE, "STARK_FAILPOINTS", "STARK_FAILPOINTS_SEED"),
+    *("STARK_BUILD_STORE", "STARK_TOOLKITS", "STARK_COMMAND"),
+)
 
 EVERYONE = (
     *("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME"),

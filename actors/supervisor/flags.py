@@ -6,8 +6,9 @@ The table `OPTIONS` is also what `STARK_NAME` variables in the environment may s
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,9 +18,21 @@ from actors.commands import typed
 from actors.installation import VERSION
 from actors.usage import Parser
 from protocol import prices
-from protocol.settings import EFFORTS, POLICIES, PRECISIONS, STRATEGIES
+from protocol.files import read_text
+from protocol.settings import (
+    EFFORTS,
+    MOST,
+    MOST_IN_FLIGHT,
+    MOST_SEED,
+    POLICIES,
+    PRECISIONS,
+    STRATEGIES,
+)
 
 COMMAND = typed()
+PREFIX = "STARK_"  # of settings in the environment
+NEAR = 0.75  # how alike two names are of which one is a typo
+MOST_SHOWN = 40  # characters of what was typed, in a message
 
 
 class UsageError(Exception):
@@ -59,11 +72,11 @@ class Option:
 
     @property
     def variable(self) -> str:
-        return "STARK_" + self.flag.removeprefix("--").replace("-", "_").upper()
+        return PREFIX + self.flag.removeprefix("--").replace("-", "_").upper()
 
 
-def whole(least: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers from `least` on."""
+def whole(least: int, most: int = MOST) -> Callable[[str], int]:
+    """Return a reader of whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
         try:
@@ -72,8 +85,10 @@ def whole(least: int) -> Callable[[str], int]:
             number = least - 1
         if number < least:
             raise argparse.ArgumentTypeError(
-                f"expected a whole number, {least} or more, got {text!r}"
+                f"expected a whole number, {least} or more, got {shortened(text)!r}"
             )
+        if number > most:
+            raise argparse.ArgumentTypeError(f"expected {most} at most, got {shortened(text)!r}")
         return number
 
     return read
@@ -92,9 +107,16 @@ def positive(text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not (number > 0 and math.isfinite(number)):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {shortened(text)!r}")
+    if number > MOST:
+        raise argparse.ArgumentTypeError(f"expected {MOST} at most, got {shortened(text)!r}")
     return number
+
+
+def shortened(text: str) -> str:
+    """Return a word for a message: what was typed may be thousands of digits."""
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def one_of(*words: str) -> Callable[[str], str]:
@@ -119,7 +141,7 @@ def price_file(text: str) -> dict[str, object]:
     """Read a file of prices, in the form of `protocol/prices.toml`."""
     path = Path(text)
     try:
-        table = prices.parse(path.read_text(encoding="utf-8"))
+        table = prices.parse(read_text(path))
     except OSError as error:
         raise argparse.ArgumentTypeError(f"can't read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -139,6 +161,7 @@ def fleet_file(text: str) -> str:
     return f"{kind}:{Path(file).resolve()}"
 
 
+many = whole(1, MOST_IN_FLIGHT)
 _MODEL = "claude-…, recipes, script:FILE, replay:RUN, or a name that --base-url serves"
 OPTIONS = tuple(
     Option(flag=flag, setting=setting, read=read, metavar=metavar, help=text)
@@ -159,9 +182,15 @@ OPTIONS = tuple(
         ("--planners", "planners", whole(0), "N", "planner processes (1)"),
         ("--coders", "coders", whole(0), "N", "coder processes (1)"),
         ("--debuggers", "debuggers", whole(0), "N", "debugger processes (1)"),
-        ("--in-flight", "search.in_flight", whole(1), "K", "expansions at once (evaluators)"),
+        (
+            "--in-flight",
+            "search.in_flight",
+            whole(1, MOST_IN_FLIGHT),
+            "K",
+            "expansions at once (evaluators)",
+        ),
         ("--tasks-at-once", "tasks_at_once", whole(1), "N", "tasks open at once (4 an evaluator)"),
-        ("--seed", "seed", whole(0), "N", "seed of every draw (0)"),
+        ("--seed", "seed", whole(0, MOST_SEED), "N", "seed of every draw (0)"),
         ("--max-cost", "max_cost", positive, "USD", "stop before a call could pass this"),
         ("--max-minutes", "max_minutes", positive, "M", "stop this start after M minutes"),
         ("--min-sandbox", "min_sandbox", level, "LEVEL", "refuse a weaker sandbox (1)"),
@@ -221,6 +250,19 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, object]:
             except argparse.ArgumentTypeError as error:
                 raise UsageError(f"{option.variable}: {error}") from error
     return found
+
+
+def check_environment(environ: Mapping[str, str], known: Collection[str]) -> None:
+    """Raise UsageError for a `STARK_…` variable that is none: a typo would change nothing.
+
+    `known`: those that are not settings.
+    """
+    words = {option.variable for option in OPTIONS} | set(known)
+    for given in sorted(environ):
+        if given.startswith(PREFIX) and given not in words:
+            near = difflib.get_close_matches(given, words, n=1, cutoff=NEAR)
+            meant = f"did you mean {near[0]}?" if near else "settings are named as flags are"
+            raise UsageError(f"{given} in the environment is not a setting: {meant}")
 
 
 def _refuse_contradictions(wish: Wish) -> None:

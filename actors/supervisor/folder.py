@@ -11,16 +11,21 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from actors.supervisor import intact
+from actors.supervisor.files import write_whole
 from actors.supervisor.flags import UsageError
+from actors.supervisor.intact import LOCK, DamagedRunError, Stored
+from actors.supervisor.ledger import FILE_NAME as RUN_DB
 from actors.supervisor.preflight import TaskFile
 from protocol import settings as settings_file
-from protocol.settings import Settings
+from protocol.settings import MODULES, Settings
+from protocol.values import Task
 
-LOCK = "lock"
 NUMBERS = ("", *(f"-{number}" for number in range(2, 100)))
 
 
@@ -32,6 +37,7 @@ class RunFolder:
         self.shown = shown  # as the user would type it
         self.run_id = run_id
         self._lock = lock
+        self._noted = -1
         self._made = made  # the folders that did not exist before, outermost first
 
     def __enter__(self) -> RunFolder:
@@ -56,8 +62,27 @@ class RunFolder:
         for name in ("logs", "tasks"):
             (self.path / name).mkdir(exist_ok=True)
         for task in tasks:
-            (self.path / "tasks" / f"{task.name}.py").write_text(task.source, encoding="utf-8")
+            for file, text in _files_of(self.path, task):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
         settings_file.write(self.path, settings)
+
+    def rebuild(self, stored: Stored) -> None:
+        """Write `tasks/` again where it is not what `run.db` holds, which is the truth."""
+        for name in ("logs", "tasks"):
+            (self.path / name).mkdir(exist_ok=True)
+        for task in stored.tasks:
+            for file, text in _files_of(self.path, task):
+                if not _holds(file, text):
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    write_whole(file, text)
+
+    def note(self, recorded: int) -> None:
+        """Note how many attempts are recorded: by that a lost `run.db` is found out."""
+        if self._lock >= 0 and recorded != self._noted:
+            self._noted = recorded
+            with suppress(OSError):  # a full disk; the next one is noted
+                intact.note(self._lock, self.run_id, recorded)
 
     def clean(self) -> None:
         """Remove what only live processes need: scratch, the socket, empty output files."""
@@ -86,10 +111,8 @@ def make(wanted: Path | None, tasks: tuple[TaskFile, ...]) -> RunFolder:
     path = wanted if wanted is not None else _free_name(tasks)
     made: list[Path] = []
     try:
-        if path.is_dir() and any(path.iterdir()):
-            raise UsageError(
-                f"--run-dir {path} is not empty: choose another, or go on with --resume {path}"
-            )
+        if path.is_dir():
+            _refuse_used(path)
         _make_folders(path, made)
         descriptor = _lock(path)
         run_id = _mark(descriptor)
@@ -99,23 +122,59 @@ def make(wanted: Path | None, tasks: tuple[TaskFile, ...]) -> RunFolder:
     return RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=made)
 
 
-def resume(path: Path) -> tuple[RunFolder, Settings]:
-    """Lock an old run and return it with its settings; raise UsageError with one line."""
-    if not path.is_dir():
-        raise UsageError(f"--resume {path}: there is no such folder")
-    if not (path / settings_file.FILE_NAME).is_file() or not (path / "tasks").is_dir():
-        raise UsageError(f"--resume {path}: that is no run folder (it has no stark.toml)")
+def resume(path: Path) -> tuple[RunFolder, Settings, Stored]:
+    """Lock an old run and return it with its settings and what is stored of it.
+
+    Raises UsageError or DamagedRunError with one line, and nothing is touched then.
+    """
     try:
-        descriptor = _lock(path)
-        run_id = _mark(descriptor)
+        if not path.is_dir():
+            what = "it is a file" if path.exists() else "there is no such folder"
+            raise UsageError(f"--resume {path}: {what}")
     except OSError as error:
         raise UsageError(f"--resume {path}: {error.strerror}") from error
-    folder = RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=[])
+    if not os.path.lexists(path / settings_file.FILE_NAME):
+        name = settings_file.FILE_NAME
+        if (path / RUN_DB).exists():
+            raise UsageError(f"--resume {path}: its {name} is missing: put it back")
+        raise UsageError(f"--resume {path}: that is no run folder (it has no {name})")
     try:
-        return folder, settings_file.read(path)
+        with intact.untouched(path):
+            intact.check_kinds(path)
+            return _taken_up(path)
+    except DamagedRunError:
+        raise
+    except OSError as error:
+        raise UsageError(f"--resume {path}: {error.strerror}") from error
     except ValueError as error:
-        folder.close()
         raise UsageError(f"--resume {path}: {error}") from error
+
+
+def _taken_up(path: Path) -> tuple[RunFolder, Settings, Stored]:
+    descriptor = _lock(path)
+    try:
+        run_id = _mark(descriptor)
+        settings = settings_file.read(path)
+        stored = intact.look(path)
+        intact.check_settings(path, settings.tasks, stored)
+        _check_begin(path, settings.tasks, stored)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    folder = RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=[])
+    return folder, settings, stored
+
+
+def _check_begin(path: Path, names: tuple[str, ...], stored: Stored) -> None:
+    """Raise ValueError for a run that has not begun and lacks what it would begin with."""
+    if stored.tasks:
+        return
+    for name in names:
+        file = path / "tasks" / f"{name}.py"
+        if not file.is_file():
+            raise ValueError(
+                f"{file} is missing, and nothing was begun yet: start anew with --task"
+            )
 
 
 def lodge(wanted: Path | None, name: str) -> RunFolder:
@@ -146,7 +205,8 @@ def lodge(wanted: Path | None, name: str) -> RunFolder:
 
 def _mark(descriptor: int) -> str:
     """Return the mark in a lock file; make one where there is none."""
-    run_id = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+    words = os.pread(descriptor, 100, 0).decode(errors="replace").split()
+    run_id = words[0] if words else ""
     if not run_id:
         run_id = secrets.token_hex(8)
         os.pwrite(descriptor, f"{run_id}\n".encode(), 0)
@@ -162,6 +222,23 @@ def _lock(path: Path) -> int:
         os.close(descriptor)
         raise UsageError(f"another supervisor serves {path}: wait for it, or stop it") from None
     return descriptor
+
+
+def _refuse_used(path: Path) -> None:
+    """Raise UsageError for a folder that holds anything; what is done about it depends on what."""
+    found = sorted(entry.name for entry in path.iterdir())
+    if not found:
+        return
+    if settings_file.FILE_NAME in found and RUN_DB in found:
+        raise UsageError(
+            f"--run-dir {path} holds a run already: choose another folder, or go on with that run:"
+            f" --resume {path} without --task"
+        )
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    raise UsageError(
+        f"--run-dir {path} is not empty (it holds {found[0]}{more}): choose a folder that is empty"
+        " or not there yet"
+    )
 
 
 def _make_folders(path: Path, made: list[Path]) -> None:
@@ -182,6 +259,20 @@ def _unmake(path: Path, made: list[Path]) -> None:
     for folder in reversed(made):
         with suppress(OSError):
             folder.rmdir()
+
+
+def _files_of(run_dir: Path, task: TaskFile | Task) -> Iterator[tuple[Path, str]]:
+    """Yield the files of `tasks/` that hold a task: its own, and the modules beside it."""
+    yield run_dir / "tasks" / f"{task.name}.py", task.source
+    for name, text in task.modules.items():
+        yield run_dir / MODULES / task.name / name, text
+
+
+def _holds(file: Path, text: str) -> bool:
+    try:
+        return file.read_text(encoding="utf-8") == text
+    except (OSError, ValueError):
+        return False
 
 
 def _free_name(tasks: tuple[TaskFile, ...]) -> Path:

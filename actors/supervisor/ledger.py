@@ -25,7 +25,7 @@ from actors.supervisor.snapshot import (
     WorkerState,
 )
 from protocol import truth
-from protocol.values import Plan, Reference, Verdict
+from protocol.values import Plan, Reference, Task, Verdict
 
 FILE_NAME = "run.db"
 CONFIRMED = 1  # what `node.confirmed` says of a second look that was had
@@ -83,6 +83,14 @@ class Ledger:
     def task_source(self, task: str) -> str:
         """Return the task's own source."""
         return self._text("SELECT source FROM task WHERE name = ?", task)
+
+    def task_modules(self, task: str) -> dict[str, str]:
+        """Return what lay beside the task's file and is imported by it: path -> source.
+
+        A file that holds the task's source, such as a winner, needs them in its own folder.
+        """
+        blob: bytes = self._row("SELECT settings FROM task WHERE name = ?", task)[0]
+        return msgspec.msgpack.decode(blob, type=Task).modules
 
     def log(self, task: str, number: int) -> str:
         """Return what the compiler or runtime said of one node."""

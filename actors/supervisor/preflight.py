@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import hashlib
 import ipaddress
 import json
 import re
@@ -21,19 +22,22 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from actors.commands import typed
+from actors.supervisor import intact
 from actors.supervisor.choices import has_key
 from actors.supervisor.environment import of_child
 from actors.supervisor.flags import UsageError
-from actors.supervisor.ledger import FILE_NAME as RUN_DB
-from protocol import truth
+from actors.task_modules import ModulesError, modules_of
+from protocol.files import read_text
 from protocol.settings import LOCAL, Settings
 from protocol.values import AGENTS, Value
 
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 MOST_BYTES = 1024 * 1024
+MOST_NAME = 100  # characters; 255 are a file system's limit, and names get endings of ours
 LISTEN = re.compile(r"tcp://(\[(?P<six>[^\]]+)\]|(?P<host>[0-9.*]+)):(?P<port>[0-9]{1,5})")
 OWN_FILES = 40  # that a supervisor, or any other of our processes, has open
 FILES_EACH = 3  # for each process that it looks after
@@ -45,6 +49,8 @@ class TaskFile(Value, frozen=True, kw_only=True):
     name: str
     path: Path
     source: str
+    # What lies beside it and is imported: path -> source.
+    modules: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def read_tasks(paths: Sequence[Path]) -> tuple[TaskFile, ...]:
@@ -52,6 +58,8 @@ def read_tasks(paths: Sequence[Path]) -> tuple[TaskFile, ...]:
     tasks: dict[str, TaskFile] = {}
     for path in paths:
         task = read_task(path)
+        if task.name in tasks and path.resolve() == tasks[task.name].path.resolve():
+            raise UsageError(f"{path} is given twice: leave one --task out")
         if task.name in tasks:
             raise UsageError(
                 f"{path} and {tasks[task.name].path} are both called {task.name}: rename one"
@@ -62,25 +70,46 @@ def read_tasks(paths: Sequence[Path]) -> tuple[TaskFile, ...]:
 
 def read_task(path: Path) -> TaskFile:
     """Return the task in one file; raise UsageError with one line when it is none."""
-    try:
-        if path.stat().st_size > MOST_BYTES and path.is_file():
-            raise UsageError(f"{path} is larger than 1 MiB: a task is a small Python file")
-        source = path.read_text(encoding="utf-8-sig")  # Windows editors begin with a mark
-    except FileNotFoundError:
-        raise UsageError(f"{path} does not exist: --task wants a KernelBench file") from None
-    except OSError as error:
-        raise UsageError(f"can't read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 text (byte {error.start})") from error
+    source = _text(path)
     missing = [word for word in NEEDED if word not in _defined(path, source)]
     if missing:
         raise UsageError(
             f"{path} has no {' and no '.join(missing)}: a task defines Model, get_inputs() and"
             " get_init_inputs()"
         )
-    # A name becomes part of work ids and file names.
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem).lstrip(".-") or "task"
-    return TaskFile(name=name, path=path, source=source)
+    try:
+        modules = modules_of(source, path) if path.is_file() else {}
+    except ModulesError as error:
+        raise UsageError(str(error)) from error
+    return TaskFile(name=name_of(path), path=path, source=source, modules=modules)
+
+
+def name_of(path: Path) -> str:
+    """Return what a task is called, which becomes part of work ids and file names.
+
+    A digest of the whole keeps two apart that are cut, or of another alphabet.
+    """
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem).lstrip(".-")
+    digest = hashlib.sha256(path.stem.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    if not re.search(r"[A-Za-z0-9]", name):
+        return f"task-{digest}"  # of another alphabet
+    return name if len(name) <= MOST_NAME else f"{name[: MOST_NAME - 9]}-{digest}"
+
+
+def _text(path: Path) -> str:
+    """Return a task file's text."""
+    try:
+        return read_text(path, MOST_BYTES)
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist: --task wants a KernelBench file") from None
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise UsageError(
+                f"{path} is larger than 1 MiB: a task is a small Python file"
+            ) from None
+        raise UsageError(f"can't read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text (byte {error.start})") from error
 
 
 def _defined(path: Path, source: str) -> set[str]:
@@ -88,8 +117,10 @@ def _defined(path: Path, source: str) -> set[str]:
         module = ast.parse(source)
     except SyntaxError as error:
         raise UsageError(f"{path}:{error.lineno}: {error.msg}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
+    except ValueError as error:
         raise UsageError(f"{path} can't be parsed: {error}") from error
+    except (RecursionError, MemoryError):
+        raise UsageError(f"{path} can't be parsed: it is nested too deeply") from None
     names: set[str] = set()
     waiting: list[ast.AST] = [module]
     while waiting:
@@ -158,20 +189,44 @@ def _check_base_url(url: str) -> None:
 
 
 def _check_run(path: Path, shown: str) -> Path:
+    if not path.exists():
+        raise UsageError(f"--model replay:{shown}: no such folder")
     try:
-        with closing(sqlite3.connect(truth.for_reading(path / RUN_DB), uri=True)) as run:
+        intact.look(path)
+        with closing(intact.open_for_a_look(path)) as run:
             (calls,) = run.execute("SELECT COUNT(*) FROM call").fetchone()
-    except sqlite3.DatabaseError as error:
-        problem = f"{error}; it wants a run folder" if path.exists() else "no such folder"
-        raise UsageError(f"--model replay:{shown}: {problem}") from error
+    except intact.DamagedRunError as error:
+        raise UsageError(f"--model replay:{shown}: {error}") from error
+    except (ValueError, sqlite3.DatabaseError) as error:
+        raise UsageError(f"--model replay:{shown}: {error}; it wants a run folder") from error
     if not calls:
         raise UsageError(f"--model replay:{shown}: that run holds no calls to a model")
     return path
 
 
+def check_replayed(settings: Settings, tasks: Sequence[TaskFile]) -> None:
+    """Raise UsageError where a stored run is to answer for a task that it never asked about."""
+    for model in dict.fromkeys(settings.model_of(role) for role in AGENTS):
+        kind, _, run = model.partition(":")
+        if kind != "replay":
+            continue
+        try:
+            known = {stored.source: stored.name for stored in intact.look(Path(run)).tasks}
+        except ValueError as error:
+            raise UsageError(f"--model {model}: {error}") from error
+        for task in tasks:
+            if task.source not in known:
+                name = min(known.values(), default="NAME")
+                raise UsageError(
+                    f"--model replay:{run} has no answers for {task.path}: that run is of"
+                    f" {', '.join(sorted(known.values()))}, with another source; give"
+                    f" --task {run}/tasks/{name}.py"
+                )
+
+
 def _check_script(path: Path, shown: str) -> Path:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise UsageError(f"--model script:{shown}: can't read it: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -98,13 +98,14 @@ class PlainScreen:
         self._tell_waits(crew, elapsed_s)
 
     def _tell_waits(self, crew: tuple[Member, ...], elapsed_s: float) -> None:
-        """Say once who waits for a model (or for leave to ask it) for longer than a moment."""
+        """Say once what is waited for longer than a moment: a model, leave to ask it, a task."""
         for member in crew:
             if not member.doing.startswith("waiting"):
                 self._waits.pop(member.slot, None)
             elif elapsed_s - self._waits.setdefault(member.slot, elapsed_s) >= WAIT_S:
                 self._waits[member.slot] = math.inf
-                self.say(f"{member.slot}: {member.doing}")
+                said = member.doing.replace("(limit", f"({WAIT_S:.0f} s; limit")
+                self.say(f"{member.slot}: {said}")
 
     def close(self) -> None:
         """Nothing to leave."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import sqlite3
 import time
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
@@ -66,7 +67,9 @@ class Shift:
         ledger: Ledger,
         screen: Screen,
         log: FilteringBoundLogger,
+        note: Callable[[int], None],
     ) -> None:
+        """`note` keeps outside of `run.db` how many attempts are recorded in it."""
         self.snapshot = Snapshot()
         self._run_dir = run_dir
         self._settings = settings
@@ -76,6 +79,7 @@ class Shift:
         self._ledger = ledger
         self._screen = screen
         self._log = log
+        self._note = note
         self._ending: Ending | None = None
         self._began = time.monotonic()
         self._next_look = 0.0
@@ -222,6 +226,8 @@ class Shift:
             return
         if snapshot is not None:
             self.snapshot = snapshot
+            if snapshot.tasks:
+                self._note(snapshot.recorded)
             self._write_best(snapshot)
         if snapshot is not None or now >= self._next_show:
             self._next_show = now + SHOW_S

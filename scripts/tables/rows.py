@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.supervisor import outcome
+from actors.supervisor import intact, outcome
 from actors.supervisor.ledger import FILE_NAME, Ledger
 from actors.supervisor.outcome import TaskResult
 from actors.supervisor.snapshot import Snapshot, TaskState
@@ -87,6 +87,7 @@ class Rows(Value, frozen=True, kw_only=True, omit_defaults=False):
 def of_run(run_dir: Path) -> Rows:
     """Return the rows of a run, finished or not; raise ValueError when it can't be read."""
     settings = settings_file.read(run_dir)
+    intact.check_settings(run_dir, settings.tasks, intact.look(run_dir))
     ledger = Ledger(run_dir)
     try:
         snapshot = ledger.poll() or Snapshot()

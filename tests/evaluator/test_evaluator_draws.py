@@ -129,5 +129,6 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    task = Original(source, "cpu", 1)
+    task = Original(source, "cpu")
+    task.make(1)
     assert task.aliases(task.inputs(2), 1) == lies

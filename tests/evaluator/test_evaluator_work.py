@@ -272,7 +272,7 @@ def test_a_reference_that_fails_is_told_from_a_machine_that_fails(judge: Judge, 
         def __init__(self, error: Unjudgeable) -> None:
             self._error = error
 
-        def measure(self, task: Task, unwanted: object) -> Reference:
+        def measure(self, task: Task, *_: object) -> Reference:
             raise self._error
 
     def returned(error: Unjudgeable) -> Returned:

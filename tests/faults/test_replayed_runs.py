@@ -152,6 +152,15 @@ def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     for folder in (tmp_path / "absent", empty):
         assert 2 == replay.main([str(folder)])
         assert 1 == len(capsys.readouterr().err.splitlines())
+    (empty / "stark.toml").write_text('tasks = ["t"]')
     (empty / "run.db").write_bytes(b"")
+    assert 2 == replay.main([str(empty)])
+    assert "has not begun" in capsys.readouterr().err
+    with closing(sqlite3.connect(empty / "run.db")) as old:
+        old.executescript(
+            "CREATE TABLE run (id); INSERT INTO run VALUES (1);"
+            "CREATE TABLE task (name, source, settings); INSERT INTO task VALUES ('t', '', NULL);"
+            "CREATE TABLE node (number)"
+        )
     assert 2 == replay.main([str(empty)])
     assert "older version" in capsys.readouterr().err

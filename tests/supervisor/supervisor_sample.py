@@ -10,7 +10,7 @@ import msgspec
 from actors.coordinator.database import schema
 from protocol import settings as settings_file
 from protocol.settings import SearchSettings, Settings
-from protocol.values import Device, Reference, Seconds, Verdict, Word
+from protocol.values import Device, Reference, Seconds, Task, Verdict, Word
 
 TASK_SOURCE = """import torch
 class Model(torch.nn.Module):
@@ -112,8 +112,15 @@ class Sample:
         (self.path / "tasks" / f"{name}.py").write_text(TASK_SOURCE)
         self.db.execute(
             "INSERT INTO task (name, source, settings, budget, reference, status)"
-            " VALUES (?, ?, x'', ?, ?, ?)",
-            (name, TASK_SOURCE, budget, msgspec.msgpack.encode(REFERENCE), status),
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                name,
+                TASK_SOURCE,
+                msgspec.msgpack.encode(Task(name=name, source=TASK_SOURCE)),
+                budget,
+                msgspec.msgpack.encode(REFERENCE),
+                status,
+            ),
         )
         self.add_node(name, 0, None, correct(1000.0), TASK_SOURCE)
         for number, parent, verdict in nodes:

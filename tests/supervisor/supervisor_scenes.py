@@ -179,6 +179,7 @@ def _shift(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dic
         ledger=Ledger(folder),
         screen=PlainScreen(said),
         log=open_log(folder, "supervisor"),
+        note=lambda _recorded: None,
     )
     ending = work.serve()
     line.close()

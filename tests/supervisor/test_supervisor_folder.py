@@ -21,7 +21,7 @@ def test_a_new_folder_can_be_resumed_with_the_same_settings_and_mark(tmp_path: P
     settings = Settings(tasks=("t",), seed=3)
     with folder.make(tmp_path / "a" / "run", (TASK,)) as made:
         made.write(settings, (TASK,))
-    resumed, read = folder.resume(tmp_path / "a" / "run")
+    resumed, read, _stored = folder.resume(tmp_path / "a" / "run")
     with resumed:
         assert (settings, made.run_id, made.path) == (read, resumed.run_id, resumed.path)
         assert (resumed.path / "tasks" / "t.py").read_text() == TASK_SOURCE

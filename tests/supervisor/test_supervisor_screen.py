@@ -199,7 +199,11 @@ def test_a_long_wait_for_the_model_is_told_once(tmp_path: Path) -> None:
     show("asking m (gelu/1/plan)", 2.0)
     for second in range(3, 20):
         show("waiting for the model: 529, next try in 16 s", float(second))
+    for second in range(20, 30):
+        show("waiting for the task's import (limit 60 s) gelu", float(second))
+        show("", float(second) + 0.5) if second == 20 else None
     assert stream.getvalue().splitlines()[1:] == [
-        "planner-0: waiting for the model: 529, next try in 16 s"
+        "planner-0: waiting for the model: 529, next try in 16 s",
+        "planner-0: waiting for the task's import (5 s; limit 60 s) gelu",
     ]
     ledger.close()

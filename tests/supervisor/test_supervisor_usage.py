@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,8 +14,10 @@ import pytest
 from msgspec.structs import replace
 from supervisor_sample import TASK_SOURCE, Sample
 
-from actors.supervisor.flags import UsageError
-from actors.supervisor.preflight import check_models, check_sandbox
+from actors.supervisor.environment import NO_SETTINGS
+from actors.supervisor.flags import UsageError, check_environment
+from actors.supervisor.preflight import check_models, check_sandbox, name_of
+from protocol import settings as settings_file
 from protocol import tickets
 from protocol.ring import Ring, new_pair, new_ticket
 from protocol.settings import Settings
@@ -55,6 +58,7 @@ def ticket(expires: float) -> tickets.Ticket:
 def folder(tmp_path: Path) -> Path:
     """A folder with a good task and several bad ones."""
     (tmp_path / "t.py").write_text(TASK_SOURCE)
+    (tmp_path / "mine.py").write_text(f"{TASK_SOURCE}\n# mine\n")
     (tmp_path / "syntax.py").write_text("import torch\ndef f(:\n")
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "nested.py").write_text(TASK_SOURCE.replace("class Model(", "class Net(") + "\n")
@@ -74,9 +78,19 @@ def folder(tmp_path: Path) -> Path:
     )
     for name in ("cut.json", "where.json"):
         (tmp_path / name).chmod(0o600)
-    for name, mode in (("open.json", 0o644), ("private.json", 0o600)):
-        (tmp_path / name).write_text("{}")
-        (tmp_path / name).chmod(mode)
+    (tmp_path / "open.json").write_text((tmp_path / "good.json").read_text())
+    (tmp_path / "public.json").write_text("{}")
+    (tmp_path / "private.json").write_text("{}")
+    (tmp_path / "private.json").chmod(0o600)
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    (tmp_path / "large.py").write_text("#" * (10 << 20))
+    (tmp_path / "old").mkdir()
+    for name in ("stark.toml", "run.db"):
+        (tmp_path / "old" / name).touch()
+    other = Sample(tmp_path / "other")
+    other.add_call("gelu/1/plan", None)
+    other.db.close()
     (tmp_path / "bad.jsonl").write_text('{"role": "coder", "code": "x"}\nnonsense\n')
     return tmp_path
 
@@ -90,7 +104,20 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task bytes.py", "bytes.py is no UTF-8 text"),
     ("--task null.py", "null.py"),
     ("--task full", "Is a directory"),
+    ("--task pipe.py", "can't read pipe.py: it is not a plain file"),
+    ("--task /dev/zero", "can't read /dev/zero: it is not a plain file"),
+    ("--task loop.py", "can't read loop.py: "),
+    ("--task large.py", "large.py is larger than 1 MiB"),
+    (f"--task {'n' * 300}.py", "File name too long"),
+    (f"--resume {'n' * 300}", "File name too long"),
+    ("--resume t.py", "it is a file"),
     ("--task t.py --task again/t.py", "both called t"),
+    ("--task t.py --budget 99999999999999999999", "--budget: expected 1000000000 at most"),
+    ("--task t.py --budget " + "9" * 5000, "--budget: expected a whole number"),
+    ("--task t.py --seed 9223372036854775808", "--seed: expected 9223372036854775807 at most"),
+    ("--task t.py --in-flight 1000000000", "--in-flight: expected 100000 at most"),
+    ("--task t.py --max-minutes 1e300", "--max-minutes: expected 1000000000 at most"),
+    ("--task t.py --max-cost inf", "--max-cost: expected a number above 0"),
     ("--task t.py --budget 0", "--budget: expected a whole number, 1 or more"),
     ("--task t.py --evaluators 1000000000", "and ulimit -n allows"),
     ("--task t.py --budge 3", "unrecognized arguments: --budge 3"),
@@ -113,6 +140,9 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --strategy sampling --policy mcts", "--strategy sampling asks no policy"),
     ("--task t.py --evaluators 0", "nobody would do their work"),
     ("--join absent", "can't read the ticket absent"),
+    ("--join public.json", "public.json is no ticket"),
+    ("--join pipe.py", "pipe.py: it is not a plain file"),
+    ("--join large.py", "larger than 64 KiB"),
     ("--join open.json", "can be read by others: chmod 600 open.json"),
     ("--join private.json", "private.json is no ticket"),
     ("--join late.json", "late.json has expired"),
@@ -131,7 +161,9 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --listen tcp://[::1]", "expected tcp://ADDR:PORT"),
     ("--task t.py --listen tcp://192.0.2.1:5555", "--listen tcp://192.0.2.1:5555: "),
     ("--task t.py --listen tcp://127.0.0.1:{taken}", "choose another port"),
-    ("--task t.py --run-dir full", "full is not empty"),
+    ("--task t.py --run-dir full", "full is not empty (it holds notes.txt)"),
+    ("--task t.py --run-dir old", "old holds a run already"),
+    ("--task mine.py --model replay:other", "has no answers for mine.py: that run is of gelu"),
     ("--task t.py --run-dir t.py", "is a file"),
     ("--task t.py --run-dir /proc/nowhere/run", "can't make the run folder"),
     ("--resume absent", "no such folder"),
@@ -154,6 +186,72 @@ def test_a_mistake_is_one_line_and_leaves_nothing(folder: Path, arguments: str, 
     assert len(done.stderr.splitlines()) == 1
     assert said in done.stderr
     assert sorted(folder.rglob("*")) == before
+
+
+ABSURD = (
+    ("seed = -1", "$.seed"),
+    ("evaluators = 99999999999999999999", "$.evaluators"),
+    ("lease_s = 0.0", "$.lease_s"),
+    ("max_minutes = nan", "$.max_minutes"),
+    ("coder_temperature = inf", "$.coder_temperature"),
+    ("[search]\nbudget = 99999999999999999999", "$.search.budget"),
+    ("[search]\nepsilon = nan", "$.search.epsilon"),
+    ("[limits]\ntime_s = inf", "$.limits.time_s"),
+    ("[limits]\nmemory_gib = -1.0", "$.limits.memory_gib"),
+    ("[limits]\noutput_kib = 0", "$.limits.output_kib"),
+)
+
+
+@pytest.mark.parametrize(("text", "field"), ABSURD)
+def test_no_setting_is_absurd(text: str, field: str) -> None:
+    """Below, beyond or beside all numbers: found where it is read, not by what dies of it."""
+    with pytest.raises(ValueError, match="Expected") as refused:
+        settings_file.parse(text)
+    assert field in str(refused.value)
+
+
+def test_a_typo_in_the_environment_is_one_line() -> None:
+    """As in stark.toml: a setting that is none would change nothing, silently."""
+    check_environment({"STARK_BUDGET": "3", "STARK_RUN": "x", "HOME": "/"}, NO_SETTINGS)
+    with pytest.raises(UsageError, match=r"STARK_BUGDET .* did you mean STARK_BUDGET"):
+        check_environment({"STARK_BUGDET": "3"}, NO_SETTINGS)
+    with pytest.raises(UsageError, match="STARK_XYZZY in the environment is not a setting"):
+        check_environment({"STARK_XYZZY": "3"}, NO_SETTINGS)
+
+
+def test_a_long_name_is_cut_and_stays_its_own() -> None:
+    """A run folder, best-NAME.py and their temporary names fit into a file system's 255 bytes."""
+    one, other = (name_of(Path("n" * 240 + end + ".py")) for end in "ab")
+    assert one != other
+    assert max(map(len, (one, other))) <= 100
+    assert name_of(Path("short.py")) == "short"
+    assert name_of(Path("模型.py")) != name_of(Path("任务.py"))
+    assert name_of(Path("模型.py")).startswith("task-")
+
+
+SIGNALS = ((signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM"))
+
+
+@pytest.mark.parametrize(("number", "name"), SIGNALS)
+def test_a_signal_before_anything_was_begun_is_one_line(
+    tmp_path: Path, number: signal.Signals, name: str
+) -> None:
+    """In the midst of the imports, too: status 128 and the signal's number, nothing is left."""
+    code = (
+        "import os, runpy, sys; sys.argv = ['supervisor.py', '--task', 'absent.py'];"
+        "from importlib.abc import MetaPathFinder\n"
+        "class Finder(MetaPathFinder):\n"
+        f"    def find_spec(self, name, *_): name == 'rich' and os.kill(os.getpid(), {number})\n"
+        "sys.meta_path.insert(0, Finder());"
+        f"runpy.run_path({str(ROOT / 'supervisor.py')!r}, run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (128 + number, "")
+    assert done.stderr == f"stopped by {name} before anything was begun\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_environment_and_stark_toml_are_checked_like_flags(folder: Path) -> None:

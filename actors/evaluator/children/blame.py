@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import traceback
 
+from actors.evaluator.children.beside import FOLDER
+
 
 class Unfitting(Exception):
     """The task can't be judged; the words say why."""
@@ -25,7 +27,18 @@ class blaming:  # reads as a word of the sentence: `with blaming("get_inputs()")
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename.endswith("/task.py"):
                 line = f" (line {frame.lineno})"
+            elif f"/{FOLDER}/" in frame.filename:
+                line = f" ({frame.filename.rpartition(f'/{FOLDER}/')[2]}, line {frame.lineno})"
         if isinstance(error, SyntaxError) and error.lineno:
             line = f" (line {error.lineno})"
-        said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-        raise Unfitting(f"{self.where} raised {said}{line}") from error
+        said = f"{type(error).__name__}: {error}".splitlines()[0][:300].rstrip(": ")
+        raise Unfitting(f"{self.where} raised {said}{line}{_advice(error)}") from error
+
+
+def _advice(error: BaseException) -> str:
+    """Return what to do about what only fails here, away from the task's folder."""
+    if isinstance(error, ModuleNotFoundError):
+        return ": it is not installed, and no import statement finds it beside the task's file"
+    if isinstance(error, FileNotFoundError):
+        return ": a task is judged as text, away from its folder and your home; make its data in it"
+    return ""

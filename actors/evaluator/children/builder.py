@@ -17,7 +17,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-from actors.evaluator.children import takeover
+from actors.evaluator.children import beside, takeover
 from actors.evaluator.children.faults import raised
 from actors.evaluator.children.runner import import_file
 from actors.evaluator.fastbuild.precompiled import Broken
@@ -49,6 +49,7 @@ def serve(descriptor: int, device: DeviceKind) -> None:
         if isinstance(order, Import):
             try:
                 takeover.take(order.source)
+                beside.lay_out(order.modules)
                 import_file(order.source, "candidate")
             except BaseException as error:  # noqa: BLE001  # the candidate's: data
                 answer = raised(error)

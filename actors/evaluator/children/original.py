@@ -6,14 +6,14 @@ The task comes from the user and is trusted.  Runs in the referee, which no cand
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 
 import torch
 
 from actors.evaluator import correctness
-from actors.evaluator.children import draws, need, tensors
+from actors.evaluator.children import beside, draws, need, tensors
 from actors.evaluator.children.blame import Unfitting, blaming
 from actors.evaluator.children.copies import clone, to_device, widened
 from actors.evaluator.children.runner import import_file, seed_all
@@ -28,29 +28,38 @@ BLOWN_UP = 1e-3  # the share that eager may lose on other draws; more, and they 
 
 
 class Original:
-    """One task, imported and constructed."""
+    """One task, imported; constructed by `make`."""
 
-    def __init__(self, source: str, device: DeviceKind, seed: int) -> None:
+    def __init__(
+        self, source: str, device: DeviceKind, modules: Mapping[str, str] | None = None
+    ) -> None:
         """Raise `Unfitting` when the task is no task."""
         self.device = device
         with blaming("the task"):
+            beside.lay_out(modules or {})
             self._task: ModuleType = import_file(source, "task")
         for name in NEEDED:
             if not callable(getattr(self._task, name, None)):
                 raise Unfitting(f"the task defines no {name}")
-        if device == "cpu":
+        self.init: list[object] = []
+        self.model: torch.nn.Module
+        self.first: dict[str, torch.Tensor] = {}
+        self.state = self.first
+        self.precise = False  # whether a float64 version can be had
+        self._there = False  # whether inputs are drawn on the device itself
+
+    def make(self, seed: int) -> None:
+        """Construct the module; raise `Unfitting` when that can't be done."""
+        if self.device == "cpu":
             need.foresee(self._task)  # a card says itself that it is full, and nobody is killed
         self.init = self._list("get_init_inputs", self._task.get_init_inputs)
         crossable("get_init_inputs()", tensors.layout_of(self.init))
         seed_all(seed)
         with blaming("Model(...)"):
-            module = self._task.Model(*to_device(self.init, device)).to(device)
-        self.model: torch.nn.Module = module
+            self.model = self._task.Model(*to_device(self.init, self.device)).to(self.device)
         self.first = clone(dict(self.model.state_dict()))  # as it was constructed
         self.state = self.first
-        self.precise = False  # whether a float64 version can be had
-        self._there = False  # whether inputs are drawn on the device itself
-        self._there = device == "cuda" and self._draws_there(seed)
+        self._there = self.device == "cuda" and self._draws_there(seed)
 
     def _draws_there(self, seed: int) -> bool:
         """Whether `get_inputs` draws on the card when told so: hundreds of times faster."""
@@ -201,4 +210,6 @@ def crossable(where: str, layout: Layout) -> None:
     """Raise `Unfitting` when a value holds what can't be handed to another process."""
     found = next(others(layout), None)
     if found is not None:
-        raise Unfitting(f"{where} has a {found}: only tensors and plain values can be judged")
+        raise Unfitting(
+            f"{where} has a value of type {found}: only tensors and plain values can be judged"
+        )

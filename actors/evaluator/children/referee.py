@@ -39,7 +39,9 @@ from actors.evaluator.wire.referee_orders import (
     Expected,
     Forget,
     FromReferee,
+    ImportTask,
     Lend,
+    MakeModel,
     Prepare,
     Prepared,
     Renew,
@@ -130,6 +132,11 @@ class Referee:
 
     def _result(self, order: ToReferee, carried: list[int]) -> FromReferee:
         match order:
+            case ImportTask():
+                self._find_device()
+                self._original = Original(order.source, self.device, order.modules)
+            case MakeModel():
+                self._original.make(order.seed)
             case Expect():
                 self._expect(self._rounds[order.draw], order.seed)
                 return Expected(outputs=tensors.layout_of(self._rounds[order.draw].eager))
@@ -146,10 +153,9 @@ class Referee:
         return Done()
 
     def _prepare(self, order: Prepare) -> tuple[FromReferee, list[int]]:
-        self._find_device()
         self._lends = order.lend and self.device == "cuda"
         self._floor = correctness.PRECISIONS.get(order.precision, 0.0)
-        task = Original(order.source, self.device, order.seed)
+        task = self._original
         inputs = task.inputs(order.seed + 1)
         steady = task.repeats(inputs, None)
         if not steady and not task.repeats(inputs, order.seed):
@@ -175,7 +181,6 @@ class Referee:
         crossable("Model.forward", answer.outputs)
         if not list(leaves(answer.outputs)):
             raise Unfitting("Model.forward returns no tensor: there is nothing to compare")
-        self._original = task
         return answer, self._parcels()
 
     def _parcels(self) -> list[int]:

@@ -18,6 +18,7 @@ from types import ModuleType
 import torch
 
 from actors.evaluator.children import (
+    beside,
     canary,
     devmem,
     malloc,
@@ -160,6 +161,7 @@ class Runner:
         name = "candidate" if order.class_name == "ModelNew" else "task"
         if name == "candidate":
             takeover.take(order.source)
+        beside.lay_out(order.modules)
         module = import_file(order.source, name)
         found = getattr(module, order.class_name, None)
         if not callable(found):

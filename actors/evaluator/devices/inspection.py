@@ -18,7 +18,7 @@ from actors.evaluator.devices.tools import Tool
 from actors.evaluator.isolation.child import Child, Gone
 from actors.evaluator.isolation.nursery import Nursery
 from actors.evaluator.standard import Standard
-from actors.evaluator.wire.orders import Confinement, Import, Order, Raised
+from actors.evaluator.wire.orders import Confinement, Order, Raised
 from actors.evaluator.wire.runner_orders import CallOnce, FromRunner
 
 START_S = 30.0  # torch is imported again, under the tool
@@ -81,7 +81,7 @@ def _run(
         load, state = standard.load()
         feed, inputs = drawing.feed(0)
         steps: list[tuple[Order, list[int]]] = [
-            (Import(source=source, class_name="ModelNew"), []),
+            (standard.import_order(source), []),
             (construct, made),
             (load, state),
             (feed, inputs),

@@ -46,6 +46,8 @@ class Gone(Value, frozen=True, kw_only=True):
                 return f"killed by {signal_name(self.number)}"
             case "crowd":
                 return f"more than {self.number} processes were started"
+            case "memory" if not self.number:  # the reference's, which has no limit of its own
+                return "the machine has no memory left for it: the kernel killed it"
             case "memory":
                 return f"its processes took more than {self.number} MiB of memory together"
             case "timed_out":

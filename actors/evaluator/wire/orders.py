@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from actors.evaluator.fastbuild.family import Family
 from protocol.values import DeviceKind, Value
 
@@ -62,7 +64,7 @@ class Ended(Order, frozen=True, kw_only=True):
     """How a child ended, said by its keeper once its whole tree is gone."""
 
     how: Literal["exit", "signal", "killed", "lost", "crowd", "memory"]
-    number: int = 0  # exit status, signal number, or the limit (processes, MiB)
+    number: int = 0  # exit status, signal number, or the limit (processes, MiB; 0: it has none)
     peak_mib: int = 0
 
 
@@ -74,6 +76,8 @@ class Import(Order, frozen=True, kw_only=True):
 
     source: str
     class_name: str
+    # Beside it on the path: path -> source.
+    modules: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Ping(Order, frozen=True, kw_only=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from actors.evaluator.wire.layout import Layout
 from actors.evaluator.wire.orders import Done, Kind, Leave, Order, Ping
 from protocol.settings import Precision
@@ -21,10 +23,23 @@ class Described(Order, frozen=True, kw_only=True):
     uuid: str = ""  # as the driver names the card
 
 
-class Prepare(Order, frozen=True, kw_only=True):
-    """Import the task, make its init inputs, construct its module."""
+class ImportTask(Order, frozen=True, kw_only=True):
+    """Import the task."""
 
     source: str
+    # Beside it on the path: path -> source.
+    modules: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class MakeModel(Order, frozen=True, kw_only=True):
+    """Make the task's init inputs and construct its module."""
+
+    seed: int
+
+
+class Prepare(Order, frozen=True, kw_only=True):
+    """Draw inputs and see what can be judged of the module that was made."""
+
     seed: int
     lend: bool = False  # hand bytes over in device memory
     precision: Precision = "task"  # the lowest that is accepted
@@ -149,6 +164,8 @@ class Unfit(Order, frozen=True, kw_only=True):
 ToReferee = (
     Ping
     | Describe
+    | ImportTask
+    | MakeModel
     | Prepare
     | Bear
     | Restore
