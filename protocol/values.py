@@ -163,7 +163,8 @@ class Task(Value, frozen=True, kw_only=True):
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"
     checks: int = 3  # fresh inputs that a candidate is checked on
-    modules: dict[str, str] = {}  # what lay beside its file and is imported: path -> source
+    # What lay beside its file and is imported: path -> source.
+    modules: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Plan(Value, frozen=True, kw_only=True):

@@ -165,7 +165,8 @@ class Bench:
         with ExitStack() as stack:
 
             def building(name: str, text: str) -> Building:
-                return self._building(name.replace(" ", "-"), text, stack, lambda: False)
+                folder = name.replace(" ", "-")
+                return self._building(folder, text, stack, lambda: False, task.modules)
 
             release = ReleaseStage(self.nursery, standard, building, doing).run(source)
         if any("SIG" in why or "no answer" in why for why in release.failed.values()):

@@ -87,7 +87,9 @@ class ReleaseStage:
             source = drop_in_source(self._standard.task.source, candidate, release)
         except UnreleasableError as error:
             return msgspec.structs.replace(release, failed={"fresh process": str(error)})
-        battery = _Battery(self._nursery, self._building, self._limits.build_s, source)
+        modules = self._standard.task.modules
+        order = Import(source=source, class_name="ModelNew", modules=modules)
+        battery = _Battery(self._nursery, self._building, self._limits.build_s, order)
         until = time.monotonic() + ALL_S
         patience = CHECK_S + self._limits.check_s
         for name in names:
@@ -114,13 +116,14 @@ class _Battery:
         nursery: Nursery,
         building: Callable[[str, str], Building],
         build_s: float,
-        source: str,
+        order: Import,
     ) -> None:
+        """`order` imports the drop-in file."""
         self._nursery = nursery
         self._build_s = build_s
-        self._source = source
+        self._order = order
         self._building = building
-        built = building("release", source)
+        built = building("release", order.source)
         built.run(build_s)
         self._confinement = built.confinement
         self._child: Child[FromRunner] | None = None
@@ -147,7 +150,7 @@ class _Battery:
         child: Child[FromRunner] = self._nursery.spawn(
             "runner", self._confinement, FromRunner, trusted=False
         )
-        answer = child.ask(Import(source=self._source, class_name="ModelNew"), self._build_s)
+        answer = child.ask(self._order, self._build_s)
         if isinstance(answer, Gone) or isinstance(answer[0], Raised):
             child.kill()
             said = answer.said() if isinstance(answer, Gone) else str(answer[0])[:300]

@@ -103,7 +103,7 @@ class EvaluatorWorker:
             port.running,
             doing,
             port.revoked,
-            self.judge.build(source, port.revoked),
+            self.judge.build(source, port.revoked, request.task.modules),
             profiled=profiled,
             written=request.source,
         )

@@ -151,6 +151,11 @@ def write_best(run_dir: Path, ledger: Ledger, settings: Settings, task: TaskStat
         return None
     path = best_file(run_dir, task.name, len(settings.tasks))
     write_whole(path, header(task, best, settings) + winner_source(ledger, task, best))
+    for name, text in ledger.task_modules(task.name).items():
+        beside = run_dir / name  # the winner imports them as the task did
+        if not beside.exists():
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(beside, text)
     return path
 
 
