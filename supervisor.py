@@ -134,6 +134,7 @@ def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
         preflight.check_address(changed)
         preflight.check_descriptors(1 + changed.workers)
         launching.evaluators(changed.launch)
+        check_keys(old, changed)
         old.clean()
         old.rebuild(stored)
         if changed != settings:
@@ -148,6 +149,15 @@ def take_up(wish: Wish, environ: Mapping[str, str]) -> Run:
     return Run(folder=old, settings=changed, gpus=gpus, resumed=True)
 
 
+def check_keys(place: RunFolder, settings: Settings) -> None:
+    """Find keys that can't be used before anything in the folder is changed."""
+    if settings.public:
+        try:
+            keys.check(place.path)
+        except ValueError as error:
+            raise UsageError(keys.unusable(error)) from error
+
+
 def invite(place: RunFolder, settings: Settings) -> None:
     """Make keys and a ticket where other machines are to join."""
     if not settings.public:
@@ -157,9 +167,7 @@ def invite(place: RunFolder, settings: Settings) -> None:
         if settings.launch:
             keys.ticket_for_jobs(place.path, settings, time.time())
     except ValueError as error:
-        raise UsageError(
-            f"{error}: move the file away, and new keys and tickets are made"
-        ) from error
+        raise UsageError(keys.unusable(error)) from error
 
 
 def work(run: Run, wish: Wish, metrics: MetricsServer | None = None) -> int:

@@ -151,7 +151,7 @@ def _refuse_lost(run_dir: Path, noted: int | None) -> None:
     path = run_dir / RUN_DB
     how = "is missing" if not path.exists() else "is empty" if not path.stat().st_size else ""
     why = how or f"holds nothing of this run (was its {RUN_DB}-wal removed?)"
-    kept = f"; {', '.join(results)} stay as they are" if results else ""
+    kept = f"; left as it is: {', '.join(results)}" if results else ""
     raise DamagedRunError(
         f"{path} {why}: put it back to go on with this run, or start a new one with --task{kept}"
     )

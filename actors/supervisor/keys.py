@@ -40,6 +40,16 @@ def open_house(run_dir: Path, settings: Settings, wall: float) -> Ticket:
     return _ticket(run_dir, ring, path, settings, addresses, WORKERS, wall)
 
 
+def check(run_dir: Path) -> None:
+    """Raise ValueError when the keys in the run folder can't be used; none are well, too."""
+    ring_file.read(run_dir)
+
+
+def unusable(error: ValueError) -> str:
+    """Return what to do about keys that can't be used."""
+    return f"{error}: move the file away, and new keys and tickets are made"
+
+
 def ticket_for_jobs(run_dir: Path, settings: Settings, wall: float) -> Ticket:
     """Return the ticket of launched jobs: they lend evaluators, and may do nothing else."""
     ring = ring_file.read(run_dir) or Ring(server=ring_file.new_pair())

@@ -141,6 +141,7 @@ def test_result_json_has_the_fixed_keys_and_null_for_what_was_not_measured(tmp_p
         "speedup_compile": 2.0,
         "speedup_max_autotune": None,
         "confirmed": True,
+        "release": None,
     }
     assert task["closest"] is None
     assert task["reference"] == {"eager_us": 1000.0, "compile_us": 800.0, "max_autotune_us": None}
@@ -199,7 +200,7 @@ def test_best_py_is_the_winners_source_under_a_comment(tmp_path: Path) -> None:
     assert text.endswith(WINNER)
     comment = text.removesuffix(WINNER).strip().splitlines()
     assert all(line.startswith("# ") for line in comment)
-    assert "2.50× eager PyTorch (95 %: 2.48–2.52)" in text
+    assert "400 µs a call; eager PyTorch: 1.00 ms, 2.50× (2.48–2.52) (confirmed)" in text
     compile(text, "best.py", "exec")
     several = Sample(tmp_path / "two", names=("a", "b"))
     assert outcome.best_file(several.path, "b", 2).name == "best-b.py"
