@@ -253,7 +253,8 @@ class Reception:
         self._books.end_lease(result.lease.epoch, "done", time.time())
         self._books.worker_quarantined(self._fleet.peers[sender].slot, "")
         self._purse.lease_over(sender, result.lease.work, time.time(), seen=True)
-        self._tasks.result(result)
+        peer = self._fleet.peers[sender]
+        self._tasks.result(suspicion.believed(result, peer.origin, self._settings, peer.role))
 
     def _doubted(self, sender: str, lease: Lease, problem: str) -> bool:
         """Ask our own machine, where it can look, when a guest says that a task is at fault."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from actors.coordinator.origin import Origin, machine_of
 from actors.coordinator.peers import Peer
 from actors.coordinator.stages import Stage
 from protocol import codec, messages
 from protocol.messages import Lease, Message
+from protocol.settings import COMPUTED, Settings
 from protocol.values import Role
 
 MOST_PEERS = 4096  # of one ticket
@@ -118,3 +121,19 @@ def _may_say(role: Role, message: Message) -> bool:
 
 def _a(role: str) -> str:
     return f"an {role}" if role[0] in "aeiou" else f"a {role}"
+
+
+def believed(
+    result: messages.Result, origin: Origin, settings: Settings, role: Role
+) -> messages.Result:
+    """Return a refusal without its last word where nobody may have one.
+
+    A language model may answer otherwise the next time.  And a guest can't end a task, nor close a
+    node, as long as an agent of our own could be asked.
+    """
+    if not isinstance(result, messages.Unusable):
+        return result
+    computed = settings.model_of(role).startswith(COMPUTED)
+    if computed and (origin.local or not settings.count(role)):
+        return result
+    return replace(result, gives_up_on="attempt")

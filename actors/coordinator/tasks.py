@@ -33,8 +33,8 @@ from actors.coordinator.tree import FAILED
 from actors.coordinator.work import ROLE_OF, Orders, parse_work, work_id
 from protocol import messages
 from protocol.messages import Lease
-from protocol.settings import COMPUTED, Settings
-from protocol.values import Reference, Role, Scope, Task, Verdict, Word
+from protocol.settings import Settings
+from protocol.values import Reference, Role, Task, Verdict, Word
 
 
 class Tasks:
@@ -171,7 +171,7 @@ class Tasks:
                     verdict=Word.NO_CANDIDATE,
                     reason=result.reason,
                     log=result.reply,
-                    gives_up_on=self._given_up_on(result, ROLE_OF[stage]),
+                    gives_up_on=result.gives_up_on,
                 )
                 self._record(task, number, verdict)
             case messages.Evaluated() if stage is Stage.CONFIRM:
@@ -180,11 +180,6 @@ class Tasks:
                 self._record(task, number, believable(result.verdict))
             case messages.Measured():
                 self._measured(task, result.reference, result.problem)
-
-    def _given_up_on(self, result: messages.Unusable, role: Role) -> Scope:
-        """Return what is not tried again: a language model may answer otherwise the next time."""
-        computed = self._settings.model_of(role).startswith(COMPUTED)
-        return result.gives_up_on if computed else "attempt"
 
     def _measured(self, task: str, reference: Reference | None, problem: str) -> None:
         if reference is None or not positive(reference.eager_us):

@@ -191,9 +191,11 @@ def _for_people(path: Path, verdict: Verdict, reference: Reference) -> str:
     head = f"{path.name}: {verdict.verdict}"
     if verdict.correct and verdict.median_us is not None and verdict.speedup is not None:
         low, high = verdict.speedup_ci95 or (float("nan"), float("nan"))
+        notes = "".join(f"\n{path.name}: {note}" for note in reference.notes)
         return (
             f"{head}, {verdict.median_us:.4g} µs against {verdict.reference_us:.4g} µs, "
-            f"{verdict.speedup:.3f}× (95 %: {low:.3f} to {high:.3f}) on {reference.device.name}"
+            f"{verdict.speedup:.3f}× (95 %: {low:.3f} to {high:.3f}) on "
+            f"{reference.device.name}{notes}"
         )
     at = f" ({verdict.stage})" if verdict.stage else ""
     log = f"\n{verdict.log}" if verdict.log else ""

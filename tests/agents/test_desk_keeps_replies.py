@@ -143,6 +143,20 @@ def test_a_no_is_taken_for_an_answer(tmp_path: Path, reply: str, stop: str, reas
 
 
 @pytest.mark.parametrize(
+    ("heading", "scope"),
+    [("Cannot", "attempt"), ("Cannot at this node", "node"), ("Cannot at this task", "task")],
+)
+def test_a_refusal_says_what_it_gives_up_on(tmp_path: Path, heading: str, scope: str) -> None:
+    """The heading of a reply decides; so a replay of the reply ends the same run."""
+    model = Reciter(f"## {heading}\n\nNothing is left.")
+
+    result = Planner(desk(model, tmp_path), 1000).work(make_plan(), FakePort())
+
+    assert isinstance(result, Unusable)
+    assert scope == result.gives_up_on
+
+
+@pytest.mark.parametrize(
     ("reply", "stop", "reason"),
     [("", "end_turn", "no words"), (GOOD_CODE[:200], "max_tokens", "cut off")],
 )

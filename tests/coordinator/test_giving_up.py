@@ -9,8 +9,12 @@ from fakes import Runner, make_search
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.coordinator.origin import Origin
 from actors.coordinator.strategy import STRATEGIES
-from protocol.values import Scope
+from actors.coordinator.suspicion import believed
+from protocol.messages import Lease, Unusable
+from protocol.settings import Settings
+from protocol.values import Role, Scope
 
 
 def run(
@@ -93,3 +97,24 @@ def test_crashes_forget_nothing_that_was_given_up(
     assert calm.shown == stormy.shown
     assert calm.search.finished
     assert stormy.search.finished
+
+
+@pytest.mark.parametrize(
+    ("model", "ticket", "coders", "scope"),
+    [
+        ("recipes", "", 1, "task"),
+        ("replay:runs/x", "", 1, "task"),
+        ("claude-sonnet-4-6", "", 1, "attempt"),
+        ("recipes", "5c2e1a", 1, "attempt"),
+        ("recipes", "5c2e1a", 0, "task"),
+    ],
+)
+def test_not_everybody_has_the_last_word(
+    model: str, ticket: str, coders: int, scope: Scope
+) -> None:
+    """A language model that says "never" is asked again; so is another agent where a guest said
+    it, as long as there is one of ours."""
+    said = Unusable(lease=Lease(work="t/1/write", epoch=1), reason="never", gives_up_on="task")
+    heard = believed(said, Origin(ticket=ticket), Settings(model=model, coders=coders), Role.CODER)
+    assert isinstance(heard, Unusable)
+    assert (scope, "never") == (heard.gives_up_on, heard.reason)

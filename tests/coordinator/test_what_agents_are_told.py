@@ -14,8 +14,8 @@ from actors.coordinator.search import Offer
 from actors.coordinator.stages import Attempt, Stage
 from actors.coordinator.store import Store
 from actors.coordinator.work import Orders, work_id
-from protocol.messages import Lease, Reflect, Repair, Solve, Work
-from protocol.values import Candidate, Plan, Reference, Task, Verdict, Word
+from protocol.messages import Lease, MakePlan, Reflect, Repair, Solve, Work
+from protocol.values import Candidate, Plan, Reference, Task, Verdict, Word, source_key
 
 TASK = Task(name="t", source="the reference")
 GONE = Verdict(verdict=Word.NO_CANDIDATE, reason="the model refused to answer")
@@ -75,3 +75,31 @@ def test_a_plan_without_code_is_inherited(database: Database) -> None:
     assert isinstance(message, Repair)
     assert ("Fuse.", "# marked\ntwice as fast") == (message.plan.advice, message.plan.scaffold)
     assert "" == message.node.source
+
+
+def test_an_agent_is_told_what_the_task_has_already(database: Database) -> None:
+    """The keys of all candidates, recorded and under way, and plans beside it for the same node:
+    a model that computes what it writes does not write one of them again."""
+    store = Store(database)
+    orders = Orders(store, Books(database), {"t": TASK})
+    under_way = [
+        Attempt(number=number, parent=parent, repair=False, stage=stage)
+        for number, parent, stage in (
+            (5, 1, Stage.PLAN),
+            (6, 1, Stage.WRITE),
+            (7, 0, Stage.WRITE),
+            (8, 0, Stage.EVALUATE),
+        )
+    ]
+    for attempt in under_way:
+        store.save_attempt("t", attempt)
+    store.save_plan("t", 6, Plan(advice="Widen.", scaffold=""))
+    store.save_plan("t", 7, Plan(advice="Elsewhere.", scaffold=""))
+    store.save_candidate("t", 8, Candidate(source="# by hand\nthree times as fast"))
+    lease = Lease(work=work_id("t", 5, Stage.PLAN), epoch=1)
+    for _ in range(2):
+        message = orders.message(lease, Offer(Stage.PLAN, under_way[0], (1, 0)), under_way)
+        assert isinstance(message, MakePlan)
+        assert ("Widen.",) == message.planned
+        expected = (source_key("twice as fast"), source_key("three times as fast"))
+        assert expected == message.tried

@@ -61,6 +61,19 @@ def test_special_values_must_be_where_the_reference_has_them(torch: ModuleType, 
         assert compare(torch.tensor(wrong), eager, eager.double(), "output").reason
 
 
+def test_a_reference_of_nothing_but_nan_is_said_to_check_nothing(torch: ModuleType) -> None:
+    """Everything equals NaN where NaN is expected: a reader of "correct" has to know."""
+    from actors.evaluator.correctness import unchecked
+
+    blank, fine = torch.full((3,), float("nan")), torch.tensor([float("nan"), 1.0])
+    assert unchecked([blank]) == ("the reference's output is all NaN: nothing is checked",)
+    assert unchecked([blank, blank])[0].startswith("the reference's outputs are all NaN")
+    assert unchecked([fine, blank]) == (
+        "output 1 of the reference is all NaN: nothing of it is checked",
+    )
+    assert not unchecked([fine, torch.zeros(2, dtype=torch.int64), torch.empty(0)])
+
+
 def test_where_a_half_overflows_both_answers_are_right(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
     """Eager's inf in half precision is no reason to refuse it, nor to demand it of the truth."""
     eager = torch.tensor([1.0, math.inf], dtype=torch.float16)

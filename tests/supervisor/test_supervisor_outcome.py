@@ -158,6 +158,27 @@ def test_result_json_has_the_fixed_keys_and_null_for_what_was_not_measured(tmp_p
     )
 
 
+def test_a_task_that_was_given_up_says_why_everywhere(tmp_path: Path) -> None:
+    """The reason of the last word is in result.json and in the report; the status is 1."""
+    why = "input 0 (x) is bfloat16[8] (line 3)"
+    refusal = Verdict(verdict=Word.NO_CANDIDATE, reason=why, gives_up_on="task")
+    sample = Sample(tmp_path, nodes=((1, 0, refusal),))
+    found = outcome.results(look(sample), sample.settings)
+    assert (f"ended after 1 of 6 attempts: {why}",) == found.tasks[0].notes
+    assert Exit.NONE == outcome.exit_status(found)
+    report.write(tmp_path)
+    assert why in (tmp_path / "report.html").read_text()
+
+
+def test_a_node_that_was_given_up_ends_no_task_by_itself(tmp_path: Path) -> None:
+    """As long as the task is not over, another node may still grow."""
+    refusal = Verdict(verdict=Word.NO_CANDIDATE, reason="nothing is left", gives_up_on="node")
+    sample = Sample(tmp_path, nodes=((1, 0, refusal),), status="running")
+    assert not look(sample).tasks[0].notes
+    sample.db.execute("UPDATE task SET status = 'finished'")
+    assert "nothing is left" in look(sample).tasks[0].notes[0]
+
+
 def test_an_unknown_price_is_null(tmp_path: Path) -> None:
     """One call without a known price makes the sum unknown, not smaller."""
     sample = Sample(tmp_path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import linecache
 import os
 import socket
-from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -54,25 +53,6 @@ from protocol.values import DeviceKind
 
 MOST_ROOM = 1 << 32
 UNSTEADY: Final = "the task draws random numbers: its outputs differ from call to call"
-
-
-def unchecked(outputs: Sequence[torch.Tensor]) -> tuple[str, ...]:
-    """Return a note where the reference's outputs say nothing: any others would be equal to them.
-
-    NaN where the reference has NaN counts as right, so an output of nothing but NaN checks nothing.
-    """
-    blank = [
-        number
-        for number, each in enumerate(outputs)
-        if each.numel() and (each.is_floating_point() or each.is_complex()) and each.isnan().all()
-    ]
-    if not blank:
-        return ()
-    if len(blank) == len(outputs):
-        what = "output is" if len(outputs) == 1 else "outputs are"
-        return (f"the reference's {what} all NaN: nothing is checked",)
-    which = ", ".join(map(str, blank))
-    return (f"output {which} of the reference is all NaN: nothing of it is checked",)
 
 
 class Round:
@@ -175,7 +155,10 @@ class Referee:
             aliases=task.aliases(inputs, order.seed),
             precise=task.precise,
             room=_room() if self._lends else 0,
-            notes=(*(() if steady else (UNSTEADY,)), *unchecked([*tensors.tensors_in(outputs)])),
+            notes=(
+                *(() if steady else (UNSTEADY,)),
+                *correctness.unchecked([*tensors.tensors_in(outputs)]),
+            ),
         )
         crossable("Model's state", answer.state)
         crossable("Model.forward", answer.outputs)
