@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from pathlib import Path
 
+from protocol import settings
 from protocol.files import read_text
 
 MOST_BYTES = 1 << 20  # of all modules of one task
@@ -48,7 +49,13 @@ def modules_of(source: str, file: Path) -> dict[str, str]:
 
     Raises ModulesError.
     """
-    return _Search(file.resolve().parent).run(source, str(file))
+    whole = file.resolve()
+    # A run's own copy: its modules lie apart, since two tasks may have some of the same name.
+    run = whole.parents[1] if len(whole.parents) > 1 else whole.parent
+    kept = run / settings.MODULES / whole.stem
+    is_copy = whole.parent == run / "tasks" and (run / settings.FILE_NAME).exists()
+    folder = kept if is_copy and kept.is_dir() else whole.parent
+    return _Search(folder).run(source, str(file))
 
 
 class _Search:

@@ -84,6 +84,16 @@ def test_what_can_not_be_taken_is_one_line(beside: Path, source: str, said: str)
     assert len(str(refused.value).splitlines()) == 1
 
 
+def test_a_run_s_own_copy_finds_what_was_taken_along(beside: Path, tmp_path: Path) -> None:
+    """So that `--task RUN/tasks/NAME.py` is the same task again."""
+    run = tmp_path / "run"
+    (run / "tasks" / "modules" / "mine").mkdir(parents=True)
+    (run / "tasks" / "modules" / "mine" / "lib.py").write_text("A = 1\n")
+    assert modules_of("import lib\n", run / "tasks" / "mine.py") == {}
+    (run / "stark.toml").touch()
+    assert modules_of("import lib\n", run / "tasks" / "mine.py") == {"lib.py": "A = 1\n"}
+
+
 def test_a_link_leads_to_the_folder_of_the_file_itself(beside: Path, tmp_path: Path) -> None:
     """As Python has it."""
     (beside / "task.py").write_text("import lib\n")

@@ -95,7 +95,7 @@ class Machine:
     def mark(self) -> str:
         """Return what stands in the environment of all its processes."""
         try:
-            return (self.run_dir / "lock").read_text(encoding="utf-8").strip()
+            return (self.run_dir / "lock").read_text(encoding="utf-8").partition("\n")[0]
         except OSError:
             return ""
 

@@ -9,6 +9,7 @@ from evaluator_samples import candidate
 
 from actors.evaluator.children import need
 from actors.evaluator.children.blame import Unfitting
+from actors.evaluator.isolation.child import Gone
 from actors.evaluator.judge import Judge, Problem
 from protocol.values import Task
 
@@ -75,3 +76,11 @@ def test_the_judge_refuses_such_a_task_and_judges_the_next(judge: Judge, task: T
     assert not isinstance(verdict, Problem)
     assert verdict.correct
     assert before in (None, judge.zygote_pid)
+
+
+def test_what_was_killed_without_a_limit_of_its_own_names_none() -> None:
+    """A reference has no limit: "more than 0 MiB" would send its user nowhere."""
+    assert "more than 2048 MiB" in Gone(how="memory", number=2048).said()
+    said = Gone(how="memory").said()
+    assert "MiB" not in said
+    assert "no memory left" in said

@@ -103,8 +103,10 @@ class Command:
         return self.rows("SELECT number, parent, source, advice, word FROM node ORDER BY number")
 
     def mark(self) -> str:
-        """Return what marks this run's processes in their environment."""
-        return (self.run_dir / "lock").read_text(encoding="utf-8").strip()
+        """Return what marks this run's processes in their environment; "" before it has begun."""
+        with suppress(FileNotFoundError):
+            return (self.run_dir / "lock").read_text(encoding="utf-8").partition("\n")[0]
+        return ""
 
     def processes(self) -> dict[int, str]:
         """Return pid -> name of every living process of this run."""

@@ -38,7 +38,7 @@ def actors_killed(folder: Path) -> Command:
     seen = -1
     while run.poll() is None:
         nodes = len(command.nodes())
-        if nodes > seen and places:
+        if nodes > seen and places and command.mark():
             seen = nodes
             time.sleep(rng.uniform(0.0, 1.0))
             command.kill_actor(places.pop(0))
