@@ -42,6 +42,8 @@ def compose(task: str, inputs: str, backend: str, knobs: Knobs, outputs: str = "
             kernels[region] = write(program.graph, region, backend, knobs, f"k{number}")
     except Unknown as problem:
         raise Unreadable(f"the forward needs {problem}, which no rule covers") from problem
+    if any(not kernel.reads for kernel in kernels.values()):
+        raise Unreadable("the forward computes something of constants alone")
     if not kernels:
         raise Unreadable(why_nothing(program))
     body = "\n\n".join(kernel.text for kernel in kernels.values())

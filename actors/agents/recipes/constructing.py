@@ -13,6 +13,7 @@ from actors.agents.recipes.frames import Tensor
 from actors.agents.recipes.graph import Unknown
 from actors.agents.recipes.members import Names
 from actors.agents.recipes.objects import (
+    Endless,
     Function,
     Hidden,
     Meta,
@@ -47,6 +48,8 @@ class Constructing(Expressions):
         """A statement of a constructor: what is not understood hides what it changes."""
         try:
             return self.statement(node, names)
+        except Endless:
+            raise
         except (Unknown, Unreadable):
             self.refuse_outside(node, names)
             self.hide(node, names)

@@ -147,7 +147,11 @@ class Graph:
 
     def put(self, node: Node) -> int:
         """The index of this node, new or already there."""
-        if node not in self._known:
+        try:
+            known = node in self._known
+        except TypeError as error:  # a size or a setting that is a list, a module, …
+            raise Unknown("an argument of an unusual type") from error
+        if not known:
             self._known[node] = len(self.nodes)
             self.nodes.append(node)
             self.origin.append(self.call)

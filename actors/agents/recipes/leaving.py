@@ -36,6 +36,8 @@ class Leaving:
             })  # fmt: skip
         except (Unknown, *MISFITS):
             return value
+        if not isinstance(shape, tuple) or not all(type(n) is int and n > 0 for n in shape):
+            return value
         node = self.graph[value.node]
         fresh = bare in PRODUCTS
         return whole(self.graph, self.graph.torch(node.text, node.args, shape, fresh=fresh))

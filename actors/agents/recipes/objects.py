@@ -17,6 +17,10 @@ class Unreadable(Exception):
     """The whole forward can't be followed; the message says why, in words for a person."""
 
 
+class Endless(Unreadable):
+    """Reading would not come to an end: no part of the source is left out for it."""
+
+
 class Exhausted(Exception):
     """Nothing is left that was not tried: on this node, or anywhere in the task."""
 

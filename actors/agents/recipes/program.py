@@ -6,7 +6,15 @@ from actors.agents.recipes.arguments import DTYPED, Arguments, Reading, parts
 from actors.agents.recipes.frames import Tensor, plain, stored
 from actors.agents.recipes.graph import Graph, Unknown
 from actors.agents.recipes.members import Names
-from actors.agents.recipes.objects import Function, Module, Parameter, Record, Symbol, Unreadable
+from actors.agents.recipes.objects import (
+    Endless,
+    Function,
+    Module,
+    Parameter,
+    Record,
+    Symbol,
+    Unreadable,
+)
 from actors.agents.recipes.reaching import flat, is_plain, reach, reached
 from actors.agents.recipes.reading import Program, Reader
 from actors.agents.recipes.source import Source
@@ -21,6 +29,7 @@ def read(text: str, inputs: str = "", *, outputs: str = "", fold_bias: bool = Fa
     source = Source(text)
     reader = Reader(source, Graph(), fold_bias)
     try:
+        reader.read_constants()
         return whole_program(reader, inputs, outputs)
     except Unreadable as problem:
         raise Unreadable(located(str(problem), reader)) from problem
@@ -108,11 +117,11 @@ def asked(reader: Reader, name: str) -> object:
         if not isinstance(value, Function):
             return None
         body = value.body
-    depth = reader.depth
     try:
         return reader.inline(Function(body=body), [], {})
-    except (Unknown, Unreadable, RecursionError):
-        reader.depth = depth
+    except Endless:
+        raise
+    except (Unknown, Unreadable):
         return None
 
 

@@ -8,6 +8,7 @@ place, make the whole forward unreadable.
 from __future__ import annotations
 
 import ast
+import operator
 
 import msgspec
 
@@ -16,6 +17,7 @@ from actors.agents.recipes.frames import Tensor
 from actors.agents.recipes.graph import Graph, Unknown
 from actors.agents.recipes.members import Names
 from actors.agents.recipes.objects import (
+    Endless,
     Function,
     Hidden,
     Module,
@@ -23,11 +25,13 @@ from actors.agents.recipes.objects import (
     Parent,
     Unreadable,
 )
-from actors.agents.recipes.plain_values import plainly
+from actors.agents.recipes.plain_values import attempt, plainly
 from actors.agents.recipes.reaching import flat, tensors_in
 from actors.agents.recipes.source import Source
 
 MOST_TURNS = 256  # of a loop
+MOST_STEPS = 50_000  # statements, over all calls and turns: seconds
+DEEPEST = 20  # functions in functions
 # Contexts that leave numbers as they are.
 QUIET = ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "record_function",
          "nullcontext", "suppress", "range")  # fmt: skip
@@ -62,20 +66,21 @@ class Reader(Constructing):
 
     def __init__(self, source: Source, graph: Graph, fold_bias: bool) -> None:
         super().__init__(source, graph, fold_bias)
-        self.depth = 0
-        for node in source.assignments():
+        self.steps = 0
+
+    def read_constants(self) -> None:
+        """The file's own names, in order."""
+        for node in self.source.assignments():
             self.attempt(node, self.constants)
         for name, value in self.constants.items():
             if isinstance(value, Hidden):
                 self.constants[name] = Hidden(text=name)
 
-    # -- constructors --------------------------------------------------------------------------
-
     # -- functions -----------------------------------------------------------------------------
 
     def enter(self, function: Function) -> None:
-        if self.depth >= 20:
-            raise Unreadable(f"{function.body.name}() calls itself")
+        if self.depth >= DEEPEST:
+            raise Endless(f"{function.body.name}() calls itself")
         for decorator in function.body.decorator_list:
             if not is_harmless(ast.unparse(decorator)):
                 raise Unreadable(
@@ -140,6 +145,9 @@ class Reader(Constructing):
         self, node: ast.stmt, names: Names
     ) -> Returned | None:
         self.line = node.lineno
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise Endless(f"the module takes more than {MOST_STEPS:,} statements to follow")
         match node:
             case ast.Return():
                 return (None if node.value is None else self.value(node.value, names),)
@@ -226,7 +234,7 @@ class Reader(Constructing):
                 holder, key = self.value(target.value, names), self.index(target.slice, names)
                 if not isinstance(holder, dict | list) or not isinstance(key, int | str):
                     raise Unknown(f"an assignment to {ast.unparse(target)}")
-                holder[key] = value  # type: ignore[index]
+                attempt(operator.setitem, holder, key, value)
             case _:
                 raise Unreadable(f"{ast.unparse(target)} is assigned to, in place")
 

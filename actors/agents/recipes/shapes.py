@@ -180,6 +180,8 @@ def pad(input: Shape, pad: tuple[int, ...], mode: str = "constant", value: objec
 
 
 def einsum(equation: str, *operands: Shape) -> Shape:
+    if not isinstance(equation, str):
+        raise Unknown("an einsum whose equation is not known")
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow or "." in equation or len(terms) != len(operands):

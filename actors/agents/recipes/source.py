@@ -117,11 +117,13 @@ class Source:
         kinds = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
         return [n for n in self.tree.body if isinstance(n, kinds)]
 
-    def mro(self, body: ast.ClassDef) -> list[ast.ClassDef]:
+    def mro(self, body: ast.ClassDef, below: tuple[ast.ClassDef, ...] = ()) -> list[ast.ClassDef]:
         """The class and its bases in this file, in the order in which Python asks them."""
         inner = [self.classes.get(b.id) for b in body.bases if isinstance(b, ast.Name)]
         bases = [each for each in inner if each is not None and each is not body]
-        rows = [*(self.mro(base) for base in bases), bases]
+        if body in below:
+            raise Unreadable(f"class {body.name} inherits from itself")
+        rows = [*(self.mro(base, (*below, body)) for base in bases), bases]
         found = [body]
         while any(rows):
             heads = [row[0] for row in rows if row]
