@@ -203,6 +203,27 @@ READ: dict[str, str] = {
     + model("return torch.tanh(sum([x, x * 2, x - 1]))") + X,
     "another library spelt its own way": "import fractions as fr\n" + HEAD
     + model("return torch.tanh(x) + x.sin(), x * float(fr.Fraction(2, 1))") + X,
+    "bases in Python's order": HEAD
+    + "class A(nn.Module):\n    def f(self, x):\n        return x + 1\n\n"
+    "class B(A):\n    def f(self, x):\n        return super().f(x) * 2\n\n"
+    "class C(A):\n    def f(self, x):\n        return super().f(x) - 3\n\n"
+    "class Model(B, C):\n    def forward(self, x):\n        return torch.tanh(self.f(x))\n" + X,
+    "an enum": "from enum import Enum\n" + HEAD
+    + "class Kind(Enum):\n    A = 1\n    B = 2\n\n"
+    "class Model(nn.Module):\n    def __init__(self, kind=Kind.A):\n        super().__init__()\n"
+    "        self.kind = kind\n\n    def forward(self, x):\n"
+    "        return torch.tanh(x) * (2 if self.kind == Kind.A else 3)\n" + X,
+    "views of slices": HEAD
+    + model("q, k = self.up(x).split(64, dim=-1)\nq = q.contiguous().view(16, 4, 16)\n"
+            "return torch.softmax(q @ k.reshape(16, 4, 16).transpose(1, 2), dim=-1) * 2",
+            "self.up = nn.Linear(64, 128)") + X,
+    "booleans that PyTorch needs": HEAD
+    + model("m = (x > 0.5) & (x < 2.0)\nw = m.logical_not()\n"
+            "return torch.tanh(x).masked_fill(w, 0.0), torch.cumsum(m, 1) + 0") + X,
+    "another made Model": HEAD
+    + "class Model(nn.Module):\n    def __init__(self, depth=2):\n        super().__init__()\n"
+    "        self.inner = Model(depth - 1) if depth else nn.Identity()\n\n"
+    "    def forward(self, x):\n        return torch.tanh(self.inner(x)) + 1\n" + X,
     "functools.partial": "from functools import partial\n" + HEAD
     + "act = partial(F.leaky_relu, negative_slope=0.2)\n"
     + model("return act(x) + torch.tanh(x) * 2") + X,
@@ -288,6 +309,11 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "a layer that is made in the forward": (
         HEAD + model("return torch.tanh(nn.Linear(64, 64)(x))") + X, ("Linear", "line 10"),
+    ),
+    "a module without end": (
+        HEAD + "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.pair = [Model() for _ in range(3)]\n\n    def forward(self, x):\n"
+        "        return torch.tanh(x)\n" + X, ("calls itself", "line"),
     ),
     "a generator": (HEAD + model("yield torch.tanh(x)") + X, ("yield", "line 10")),
     "a name that nothing defines": (

@@ -171,9 +171,10 @@ class Calling(Leaving):
         self, name: str, bare: str, args: list[object], kwargs: dict[str, object]
     ) -> Tensor | None:
         """A float32 tensor that PyTorch makes in the forward, None where its shape is not known."""
-        told = {key: value for key, value in kwargs.items() if key not in ("device", "fill_value")}
+        told = {key: value for key, value in kwargs.items() if key != "device"}
         if bare.endswith("_like"):
-            known = args and isinstance(args[0], Tensor) and self.graph[args[0].node].shape
+            node = self.graph[args[0].node] if args and isinstance(args[0], Tensor) else None
+            known = node is not None and node.shape is not None and not node.mask
             made = Meta(shape=seen(self.graph, args[0])) if known and not told else None  # type: ignore[arg-type]
         else:
             made = meta(bare, args, told)

@@ -44,6 +44,8 @@ class Leaving:
 
     def shape_of(self, value: object) -> object:
         if isinstance(value, Tensor):
+            if self.graph[value.node].mask:
+                raise Unknown("the type of what PyTorch makes of booleans")
             return seen(self.graph, value)
         if isinstance(value, tuple | list):
             return tuple(self.shape_of(item) for item in value)

@@ -24,6 +24,7 @@ NUMERIC: dict[str, Callable[..., object]] = {
     "zip": zip, "sum": sum, "str": str, "reversed": reversed, "sorted": sorted, "dict": dict,
     "divmod": divmod, "any": any, "all": all,
 }  # fmt: skip
+FILLED = {float: "float32", int: "int64", bool: "bool"}  # what torch.full makes of a number
 HOLDING = frozenset(
     ["len", "tuple", "list", "enumerate", "zip", "reversed", "dict"]
 )  # those that do not look at what is inside
@@ -96,12 +97,11 @@ def attempt(function: Callable[..., object], *args: object, **kwargs: object) ->
 
 def meta(name: str, args: list[object], kwargs: dict[str, object]) -> Meta | None:
     """The shape of a tensor that is made while constructing, None where it is not plain."""
-    dtype = kwargs.get(
-        "dtype", Symbol(name="torch.int64" if name == "randint" else "torch.float32")
-    )
-    kind = dtype.name.removeprefix("torch.") if isinstance(dtype, Symbol) else "unknown"
+    kind = made_type(name, args, kwargs)
     if name.endswith("_like"):
-        return args[0] if args and isinstance(args[0], Meta) else None
+        made = args[0] if args and isinstance(args[0], Meta) else None
+        retyped = made is not None and "dtype" in kwargs
+        return msgspec.structs.replace(made, dtype=kind) if made and retyped else made
     if name == "tensor":
         value = args[0] if args else None
         if isinstance(value, float):
@@ -116,12 +116,23 @@ def meta(name: str, args: list[object], kwargs: dict[str, object]) -> Meta | Non
     if "size" in kwargs:
         args = [kwargs["size"]]
     sizes = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
-    if not sizes and name != "tensor":
-        sizes = ()
     if not isinstance(sizes, tuple | list):
         return None
     shape: Shape = tuple(n for n in sizes if isinstance(n, int))
     return Meta(shape=shape, dtype=kind) if len(shape) == len(sizes) else None
+
+
+def made_type(name: str, args: list[object], kwargs: dict[str, object]) -> str:
+    """The type of what one of torch's functions makes: as asked for, else as torch does."""
+    asked = kwargs.get("dtype")
+    if asked is not None:
+        return asked.name.removeprefix("torch.") if isinstance(asked, Symbol) else "unknown"
+    if name == "randint":
+        return "int64"
+    if name == "full":
+        filling = args[1] if len(args) > 1 else kwargs.get("fill_value")
+        return FILLED.get(type(filling), "unknown")
+    return "float32"
 
 
 def meta_arithmetic(left: object, right: object) -> Meta:

@@ -18,7 +18,7 @@ Dims = int | tuple[int, ...] | list[int] | None
 def axes(graph: Graph, tensor: Tensor, dim: object) -> tuple[int, ...]:
     """Visible dimensions, none negative; all of them for None."""
     rank = len(tensor.groups)
-    if dim is None or dim == ():
+    if dim is None or dim in ((), []):
         return tuple(range(rank))
     dims = dim if isinstance(dim, tuple | list) else (dim,)
     if not all(isinstance(d, int) and -rank <= d < rank for d in dims):
