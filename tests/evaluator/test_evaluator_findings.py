@@ -22,7 +22,7 @@ def test_labels_are_kept_apart_from_the_verdict() -> None:
     """A module of library calls is correct and says so; only a user's own rule rejects it."""
     free = findings.labelled(CORRECT, candidate(), TASK, None, Rules())
     assert free.correct
-    assert free.profile == {"labels": "library_only"}
+    assert free.profile == {"labels": "library_only, renamed_reference"}
     strict = findings.labelled(CORRECT, candidate(), TASK, None, Rules(require_custom_kernel=True))
     assert strict.verdict is Word.REJECTED
     assert strict.reason

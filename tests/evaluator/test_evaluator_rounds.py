@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from actors.evaluator.isolation.child import Unwanted
 from actors.evaluator.rounds import combined, has_enough
 from actors.evaluator.worker import EvaluatorWorker
+from protocol.layouts import Nest
 from protocol.messages import Evaluate, Evaluated, Lease
+from protocol.release import Judged, Release
 from protocol.values import Reference, Task, Verdict, Word
 
 
@@ -97,18 +99,37 @@ def test_what_is_measured_again(speedup: float, low: float, high: float, wide: b
     assert has_enough([verdict] * 9, 3, 9)
 
 
+NOTHING = Nest(kind="list", items=())
+RELEASE = Release(
+    judged=Judged(
+        device="cpu",
+        init=NOTHING,
+        inputs=NOTHING,
+        outputs=NOTHING,
+        state=Nest(kind="dict", items=()),
+    ),
+    limits=("threads",),
+)
+
+
 class ScriptedJudge:
     """Gives verdicts in their order; when they are used up, nobody wants any more."""
 
     ahead, device = 0, None
 
-    def __init__(self, *verdicts: Verdict) -> None:
+    def __init__(self, *verdicts: Verdict, release: Release = RELEASE) -> None:
         self.left = list(verdicts)
+        self.found = release
+        self.sources: list[object] = []  # what was judged
 
-    def build(self, source: str, unwanted: object) -> None:
+    def build(self, source: str, unwanted: object, modules: object) -> None:
         """Build nothing."""
 
-    def judge(self, *_order: object, profiled: bool) -> Verdict:
+    def release(self, task: Task, source: str, doing: object, unwanted: object) -> Release:
+        return self.found
+
+    def judge(self, _task: Task, source: str, *_rest: object, **_how: object) -> Verdict:
+        self.sources.append(source)
         if not self.left:
             raise Unwanted
         return self.left.pop(0)
@@ -153,3 +174,24 @@ def test_a_second_look_that_has_no_time_for_more_is_what_it_is() -> None:
     assert found is not None
     assert (1.5, 2.5) == found.speedup_ci95
     assert judged(ScriptedJudge(*[correct(2.0, 0.5)] * 2)) is None
+
+
+def test_what_is_confirmed_is_the_file_that_is_shipped() -> None:
+    """The final figure is of the drop-in file, with the limits that the release check found."""
+    judge = ScriptedJudge(*[correct(2.0, 0.01)] * 3)
+    found = judged(judge)
+    assert found is not None
+    assert found.release == RELEASE
+    assert all("class ModelNew(Model)" in str(source) for source in judge.sources)
+    assert all("('threads',)" in str(source) for source in judge.sources)
+
+
+def test_a_winner_that_is_no_drop_in_is_wrong() -> None:
+    """It is not timed, its verdict says what it failed, and another node may win."""
+    broken = replace(RELEASE, failed={"state dict": "load_state_dict: off by 1"})
+    judge = ScriptedJudge(correct(2.0, 0.01), release=broken)
+    found = judged(judge)
+    assert found is not None
+    assert found.verdict is Word.WRONG
+    assert "state dict: load_state_dict: off by 1" in found.reason
+    assert not judge.sources
