@@ -270,11 +270,15 @@ def test_lies_about_places_gain_nothing(
 
 CHANGING = """
 import sys
+runner = sys.modules["actors.evaluator.children.runner"]
+real = runner.whereabouts.of_outputs
+timed = []
+def of_outputs(outputs):
+    timed.append(True)
+    return real(outputs)
+runner.whereabouts.of_outputs = of_outputs
 def change(x):
-    if "checks" not in sys.modules["candidate"].__dict__:
-        sys.modules["candidate"].checks = 0
-    sys.modules["candidate"].checks += 1
-    if sys.modules["candidate"].checks > 40:
+    if timed:
         x.data.view(-1)[-1:].zero_()
 """
 
