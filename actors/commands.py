@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAM = "stark"
-VARIABLE = "STARK_COMMAND"  # the shell's words for `stark`; not set in a checkout
+COMMAND_VARIABLE = "STARK_COMMAND"  # the shell's words for `stark`; not set in a checkout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Command:
     does: str
 
 
-MAIN = "python supervisor.py"
+MAIN_COMMAND = "python supervisor.py"
 COMMANDS = (
     Command(
         word="doctor",
@@ -95,20 +95,20 @@ COMMANDS = (
 BY_WORD = {command.word: command for command in COMMANDS}
 
 
-def typed(word: str = "") -> str:
+def typed_command(word: str = "") -> str:
     """Return how a command is typed here; without a word, the main job."""
-    program = os.environ.get(VARIABLE, "")
+    program = os.environ.get(COMMAND_VARIABLE, "")
     if program:
         return f"{program} {word}".rstrip()
-    return BY_WORD[word].in_checkout if word else MAIN
+    return BY_WORD[word].in_checkout if word else MAIN_COMMAND
 
 
-def as_typed(text: str | None) -> str:
+def with_typed_commands(text: str | None) -> str:
     """Return a help text that names each command as it is typed here."""
     named = text or ""
     # Longest first: `python -m actors.evaluator` begins another one.
     for command in sorted(COMMANDS, key=lambda one: -len(one.in_checkout)):
-        named = named.replace(command.in_checkout, typed(command.word))
+        named = named.replace(command.in_checkout, typed_command(command.word))
     return named
 
 

@@ -27,47 +27,49 @@ from random import Random
 from typing import get_args
 
 from protocol import messages
-from protocol.values import AGENTS, Role
+from protocol.values import AGENT_ROLES, Role
 
-VARIABLE = "STARK_FAILPOINTS"
-SEED = "STARK_FAILPOINTS_SEED"
-FOLDER = "failpoints"
+FAILPOINTS_VARIABLE = "STARK_FAILPOINTS"
+SEED_VARIABLE = "STARK_FAILPOINTS_SEED"
+MARKER_FOLDER = "failpoints"
 ACTIONS = ("kill", "stop", "sleep", "raise")
 WIRE_ACTIONS = ("drop", "duplicate", "corrupt")
 SLEEP_S = 1.0
 NOT_MESSAGEPACK = b"\xc1"
 
 
-def _said(*unions: object) -> frozenset[str]:
+def _send_points(*unions: object) -> frozenset[str]:
     """Return the moments around every message: before and after sending it."""
     names = [kind.__name__ for union in unions for kind in get_args(union)]
     return frozenset(f"{moment}.{name}" for name in names for moment in ("send", "sent"))
 
 
-def _heard(*unions: object) -> frozenset[str]:
+def _receive_points(*unions: object) -> frozenset[str]:
     names = [kind.__name__ for union in unions for kind in get_args(union)]
     return frozenset(f"{moment}.{name}" for name in names for moment in ("hear", "heard"))
 
 
 _WORKER = frozenset({"before-work", "after-work"})
-_ASKS = frozenset({"before-call", "after-call", "after-spool", "after-stored", "after-drop"})
-_AGENT = _WORKER | _ASKS | _said(messages.FromAgent) | _heard(messages.ToWorker)
+_MODEL_CALLS = frozenset({"before-call", "after-call", "after-spool", "after-stored", "after-drop"})
+_AGENT = (
+    _WORKER | _MODEL_CALLS | _send_points(messages.FromAgent) | _receive_points(messages.ToWorker)
+)
 POINTS: dict[str, frozenset[str]] = {
     "coordinator": frozenset({"before-commit", "after-commit", "after-told"})
-    | _heard(messages.ToCoordinator)
-    | _said(messages.ToWorker),
-    **{role: _AGENT for role in AGENTS},
+    | _receive_points(messages.ToCoordinator)
+    | _send_points(messages.ToWorker),
+    **{role: _AGENT for role in AGENT_ROLES},
     Role.EVALUATOR: _WORKER
     | {"before-child", "after-child"}
-    | _said(messages.FromEvaluator)
-    | _heard(messages.ToWorker),
+    | _send_points(messages.FromEvaluator)
+    | _receive_points(messages.ToWorker),
     Role.SUPERVISOR: frozenset({"before-spawn", "after-spawn", "before-reap", "after-reap"})
-    | _said(messages.FromSupervisor)
-    | _heard(messages.ToWorker),
+    | _send_points(messages.FromSupervisor)
+    | _receive_points(messages.ToWorker),
 }
 
 
-class Failed(Exception):
+class FailpointError(Exception):
     """What `raise` raises: no code of ours expects it."""
 
 
@@ -79,20 +81,20 @@ class Failpoint:
     point: str
     action: str
     seconds: float = SLEEP_S
-    hit: int = 1  # 0: at each
+    hit_number: int = 1  # 0: at each
     probability: float = 1.0
     hits: int = 0
     rng: Random = field(default_factory=Random)
     marker: Path | None = None  # None: not once in a run
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Count a hit; whether it is this one, and nobody had it before."""
         self.hits += 1
-        if self.hit and self.hits < self.hit:
+        if self.hit_number and self.hits < self.hit_number:
             return False
         if self.probability < 1.0 and self.rng.random() >= self.probability:
             return False
-        return self.marker is None or _claimed(self.marker)
+        return self.marker is None or _create_marker(self.marker)
 
 
 _armed: dict[str, list[Failpoint]] = {}
@@ -108,24 +110,26 @@ def arm(slot: str, run_dir: Path, environ: Mapping[str, str] = os.environ) -> No
     """Arm what the environment names for the process in `slot`; raise ValueError on a typo."""
     _armed.clear()
     role = slot.partition("@")[0].rstrip("0123456789").rstrip("-")
-    for number, failpoint in enumerate(parse(environ.get(VARIABLE, ""))):
+    for number, failpoint in enumerate(parse(environ.get(FAILPOINTS_VARIABLE, ""))):
         if failpoint.place not in (slot, role):
             continue
-        seed = f"{environ.get(SEED, '0')}/{number}/{slot}"
+        seed = f"{environ.get(SEED_VARIABLE, '0')}/{number}/{slot}"
         failpoint.rng = Random(seed)  # noqa: S311  # a test that failed must fail again
-        if failpoint.hit and failpoint.probability == 1.0:
-            failpoint.marker = run_dir / FOLDER / f"{number}.{failpoint.place}.{failpoint.point}"
+        if failpoint.hit_number and failpoint.probability == 1.0:
+            failpoint.marker = (
+                run_dir / MARKER_FOLDER / f"{number}.{failpoint.place}.{failpoint.point}"
+            )
         _armed.setdefault(failpoint.point, []).append(failpoint)
 
 
-def reach(point: str) -> None:
+def hit(point: str) -> None:
     """Pass a point: go on, or do what is armed there."""
     if _armed:
         for action, seconds in _due(point):
             _act(point, action, seconds)
 
 
-def sending(message: messages.Message, frames: list[bytes]) -> list[list[bytes]]:
+def frames_to_send(message: messages.Message, frames: list[bytes]) -> list[list[bytes]]:
     """Return what is sent in place of `frames`: usually they, once."""
     if not _armed:
         return [frames]
@@ -144,15 +148,15 @@ def sending(message: messages.Message, frames: list[bytes]) -> list[list[bytes]]
     return out
 
 
-def reach_message(moment: str, message: object) -> None:
+def hit_message(moment: str, message: object) -> None:
     """Pass the point `MOMENT.MESSAGE`; moments are sent, hear and heard."""
     if _armed:
-        reach(f"{moment}.{type(message).__name__}")
+        hit(f"{moment}.{type(message).__name__}")
 
 
 def _due(point: str) -> list[tuple[str, float]]:
     with _lock:
-        found = [one for one in _armed.get(point, ()) if one.due()]
+        found = [one for one in _armed.get(point, ()) if one.is_due()]
     return [(one.action, one.seconds) for one in found]
 
 
@@ -165,10 +169,10 @@ def _act(point: str, action: str, seconds: float) -> None:
         case "sleep":
             time.sleep(seconds)
         case "raise":
-            raise Failed(f"failpoint {point}")
+            raise FailpointError(f"failpoint {point}")
 
 
-def _claimed(marker: Path) -> bool:
+def _create_marker(marker: Path) -> bool:
     """Whether nobody did this before; from here on somebody did."""
     marker.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -182,26 +186,32 @@ def _parse_one(text: str) -> Failpoint:
     where, equals, what = text.partition("=")
     place, dot, point = where.strip().partition(".")
     if not (equals and dot):
-        raise ValueError(f"{VARIABLE}: expected PLACE.POINT=ACTION, got {text!r}")
+        raise ValueError(f"{FAILPOINTS_VARIABLE}: expected PLACE.POINT=ACTION, got {text!r}")
     known = POINTS.get(place.rstrip("0123456789").rstrip("-"))
     if known is None:
-        raise ValueError(f"{VARIABLE}: no place {place!r}: expected {', '.join(POINTS)}, or a slot")
+        raise ValueError(
+            f"{FAILPOINTS_VARIABLE}: no place {place!r}: expected {', '.join(POINTS)}, or a slot"
+        )
     if point not in known:
-        raise ValueError(f"{VARIABLE}: {place} has no point {point!r}")
+        raise ValueError(f"{FAILPOINTS_VARIABLE}: {place} has no point {point!r}")
     action, percent, probability = what.strip().partition("%")
     action, _, hit = action.partition("@")
     action, _, seconds = action.partition(":")
     allowed = (*ACTIONS, *WIRE_ACTIONS) if point.startswith("send.") else ACTIONS
     if action not in allowed:
-        raise ValueError(f"{VARIABLE}: {where} can't {action!r}: expected {', '.join(allowed)}")
+        raise ValueError(
+            f"{FAILPOINTS_VARIABLE}: {where} can't {action!r}: expected {', '.join(allowed)}"
+        )
     try:
         return Failpoint(
             place=place,
             point=point,
             action=action,
             seconds=float(seconds) if seconds else SLEEP_S,
-            hit=0 if hit == "each" else int(hit or 1),
+            hit_number=0 if hit == "each" else int(hit or 1),
             probability=float(probability) if percent else 1.0,
         )
     except ValueError as error:
-        raise ValueError(f"{VARIABLE}: a number in {text!r} can't be read: {error}") from error
+        raise ValueError(
+            f"{FAILPOINTS_VARIABLE}: a number in {text!r} can't be read: {error}"
+        ) from error

@@ -1,7 +1,7 @@
 """Frames on the wire: [magic with the protocol's major] [one msgpack struct].
 
 Whatever arrives is hostile until decoded: a frame of another major, an unknown tag, a wrong type
-or a flipped byte raises `BadFrame`, and only the peer that sent it suffers.
+or a flipped byte raises `FrameError`, and only the peer that sent it suffers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 T = TypeVar("T")
 
 
-class BadFrame(ValueError):
+class FrameError(ValueError):
     """What arrived is no message of this protocol."""
 
 
-class OtherMajor(BadFrame):
+class ProtocolVersionError(FrameError):
     """It is one of this protocol's, and of another major."""
 
 
@@ -39,9 +39,9 @@ class Codec(Generic[T]):
         return [MAGIC, self._encoder.encode(message)]
 
     def decode(self, frames: list[bytes]) -> T:
-        """Return the message in `frames`; raise `BadFrame` with one line on what is wrong."""
+        """Return the message in `frames`; raise `FrameError` with one line on what is wrong."""
         if len(frames) != 2:
-            raise BadFrame(f"expected 2 frames, got {len(frames)}")
+            raise FrameError(f"expected 2 frames, got {len(frames)}")
         magic, body = frames
         if magic != MAGIC:
             raise _strange(magic)
@@ -49,28 +49,28 @@ class Codec(Generic[T]):
             # msgspec raises UnicodeDecodeError on bad UTF-8, which is a ValueError only.
             message: T = self._decoder.decode(body)
         except (ValueError, RecursionError) as error:
-            raise BadFrame(f"not a message: {error}") from error
+            raise FrameError(f"not a message: {error}") from error
         return message
 
 
-def _strange(magic: bytes) -> BadFrame:
+def _strange(magic: bytes) -> FrameError:
     """Return what a first frame is when it is not ours."""
     if len(magic) == len(MAGIC) and magic[:-1] == MAGIC[:-1]:
-        return OtherMajor(f"protocol major {magic[-1]}, expected {messages.MAJOR}")
-    return BadFrame("no STARK frame")
+        return ProtocolVersionError(f"protocol major {magic[-1]}, expected {messages.MAJOR}")
+    return FrameError("no STARK frame")
 
 
-def to_coordinator() -> Codec[messages.ToCoordinator]:
+def coordinator_codec() -> Codec[messages.ToCoordinator]:
     """The coordinator's side: decodes what workers and supervisors say."""
     return Codec(messages.ToCoordinator)
 
 
-def to_worker() -> Codec[messages.ToWorker]:
+def worker_codec() -> Codec[messages.ToWorker]:
     """A worker's or supervisor's side: decodes what the coordinator says."""
     return Codec(messages.ToWorker)
 
 
-def allowed(role: Role) -> object:
+def messages_allowed_from(role: Role) -> object:
     """Return the union that a role may send."""
     if role is Role.EVALUATOR:
         return messages.FromEvaluator

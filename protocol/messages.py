@@ -7,21 +7,21 @@ work; whoever holds it lists it in every heartbeat and keeps its result until it
 from __future__ import annotations
 
 from protocol.values import (
+    AttemptView,
     Call,
     Candidate,
     Device,
-    Observed,
+    GiveUpScope,
     Plan,
     Reference,
     Role,
-    Scope,
     Task,
     Value,
     Verdict,
 )
 
-MAJOR = 1
-MINOR = 1
+MAJOR = 2
+MINOR = 0
 
 
 class Message(Value, tag=True, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Lease(Value, frozen=True, kw_only=True):
 
 
 class Hello(Message, frozen=True, kw_only=True):
-    """First words on every connection, and again whenever the coordinator asks `Who`."""
+    """First words on every connection, and again whenever the coordinator asks `Identify`."""
 
     role: Role
     slot: str  # the supervised place, "evaluator-0@host"; stays when the process is replaced
@@ -48,36 +48,38 @@ class Hello(Message, frozen=True, kw_only=True):
     major: int = MAJOR
     minor: int = MINOR
     credit: int = 1  # leases it is willing to hold at once; 0 while draining
-    holds: tuple[Lease, ...] = ()
+    held_leases: tuple[Lease, ...] = ()
     device: Device | None = None
 
 
-class Beat(Message, frozen=True, kw_only=True):
+class Heartbeat(Message, frozen=True, kw_only=True):
     """I live; I hold these; I am willing to hold so many."""
 
-    holds: tuple[Lease, ...] = ()
+    held_leases: tuple[Lease, ...] = ()
     credit: int = 1
-    doing: str = ""  # for people: "asking claude-…", "building gelu/7"
-    sent: float = 0.0  # the sender's own clock, answered with `Heard`; 0: wants no answer
+    activity: str = ""  # for people: "asking claude-…", "building gelu/7"
+    sent_at: float = 0.0  # the sender's own clock, answered with `HeartbeatAck`; 0: wants no answer
     rtt_ms: float | None = None  # of the last beat that was answered
 
 
-class Answered(Message, frozen=True, kw_only=True):
-    """A model replied.  Stored and acknowledged (`Stored`) before the reply is used."""
+class CallCompleted(Message, frozen=True, kw_only=True):
+    """A model replied.  Stored and acknowledged (`CallStored`) before the reply is used."""
 
     lease: Lease
     call: Call
 
 
-class Reserve(Message, frozen=True, kw_only=True):
-    """May I spend so much on my next call?  Said before each; it waits for `Reserved`."""
+class ReserveBudget(Message, frozen=True, kw_only=True):
+    """May I spend so much on my next call?  Said before each; it waits for `BudgetReserved`."""
 
     lease: Lease
-    number: int  # of the call, in this process
+    call_number: int  # of the call, in this process
     model: str
-    request: str  # the key of its request's text
+    request_key: str  # the key of its request's text
     usd: float | None = None  # the most that it can cost; None: no price is known
-    lost: int = 0  # an earlier call under this lease that failed and may have been paid for
+    lost_call_number: int = (
+        0  # an earlier call under this lease that failed and may have been paid for
+    )
     lost_call: Call | None = None  # what it came to at most; None: as much as was reserved
 
 
@@ -97,29 +99,31 @@ class Repaired(Message, frozen=True, kw_only=True):
     candidate: Candidate
 
 
-class Unusable(Message, frozen=True, kw_only=True):
+class ReplyUnusable(Message, frozen=True, kw_only=True):
     """The model gave nothing that can be tried: a refusal, no code, anchors out of bounds."""
 
     lease: Lease
     reason: str
     reply: str = ""
-    gives_up_on: Scope = "attempt"  # more than this attempt: the answer will always be the same
+    gives_up_on: GiveUpScope = (
+        "attempt"  # more than this attempt: the answer will always be the same
+    )
 
 
-class Blocked(Message, frozen=True, kw_only=True):
+class CallsBlocked(Message, frozen=True, kw_only=True):
     """No call can succeed until a person acts: wrong key, spend used up.  The run pauses."""
 
     lease: Lease
     reason: str
 
 
-class Running(Message, frozen=True, kw_only=True):
+class CandidateRunning(Message, frozen=True, kw_only=True):
     """From here on candidate code runs: if I am lost now, the candidate is charged."""
 
     lease: Lease
 
 
-class Measured(Message, frozen=True, kw_only=True):
+class ReferenceMeasured(Message, frozen=True, kw_only=True):
     """The reference's own figures, or why it can't be measured."""
 
     lease: Lease
@@ -132,23 +136,23 @@ class Evaluated(Message, frozen=True, kw_only=True):
     verdict: Verdict
 
 
-class Returned(Message, frozen=True, kw_only=True):
+class HandedBack(Message, frozen=True, kw_only=True):
     """Handed back undone and uncharged: draining, or a device that fails its canary."""
 
     lease: Lease
     reason: str = ""
     quarantined: bool = False  # nothing can be judged on this device until it is well again
-    lost: int = 0  # as in `Reserve`
+    lost_call_number: int = 0  # as in `ReserveBudget`
     lost_call: Call | None = None
-    tried: bool = False  # the task's own module failed: it will not do better elsewhere
+    reference_failed: bool = False  # the task's own module failed: it will not do better elsewhere
 
 
-class Lost(Message, frozen=True, kw_only=True):
+class WorkerLost(Message, frozen=True, kw_only=True):
     """From a supervisor: that incarnation is dead."""
 
     slot: str
     incarnation: str
-    how: str = ""  # "exit status 1", "signal 9"
+    exit_description: str = ""  # "exit status 1", "signal 9"
 
 
 class Drain(Message, frozen=True, kw_only=True):
@@ -156,28 +160,37 @@ class Drain(Message, frozen=True, kw_only=True):
 
 
 FromAgent = (
-    Hello | Beat | Reserve | Answered | Planned | Written | Repaired | Unusable | Blocked | Returned
-)
-FromEvaluator = Hello | Beat | Running | Measured | Evaluated | Returned
-FromSupervisor = Hello | Beat | Lost | Drain
-ToCoordinator = (
     Hello
-    | Beat
-    | Reserve
-    | Answered
+    | Heartbeat
+    | ReserveBudget
+    | CallCompleted
     | Planned
     | Written
     | Repaired
-    | Unusable
-    | Blocked
-    | Running
-    | Measured
+    | ReplyUnusable
+    | CallsBlocked
+    | HandedBack
+)
+FromEvaluator = Hello | Heartbeat | CandidateRunning | ReferenceMeasured | Evaluated | HandedBack
+FromSupervisor = Hello | Heartbeat | WorkerLost | Drain
+ToCoordinator = (
+    Hello
+    | Heartbeat
+    | ReserveBudget
+    | CallCompleted
+    | Planned
+    | Written
+    | Repaired
+    | ReplyUnusable
+    | CallsBlocked
+    | CandidateRunning
+    | ReferenceMeasured
     | Evaluated
-    | Returned
-    | Lost
+    | HandedBack
+    | WorkerLost
     | Drain
 )
-Result = Planned | Written | Repaired | Unusable | Measured | Evaluated
+Result = Planned | Written | Repaired | ReplyUnusable | ReferenceMeasured | Evaluated
 
 # --- coordinator -> worker -------------------------------------------------------------------
 
@@ -197,63 +210,67 @@ class Refuse(Message, frozen=True, kw_only=True):
     reason: str
 
 
-class Who(Message, frozen=True, kw_only=True):
+class Identify(Message, frozen=True, kw_only=True):
     """I do not know you (I restarted): say Hello again."""
 
 
-class Heard(Message, frozen=True, kw_only=True):
-    """Your `Beat` arrived, and what had been said before it is durable."""
+class HeartbeatAck(Message, frozen=True, kw_only=True):
+    """Your `Heartbeat` arrived, and what had been said before it is durable."""
 
-    sent: float  # as the beat said it
-    silent: tuple[str, ...] = ()  # to supervisors: incarnations that say nothing any more
-    trouble: str = ""  # to supervisors: why the coordinator can't go on just now
+    sent_at: float  # as the beat said it
+    silent_incarnations: tuple[
+        str, ...
+    ] = ()  # to supervisors: incarnations that say nothing any more
+    coordinator_problem: str = ""  # to supervisors: why the coordinator can't go on just now
 
 
-class Ask(Message, frozen=True, kw_only=True):
+class AgentRequest(Message, frozen=True, kw_only=True):
     """What every agent is told; never sent by itself."""
 
     lease: Lease
     task: Task
     attempt: int
-    node: Observed
-    root: Observed
-    window: tuple[Observed, ...] = ()
+    node: AttemptView
+    root: AttemptView
+    window: tuple[AttemptView, ...] = ()
     reference: Reference
     seed: int = 0
-    answered: tuple[Call, ...] = ()  # replies already bought for this work: use, don't ask again
+    completed_calls: tuple[
+        Call, ...
+    ] = ()  # replies already bought for this work: use, don't ask again
     # For models that compute what they write, and shown in no prompt: keys of the candidates that
     # the task has (`source_key`), and the advice of plans under way from the same node.
     tried: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
 
 
-class MakePlan(Ask, tag="Plan", frozen=True, kw_only=True):
+class MakePlan(AgentRequest, tag="Plan", frozen=True, kw_only=True):
     """Propose one optimisation.  `Plan` on the wire; that name is a value's in Python."""
 
 
-class Write(Ask, frozen=True, kw_only=True):
+class Write(AgentRequest, frozen=True, kw_only=True):
     """Realise the plan at its anchors."""
 
     plan: Plan
 
 
-class Repair(Ask, frozen=True, kw_only=True):
+class Repair(AgentRequest, frozen=True, kw_only=True):
     """Mend the node; `plan` is what it was to realise."""
 
     plan: Plan
 
 
-class Solve(Ask, frozen=True, kw_only=True):
+class Solve(AgentRequest, frozen=True, kw_only=True):
     """A single agent: improve the node, or mend it if it failed, plan and code in one."""
 
 
-class Reflect(Ask, frozen=True, kw_only=True):
+class Reflect(AgentRequest, frozen=True, kw_only=True):
     """A single agent: say what the node, its last attempt, teaches, and then write anew."""
 
     reflections: tuple[str, ...] = ()  # its words on the attempts before, oldest first
 
 
-class Measure(Message, frozen=True, kw_only=True):
+class MeasureReference(Message, frozen=True, kw_only=True):
     lease: Lease
     task: Task
 
@@ -267,20 +284,20 @@ class Evaluate(Message, frozen=True, kw_only=True):
     most_rounds: int = 0  # as long as that verdict's interval is wide, go on up to so many
 
 
-class Reserved(Message, frozen=True, kw_only=True):
+class BudgetReserved(Message, frozen=True, kw_only=True):
     """The money for that call is kept, on disk: make it."""
 
     lease: Lease
-    number: int
+    call_number: int
 
 
-class Stored(Message, frozen=True, kw_only=True):
-    """Your `Answered` is on disk."""
+class CallStored(Message, frozen=True, kw_only=True):
+    """Your `CallCompleted` is on disk."""
 
     lease: Lease
 
 
-class Recorded(Message, frozen=True, kw_only=True):
+class ResultStored(Message, frozen=True, kw_only=True):
     """Your result is on disk, or was not wanted: forget it."""
 
     lease: Lease
@@ -299,6 +316,17 @@ class Retire(Message, frozen=True, kw_only=True):
 
 
 AgentWork = MakePlan | Write | Repair | Solve | Reflect
-EvaluatorWork = Measure | Evaluate
+EvaluatorWork = MeasureReference | Evaluate
 Work = AgentWork | EvaluatorWork
-ToWorker = Welcome | Refuse | Who | Heard | Work | Reserved | Stored | Recorded | Revoke | Retire
+ToWorker = (
+    Welcome
+    | Refuse
+    | Identify
+    | HeartbeatAck
+    | Work
+    | BudgetReserved
+    | CallStored
+    | ResultStored
+    | Revoke
+    | Retire
+)

@@ -19,12 +19,12 @@ from protocol.values import Value
 MILLION = 1_000_000
 # An entry that is kept for an hour costs twice the input's price, one of five minutes 1.25 times.
 HOUR_TO_MINUTES = 1.6
-SPARE_TOKENS = 1_000  # what a server adds around our words; far more than any is known to
+PROMPT_MARGIN_TOKENS = 1_000  # what a server adds around our words; far more than any is known to
 
 Usd = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]  # NaN and infinity are none
 
 
-class Tokens(Value, frozen=True, kw_only=True):
+class TokenCounts(Value, frozen=True, kw_only=True):
     """The tokens of one call, each counted once."""
 
     read: int = 0  # read anew
@@ -53,10 +53,10 @@ class Price(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     long_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     long: Price | None = None
 
-    def usd(self, tokens: Tokens) -> float:
+    def cost_usd(self, tokens: TokenCounts) -> float:
         """Return what the call costs."""
         if self.long is not None and tokens.prompt > (self.long_tokens or 0):
-            return self.long.usd(tokens)
+            return self.long.cost_usd(tokens)
         return (
             tokens.read * self.input
             + tokens.cache_write * self._write
@@ -65,13 +65,13 @@ class Price(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
             + tokens.output * self.output
         ) / MILLION
 
-    def most_usd(self, prompt_bytes: int, max_tokens: int) -> float:
+    def max_cost_usd(self, prompt_bytes: int, max_tokens: int) -> float:
         """Return what a call can cost at most: no token is shorter than a byte of UTF-8."""
         dearest = max(self.input, self._write, self._read)
-        prompt = prompt_bytes + SPARE_TOKENS
+        prompt = prompt_bytes + PROMPT_MARGIN_TOKENS
         most = (prompt * dearest + max_tokens * self.output) / MILLION
         if self.long is not None and prompt > (self.long_tokens or 0):
-            return max(most, self.long.most_usd(prompt_bytes, max_tokens))
+            return max(most, self.long.max_cost_usd(prompt_bytes, max_tokens))
         return most
 
     @property
@@ -91,7 +91,7 @@ def parse(text: str) -> Prices:
     return {name: _price(name, row) for name, row in tomllib.loads(text).items()}
 
 
-def listed() -> Prices:
+def listed_prices() -> Prices:
     """Return the prices that came with this version."""
     return parse((resources.files(__package__) / "prices.toml").read_text(encoding="utf-8"))
 

@@ -14,69 +14,79 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from protocol.prices import Price
-from protocol.values import WORKERS, Backend, DeviceKind, Role, Value
+from protocol.values import WORKER_ROLES, Backend, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
 # Around what a run writes: a file that was cut short is told from one of an older version.
-HEAD, TAIL = "# the settings that this run uses\n", "# end\n"
+FILE_HEAD, FILE_TAIL = "# the settings that this run uses\n", "# end\n"
 MODULES = "tasks/modules"  # in a run folder: NAME/… holds what lay beside the task NAME
-LOCAL = "ipc://coordinator.sock"  # relative: actors run in the run directory
+LOCAL_ADDRESS = "ipc://coordinator.sock"  # relative: actors run in the run directory
 
 # The names that `--strategy` and `--policy` take.  The coordinator's tables hold a class for each:
-# `actors/coordinator/strategy.py` and `actors/coordinator/policy.py`.
+# `actors/coordinator/search/strategy.py` and `actors/coordinator/search/policy.py`.
 StrategyName = Literal["stark", "search", "team", "sampling", "reflexion"]
 PolicyName = Literal["epsilon-greedy", "greedy", "mcts", "evolutionary"]
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
-SEARCHING = ("stark", "search")  # the strategies that ask a policy which node to grow
-COMPUTED = ("recipes", "script:", "replay:")  # models that give the same answer to the same work
-ALONE = ("search", "sampling", "reflexion")  # those in which one agent, the coder, does all
+TREE_SEARCH_STRATEGIES = ("stark", "search")  # the strategies that ask a policy which node to grow
+COMPUTED_MODELS = (
+    "recipes",
+    "script:",
+    "replay:",
+)  # models that give the same answer to the same work
+SINGLE_AGENT_STRATEGIES = (
+    "search",
+    "sampling",
+    "reflexion",
+)  # those in which one agent, the coder, does all
 
 # No count or time is larger: what is stored, drawn from and waited for bears these.
-MOST = 1_000_000_000
-MOST_IN_FLIGHT = 100_000  # all of them are made and offered at once
-MOST_SEED = 2**63 - 1  # what a column of run.db holds
+MAX_COUNT = 1_000_000_000
+MAX_IN_FLIGHT = 100_000  # all of them are made and offered at once
+MAX_SEED = 2**63 - 1  # what a column of run.db holds
 
-Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
-Number = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
-Expansions = Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_FLIGHT)]
-Seed = Annotated[int, msgspec.Meta(ge=0, le=MOST_SEED)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Level = Annotated[int, msgspec.Meta(ge=0, le=3)]  # of a sandbox
-NotNegative = Annotated[float, msgspec.Meta(ge=0, le=MOST)]  # NaN and infinity are none
-Positive = Annotated[float, msgspec.Meta(gt=0, le=MOST)]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
+NonNegativeInt = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+ExpansionCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_IN_FLIGHT)]
+Seed = Annotated[int, msgspec.Meta(ge=0, le=MAX_SEED)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+SandboxLevel = Annotated[int, msgspec.Meta(ge=0, le=3)]  # of a sandbox
+NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)]  # NaN and infinity are none
+PositiveFloat = Annotated[float, msgspec.Meta(gt=0, le=MAX_COUNT)]
 
 
 class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The method's numbers; `docs/method.md` has the symbols."""
 
-    budget: Count = 30  # B, attempts a task
-    epsilon: Share = 0.3
-    root_children: Count = 5  # n_root
-    failed_children: Number = 3  # n_child: more than this many, all failed, and a node is pruned
-    leaders: Number = 2  # r
-    window_cap: Number = 5
-    in_flight: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_FLIGHT)] = (
+    budget: PositiveInt = 30  # B, attempts a task
+    epsilon: Fraction = 0.3
+    root_children: PositiveInt = 5  # n_root
+    failed_children: NonNegativeInt = (
+        3  # n_child: more than this many, all failed, and a node is pruned
+    )
+    leaders: NonNegativeInt = 2  # r
+    window_cap: NonNegativeInt = 5
+    in_flight: Annotated[int, msgspec.Meta(ge=1, le=MAX_IN_FLIGHT)] = (
         1  # K, expansions under way at once, a task
     )
     # The other strategies' numbers.
-    repairs: Number = 1  # team: repairs in a row of a sample that failed
-    memory: Number = 3  # reflexion: so many of its last reflections are shown
+    repairs: NonNegativeInt = 1  # team: repairs in a row of a sample that failed
+    memory: NonNegativeInt = 3  # reflexion: so many of its last reflections are shown
     # The other policies' numbers.
-    mcts_c: NotNegative = 0.5  # weight of exploration; rewards lie between 0 and 1
-    mcts_width: Count = 5  # children of a node before the walk goes below it
-    population: Count = 10  # evolutionary: the youngest so many correct nodes are alive
-    tournament: Count = 3  # evolutionary: so many of them are drawn, and the fastest grows
+    mcts_c: NonNegativeFloat = 0.5  # weight of exploration; rewards lie between 0 and 1
+    mcts_width: PositiveInt = 5  # children of a node before the walk goes below it
+    population: PositiveInt = 10  # evolutionary: the youngest so many correct nodes are alive
+    tournament: PositiveInt = 3  # evolutionary: so many of them are drawn, and the fastest grows
 
 
 class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one candidate may take, enforced by killing its whole process tree."""
 
-    build_s: Positive = 180.0
-    import_s: Positive = 60.0
-    check_s: Positive = 120.0
-    time_s: Positive = 10.0  # or until the ratio's 95 % interval is under 1 %
-    memory_gib: Positive = 8.0
+    build_s: PositiveFloat = 180.0
+    import_s: PositiveFloat = 60.0
+    check_s: PositiveFloat = 120.0
+    time_s: PositiveFloat = 10.0  # or until the ratio's 95 % interval is under 1 %
+    memory_gib: PositiveFloat = 8.0
     output_kib: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 64
 
 
@@ -84,7 +94,7 @@ Precision = Literal["task", "tf32", "float16", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
-class Rules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JudgeRules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the judge accepts, and what it measures besides."""
 
     precision: Precision = "task"  # the lowest that may count as correct
@@ -106,56 +116,58 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     coder_model: str = ""
     debugger_model: str = ""
     base_url: str = ""
-    max_tokens: Count = 16_000  # of one reply, thinking included
-    at_once: Count = 8  # calls under way at once, in each agent process
+    max_tokens: PositiveInt = 16_000  # of one reply, thinking included
+    at_once: PositiveInt = 8  # calls under way at once, in each agent process
     # Wishes: a model that refuses one is asked without it, and the stored call says so.
     effort: Effort = ""
     planner_effort: Effort = ""
     coder_effort: Effort = ""
     debugger_effort: Effort = ""
-    planner_temperature: NotNegative | None = None  # None: the method's 0.8 to plan, 0.1 to code
-    coder_temperature: NotNegative | None = None
-    debugger_temperature: NotNegative | None = None
+    planner_temperature: NonNegativeFloat | None = (
+        None  # None: the method's 0.8 to plan, 0.1 to code
+    )
+    coder_temperature: NonNegativeFloat | None = None
+    debugger_temperature: NonNegativeFloat | None = None
     strategy: StrategyName = "stark"
     policy: PolicyName = "epsilon-greedy"
     seed: Seed = 0
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"
-    planners: Number = 1
-    coders: Number = 1
-    debuggers: Number = 1
-    evaluators: Number = 1
-    tasks_at_once: Number = 0  # tasks whose trees grow at the same time; 0: all
-    max_cost: NotNegative | None = None  # US dollars
-    max_minutes: Positive | None = None
+    planners: NonNegativeInt = 1
+    coders: NonNegativeInt = 1
+    debuggers: NonNegativeInt = 1
+    evaluators: NonNegativeInt = 1
+    tasks_at_once: NonNegativeInt = 0  # tasks whose trees grow at the same time; 0: all
+    max_cost: NonNegativeFloat | None = None  # US dollars
+    max_minutes: PositiveFloat | None = None
     until_idle: bool = False
-    min_sandbox: Level = 1
+    min_sandbox: SandboxLevel = 1
     launch: str = ""  # "slurm:/path/to/file.toml": evaluators from a fleet
-    listen: str = LOCAL  # or where other machines connect, besides
-    beat_s: Positive = 5.0
-    lease_s: Positive = 15.0
+    listen: str = LOCAL_ADDRESS  # or where other machines connect, besides
+    beat_s: PositiveFloat = 5.0
+    lease_s: PositiveFloat = 15.0
     search: SearchSettings = SearchSettings()
     limits: Limits = Limits()
-    rules: Rules = Rules()
+    rules: JudgeRules = JudgeRules()
     # Of this run's models; what a stark.toml of yours says wins over the list.
     prices: dict[str, Price] = msgspec.field(default_factory=dict)
 
     @property
-    def local(self) -> str:
+    def local_address(self) -> str:
         """Where this machine's own actors connect."""
-        return self.listen if self.listen.startswith("ipc://") else LOCAL
+        return self.listen if self.listen.startswith("ipc://") else LOCAL_ADDRESS
 
     @property
-    def public(self) -> tuple[str, ...]:
+    def public_address(self) -> tuple[str, ...]:
         """Where other machines connect, with keys."""
         return () if self.listen.startswith("ipc://") else (self.listen,)
 
     @property
-    def workers(self) -> int:
+    def local_worker_count(self) -> int:
         """How many processes work on this machine."""
-        return sum(map(self.count, WORKERS))
+        return sum(map(self.process_count, WORKER_ROLES))
 
-    def count(self, role: Role) -> int:
+    def process_count(self, role: Role) -> int:
         """Return how many processes of a role run on this machine."""
         return {
             Role.PLANNER: self.planners,
@@ -165,14 +177,18 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         }.get(role, 0)
 
     @property
-    def asked_policy(self) -> str | None:
+    def requested_policy(self) -> str | None:
         """The policy that chooses nodes; None where the strategy's own rule does."""
-        return self.policy if self.strategy in SEARCHING else None
+        return self.policy if self.strategy in TREE_SEARCH_STRATEGIES else None
 
     @property
-    def roles(self) -> tuple[Role, ...]:
+    def required_roles(self) -> tuple[Role, ...]:
         """The workers without which the strategy can't go on."""
-        return (Role.CODER, Role.EVALUATOR) if self.strategy in ALONE else WORKERS
+        return (
+            (Role.CODER, Role.EVALUATOR)
+            if self.strategy in SINGLE_AGENT_STRATEGIES
+            else WORKER_ROLES
+        )
 
     def model_of(self, role: Role) -> str:
         """Return the name of the model that answers for an agent's role."""
@@ -207,9 +223,9 @@ def read(run_dir: Path) -> Settings:
     path = run_dir / FILE_NAME
     try:
         text = path.read_text(encoding="utf-8")
-        if text.startswith(HEAD) and not text.endswith(TAIL):
+        if text.startswith(FILE_HEAD) and not text.endswith(FILE_TAIL):
             # What is missing would be taken for its default, silently.
-            raise ValueError(f"it is cut short: its last line was {TAIL.strip()!r}")
+            raise ValueError(f"it is cut short: its last line was {FILE_TAIL.strip()!r}")
         return parse(text)
     except OSError as error:
         raise ValueError(f"can't read {path}: {error.strerror}") from error
@@ -227,7 +243,7 @@ def write(run_dir: Path, settings: Settings) -> None:
     path = run_dir / FILE_NAME
     scratch = path.with_suffix(".toml.new")
     with scratch.open("w", encoding="utf-8") as file:
-        file.write(f"{HEAD}{to_toml(settings)}{TAIL}")
+        file.write(f"{FILE_HEAD}{to_toml(settings)}{FILE_TAIL}")
         file.flush()
         os.fsync(file.fileno())
     scratch.replace(path)

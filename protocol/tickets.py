@@ -14,33 +14,33 @@ from typing import Annotated
 
 import msgspec
 
-from protocol.files import open_plain
+from protocol.user_files import open_regular_file
 from protocol.values import Role, Value
 
 FILE_NAME = "ticket.json"
-PRIVATE = 0o600
-MOST_BYTES = 64 * 1024
-MOST_BEAT_S = 3600.0
-LAST_DAY = 253402300799.0  # the end of the year 9999: later ones have no name
+PRIVATE_FILE_MODE = 0o600
+MAX_BYTES = 64 * 1024
+MAX_BEAT_S = 3600.0
+MAX_TIMESTAMP = 253402300799.0  # the end of the year 9999: later ones have no name
 
 # A key or address that libzmq would not take is found when the file is read.
 Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$")]
 Address = Annotated[str, msgspec.Meta(pattern=r"^tcp://[^\s/]+:[0-9]{1,5}$", max_length=300)]
-Moment = Annotated[float, msgspec.Meta(ge=0, le=LAST_DAY)]  # seconds since 1970
+Timestamp = Annotated[float, msgspec.Meta(ge=0, le=MAX_TIMESTAMP)]  # seconds since 1970
 
 
-class Pair(Value, frozen=True, kw_only=True):
+class CurveKeyPair(Value, frozen=True, kw_only=True):
     """A CURVE key pair, each key as 40 characters of Z85."""
 
     public: Key
     secret: Key
 
 
-class Credential(Value, frozen=True, kw_only=True):
+class ConnectionCredential(Value, frozen=True, kw_only=True):
     """What one connection needs: who it talks to, and who it is."""
 
     server: Key  # the run's public key
-    own: Pair
+    own: CurveKeyPair
     beat_s: float
 
 
@@ -51,18 +51,18 @@ class Ticket(Value, frozen=True, kw_only=True):
     name: str  # what the ticket is called when it is revoked; part of its machines' slots
     addresses: tuple[Address, ...]  # tried in turn
     server: Key
-    keys: dict[Role, Pair]
-    expires: Moment
-    beat_s: Annotated[float, msgspec.Meta(gt=0, le=MOST_BEAT_S)] = 5.0
+    keys: dict[Role, CurveKeyPair]
+    expires: Timestamp
+    beat_s: Annotated[float, msgspec.Meta(gt=0, le=MAX_BEAT_S)] = 5.0
 
-    def credential(self, role: Role) -> Credential | None:
+    def credential(self, role: Role) -> ConnectionCredential | None:
         """Return what a connection in `role` needs; None when the ticket is not for that role."""
         own = self.keys.get(role)
         if own is None:
             return None
-        return Credential(server=self.server, own=own, beat_s=self.beat_s)
+        return ConnectionCredential(server=self.server, own=own, beat_s=self.beat_s)
 
-    def only(self, role: Role) -> Ticket:
+    def restricted_to(self, role: Role) -> Ticket:
         """Return the ticket with one role's keys: no process holds another one's."""
         return msgspec.structs.replace(self, keys={role: self.keys[role]})
 
@@ -70,13 +70,13 @@ class Ticket(Value, frozen=True, kw_only=True):
 def read(path: Path) -> Ticket:
     """Return the ticket in a file; raise ValueError with one line when it can't be used."""
     try:
-        with open_plain(path) as file:
+        with open_regular_file(path) as file:
             mode = os.fstat(file.fileno()).st_mode
-            text = file.read(MOST_BYTES + 1)
+            text = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ValueError(f"can't read the ticket {path}: {error.strerror}") from error
-    if len(text) > MOST_BYTES:
-        raise ValueError(f"{path} is no ticket of a run: it is larger than {MOST_BYTES >> 10} KiB")
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"{path} is no ticket of a run: it is larger than {MAX_BYTES >> 10} KiB")
     try:
         ticket = msgspec.json.decode(text, type=Ticket)
     except (ValueError, RecursionError) as error:
@@ -98,7 +98,7 @@ def write_private(path: Path, content: bytes) -> None:
     """Write a file whole that only its owner may read, from its first byte on."""
     scratch = path.with_name(path.name + ".new")
     scratch.unlink(missing_ok=True)
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()

@@ -16,22 +16,22 @@ import zmq
 import zmq.utils.monitor
 
 from protocol.codec import MAX_FRAME_BYTES
-from protocol.tickets import Credential, Pair
+from protocol.tickets import ConnectionCredential, CurveKeyPair
 from protocol.values import Value
 
 LINGER_MS = 500
 RECONNECT_MS = 50
 RECONNECT_MAX_MS = 250  # a restarted coordinator is to have its workers back within a second
 BACKLOG = 4096  # a whole fleet comes back at once; beyond it a connection is tried again in 1 s
-GIVEN_UP_S = 2.0  # cut off and no new attempt in sight: libzmq will not come back by itself
+RECONNECT_AFTER_S = 2.0  # cut off and no new attempt in sight: libzmq will not come back by itself
 CONNECT_MS = 3000  # or the kernel's own patience would outlast a partition by a minute
 HANDSHAKE_MS = 10_000
 GUEST_FRAME_BYTES = 16 * 1024 * 1024  # the most that another machine may say at once
 ZAP_DOMAIN = "stark"
-TRYING = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_DELAYED | zmq.EVENT_CONNECT_RETRIED
+CONNECTING_EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_DELAYED | zmq.EVENT_CONNECT_RETRIED
 
 
-class AddressTaken(OSError):
+class AddressInUseError(OSError):
     """Something else listens there."""
 
 
@@ -40,10 +40,10 @@ def listen(
     address: str,
     *,
     secured: Sequence[str] = (),
-    server: Pair | None = None,
+    server: CurveKeyPair | None = None,
     beat_s: float = 5.0,
 ) -> zmq.Socket[bytes]:
-    """Return a ROUTER bound to `address`; raise `AddressTaken` or OSError with one line.
+    """Return a ROUTER bound to `address`; raise `AddressInUseError` or OSError with one line.
 
     It also listens at the `secured` addresses, where only CURVE is spoken, with the `server`'s
     keys, and a ZAP handler decides who comes in.
@@ -69,14 +69,14 @@ def listen(
     return socket
 
 
-def shut(socket: zmq.Socket[bytes], addresses: Sequence[str]) -> None:
+def stop_listening(socket: zmq.Socket[bytes], addresses: Sequence[str]) -> None:
     """Let nobody in at these addresses any more."""
     for address in addresses:
         with suppress(zmq.ZMQError):  # it is shut already
             socket.unbind(address)
 
 
-def reopen(socket: zmq.Socket[bytes], addresses: Sequence[str]) -> None:
+def resume_listening(socket: zmq.Socket[bytes], addresses: Sequence[str]) -> None:
     """Listen there again, as before; raise OSError with one line where that can't be."""
     for address in addresses:
         socket.setsockopt(zmq.IPV6, "[" in address)
@@ -87,7 +87,7 @@ def connect(
     context: zmq.Context[zmq.Socket[bytes]],
     address: str,
     identity: str,
-    credential: Credential | None = None,
+    credential: ConnectionCredential | None = None,
 ) -> zmq.Socket[bytes]:
     """Return a DEALER that connects whenever somebody listens at `address`.
 
@@ -102,7 +102,7 @@ def _dealer(
     context: zmq.Context[zmq.Socket[bytes]],
     address: str,
     identity: str,
-    credential: Credential | None,
+    credential: ConnectionCredential | None,
 ) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.IDENTITY, identity.encode())
@@ -122,15 +122,15 @@ def _dealer(
     return socket
 
 
-class News(Value, frozen=True, kw_only=True):
+class ConnectionEvents(Value, frozen=True, kw_only=True):
     """What has happened to a connection since the last look."""
 
-    up: bool = False  # a handshake was finished: say Hello
-    denied: bool = False  # the far end does not want our key: unknown, expired or revoked
-    estranged: bool = False  # it could not prove to have the key that we expect there
+    connected: bool = False  # a handshake was finished: say Hello
+    key_rejected: bool = False  # the far end does not want our key: unknown, expired or revoked
+    server_key_mismatch: bool = False  # it could not prove to have the key that we expect there
 
 
-class Line:
+class Connection:
     """A DEALER and what happens to its connection; it sees to it that there is a next one.
 
     After an error in the protocol (a flipped byte under CURVE) libzmq ends a connection for good.
@@ -141,14 +141,14 @@ class Line:
         context: zmq.Context[zmq.Socket[bytes]],
         address: str,
         identity: str,
-        credential: Credential | None = None,
+        credential: ConnectionCredential | None = None,
     ) -> None:
         self.socket = _dealer(context, address, identity, credential)
         self._address = address
-        self._cut: float | None = None  # since when nothing connects, nor tries to
+        self._disconnected_at: float | None = None  # since when nothing connects, nor tries to
         # Before connecting, or the first handshake could be over unseen.
         self.monitor = self.socket.get_monitor_socket(
-            TRYING
+            CONNECTING_EVENTS
             | zmq.EVENT_HANDSHAKE_SUCCEEDED
             | zmq.EVENT_HANDSHAKE_FAILED_AUTH
             | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
@@ -156,7 +156,7 @@ class Line:
         )
         self.socket.connect(address)
 
-    def news(self, now: float) -> News:
+    def poll_events(self, now: float) -> ConnectionEvents:
         """Read what has happened; connect again where libzmq has given up."""
         up = denied = estranged = False
         while self.monitor.poll(0):
@@ -165,15 +165,15 @@ class Line:
             denied |= event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
             estranged |= event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
             if event == zmq.EVENT_DISCONNECTED:
-                self._cut = now
-            elif event & TRYING:
-                self._cut = None
-        if self._cut is not None and now - self._cut > GIVEN_UP_S:
-            self._cut = now
+                self._disconnected_at = now
+            elif event & CONNECTING_EVENTS:
+                self._disconnected_at = None
+        if self._disconnected_at is not None and now - self._disconnected_at > RECONNECT_AFTER_S:
+            self._disconnected_at = now
             with suppress(zmq.ZMQError):  # it may have forgotten the address already
                 self.socket.disconnect(self._address)
             self.socket.connect(self._address)
-        return News(up=up, denied=denied, estranged=estranged)
+        return ConnectionEvents(connected=up, key_rejected=denied, server_key_mismatch=estranged)
 
     def close(self, linger_ms: int | None = None) -> None:
         """Hang up; what was said last has `linger_ms` (the usual where that is None) to leave."""
@@ -198,13 +198,13 @@ def _bind(socket: zmq.Socket[bytes], address: str) -> None:
         socket.bind(address)
     except zmq.ZMQError as error:
         if error.errno == zmq.EADDRINUSE:
-            raise AddressTaken(f"{address} is in use") from error
+            raise AddressInUseError(f"{address} is in use") from error
         raise OSError(f"can't listen on {address}: {error.strerror}") from error
     if address.startswith("ipc://"):
         Path(address.removeprefix("ipc://")).chmod(0o600)
 
 
-def _secure(socket: zmq.Socket[bytes], server: Pair | None) -> None:
+def _secure(socket: zmq.Socket[bytes], server: CurveKeyPair | None) -> None:
     if server is None:
         raise ValueError("a secured address needs the server's keys")
     socket.setsockopt(zmq.CURVE_SERVER, 1)

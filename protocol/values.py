@@ -28,11 +28,11 @@ class Role(StrEnum):
     SUPERVISOR = "supervisor"
 
 
-AGENTS = (Role.PLANNER, Role.CODER, Role.DEBUGGER)
-WORKERS = (*AGENTS, Role.EVALUATOR)
+AGENT_ROLES = (Role.PLANNER, Role.CODER, Role.DEBUGGER)
+WORKER_ROLES = (*AGENT_ROLES, Role.EVALUATOR)
 
 
-class Word(StrEnum):
+class Outcome(StrEnum):
     """The one word of a verdict."""
 
     CORRECT = "correct"
@@ -50,11 +50,13 @@ Backend = Literal["cpp", "cuda", "triton"]  # what candidates' kernels are writt
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 BACKEND_OF: dict[DeviceKind, Backend] = {"cpu": "cpp", "cuda": "cuda"}  # where none is named
 # What an agent gives up on: this attempt alone, the node that was to grow, or the whole task.
-Scope = Literal["attempt", "node", "task"]
+GiveUpScope = Literal["attempt", "node", "task"]
 
 
 RENAMED_REFERENCE = "renamed_reference"  # the label of a candidate that is the task's own module
-WIDEST = 0.08  # an interval that reaches further to either side, as a share of the figure, is wide
+MAX_INTERVAL_WIDTH = (
+    0.08  # an interval that reaches further to either side, as a share of the figure, is wide
+)
 
 
 class Seconds(Value, frozen=True, kw_only=True):
@@ -68,7 +70,7 @@ class Seconds(Value, frozen=True, kw_only=True):
 class Verdict(Value, frozen=True, kw_only=True):
     """What the judge says of one candidate: a value, whatever the candidate did."""
 
-    verdict: Word
+    verdict: Outcome
     reason: str = ""  # one line for a person
     stage: Stage = ""  # the stage that decided; "" for correct
     median_us: float | None = None  # the candidate's median time a call, microseconds
@@ -82,11 +84,11 @@ class Verdict(Value, frozen=True, kw_only=True):
     sandbox_level: int = 0
     device: str = ""  # fingerprint of the device that ran it
     release: Release | None = None  # of a winner: what it passed as a drop-in module
-    gives_up_on: Scope = "attempt"  # of no_candidate: what no further attempt is made on
+    gives_up_on: GiveUpScope = "attempt"  # of no_candidate: what no further attempt is made on
 
     @property
-    def correct(self) -> bool:
-        return self.verdict is Word.CORRECT
+    def is_correct(self) -> bool:
+        return self.verdict is Outcome.CORRECT
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -107,7 +109,7 @@ class Verdict(Value, frozen=True, kw_only=True):
         1.  The reference under another name is not faster, whatever its figure says.
         """
         low = self.speedup_ci95[0] if self.speedup_ci95 is not None else 0.0
-        return self.correct and low > 1.0 and not self.is_renamed_reference
+        return self.is_correct and low > 1.0 and not self.is_renamed_reference
 
     @property
     def is_wide(self) -> bool:
@@ -116,17 +118,20 @@ class Verdict(Value, frozen=True, kw_only=True):
         So is an interval of more than 8 % to a side, one that reaches down to 1 or below although
         the figure lies above 1, and a figure without an interval.
         """
-        if not self.correct or self.speedup is None:
+        if not self.is_correct or self.speedup is None:
             return False
         if self.speedup_ci95 is None:
             return True
         low, high = self.speedup_ci95
-        return (high - low) / 2 > WIDEST * self.speedup or low <= 1.0 < self.speedup
+        return (high - low) / 2 > MAX_INTERVAL_WIDTH * self.speedup or low <= 1.0 < self.speedup
 
     @property
-    def compiled(self) -> bool:
+    def is_compiled(self) -> bool:
         """Whether the candidate built and imported, correct or not."""
-        return self.verdict not in (Word.COMPILE_FAILED, Word.NO_CANDIDATE) and self.stage not in (
+        return self.verdict not in (
+            Outcome.COMPILE_FAILED,
+            Outcome.NO_CANDIDATE,
+        ) and self.stage not in (
             "build",
             "import",
         )
@@ -182,7 +187,7 @@ class Candidate(Value, frozen=True, kw_only=True):
     outside: tuple[str, ...] = ()  # diff hunks that lie outside the plan's anchors
 
 
-class Observed(Value, frozen=True, kw_only=True):
+class AttemptView(Value, frozen=True, kw_only=True):
     """An earlier attempt as an agent sees it."""
 
     node: int
@@ -193,7 +198,7 @@ class Observed(Value, frozen=True, kw_only=True):
     score_us: float | None = None
 
 
-LOST = "lost"  # the stop of a call whose reply nobody saw: it may have been paid for
+STOP_LOST = "lost"  # the stop of a call whose reply nobody saw: it may have been paid for
 
 
 class Call(Value, frozen=True, kw_only=True):

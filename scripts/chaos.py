@@ -36,11 +36,13 @@ def count(text: str) -> int:
 def main() -> int:
     """Run it; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
-    from actors.commands import as_typed, typed
-    from actors.usage import Parser
-    from scripts.faults import season
+    from actors.cli import OneLineParser
+    from actors.commands import typed_command, with_typed_commands
+    from scripts.faults import chaos_run
 
-    parser = Parser(prog=typed("chaos"), description=as_typed(__doc__), allow_abbrev=False)
+    parser = OneLineParser(
+        prog=typed_command("chaos"), description=with_typed_commands(__doc__), allow_abbrev=False
+    )
     parser.add_argument("--minutes", type=minutes, default=2.0, metavar="M", help="about (2)")
     parser.add_argument("--seed", type=int, default=None, metavar="S", help="(drawn, and printed)")
     parser.add_argument("--machines", type=count, default=3, metavar="N", help="with ours (3)")
@@ -56,8 +58,8 @@ def main() -> int:
             parsed.keep.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             parser.error(f"--keep {parsed.keep}: {error.strerror}")
-    return season.play(
-        season.Wish(
+    return chaos_run.run_chaos(
+        chaos_run.ChaosArguments(
             minutes=parsed.minutes,
             seed=parsed.seed,
             machines=parsed.machines,

@@ -21,18 +21,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
-from actors.commands import as_typed, typed
+from actors.cli import OneLineParser, exit_when_reader_closes
+from actors.commands import typed_command, with_typed_commands
 from actors.installation import is_checkout
-from actors.usage import Parser, end_with_reader
 
 ASK_S = 60.0
 SYNCS = 20
-LEAST_GIB = 2.0
+MIN_GIB = 2.0
 NEEDED = ("torch", "pyzmq", "msgspec", "structlog", "rich", "setproctitle", "anthropic")
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One line of the answer; `missing` says what to do about it."""
 
     what: str
@@ -41,19 +41,19 @@ class Finding:
     needed: bool = True
 
 
-def python() -> Finding:
+def python() -> CheckResult:
     old = "" if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed"
-    return Finding("python", f"{platform.python_version()} at {sys.executable}", old)
+    return CheckResult("python", f"{platform.python_version()} at {sys.executable}", old)
 
 
-def system() -> Finding:
+def system() -> CheckResult:
     other = "" if sys.platform == "linux" else "Linux is needed (pidfd, namespaces)"
-    return Finding(
+    return CheckResult(
         "system", f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs", other
     )
 
 
-def packages() -> Finding:
+def packages() -> CheckResult:
     versions, absent = [], []
     for name in NEEDED:
         try:
@@ -62,26 +62,26 @@ def packages() -> Finding:
             absent.append(name)
     wanted = "-e ." if is_checkout() else " ".join(absent)
     todo = f"missing: {', '.join(absent)}; run: pip install {wanted}" if absent else ""
-    return Finding("packages", ", ".join(versions) or "none", todo)
+    return CheckResult("packages", ", ".join(versions) or "none", todo)
 
 
-def compiler() -> Finding:
+def compiler() -> CheckResult:
     name = os.environ.get("CXX") or next((c for c in ("g++", "clang++") if shutil.which(c)), "")
     path = shutil.which(name) if name else None
     if path is None:
-        return Finding("C++ compiler", name or "none", "install g++ (Debian: apt install g++)")
-    return Finding("C++ compiler", f"{first_line([path, '--version'])} at {path}")
+        return CheckResult("C++ compiler", name or "none", "install g++ (Debian: apt install g++)")
+    return CheckResult("C++ compiler", f"{first_line([path, '--version'])} at {path}")
 
 
-def ninja() -> Finding:
+def ninja() -> CheckResult:
     path = shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
     todo = "" if path else "torch builds extensions with it; run: pip install ninja"
-    return Finding(
+    return CheckResult(
         "ninja", f"{first_line([path, '--version'])} at {path}" if path else "none", todo
     )
 
 
-def cuda() -> Finding:
+def cuda() -> CheckResult:
     said = first_line(
         [
             sys.executable,
@@ -93,32 +93,32 @@ def cuda() -> Finding:
     nvcc = shutil.which("nvcc")
     has_card = bool(said) and not said.startswith("no ")
     todo = "nvcc is not on PATH: CUDA candidates can't be built" if has_card and not nvcc else ""
-    return Finding(
+    return CheckResult(
         "CUDA", f"{said or 'torch says nothing'}; nvcc {nvcc or 'none'}", todo, needed=False
     )
 
 
-def key() -> Finding:
+def key() -> CheckResult:
     there = bool(os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"))
     todo = "" if there else "the rule book (--model recipes) is used instead of a model"
-    return Finding("API key", "set" if there else "not set", todo, needed=False)
+    return CheckResult("API key", "set" if there else "not set", todo, needed=False)
 
 
-def sandbox() -> Finding:
+def sandbox() -> CheckResult:
     tools = [name for name in ("bwrap", "unshare", "setpriv") if shutil.which(name)]
     user_namespace = not first_line(["unshare", "--user", "--pid", "--fork", "true"], errors=True)
     words = [*tools, "namespaces allowed" if user_namespace else "no namespaces"]
     todo = "" if user_namespace else "without namespaces the sandbox reaches level 2 at most"
-    return Finding("sandbox", ", ".join(words), todo, needed=False)
+    return CheckResult("sandbox", ", ".join(words), todo, needed=False)
 
 
-def disk() -> Finding:
+def disk() -> CheckResult:
     free_gib = shutil.disk_usage(Path.cwd()).free / 2**30
-    todo = f"less than {LEAST_GIB:.0f} GiB free for builds and runs" if free_gib < LEAST_GIB else ""
-    return Finding("disk here", f"{free_gib:.1f} GiB free", todo)
+    todo = f"less than {MIN_GIB:.0f} GiB free for builds and runs" if free_gib < MIN_GIB else ""
+    return CheckResult("disk here", f"{free_gib:.1f} GiB free", todo)
 
 
-def fsync() -> Finding:
+def fsync() -> CheckResult:
     times_ms = []
     try:
         with tempfile.NamedTemporaryFile(dir=Path.cwd()) as file:
@@ -129,13 +129,15 @@ def fsync() -> Finding:
                 os.fsync(file.fileno())
                 times_ms.append((time.perf_counter() - began) * 1000)
     except OSError as error:
-        return Finding("fsync here", "can't write", f"{error.strerror}: run where you may write")
+        return CheckResult(
+            "fsync here", "can't write", f"{error.strerror}: run where you may write"
+        )
     median = statistics.median(times_ms)
     todo = "slow: every result waits for it; use a local disk" if median > 20 else ""
-    return Finding("fsync here", f"{median:.2f} ms (median of {SYNCS})", todo, needed=False)
+    return CheckResult("fsync here", f"{median:.2f} ms (median of {SYNCS})", todo, needed=False)
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (
+CHECKS: tuple[Callable[[], CheckResult], ...] = (
     *(python, system, packages, compiler, ninja),
     *(cuda, key, sandbox, disk, fsync),
 )
@@ -153,8 +155,10 @@ def first_line(command: list[str], *, errors: bool = False) -> str:
 
 def main() -> int:
     """Print all findings; 1 when something that is needed is missing."""
-    Parser(prog=typed("doctor"), description=as_typed(__doc__)).parse_args()
-    end_with_reader()
+    OneLineParser(
+        prog=typed_command("doctor"), description=with_typed_commands(__doc__)
+    ).parse_args()
+    exit_when_reader_closes()
     broken = 0
     for check in CHECKS:
         finding = check()

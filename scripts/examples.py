@@ -17,14 +17,16 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> int:
     """List or copy; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
-    from actors.commands import typed
+    from actors.cli import EXIT_USAGE, OneLineParser, exit_when_reader_closes
+    from actors.commands import typed_command
     from actors.installation import EXAMPLES
-    from actors.usage import EXIT_USAGE, Parser, end_with_reader
 
-    parser = Parser(prog=typed("examples"), description="List the example tasks, or copy them.")
+    parser = OneLineParser(
+        prog=typed_command("examples"), description="List the example tasks, or copy them."
+    )
     parser.add_argument("--copy", type=Path, metavar="DIR", help="copy them to this folder")
     target = parser.parse_args().copy
-    end_with_reader()
+    exit_when_reader_closes()
     found = tasks(EXAMPLES)
     if target is not None:
         try:
@@ -37,9 +39,9 @@ def main() -> int:
         width = max(len(path.name) for path in found)
         for path, about in found.items():
             print(f"{path.name:{width}}  {about}")
-        print(f"\nin {EXAMPLES}; {typed('examples')} --copy DIR copies them. Run one with:")
+        print(f"\nin {EXAMPLES}; {typed_command('examples')} --copy DIR copies them. Run one with:")
     example = (target or EXAMPLES) / next(iter(found)).name
-    print(f"{typed()} --task {shlex.quote(str(example))}")
+    print(f"{typed_command()} --task {shlex.quote(str(example))}")
     return 0
 
 

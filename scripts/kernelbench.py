@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> int:
     """Do what the command line asks; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
-    from scripts.tables.conduct import conduct
+    from scripts.tables.main import main
 
-    return conduct(sys.argv[1:])
+    return main(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -16,28 +16,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[1]
-SHOWN = 70  # characters of a line in which two requests differ
+SHOWN_CHARS = 70  # characters of a line in which two requests differ
 
 if TYPE_CHECKING:
-    from actors.agents.request import Request
-    from actors.coordinator.lookback import Told
+    from actors.agents.requests.request import Request
+    from actors.coordinator.replay.verify import RecordedRequest
     from protocol.messages import AgentWork
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Compare, say what was found, and return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
-    from actors.commands import typed
-    from actors.usage import Parser, end_with_reader
+    from actors.cli import OneLineParser, exit_when_reader_closes
+    from actors.commands import typed_command
 
-    parser = Parser(
-        prog=typed("replay"),
+    parser = OneLineParser(
+        prog=typed_command("replay"),
         description=(__doc__ or "").split("\n\n", 1)[1],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     run = parser.parse_args(arguments).run
-    end_with_reader()
+    exit_when_reader_closes()
     try:
         count = sum(1 for line in compare(run) if not print(line))
     except (ValueError, OSError, sqlite3.DatabaseError) as error:
@@ -49,53 +49,55 @@ def main(arguments: list[str] | None = None) -> int:
 
 def compare(run: Path) -> Iterator[str]:
     """Yield what differs in a run, one line each; raise ValueError when it can't be read."""
-    from actors.coordinator.archive import Archive
-    from actors.coordinator.lookback import Lookback
-    from actors.coordinator.store import Store
-    from actors.supervisor import intact
+    from actors.coordinator.replay.verify import RunVerifier
+    from actors.coordinator.storage.read_only_database import ReadOnlyDatabase
+    from actors.coordinator.storage.store import Store
+    from actors.supervisor.reporting import run_folder_integrity
     from protocol import settings as settings_file
 
-    intact.of_reader(run)
+    run_folder_integrity.check_readable(run)
     settings = settings_file.read(run)
-    archive = Archive(run)
+    database = ReadOnlyDatabase(run)
     try:
-        for task, _, _ in Store(archive).tasks():
-            look = Lookback(archive, task, settings)
+        for task, _, _ in Store(database).tasks():
+            look = RunVerifier(database, task, settings)
             yield from (f"{task.name}: {words}" for words in look.differences())
             requests = 0
-            for told in look.told():
+            for recorded in look.recorded_requests():
                 requests += 1
-                words = request_differs(told)
+                words = request_differs(recorded)
                 if words:
-                    yield f"{told.work}: {words}"
+                    yield f"{recorded.work}: {words}"
             print(
                 f"{task.name}: looked at {len(look.nodes)} nodes, {len(look.decisions)} decisions"
                 f" and {requests} requests"
             )
     finally:
-        archive.close()
+        database.close()
 
 
-def request_differs(told: Told) -> str:
+def request_differs(recorded: RecordedRequest) -> str:
     """Return how a stored request differs from the one that follows from the tree; "" if equal."""
-    from actors.agents.unmeasured import first_difference
+    from actors.agents.models.replay_key import first_differing_line
 
-    whole = request_for(told.message)
+    whole = request_for(recorded.message)
     asked: Request | None = whole
     while asked is not None:
-        if asked.render() == told.request:
+        if asked.render() == recorded.request:
             return ""
-        asked = asked.shrunk()  # what a model could not read was left out, largest first
-    line, stored, now = first_difference(told.request, whole.render())
+        asked = (
+            asked.without_largest_attempt()
+        )  # what a model could not read was left out, largest first
+    line, stored, now = first_differing_line(recorded.request, whole.render())
     return (
-        f"its request differs from line {line} on: stored {stored.strip()[:SHOWN]!r},"
-        f" rebuilt {now.strip()[:SHOWN]!r}"
+        f"its request differs from line {line} on: stored {stored.strip()[:SHOWN_CHARS]!r},"
+        f" rebuilt {now.strip()[:SHOWN_CHARS]!r}"
     )
 
 
 def request_for(work: AgentWork) -> Request:
     """Return the request that an agent makes of what it is told."""
-    from actors.agents import prompting
+    from actors.agents.requests import prompting
     from protocol import messages
 
     match work:

@@ -12,17 +12,17 @@ ROOT = Path(__file__).resolve().parents[1]
 def main(arguments: list[str] | None = None) -> int:
     """Write the report and say where it is; 2 when the folder holds no run."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
-    from actors.commands import as_typed, typed
-    from actors.supervisor import intact, report
-    from actors.usage import Parser, end_with_reader
+    from actors.cli import OneLineParser, exit_when_reader_closes
+    from actors.commands import typed_command, with_typed_commands
+    from actors.supervisor.reporting import html_report, run_folder_integrity
 
-    parser = Parser(prog=typed("report"), description=as_typed(__doc__))
+    parser = OneLineParser(prog=typed_command("report"), description=with_typed_commands(__doc__))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     run = parser.parse_args(arguments).run
-    end_with_reader()
+    exit_when_reader_closes()
     try:
-        intact.of_reader(run)
-        print(report.write(run))
+        run_folder_integrity.check_readable(run)
+        print(html_report.write_report(run))
     except OSError as error:
         print(f"can't write the report of {run}: {error.strerror}", file=sys.stderr)
         return 2

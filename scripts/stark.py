@@ -13,18 +13,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from actors.commands import BY_WORD, COMMANDS, VARIABLE, program_typed, typed
+from actors.cli import EXIT_USAGE
+from actors.commands import BY_WORD, COMMAND_VARIABLE, COMMANDS, program_typed, typed_command
 from actors.installation import SUPERVISOR
-from actors.usage import EXIT_USAGE
 
 
 def main() -> int:
     """Become the command that is asked for; return the exit status where there is none."""
-    os.environ[VARIABLE] = program_typed(sys.argv[0])
+    os.environ[COMMAND_VARIABLE] = program_typed(sys.argv[0])
     arguments = sys.argv[1:]
     word = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     if word in BY_WORD:
-        sys.argv = [typed(word), *arguments[1:]]
+        sys.argv = [typed_command(word), *arguments[1:]]
         runpy.run_module(BY_WORD[word].module, run_name="__main__", alter_sys=True)
         return 0
     if word:
@@ -51,16 +51,21 @@ def overview() -> str:
     """Return a line for each command beside the main job."""
     width = max(len(command.word) for command in COMMANDS)
     lines = [f"  {command.word:{width}}  {command.does}" for command in COMMANDS]
-    return "\n".join([f"\nother commands ({typed()} COMMAND --help says more):", *lines])
+    return "\n".join([f"\nother commands ({typed_command()} COMMAND --help says more):", *lines])
 
 
 def unknown(word: str) -> str:
     """Return one line about a word that is no command."""
     if Path(word).is_file():
-        return f"{typed()}: {word} is a file: give a task by its flag, {typed()} --task {word}"
+        return (
+            f"{typed_command()}: {word} is a file: give a task by its flag, {typed_command()} "
+            f"--task {word}"
+        )
     near = difflib.get_close_matches(word, BY_WORD, n=3, cutoff=0.5)
     expected = " or ".join(near) or f"one of {', '.join(BY_WORD)}"
-    return f"{typed()}: no command {word!r}, expected {expected}; see {typed()} --help"
+    return (
+        f"{typed_command()}: no command {word!r}, expected {expected}; see {typed_command()} --help"
+    )
 
 
 if __name__ == "__main__":

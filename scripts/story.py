@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EXIT_USAGE = 2
 CONFIRMED = 1  # `node.confirmed` of a second look that was had
-MOST_DIGITS = 18  # what fits into a column
+MAX_DIGITS = 18  # what fits into a column
 ENDINGS = {
     "lost": "lost, its process died",
     "cut": "lost with its whole machine",
@@ -30,12 +30,12 @@ ENDINGS = {
 }
 
 
-class NoStory(Exception):
+class StoryUnavailableError(Exception):
     """What was asked for is not there; one line."""
 
 
 @dataclass(frozen=True, order=True)
-class Event:
+class StoryEvent:
     """Something that happened to the attempt."""
 
     at: float  # wall clock
@@ -46,33 +46,33 @@ class Event:
 def main(arguments: list[str] | None = None) -> int:
     """Print the story; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
-    from actors.commands import as_typed, typed
-    from actors.usage import Parser, end_with_reader
+    from actors.cli import OneLineParser, exit_when_reader_closes
+    from actors.commands import typed_command, with_typed_commands
 
-    parser = Parser(prog=typed("story"), description=as_typed(__doc__))
+    parser = OneLineParser(prog=typed_command("story"), description=with_typed_commands(__doc__))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     parser.add_argument("node", metavar="NODE", help="a node's number, or TASK/NUMBER")
     parsed = parser.parse_args(arguments)
-    end_with_reader()
+    exit_when_reader_closes()
     try:
         with closing(_open(parsed.run)) as run:
             for line in story(run, parsed.run, parsed.node):
                 print(line)
-    except (NoStory, OSError, ValueError, sqlite3.DatabaseError) as error:
+    except (StoryUnavailableError, OSError, ValueError, sqlite3.DatabaseError) as error:
         print(f"story: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_USAGE
     return 0
 
 
 def story(run: sqlite3.Connection, folder: Path, node: str) -> Iterator[str]:
-    """Yield the lines of one attempt's story; raise NoStory with one line."""
+    """Yield the lines of one attempt's story; raise StoryUnavailableError with one line."""
     task, number = _named(run, folder, node)
     events = sorted(
         [*_selection(run, task, number), *_leases(run, task, number), *_calls(run, task, number),
          *_late(run, task, number), *_record(run, task, number)]
     )  # fmt: skip
     if not events:
-        raise NoStory(f"{folder}: nothing has happened to {task}/{number} yet")
+        raise StoryUnavailableError(f"{folder}: nothing has happened to {task}/{number} yet")
     began = before = events[0].at
     yield f"{task}/{number}"
     for event in events:
@@ -81,36 +81,38 @@ def story(run: sqlite3.Connection, folder: Path, node: str) -> Iterator[str]:
 
 
 def _open(folder: Path) -> sqlite3.Connection:
-    from actors.supervisor import intact
+    from actors.supervisor.reporting import run_folder_integrity
 
-    intact.of_reader(folder)
-    return intact.open_for_a_look(folder)
+    run_folder_integrity.check_readable(folder)
+    return run_folder_integrity.open_read_only(folder)
 
 
 def _named(run: sqlite3.Connection, folder: Path, node: str) -> tuple[str, int]:
     tasks = [name for (name,) in run.execute("SELECT name FROM task ORDER BY rowid")]
     name, _, text = node.rpartition("/")
-    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
-        raise NoStory(f"expected a node's number or TASK/NUMBER, got {node!r}")
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise StoryUnavailableError(f"expected a node's number or TASK/NUMBER, got {node!r}")
     if not name and len(tasks) != 1:
-        raise NoStory(f"several tasks: name one, such as {tasks[0] if tasks else 'task'}/{text}")
+        raise StoryUnavailableError(
+            f"several tasks: name one, such as {tasks[0] if tasks else 'task'}/{text}"
+        )
     task, number = name or tasks[0], int(text)
     if task not in tasks:
-        raise NoStory(f"{folder} has no task {task!r}: it has {', '.join(tasks)}")
+        raise StoryUnavailableError(f"{folder} has no task {task!r}: it has {', '.join(tasks)}")
     query = "SELECT COUNT(*) FROM attempt WHERE task = ? AND number = ?"
     if number and not run.execute(query, (task, number)).fetchone()[0]:
         (last,) = run.execute("SELECT MAX(number) FROM attempt WHERE task = ?", (task,)).fetchone()
-        raise NoStory(f"{task} has no attempt {number}: the last one is {last or 0}")
+        raise StoryUnavailableError(f"{task} has no attempt {number}: the last one is {last or 0}")
     return task, number
 
 
-def _selection(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+def _selection(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
     """Tell which node was chosen, and what it was among those of that moment."""
     query = "SELECT at, detail FROM event WHERE what = 'selected' AND subject = ?"
     for at, detail in run.execute(query, (f"{task}/{number}",)):
         parent = _parent(run, task, number)
-        word, rank, count = _standing(run, task, parent, at)
-        yield Event(at, 0, f"selected {detail}: {word}{rank}, of {count} nodes then")
+        word, rank, count = _rank_at(run, task, parent, at)
+        yield StoryEvent(at, 0, f"selected {detail}: {word}{rank}, of {count} nodes then")
 
 
 def _parent(run: sqlite3.Connection, task: str, number: int) -> int:
@@ -118,7 +120,7 @@ def _parent(run: sqlite3.Connection, task: str, number: int) -> int:
     return int(run.execute(query, (task, number)).fetchone()[0])
 
 
-def _standing(run: sqlite3.Connection, task: str, node: int, at: float) -> tuple[str, str, int]:
+def _rank_at(run: sqlite3.Connection, task: str, node: int, at: float) -> tuple[str, str, int]:
     """Return a node's verdict, its rank in words, and how many nodes there were at `at`."""
     rows = run.execute(
         "SELECT number, word, score_us FROM node WHERE task = ? AND at <= ? ORDER BY id", (task, at)
@@ -131,16 +133,16 @@ def _standing(run: sqlite3.Connection, task: str, node: int, at: float) -> tuple
     return ("the reference" if node == 0 else mine[0]), rank, len(rows)
 
 
-def _leases(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+def _leases(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
     query = (
         "SELECT epoch, work, slot, granted, ended, outcome, running FROM lease"
         " WHERE work LIKE ? ESCAPE '\\' ORDER BY epoch"
     )
     for epoch, work, slot, granted, ended, outcome, ran in run.execute(
-        query, (_like(task, number),)
+        query, (_work_pattern(task, number),)
     ):
         stage = work.rpartition("/")[2]
-        yield Event(granted, 1, f"{stage} leased to {slot} (lease {epoch})")
+        yield StoryEvent(granted, 1, f"{stage} leased to {slot} (lease {epoch})")
         if ended is None:
             continue
         how = ENDINGS.get(outcome, outcome)
@@ -148,7 +150,7 @@ def _leases(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
         how += f" ({cause})" if cause else ""
         charge = ", charged to the candidate" if ran and outcome in ("lost", "expired") else ""
         words = f"{stage} {how} by {slot}" if outcome == "done" else f"{stage} by {slot}: {how}"
-        yield Event(ended, 3, f"{words}{charge}, after {ended - granted:.3f} s")
+        yield StoryEvent(ended, 3, f"{words}{charge}, after {ended - granted:.3f} s")
 
 
 def _cause(run: sqlite3.Connection, slot: str, at: float) -> str:
@@ -161,21 +163,21 @@ def _cause(run: sqlite3.Connection, slot: str, at: float) -> str:
     return str(row[0]) if row else ""
 
 
-def _calls(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+def _calls(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
     query = (
         "SELECT work, role, model, stop, input_tokens, cached_tokens, output_tokens, usd, seconds,"
         " at FROM call WHERE work LIKE ? ESCAPE '\\' ORDER BY id"
     )
     for work, role, model, stop, read, cached, written, usd, seconds, at in run.execute(
-        query, (_like(task, number),)
+        query, (_work_pattern(task, number),)
     ):
         price = "price unknown" if usd is None else f"{usd:.4f} USD"
         stage = work.rpartition("/")[2]
         if stop == "lost":
             words = f"{stage} call of the {role} lost: {model}, counted at its most, {price}"
-            yield Event(at, 2, words)
+            yield StoryEvent(at, 2, words)
             continue
-        yield Event(
+        yield StoryEvent(
             at,
             2,
             f"{stage} reply bought by the {role}: {model}, {read:,} tokens in ({cached:,} cached),"
@@ -183,29 +185,31 @@ def _calls(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
         )
 
 
-def _late(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+def _late(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
     query = (
         "SELECT at, subject FROM event WHERE what = 'late result' AND subject LIKE ? ESCAPE '\\'"
     )
-    for at, subject in run.execute(query, (_like(task, number),)):
-        yield Event(at, 4, f"{subject.rpartition('/')[2]} result came too late and was not taken")
+    for at, subject in run.execute(query, (_work_pattern(task, number),)):
+        yield StoryEvent(
+            at, 4, f"{subject.rpartition('/')[2]} result came too late and was not taken"
+        )
 
 
-def _record(run: sqlite3.Connection, task: str, number: int) -> Iterator[Event]:
+def _record(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
     """Tell what the first look came to, and the second one where there was one."""
     query = "SELECT at, verdict, score_us, confirmed FROM node WHERE task = ? AND number = ?"
     for at, blob, score_us, confirmed in run.execute(query, (task, number)):
         first = _first_look(run, task, number) if confirmed else None
         first_blob, first_us = first or (blob, score_us)
         look = "first look" if number else ""
-        yield Event(at, 5, f"recorded {_verdict(first_blob, first_us, look)}")
+        yield StoryEvent(at, 5, f"recorded {_verdict(first_blob, first_us, look)}")
         if not confirmed:
             continue
         again = _ended(run, f"{task}/{number}/confirm") or at
         if confirmed == CONFIRMED:
-            yield Event(again, 6, f"judged again: {_verdict(blob, score_us, 'confirmed')}")
+            yield StoryEvent(again, 6, f"judged again: {_verdict(blob, score_us, 'confirmed')}")
         else:
-            yield Event(again, 6, "could not be judged again: the first look is not confirmed")
+            yield StoryEvent(again, 6, "could not be judged again: the first look is not confirmed")
 
 
 def _first_look(run: sqlite3.Connection, task: str, number: int) -> tuple[bytes, float] | None:
@@ -226,14 +230,14 @@ def _verdict(blob: bytes, score_us: float | None, look: str) -> str:
     """Return a verdict in words; its time is on the clock of the task's reference."""
     import msgspec
 
-    from actors.supervisor import phrases
+    from actors.supervisor.reporting import formatting
     from protocol.values import Verdict
 
     verdict = msgspec.msgpack.decode(blob, type=Verdict)
     spent = verdict.seconds
-    words = [str(verdict.verdict), phrases.speedup(verdict)]
-    words.append(phrases.duration(score_us) if score_us is not None else "")
-    words.append(look if verdict.correct else "")
+    words = [str(verdict.verdict), formatting.speedup(verdict)]
+    words.append(formatting.duration(score_us) if score_us is not None else "")
+    words.append(look if verdict.is_correct else "")
     words.append("the module itself" if verdict.is_renamed_reference else "")
     words.append(f"in {verdict.stage}" if verdict.stage else "")
     stages = f"build {spent.build:.2f} s, check {spent.check:.2f} s, time {spent.time:.2f} s"
@@ -241,7 +245,7 @@ def _verdict(blob: bytes, score_us: float | None, look: str) -> str:
     return f"{', '.join(word for word in words if word)} ({stages}){reason}"
 
 
-def _like(task: str, number: int) -> str:
+def _work_pattern(task: str, number: int) -> str:
     plain = task.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
     return f"{plain}/{number}/%"
 

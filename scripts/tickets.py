@@ -13,86 +13,86 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
 
-from actors.commands import as_typed, typed
-from actors.supervisor import keys
-from actors.usage import Parser, end_with_reader
-from protocol import ring as ring_file
+from actors.cli import OneLineParser, exit_when_reader_closes
+from actors.commands import typed_command, with_typed_commands
+from actors.supervisor import guest_tickets
+from protocol import key_ring as ring_file
 from protocol import settings as settings_file
-from protocol.ring import Ring
-from protocol.values import WORKERS, Role
+from protocol.key_ring import KeyRing
+from protocol.values import WORKER_ROLES, Role
 
-MOST_HOURS = 10 * 365 * 24.0
+MAX_HOURS = 10 * 365 * 24.0
 
 
 def main() -> int:
     """Do what the command line asks; return the exit status."""
-    parser = Parser(prog=typed("tickets"), description=as_typed(__doc__))
+    parser = OneLineParser(prog=typed_command("tickets"), description=with_typed_commands(__doc__))
     parser.add_argument("run", type=Path, metavar="RUN", help="the run folder")
     words = parser.add_subparsers(dest="word")
     new = words.add_parser("new", help="write another ticket")
-    new.add_argument("--roles", default=",".join(WORKERS), help="evaluator,planner,…")
+    new.add_argument("--roles", default=",".join(WORKER_ROLES), help="evaluator,planner,…")
     new.add_argument("--hours", type=float, default=24.0)
     new.add_argument("--out", type=Path, help="its file (ticket-NAME.json in the run folder)")
     words.add_parser("revoke", help="shut one out").add_argument("name")
     asked = parser.parse_args()
     if asked.word is None:
-        end_with_reader()
+        exit_when_reader_closes()
     try:
-        ring = ring_file.read(asked.run)
-        if ring is None and not asked.run.is_dir():
+        key_ring = ring_file.read(asked.run)
+        if key_ring is None and not asked.run.is_dir():
             raise ValueError(f"{asked.run}: there is no such folder")
-        if ring is None:
+        if key_ring is None:
             raise ValueError(f"{asked.run} has no keys: it never ran with --listen")
         if asked.word == "new":
-            return make(asked.run, ring, asked.roles, asked.hours, asked.out)
+            return make(asked.run, key_ring, asked.roles, asked.hours, asked.out)
         if asked.word == "revoke":
-            return revoke(asked.run, ring, asked.name)
+            return revoke(asked.run, key_ring, asked.name)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except OSError as error:
         sys.stderr.write(f"can't write {error.filename or asked.run}: {error.strerror}\n")
         return 2
-    return show(ring)
+    return show(key_ring)
 
 
-def make(run: Path, ring: Ring, words: str, hours: float, out: Path | None) -> int:
+def make(run: Path, key_ring: KeyRing, words: str, hours: float, out: Path | None) -> int:
     """Write a new ticket and say where it lies."""
-    unknown = [word for word in words.split(",") if word not in WORKERS]
-    if unknown or not 0 < hours <= MOST_HOURS:
+    unknown = [word for word in words.split(",") if word not in WORKER_ROLES]
+    if unknown or not 0 < hours <= MAX_HOURS:
         raise ValueError(
-            f"--roles takes some of {','.join(WORKERS)}, --hours a number above 0, at most"
-            f" {MOST_HOURS:g} (got {words!r}, {hours:g})"
+            f"--roles takes some of {','.join(WORKER_ROLES)}, --hours a number above 0, at most"
+            f" {MAX_HOURS:g} (got {words!r}, {hours:g})"
         )
     settings = settings_file.read(run)
-    if not settings.public:
+    if not settings.public_address:
         raise ValueError(f"{run} does not listen for other machines: resume it with --listen")
     path = out or run / f"ticket-{time.strftime('%Y%m%d-%H%M%S')}.json"
     roles = tuple(Role(word) for word in words.split(","))
-    addresses = keys.addresses_of(settings.listen)
+    addresses = guest_tickets.addresses_of(settings.listen)
     expires = time.time() + hours * 3600
-    ticket = keys.issue(run, ring, path, settings, addresses, roles, expires)
+    ticket = guest_tickets.issue_ticket(run, key_ring, path, settings, addresses, roles, expires)
     print(f"{path}: ticket {ticket.name} for {words}, good for {hours:g} hours; it is a secret")
     return 0
 
 
-def revoke(run: Path, ring: Ring, name: str) -> int:
+def revoke(run: Path, key_ring: KeyRing, name: str) -> int:
     """Shut one ticket out."""
-    if not ring.roles(name):
+    if not key_ring.roles_of_ticket(name):
         raise ValueError(f"{run} has no ticket {name}; without a word this lists them")
-    ring_file.write(run, ring.without(name))
+    ring_file.write(run, key_ring.with_ticket_revoked(name))
     print(f"ticket {name} is revoked")
     return 0
 
 
-def show(ring: Ring) -> int:
+def show(key_ring: KeyRing) -> int:
     """List all tickets."""
     now = time.time()
-    for name in dict.fromkeys(one.ticket for one in ring.issued):
-        one = next(issued for issued in ring.issued if issued.ticket == name)
-        state = "revoked" if one.revoked else "good" if one.good(now) else "expired"
+    for name in dict.fromkeys(one.ticket for one in key_ring.issued):
+        one = next(issued for issued in key_ring.issued if issued.ticket == name)
+        state = "revoked" if one.revoked else "good" if one.is_valid(now) else "expired"
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.expires))
-        print(f"{name}  {state} (until {until})  {', '.join(ring.roles(name))}")
+        print(f"{name}  {state} (until {until})  {', '.join(key_ring.roles_of_ticket(name))}")
     return 0
 
 

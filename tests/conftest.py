@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from actors.evaluator.fastbuild.store import NAMED, Store
+from actors.evaluator.fastbuild.build_store import STORE_VARIABLE, BuildStore
 
 
 @pytest.fixture(scope="session", autouse=True)
-def build_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+def build_store(tmp_path_factory: pytest.TempPathFactory) -> BuildStore:
     """Name the store for every process that a test starts; a store that is named already stays."""
-    if not os.environ.get(NAMED):
-        os.environ[NAMED] = str(tmp_path_factory.mktemp("builds"))
-    return Store(Path(os.environ[NAMED]))
+    if not os.environ.get(STORE_VARIABLE):
+        os.environ[STORE_VARIABLE] = str(tmp_path_factory.mktemp("builds"))
+    return BuildStore(Path(os.environ[STORE_VARIABLE]))

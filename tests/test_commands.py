@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.commands import COMMANDS, VARIABLE, as_typed, program_typed, typed
+from actors.commands import (
+    COMMAND_VARIABLE,
+    COMMANDS,
+    program_typed,
+    typed_command,
+    with_typed_commands,
+)
 
 TOP = Path(__file__).parents[1]
 
@@ -23,13 +29,16 @@ def test_every_command_of_the_table_is_there() -> None:
 
 def test_texts_name_what_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`stark` leaves its name in the environment; without it the checkout's words stand."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    assert ("python supervisor.py", "python scripts/story.py") == (typed(), typed("story"))
+    monkeypatch.delenv(COMMAND_VARIABLE, raising=False)
+    assert ("python supervisor.py", "python scripts/story.py") == (
+        typed_command(),
+        typed_command("story"),
+    )
     text = "`python -m actors.evaluator.build FILE` and `python -m actors.evaluator`"
-    assert text == as_typed(text)
-    monkeypatch.setenv(VARIABLE, "stark")
-    assert ("stark", "stark story") == (typed(), typed("story"))
-    assert "`stark build FILE` and `stark evaluate`" == as_typed(text)
+    assert text == with_typed_commands(text)
+    monkeypatch.setenv(COMMAND_VARIABLE, "stark")
+    assert ("stark", "stark story") == (typed_command(), typed_command("story"))
+    assert "`stark build FILE` and `stark evaluate`" == with_typed_commands(text)
 
 
 def test_a_program_that_is_not_on_the_path_is_named_by_its_path(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from corpus.scene import Scene, candidates, category, scene
 
-from protocol.values import Word
+from protocol.values import Outcome
 
 OUTSIDE = ("parent compromise", "fork bomb", "persistence", "filler", "orphans")
 PATHS = candidates("cpu")
@@ -43,7 +43,7 @@ def test_candidates_are_judged_as_they_deserve(stage: Scene, path: Path) -> None
     assert () == judged.damage
     assert judged.verdict is not None, judged.words
     if judged.honest:
-        if judged.verdict.verdict is Word.TIMED_OUT:  # limits are short, the machine may be busy
+        if judged.verdict.verdict is Outcome.TIMED_OUT:  # limits are short, the machine may be busy
             judged = stage.look(path)
             assert judged.verdict is not None, judged.words
         assert judged.verdict.correct, judged.words

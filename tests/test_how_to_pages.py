@@ -113,4 +113,4 @@ def test_a_backend_is_added_by_its_page(tree: Path) -> None:
         "test_every_backend_has_its_words",
         "test_the_examples_answers_are_ones_that_we_would_take",
     )
-    run(tree, "-m", "pytest", *(f"tests/agents/test_prompt_order.py::{law}[c]" for law in laws))
+    run(tree, "-m", "pytest", *(f"tests/agents/test_prompt_sections.py::{law}[c]" for law in laws))

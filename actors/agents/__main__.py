@@ -15,62 +15,62 @@ from pathlib import Path
 from actors.actor import run_actor
 from actors.agents.coder import Coder
 from actors.agents.debugger import Debugger
-from actors.agents.desk import Desk
-from actors.agents.models.choice import choose
+from actors.agents.model_client import ModelClient
+from actors.agents.models.registry import make_model
 from actors.agents.planner import Planner
-from actors.agents.spool import Spool
-from actors.port import Worker
-from actors.post import add_post_arguments, post_from
-from actors.usage import EXIT_USAGE, Parser
+from actors.agents.reply_spool import ReplySpool
+from actors.cli import EXIT_USAGE, OneLineParser
+from actors.identity import add_identity_arguments, identity_from
+from actors.work_context import Worker
 from protocol import settings
 from protocol.prices import price_of
-from protocol.values import AGENTS, Role
+from protocol.values import AGENT_ROLES, Role
 
-WORKERS: dict[Role, Callable[[Desk, int], Worker]] = {
+WORKERS: dict[Role, Callable[[ModelClient, int], Worker]] = {
     Role.PLANNER: Planner,
     Role.CODER: Coder,
     Role.DEBUGGER: Debugger,
 }
 
-KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one agent until it is told to leave; return the process's exit status."""
-    parser = Parser(prog="python -m actors.agents", description=__doc__)
-    parser.add_argument("--role", required=True, choices=[str(role) for role in AGENTS])
+    parser = OneLineParser(prog="python -m actors.agents", description=__doc__)
+    parser.add_argument("--role", required=True, choices=[str(role) for role in AGENT_ROLES])
     parser.add_argument("--config", type=Path, help="settings (stark.toml in the run directory)")
-    add_post_arguments(parser)
+    add_identity_arguments(parser)
     parsed = parser.parse_args(arguments)
     try:
-        worker = hire(Role(parsed.role), _settings(parsed), parsed.run_dir)
+        worker = make_worker(Role(parsed.role), _settings(parsed), parsed.run_dir)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
-    return run_actor(worker, post_from(parsed))
+    return run_actor(worker, identity_from(parsed))
 
 
-def hire(role: Role, wanted: settings.Settings, run_dir: Path) -> Worker:
+def make_worker(role: Role, wanted: settings.Settings, run_dir: Path) -> Worker:
     """Return the worker for `role`; raise ValueError with one line when its model is unknown."""
-    model = choose(
+    model = make_model(
         wanted.model_of(role),
         base_url=wanted.base_url,
         api_key=_key(),
         price=price_of(wanted.model_of(role), wanted.prices),
         at_once=wanted.at_once,
     )
-    desk = Desk(
+    model_client = ModelClient(
         model,
-        Spool(run_dir / "spool"),
+        ReplySpool(run_dir / "spool"),
         effort=wanted.effort_of(role),
         temperature=wanted.temperature_of(role),
     )
-    return WORKERS[role](desk, wanted.max_tokens)
+    return WORKERS[role](model_client, wanted.max_tokens)
 
 
 def _key() -> str:
     """Return the key or the token, whichever there is: both go out as the same header."""
-    found = (os.environ.get(name, "").strip() for name in KEYS)
+    found = (os.environ.get(name, "").strip() for name in KEY_VARIABLES)
     return next(filter(None, found), "")
 
 

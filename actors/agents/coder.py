@@ -1,17 +1,17 @@
 """The coder: a plan made into a whole candidate; where one agent does all, that agent, too.
 
 Speaks with the coordinator through the actor's loop.  Promises Python text that defines ModelNew,
-without anchors, and a record of what changed outside them; or `Unusable` with the reason.
+without anchors, and a record of what changed outside them; or `ReplyUnusable` with the reason.
 """
 
 from __future__ import annotations
 
-from actors.agents.candidates import read_candidate
-from actors.agents.desk import Desk
-from actors.agents.prompting import write_request
-from actors.agents.solver import Solver
-from actors.port import Port
-from protocol.messages import Blocked, Reflect, Result, Returned, Solve, Work, Write, Written
+from actors.agents.model_client import ModelClient
+from actors.agents.replies.candidates import read_candidate
+from actors.agents.requests.prompting import write_request
+from actors.agents.solo_agent import SoloAgent
+from actors.work_context import WorkContext
+from protocol.messages import CallsBlocked, HandedBack, Reflect, Result, Solve, Work, Write, Written
 from protocol.values import Device, Role
 
 
@@ -21,21 +21,21 @@ class Coder:
     role = Role.CODER
     device: Device | None = None
 
-    def __init__(self, desk: Desk, max_tokens: int) -> None:
-        self.credit = desk.model.at_once
-        self._desk = desk
+    def __init__(self, model_client: ModelClient, max_tokens: int) -> None:
+        self.credit = model_client.model.at_once
+        self._model_client = model_client
         self._max_tokens = max_tokens
-        self._solver = Solver(desk, max_tokens)
+        self._solo_agent = SoloAgent(model_client, max_tokens)
 
-    def work(self, request: Work, port: Port) -> Result | Blocked | Returned:
+    def work(self, request: Work, context: WorkContext) -> Result | CallsBlocked | HandedBack:
         """Ask for the code and look it over."""
         if isinstance(request, Solve | Reflect):
-            return self._solver.work(request, port)
+            return self._solo_agent.work(request, context)
         if not isinstance(request, Write):
             raise TypeError(f"a coder was given {type(request).__name__}")
-        return self._desk.consult(
+        return self._model_client.ask(
             write_request(request, self._max_tokens),
-            port,
+            context,
             lambda reply: read_candidate(reply, request.plan),
             lambda candidate: Written(lease=request.lease, candidate=candidate),
         )

@@ -6,11 +6,11 @@ changed is measured against the anchors of the plan that the node inherited.
 
 from __future__ import annotations
 
-from actors.agents.candidates import read_candidate
-from actors.agents.desk import Desk
-from actors.agents.prompting import repair_request
-from actors.port import Port
-from protocol.messages import Blocked, Repair, Repaired, Result, Returned, Work
+from actors.agents.model_client import ModelClient
+from actors.agents.replies.candidates import read_candidate
+from actors.agents.requests.prompting import repair_request
+from actors.work_context import WorkContext
+from protocol.messages import CallsBlocked, HandedBack, Repair, Repaired, Result, Work
 from protocol.values import Device, Role
 
 
@@ -20,18 +20,18 @@ class Debugger:
     role = Role.DEBUGGER
     device: Device | None = None
 
-    def __init__(self, desk: Desk, max_tokens: int) -> None:
-        self.credit = desk.model.at_once
-        self._desk = desk
+    def __init__(self, model_client: ModelClient, max_tokens: int) -> None:
+        self.credit = model_client.model.at_once
+        self._model_client = model_client
         self._max_tokens = max_tokens
 
-    def work(self, request: Work, port: Port) -> Result | Blocked | Returned:
+    def work(self, request: Work, context: WorkContext) -> Result | CallsBlocked | HandedBack:
         """Ask for the repaired code and look it over."""
         if not isinstance(request, Repair):
             raise TypeError(f"a debugger was given {type(request).__name__}")
-        return self._desk.consult(
+        return self._model_client.ask(
             repair_request(request, self._max_tokens),
-            port,
+            context,
             lambda reply: read_candidate(reply, request.plan),
             lambda candidate: Repaired(lease=request.lease, candidate=candidate),
         )

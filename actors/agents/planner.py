@@ -1,20 +1,20 @@
 """The planner: one optimisation, and where in the node's source it goes.
 
 Speaks with the coordinator through the actor's loop.  Promises a plan whose anchors were checked
-against the source that was shown, or `Unusable` with the reason.
+against the source that was shown, or `ReplyUnusable` with the reason.
 """
 
 from __future__ import annotations
 
-from actors.agents.anchors import Misplaced
-from actors.agents.desk import Desk
-from actors.agents.problem import Problem
-from actors.agents.prompting import plan_request
-from actors.agents.replies import Reply
-from actors.agents.request import shown_source
-from actors.agents.scaffolds import Scaffold, check
-from actors.port import Port
-from protocol.messages import Blocked, MakePlan, Planned, Result, Returned, Work
+from actors.agents.model_client import ModelClient
+from actors.agents.replies.anchors import AnchorProblem
+from actors.agents.replies.replies import Reply
+from actors.agents.replies.reply_problem import ReplyProblem
+from actors.agents.replies.scaffolds import Scaffold, check_scaffold
+from actors.agents.requests.prompting import plan_request
+from actors.agents.requests.request import shown_source
+from actors.work_context import WorkContext
+from protocol.messages import CallsBlocked, HandedBack, MakePlan, Planned, Result, Work
 from protocol.values import Device, Plan, Role
 
 MAX_ADVICE = 4_000
@@ -26,19 +26,19 @@ class Planner:
     role = Role.PLANNER
     device: Device | None = None
 
-    def __init__(self, desk: Desk, max_tokens: int) -> None:
-        self.credit = desk.model.at_once
-        self._desk = desk
+    def __init__(self, model_client: ModelClient, max_tokens: int) -> None:
+        self.credit = model_client.model.at_once
+        self._model_client = model_client
         self._max_tokens = max_tokens
 
-    def work(self, request: Work, port: Port) -> Result | Blocked | Returned:
+    def work(self, request: Work, context: WorkContext) -> Result | CallsBlocked | HandedBack:
         """Ask for a plan and check it."""
         if not isinstance(request, MakePlan):
             raise TypeError(f"a planner was given {type(request).__name__}")
         source = shown_source(request)
-        return self._desk.consult(
+        return self._model_client.ask(
             plan_request(request, self._max_tokens),
-            port,
+            context,
             lambda reply: read_plan(reply, source),
             lambda plan: Planned(lease=request.lease, plan=plan),
         )
@@ -47,15 +47,15 @@ class Planner:
         """Nothing outlives a planner."""
 
 
-def read_plan(reply: Reply, source: str) -> Plan | Problem:
+def read_plan(reply: Reply, source: str) -> Plan | ReplyProblem:
     """Return the plan in `reply` for `source`, or what is out of bounds."""
     advice = reply.text("advice")[:MAX_ADVICE]
     if not advice:
-        return Problem(reason="the reply has no words under '## Advice'")
-    code = reply.code("source", lambda text: isinstance(check(text, source), Scaffold))
+        return ReplyProblem(reason="the reply has no words under '## Advice'")
+    code = reply.code("source", lambda text: isinstance(check_scaffold(text, source), Scaffold))
     if code is None:
-        return Problem(reason="the reply has no code under '## Source'")
-    checked = check(code, source)
-    if isinstance(checked, Misplaced):
-        return Problem(reason=f"the anchors in '## Source' can't be used: {checked.reason}")
+        return ReplyProblem(reason="the reply has no code under '## Source'")
+    checked = check_scaffold(code, source)
+    if isinstance(checked, AnchorProblem):
+        return ReplyProblem(reason=f"the anchors in '## Source' can't be used: {checked.reason}")
     return Plan(advice=advice, scaffold=checked.text, spans=checked.spans)

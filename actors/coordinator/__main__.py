@@ -12,28 +12,34 @@ import zmq
 from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
-from actors.commands import typed
+from actors.cli import EXIT_USAGE, OneLineParser
+from actors.commands import typed_command
 from actors.coordinator.coordinator import Coordinator
-from actors.coordinator.database import Database, StoreFull, StoreTaken, check_free
-from actors.coordinator.doorkeeper import Doorkeeper
-from actors.coordinator.mail import Mail
+from actors.coordinator.gateway.authenticator import Authenticator
+from actors.coordinator.gateway.outbox import Outbox
+from actors.coordinator.storage.database import (
+    Database,
+    StoreFullError,
+    StoreInUseError,
+    ensure_unlocked,
+)
+from actors.identity import name_process
+from actors.lifeline import hold_lifeline, on_terminate
 from actors.log import open_log
-from actors.post import hold_lifeline, name_process, on_terminate
-from actors.usage import EXIT_USAGE, Parser
-from protocol import ring as ring_file
+from protocol import key_ring as ring_file
 from protocol import settings as settings_file
 from protocol import transport
-from protocol.messages import Beat, Drain, Heard
+from protocol.messages import Drain, Heartbeat, HeartbeatAck
 from protocol.settings import Settings
 from protocol.values import Task
 
-FULL_WAIT_S = 1.0
+DISK_FULL_POLL_S = 1.0
 EXIT_FAULT = 4
 
 
 def main() -> int:
     """Serve until the run is over; the exit status is 0 however it ended, 4 if it could not."""
-    parser = Parser(prog="python -m actors.coordinator", description=__doc__)
+    parser = OneLineParser(prog="python -m actors.coordinator", description=__doc__)
     parser.add_argument("--run-dir", type=Path, default=Path())
     parser.add_argument(
         "--listen",
@@ -48,35 +54,35 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     name_process("coordinator")
-    admit_many()
+    raise_descriptor_limit()
     log = open_log(arguments.run_dir, "coordinator")
     try:
         failpoints.arm("coordinator", arguments.run_dir)
         settings = settings_file.read(arguments.run_dir)
         tasks = read_tasks(arguments.run_dir, settings)
-        check_free(arguments.run_dir)
+        ensure_unlocked(arguments.run_dir)
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        socket, door = open_doors(context, arguments.run_dir, settings, arguments.listen, log)
+        socket, authenticator = listen(context, arguments.run_dir, settings, arguments.listen, log)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"coordinator: {error}\n")
         return EXIT_USAGE
-    except StoreTaken as error:
+    except StoreInUseError as error:
         sys.stderr.write(f"coordinator: {error}\n")
         return EXIT_FAULT
     hold_lifeline(lambda: None)
     try:
-        serve(arguments.run_dir, socket, settings, tasks, log, door, arguments.supervisor)
-    except StoreTaken as error:
+        serve(arguments.run_dir, socket, settings, tasks, log, authenticator, arguments.supervisor)
+    except StoreInUseError as error:
         sys.stderr.write(f"coordinator: {error}\n")
         return EXIT_FAULT
     socket.close()
-    if door is not None:
-        door.close()
+    if authenticator is not None:
+        authenticator.close()
     context.term()
     return 0
 
 
-def admit_many() -> None:
+def raise_descriptor_limit() -> None:
     """Take as many connections as the system allows: a peer over the limit would never be heard.
 
     The usual soft limit is 1,024 descriptors, of which each worker takes one.
@@ -85,38 +91,42 @@ def admit_many() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def open_doors(
+def listen(
     context: zmq.Context[zmq.Socket[bytes]],
     run_dir: Path,
     settings: Settings,
     listen: str,
     log: FilteringBoundLogger,
-) -> tuple[zmq.Socket[bytes], Doorkeeper | None]:
+) -> tuple[zmq.Socket[bytes], Authenticator | None]:
     """Listen for this machine's actors, and where the settings say so for other machines, too.
 
     Raises ValueError or OSError with one line; other machines are never spoken to in the clear.
     """
-    address = listen or settings.local
+    address = listen or settings.local_address
     if not transport.is_loopback(address):
         raise ValueError(
             f"--listen {address} can be reached from other machines, and nothing here would be"
-            f" secret: use {typed()} --listen, which makes keys and a ticket"
+            f" secret: use {typed_command()} --listen, which makes keys and a ticket"
         )
-    if not settings.public or listen.startswith("tcp://"):
+    if not settings.public_address or listen.startswith("tcp://"):
         return transport.listen(context, address), None
-    ring = ring_file.read(run_dir)
-    if ring is None:
+    key_ring = ring_file.read(run_dir)
+    if key_ring is None:
         raise ValueError(
             f"{run_dir}: there are no keys for {settings.listen}: resume the run with"
-            f" {typed()} --resume {run_dir} --listen {settings.listen}"
+            f" {typed_command()} --resume {run_dir} --listen {settings.listen}"
         )
-    door = Doorkeeper(run_dir, ring, log)
-    door.open(context)
+    authenticator = Authenticator(run_dir, key_ring, log)
+    authenticator.open(context)
     socket = transport.listen(
-        context, address, secured=settings.public, server=ring.server, beat_s=settings.beat_s
+        context,
+        address,
+        secured=settings.public_address,
+        server=key_ring.server,
+        beat_s=settings.beat_s,
     )
-    door.guard(socket, settings.public)
-    return socket, door
+    authenticator.attach(socket, settings.public_address)
+    return socket, authenticator
 
 
 def serve(
@@ -125,7 +135,7 @@ def serve(
     settings: Settings,
     tasks: list[Task],
     log: FilteringBoundLogger,
-    door: Doorkeeper | None = None,
+    authenticator: Authenticator | None = None,
     supervisor: str = "",
 ) -> str:
     """Serve the run; while the disk is full, say so, wait, and begin again from what is stored.
@@ -143,25 +153,25 @@ def serve(
                 settings=settings,
                 tasks=tasks,
                 log=log,
-                door=door,
+                authenticator=authenticator,
                 supervisor=supervisor,
             )
             on_terminate(coordinator.ask_to_drain)
             return coordinator.run()
-        except StoreFull as error:
+        except StoreFullError as error:
             log.error("the store takes nothing; waiting for room", error=str(error))
             with contextlib.suppress(OSError):  # that disk may be the same one
                 sys.stderr.write(f"coordinator: {run_dir}/run.db: {error}; waiting for room\n")
-            mail = Mail(socket, log, lambda _name: True, door)
-            asked = coordinator is not None and coordinator.draining
-            if wait_for_room(mail, str(error)) or asked:
+            outbox = Outbox(socket, log, lambda _name: True, authenticator)
+            asked = coordinator is not None and coordinator.is_draining
+            if wait_for_disk_space(outbox, str(error)) or asked:
                 return "stopped"
         finally:
             if database is not None:
                 database.close()
 
 
-def wait_for_room(mail: Mail, trouble: str) -> bool:
+def wait_for_disk_space(outbox: Outbox, trouble: str) -> bool:
     """Wait, and answer heartbeats meanwhile: we live, only the disk is full.
 
     Whatever else is said now is lost, and is said again: nothing of it was acknowledged.  Return
@@ -169,15 +179,17 @@ def wait_for_room(mail: Mail, trouble: str) -> bool:
     """
     asked: list[bool] = []
     on_terminate(lambda: asked.append(True))
-    until = time.monotonic() + FULL_WAIT_S
+    until = time.monotonic() + DISK_FULL_POLL_S
     while (left := until - time.monotonic()) > 0:
-        mail.wait(left)
-        for sender, origin, message in mail.read():
-            if isinstance(message, Beat) and message.sent:
-                mail.say(sender, Heard(sent=message.sent, trouble=trouble))
-            elif isinstance(message, Drain) and origin.local:
+        outbox.wait(left)
+        for sender, identity, message in outbox.read():
+            if isinstance(message, Heartbeat) and message.sent_at:
+                outbox.queue(
+                    sender, HeartbeatAck(sent_at=message.sent_at, coordinator_problem=trouble)
+                )
+            elif isinstance(message, Drain) and identity.is_local:
                 asked.append(True)
-        mail.tell()
+        outbox.flush()
     return bool(asked)
 
 

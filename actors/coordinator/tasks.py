@@ -10,34 +10,34 @@ import time
 from collections import deque
 from collections.abc import Callable, Container
 
-from actors.coordinator.books import Books
-from actors.coordinator.decisions import Decisions
-from actors.coordinator.fleet import Fleet
-from actors.coordinator.following import search_for
-from actors.coordinator.grants import Want
-from actors.coordinator.scoring import believable, kernel_of, positive, score_us
-from actors.coordinator.search import (
+from actors.coordinator.gateway.work_messages import ROLE_OF, WorkMessages, parse_work, work_id
+from actors.coordinator.replay.replay_strategy import search_of_task
+from actors.coordinator.scheduling.granted_leases import Placement
+from actors.coordinator.scheduling.scheduler import Scheduler
+from actors.coordinator.search.scoring import checked_verdict, is_positive, kernel_of, score_us
+from actors.coordinator.search.search import (
     AttemptEnded,
-    Confirmed,
-    Finish,
+    BestConfirmed,
+    FinishTask,
     Instruction,
-    Measured,
-    Offer,
-    Refused,
-    Save,
+    OfferWork,
+    ReferenceReady,
+    ReferenceRefused,
+    SaveAttempt,
     StageEnded,
 )
-from actors.coordinator.stages import Stage
-from actors.coordinator.store import Store
-from actors.coordinator.tree import FAILED
-from actors.coordinator.work import ROLE_OF, Orders, parse_work, work_id
+from actors.coordinator.search.stages import Stage
+from actors.coordinator.search.tree import FAILED_SCORE
+from actors.coordinator.storage.activity_store import ActivityStore
+from actors.coordinator.storage.decisions import DecisionStore
+from actors.coordinator.storage.store import Store
 from protocol import messages
 from protocol.messages import Lease
 from protocol.settings import Settings
-from protocol.values import Reference, Role, Task, Verdict, Word
+from protocol.values import Outcome, Reference, Role, Task, Verdict
 
 
-class Tasks:
+class RunTasks:
     """All tasks of a run, in their order; only some are open at once."""
 
     def __init__(
@@ -45,48 +45,50 @@ class Tasks:
         *,
         settings: Settings,
         store: Store,
-        books: Books,
-        decisions: Decisions,
-        fleet: Fleet,
+        activity: ActivityStore,
+        decisions: DecisionStore,
+        scheduler: Scheduler,
         event: Callable[[str, str, str], None],
     ) -> None:
         """`event` records what people should find: what, subject, detail."""
         self._settings = settings
         self._store = store
-        self._books = books
+        self._activity = activity
         self._decisions = decisions
-        self._fleet = fleet
+        self._scheduler = scheduler
         self._event = event
-        self._offers: dict[str, Offer] = {}
+        self._offers: dict[str, OfferWork] = {}
         self._unopened: deque[tuple[Task, int, str]] = deque()
         stored = store.tasks()
-        self._searches = {task.name: search_for(task.name, settings) for task, _, _ in stored}
-        self._orders = Orders(store, books, {task.name: task for task, _, _ in stored})
+        self._searches = {task.name: search_of_task(task.name, settings) for task, _, _ in stored}
+        self._work_messages = WorkMessages(
+            store, activity, {task.name: task for task, _, _ in stored}
+        )
 
     # --- which are under way -----------------------------------------------------------------
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return all(search.finished for search in self._searches.values())
 
-    def refusals(self) -> list[str]:
+    def refused_reasons(self) -> list[str]:
         """Return why the tasks can't be measured, if that is so of all; else nothing."""
-        problems = self._store.problems()
+        problems = self._store.refused_tasks()
         return problems if len(problems) == len(self._searches) else []
 
-    def take_up(self, leased: Container[str]) -> None:
+    def restore(self, leased: Container[str]) -> None:
         """Go on from what is stored: those in `leased` at once, the others in their order.
 
         What is leased can come to an end at any moment: its task is open, however many are.
         """
         for task, budget, status in self._store.tasks():
             if task.name in leased:
-                self._perform(task.name, self._taken_up(task, budget, status))
+                self._perform(task.name, self._restored_search(task, budget, status))
             else:
                 self._unopened.append((task, budget, status))
-        self.open()
+        self.begin_tasks()
 
-    def open(self) -> None:
+    def begin_tasks(self) -> None:
         """Begin tasks in their order, no more at once than the settings want."""
         most = self._settings.tasks_at_once or len(self._searches)
         while self._unopened:
@@ -97,9 +99,9 @@ class Tasks:
             if under_way >= most:
                 return
             task, budget, status = self._unopened.popleft()
-            self._perform(task.name, self._taken_up(task, budget, status))
+            self._perform(task.name, self._restored_search(task, budget, status))
 
-    def _taken_up(self, task: Task, budget: int, status: str) -> list[Instruction]:
+    def _restored_search(self, task: Task, budget: int, status: str) -> list[Instruction]:
         search = self._searches[task.name]
         search.budget = budget
         reference = self._store.reference(task.name)
@@ -109,9 +111,9 @@ class Tasks:
         if reference is None:
             return search.begin()
         attempts = self._store.attempts_under_way(task.name)
-        offers = [self._decisions.offered(task.name, attempt) for attempt in attempts]
+        offers = [self._decisions.decision_for(task.name, attempt) for attempt in attempts]
         rows = self._store.nodes(task.name)
-        scores = [FAILED if row.score_us is None else row.score_us for row in rows]
+        scores = [FAILED_SCORE if row.score_us is None else row.score_us for row in rows]
         return search.restore(
             reference.eager_us,
             [
@@ -120,7 +122,7 @@ class Tasks:
             ],
             attempts,
             [
-                Confirmed(row.number, score, row.is_confirmed_faster)
+                BestConfirmed(row.number, score, row.is_confirmed_faster)
                 for row, score in zip(rows, scores, strict=True)
                 if row.confirmed
             ],
@@ -135,12 +137,14 @@ class Tasks:
 
     # --- work out, results in ----------------------------------------------------------------
 
-    def order(self, lease: Lease) -> messages.Work:
+    def message_for(self, lease: Lease) -> messages.Work:
         """Return the message for a granted lease."""
         under_way = self._searches[parse_work(lease.work)[0]].under_way
-        return self._orders.message(lease, self._offers[lease.work], tuple(under_way.values()))
+        return self._work_messages.message_for(
+            lease, self._offers[lease.work], tuple(under_way.values())
+        )
 
-    def give_up(self, work: str, reason: str) -> None:
+    def fail_work(self, work: str, reason: str) -> None:
         """Let work end that took too many with it."""
         task, number, stage = parse_work(work)
         del self._offers[work]
@@ -150,10 +154,10 @@ class Tasks:
         if stage is Stage.MEASURE:
             self._refuse(task, f"the reference can't be measured: {reason}")
             return
-        verdict = Verdict(verdict=Word.CRASHED, reason=reason, stage="check")
+        verdict = Verdict(verdict=Outcome.CRASHED, reason=reason, stage="check")
         self._record(task, number, verdict)
 
-    def result(self, result: messages.Result) -> None:
+    def record_result(self, result: messages.Result) -> None:
         """Take in the result of a lease that has just been settled."""
         task, number, stage = parse_work(result.lease.work)
         del self._offers[result.lease.work]
@@ -166,37 +170,39 @@ class Tasks:
                     self._store.save_plan(task, number, result.plan)
                 self._store.save_candidate(task, number, result.candidate)
                 self._perform(task, self._searches[task].handle(StageEnded(number)))
-            case messages.Unusable():
+            case messages.ReplyUnusable():
                 verdict = Verdict(
-                    verdict=Word.NO_CANDIDATE,
+                    verdict=Outcome.NO_CANDIDATE,
                     reason=result.reason,
                     log=result.reply,
                     gives_up_on=result.gives_up_on,
                 )
                 self._record(task, number, verdict)
             case messages.Evaluated() if stage is Stage.CONFIRM:
-                self._confirm(task, number, believable(result.verdict))
+                self._confirm(task, number, checked_verdict(result.verdict))
             case messages.Evaluated():
-                self._record(task, number, believable(result.verdict))
-            case messages.Measured():
+                self._record(task, number, checked_verdict(result.verdict))
+            case messages.ReferenceMeasured():
                 self._measured(task, result.reference, result.problem)
 
     def _measured(self, task: str, reference: Reference | None, problem: str) -> None:
-        if reference is None or not positive(reference.eager_us):
+        if reference is None or not is_positive(reference.eager_us):
             self._refuse(task, problem or "the reference has no usable time")
             return
         self._store.set_reference(task, reference, time.time())
-        self._perform(task, self._searches[task].handle(Measured(reference.eager_us)))
+        self._perform(task, self._searches[task].handle(ReferenceReady(reference.eager_us)))
 
     def _refuse(self, task: str, problem: str) -> None:
-        self._perform(task, self._searches[task].handle(Refused(problem)))
+        self._perform(task, self._searches[task].handle(ReferenceRefused(problem)))
 
     def _record(self, task: str, number: int, verdict: Verdict) -> None:
         """Make the node: in one transaction with the end of its lease and the next attempt."""
         reference = self._store.reference(task)
-        score = FAILED if reference is None else score_us(verdict, reference)
+        score = FAILED_SCORE if reference is None else score_us(verdict, reference)
         candidate = self._store.candidate(task, number)
-        self._store.add_node(task, number, verdict, None if score == FAILED else score, time.time())
+        self._store.add_node(
+            task, number, verdict, None if score == FAILED_SCORE else score, time.time()
+        )
         kernel = kernel_of(candidate.source if candidate else "", verdict)
         self._perform(
             task,
@@ -209,37 +215,37 @@ class Tasks:
         score = self._searches[task].score(number)
         if verdict is not None and reference is not None:
             score = score_us(verdict, reference)
-        self._decisions.keep_first_look(task, number)
-        self._store.confirm_node(task, number, verdict, None if score == FAILED else score)
+        self._decisions.keep_unconfirmed_verdict(task, number)
+        self._store.confirm_node(task, number, verdict, None if score == FAILED_SCORE else score)
         faster = verdict is not None and verdict.is_faster
-        self._perform(task, self._searches[task].handle(Confirmed(number, score, faster)))
+        self._perform(task, self._searches[task].handle(BestConfirmed(number, score, faster)))
 
     # --- doing what the searches ask ---------------------------------------------------------
 
     def _perform(self, task: str, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case Save(attempt):
+                case SaveAttempt(attempt):
                     self._store.save_attempt(task, attempt)
                     if attempt.stage in (Stage.PLAN, Stage.REPAIR):
                         why = f"node {attempt.parent} to {attempt.stage}"
-                        self._books.add_event(
+                        self._activity.add_event(
                             time.time(), "selected", f"{task}/{attempt.number}", why
                         )
-                case Offer(stage, attempt):
+                case OfferWork(stage, attempt):
                     work = work_id(task, attempt.number, stage)
                     self._offers[work] = instruction
                     self._decisions.add(task, instruction, self._searches[task].recorded)
-                    self._fleet.offer(work, ROLE_OF[stage], self._want(task, stage))
-                case Finish(problem):
+                    self._scheduler.enqueue(work, ROLE_OF[stage], self._placement(task, stage))
+                case FinishTask(problem):
                     self._store.end_task(task, problem)
                     self._event("task over", task, problem)
 
-    def _want(self, task: str, stage: Stage) -> Want:
+    def _placement(self, task: str, stage: Stage) -> Placement:
         """Candidates go to the kind of device that measured their reference."""
         if ROLE_OF[stage] is not Role.EVALUATOR:
-            return Want()
+            return Placement()
         reference = self._store.reference(task)
         kind = reference.device.fingerprint if reference else ""
         # The second look decides who wins: here, where it can be had, and not by a stranger.
-        return Want(kind=kind, trusted=stage is Stage.CONFIRM)
+        return Placement(kind=kind, trusted=stage is Stage.CONFIRM)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from actors.interrupts import end_when_interrupted
+from actors.early_signals import end_when_interrupted
 
 if __name__ == "__main__":
     end_when_interrupted()  # what is imported next takes a while
@@ -23,11 +23,11 @@ from typing import get_args
 
 import msgspec
 
-from actors.commands import typed
-from actors.evaluator import byhand
+from actors.cli import OneLineParser
+from actors.commands import typed_command
+from actors.evaluator import judge_cli
 from actors.evaluator.devices import device
-from actors.evaluator.isolation import scratch, walls
-from actors.usage import Parser
+from actors.evaluator.sandbox import probe, scratch
 from protocol import settings
 from protocol.values import DeviceKind
 
@@ -38,8 +38,8 @@ def _seconds(word: str) -> float:
         seconds = float(word)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds <= settings.MOST:
-        expected = f"expected seconds above 0, at most {settings.MOST}"
+    if not 0 < seconds <= settings.MAX_COUNT:
+        expected = f"expected seconds above 0, at most {settings.MAX_COUNT}"
         raise argparse.ArgumentTypeError(f"{word!r} is no time: {expected}")
     return seconds
 
@@ -51,8 +51,8 @@ def _level(word: str) -> int:
     return int(word)
 
 
-def _parser() -> Parser:
-    parser = Parser(prog=typed("evaluate"), description="Judges candidate kernels.")
+def _parser() -> OneLineParser:
+    parser = OneLineParser(prog=typed_command("evaluate"), description="Judges candidate kernels.")
     parser.add_argument("--task", type=Path, metavar="FILE", help="the task, a KernelBench file")
     parser.add_argument(
         "--candidate",
@@ -112,7 +112,7 @@ def main() -> int:
     """Return the exit status."""
     arguments = _parser().parse_args()
     if arguments.connect:
-        return _at_post(arguments)
+        return _serve_run(arguments)
     least = arguments.min_sandbox or 0
     given = arguments.task is not None, bool(arguments.candidate)
     if not all(given) and (any(given) or not least):
@@ -124,21 +124,21 @@ def main() -> int:
             _parser().error(f"--release {arguments.release}: it exists, and is not overwritten")
         if not arguments.release.absolute().parent.is_dir():
             _parser().error(f"--release {arguments.release}: there is no such folder")
-    kind = arguments.device or device.here()
-    _insist(least, kind)
+    kind = arguments.device or device.default_kind()
+    _require_level(least, kind)
     if not any(given):  # the supervisor asks that before it makes anything
-        return byhand.EXIT_CORRECT
+        return judge_cli.EXIT_CORRECT
     limits = settings.Limits()
     if arguments.time_s is not None:
         limits = msgspec.structs.replace(limits, time_s=arguments.time_s)
-    return byhand.run(
+    return judge_cli.run(
         arguments.task,
         arguments.candidate,
         kind,
         json=arguments.json,
         limits=limits,
-        least=least,
-        rules=settings.Rules(
+        min_level=least,
+        rules=settings.JudgeRules(
             precision=arguments.precision,
             require_custom_kernel=arguments.require_custom_kernel,
             baselines=arguments.baselines,
@@ -148,46 +148,46 @@ def main() -> int:
     )
 
 
-def _insist(least: int, kind: DeviceKind) -> None:
+def _require_level(least: int, kind: DeviceKind) -> None:
     """Leave with one line when the machine's sandbox is weaker than level `least`."""
-    refusal = walls.unavailable(least, kind)
+    refusal = probe.unavailable_reason(least, kind)
     if refusal:
         _parser().error(refusal)
 
 
-def _at_post(arguments: argparse.Namespace) -> int:
+def _serve_run(arguments: argparse.Namespace) -> int:
     # Only here: by hand nothing of the actor's world is needed.
     from actors.actor import run_actor
-    from actors.evaluator.judge import Judge, Unjudgeable
+    from actors.evaluator.judge import Judge, JudgeUnavailableError
     from actors.evaluator.worker import EvaluatorWorker
+    from actors.identity import identity_from
     from actors.log import open_log
-    from actors.post import post_from
 
-    post = post_from(arguments)
+    identity = identity_from(arguments)
     try:
-        chosen = settings.read(post.run_dir)
+        chosen = settings.read(identity.run_dir)
     except ValueError as error:
         _parser().error(str(error))
     least = chosen.min_sandbox if arguments.min_sandbox is None else arguments.min_sandbox
     kind = arguments.device or chosen.device
-    _insist(least, kind)
-    folder = scratch.of_slot(post.run_dir, post.slot, post.incarnation)
-    hide = (post.run_dir.absolute(),)
-    log = open_log(post.run_dir, post.slot)
+    _require_level(least, kind)
+    folder = scratch.scratch_for_slot(identity.run_dir, identity.slot, identity.incarnation)
+    hide = (identity.run_dir.absolute(),)
+    log = open_log(identity.run_dir, identity.slot)
     judge = Judge(
         kind,
         chosen.limits,
         folder,
         hide=hide,
         rules=chosen.rules,
-        least=least,
-        say=log.warning,
+        min_level=least,
+        log_line=log.warning,
     )
     try:
-        return run_actor(EvaluatorWorker(judge), post)
-    except Unjudgeable as error:
+        return run_actor(EvaluatorWorker(judge), identity)
+    except JudgeUnavailableError as error:
         sys.stderr.write(f"evaluator: could not judge: {error}\n")
-        return byhand.EXIT_UNJUDGED
+        return judge_cli.EXIT_UNJUDGED
     finally:
         judge.close()
 

@@ -1,9 +1,9 @@
 """The judge: measures tasks and judges candidates, one at a time, and survives all of them.
 
 It never imports torch or candidate code.  What a candidate does wrong is a `Verdict`, what is wrong
-with a task is a `Problem`; `Unjudgeable` means that the world failed twice, `Unwanted` that nobody
-waits.  Several threads may ask: they get the bench in their order, and candidates are built ahead
-where that disturbs no clock (`builds`).
+with a task is a `TaskProblem`; `JudgeUnavailableError` means that the world failed twice,
+`EvaluationCancelledError` that nobody waits.  Several threads may ask: they get the bench in their
+order, and candidates are built ahead where that disturbs no clock (`builds`).
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.evaluator.bench import Bench
-from actors.evaluator.build import NO_MODULES, Built
-from actors.evaluator.builds import Builds, Yard, ahead_of
-from actors.evaluator.devices import inspection
-from actors.evaluator.fastbuild.asked import compiles
-from actors.evaluator.fastbuild.store import of_user
-from actors.evaluator.grounds import Grounds
-from actors.evaluator.isolation.child import Unwanted
-from actors.evaluator.isolation.nursery import Unjudgeable
-from actors.evaluator.isolation.scratch import Scratch
-from actors.evaluator.standard import Problem, silent
-from actors.evaluator.trial import MAX_SOURCE_BYTES
-from actors.evaluator.turns import Turns
+from actors.evaluator.build.ahead import BuildAhead, Builder, builds_ahead
+from actors.evaluator.build.stage import NO_MODULES, BuildResult
+from actors.evaluator.evaluation import MAX_SOURCE_BYTES
+from actors.evaluator.fastbuild.build_store import store_of_user
+from actors.evaluator.fastbuild.source_requirements import may_compile
+from actors.evaluator.fifo_lock import FifoLock
+from actors.evaluator.profiling import inspection
+from actors.evaluator.reference.fixture import TaskProblem, discard_line
+from actors.evaluator.sandbox.child_client import EvaluationCancelledError
+from actors.evaluator.sandbox.confinement import ConfinementFactory
+from actors.evaluator.sandbox.scratch import Scratch
+from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
+from actors.evaluator.session import DeviceSession
 from protocol.release import Release
-from protocol.settings import Limits, Rules
-from protocol.values import Device, DeviceKind, Reference, Task, Verdict, Word
+from protocol.settings import JudgeRules, Limits
+from protocol.values import Device, DeviceKind, Outcome, Reference, Task, Verdict
 
 T = TypeVar("T")
 
 CLOSE_S = 3.0
 
 
-def never() -> bool:
+def never_cancelled() -> bool:
     """The answer to "is it unwanted?" by hand."""
     return False
 
 
-RULES = Rules()
+DEFAULT_RULES = JudgeRules()
 
 
 class Judge:
@@ -56,104 +56,123 @@ class Judge:
         scratch_root: Path,
         *,
         hide: tuple[Path, ...] = (),
-        rules: Rules = RULES,
-        least: int = 0,
+        rules: JudgeRules = DEFAULT_RULES,
+        min_level: int = 0,
         ahead: int | None = None,
-        say: Callable[[str], None] = silent,
+        log_line: Callable[[str], None] = discard_line,
     ) -> None:
-        """`ahead`: how many builds may run beside measurements; `say` hears what a log should."""
+        """`ahead`: how many builds may run beside measurements; `log_line` hears what a log
+        should.
+        """
         self.kind = device
         self.limits = limits
         self.scratch = Scratch(scratch_root)
-        self.ahead = ahead_of(device) if ahead is None else ahead
-        self._say = say
-        store = of_user(os.environ)
-        grounds = Grounds(device, limits, hide, store if store.open() else None)
-        builds = Builds(grounds, limits, say)
-        self.bench = Bench(grounds, builds, self.scratch, rules, say, least=least)
+        self.ahead = builds_ahead(device) if ahead is None else ahead
+        self._log_line = log_line
+        store = store_of_user(os.environ)
+        confinements = ConfinementFactory(
+            device, limits, hide, store if store.make_folders() else None
+        )
+        builder = Builder(confinements, limits, log_line)
+        self.session = DeviceSession(
+            confinements, builder, self.scratch, rules, log_line, min_level=min_level
+        )
         beside = self.scratch.root.with_name(f"{self.scratch.root.name}-builds")
-        self._yard = Yard(builds, limits, beside, least, grounds.hide) if self.ahead else None
-        self._turns = Turns()
+        self._build_ahead = (
+            BuildAhead(builder, limits, beside, min_level, confinements.hide)
+            if self.ahead
+            else None
+        )
+        self._device_lock = FifoLock()
         self._closing = False
 
     @property
     def zygote_pid(self) -> int | None:
-        return self.bench.nursery.pid
+        return self.session.zygote.pid
 
     @property
     def level(self) -> int:
         """The level of the sandbox that candidates are judged in."""
-        return self.bench.nursery.ready.level
+        return self.session.zygote.ready.level
 
     @property
     def device(self) -> Device:
-        """What results are measured on; raises `Unjudgeable` where there is no such device."""
-        return self.bench.card.device
+        """What results are measured on; raises `JudgeUnavailableError` where there is no such
+        device.
+        """
+        return self.session.device_info.device
 
     # --- work --------------------------------------------------------------------------------
 
     def measure(
         self,
         task: Task,
-        unwanted: Callable[[], bool] = never,
-        doing: Callable[[str], None] = silent,
-    ) -> Reference | Problem:
-        """Measure a task's own module; raise `Unjudgeable` or `Unwanted`."""
-        return self._twice(lambda: self.bench.measure(task, doing), unwanted)
+        is_cancelled: Callable[[], bool] = never_cancelled,
+        set_activity: Callable[[str], None] = discard_line,
+    ) -> Reference | TaskProblem:
+        """Measure a task's own module; raise `JudgeUnavailableError` or
+        `EvaluationCancelledError`.
+        """
+        return self._retry_once(lambda: self.session.measure(task, set_activity), is_cancelled)
 
     def prepare(self, sources: list[str]) -> None:
         """Prepare fast builds of `sources` beside what comes first, where that disturbs nothing."""
-        if self._yard is not None and any(map(compiles, sources)):
-            self._yard.prepare(sources, self._arch(never))
+        if self._build_ahead is not None and any(map(may_compile, sources)):
+            self._build_ahead.prepare(sources, self._arch(never_cancelled))
 
     def build(
         self,
         source: str,
-        unwanted: Callable[[], bool] = never,
+        is_cancelled: Callable[[], bool] = never_cancelled,
         modules: Mapping[str, str] = NO_MODULES,
-    ) -> Built | None:
+    ) -> BuildResult | None:
         """Build a candidate ahead of its turn, on the caller's thread; `judge` wants it back.
 
         None where there is nothing to build, or builds take turns with measurements; `judge` builds
-        then.  Raises `Unwanted`, or `Unjudgeable` when there is no such device.
+        then.  Raises `EvaluationCancelledError`, or `JudgeUnavailableError` when there is no such
+        device.
         """
-        if self._yard is None or not compiles(source) or len(source.encode()) > MAX_SOURCE_BYTES:
+        if (
+            self._build_ahead is None
+            or not may_compile(source)
+            or len(source.encode()) > MAX_SOURCE_BYTES
+        ):
             return None
-        return self._yard.build(source, self._arch(unwanted), unwanted, modules)
+        return self._build_ahead.build(source, self._arch(is_cancelled), is_cancelled, modules)
 
     def judge(
         self,
         task: Task,
         source: str,
         reference: Reference | None = None,
-        on_running: Callable[[], None] = silent,
-        doing: Callable[[str], None] = silent,
-        unwanted: Callable[[], bool] = never,
-        built: Built | None = None,
+        on_running: Callable[[], None] = discard_line,
+        set_activity: Callable[[str], None] = discard_line,
+        is_cancelled: Callable[[], bool] = never_cancelled,
+        built: BuildResult | None = None,
         *,
         profiled: bool = False,
         written: str = "",
-    ) -> Verdict | Problem:
+    ) -> Verdict | TaskProblem:
         """Judge one candidate; `on_running` is called right before its code is first judged.
 
         `reference` is not used for the ratio: the reference is timed again, in turn with the
         candidate.  `built` is used up; `profiled`: look at a correct one with the profiler, which
         takes seconds; `written`: what labels are read off, where `source` is a drop-in file around
-        it.  Raises `Unjudgeable` or `Unwanted`.
+        it.  Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
-        ready = [built] if built is not None and built.there else []
+        ready = [built] if built is not None and built.has_folder else []
 
         def gone() -> bool:
-            return self._closing or unwanted()
+            return self._closing or is_cancelled()
 
-        def work() -> Verdict | Problem:
+        def work() -> Verdict | TaskProblem:
             # A second try must not find what the first one's runner left: it builds anew.
             first = ready.pop() if ready else None
-            return self.bench.judge(
+            return self.session.judge(
                 task,
                 source,
                 on_running,
-                doing,
+                set_activity,
                 gone,
                 first,
                 profiled=profiled,
@@ -161,58 +180,70 @@ class Judge:
             )
 
         try:
-            return self._twice(work, unwanted)
+            return self._retry_once(work, is_cancelled)
         finally:
-            if built is not None and self._yard is not None:
-                self._yard.remove(built)
+            if built is not None and self._build_ahead is not None:
+                self._build_ahead.remove(built)
 
     def release(
         self,
         task: Task,
         source: str,
-        doing: Callable[[str], None] = silent,
-        unwanted: Callable[[], bool] = never,
-    ) -> Release | Problem:
-        """Check a winner as a drop-in file; raise `Unjudgeable` or `Unwanted`."""
-        return self._twice(lambda: self.bench.release(task, source, doing), unwanted)
+        set_activity: Callable[[str], None] = discard_line,
+        is_cancelled: Callable[[], bool] = never_cancelled,
+    ) -> Release | TaskProblem:
+        """Check a winner as a drop-in file; raise `JudgeUnavailableError` or
+        `EvaluationCancelledError`.
+        """
+        return self._retry_once(
+            lambda: self.session.release(task, source, set_activity), is_cancelled
+        )
 
-    def _twice(self, work: Callable[[], T], unwanted: Callable[[], bool]) -> T:
+    def _retry_once(self, work: Callable[[], T], is_cancelled: Callable[[], bool]) -> T:
         """Do `work` in its turn; if the world fails, do it once more with everything fresh."""
-        with self._turns.taken(lambda: self._insist(unwanted)):
-            self.bench.nursery.unwanted = lambda: self._closing or unwanted()
+        with self._device_lock.held(lambda: self._raise_if_cancelled(is_cancelled)):
+            self.session.zygote.is_cancelled = lambda: self._closing or is_cancelled()
             try:
                 return work()
-            except Unjudgeable as error:
-                self._say(f"begun again with everything fresh: {error}")
-                self.bench.renew()
+            except JudgeUnavailableError as error:
+                self._log_line(f"begun again with everything fresh: {error}")
+                self.session.reset()
                 return work()
 
-    def _insist(self, unwanted: Callable[[], bool]) -> None:
+    def _raise_if_cancelled(self, unwanted: Callable[[], bool]) -> None:
         if self._closing or unwanted():
-            raise Unwanted
+            raise EvaluationCancelledError
 
     def inspect(
-        self, task: Task, source: str, verdict: Verdict, unwanted: Callable[[], bool] = never
+        self,
+        task: Task,
+        source: str,
+        verdict: Verdict,
+        is_cancelled: Callable[[], bool] = never_cancelled,
     ) -> Verdict:
         """Look at a winner with the maker's tools; out-of-bounds accesses make it `wrong`.
 
         One without a kernel of its own is spared that: there is nothing of its own to look at.
         """
         labels = (verdict.profile or {}).get("labels", "")
-        if self.kind == "cpu" or not verdict.correct or "library_only" in labels:
+        if self.kind == "cpu" or not verdict.is_correct or "library_only" in labels:
             return verdict
-        found = self._twice(lambda: self.bench.inspect(task, source), unwanted)
+        found = self._retry_once(lambda: self.session.inspect(task, source), is_cancelled)
         said = msgspec.structs.replace(verdict, profile={**(verdict.profile or {}), **found})
-        errors = inspection.errors_in(found)
+        errors = inspection.memcheck_errors(found)
         if not errors:
             return said
         reason = f"compute-sanitizer's memcheck: {errors}"[:500]
-        return msgspec.structs.replace(said, verdict=Word.WRONG, stage="check", reason=reason)
+        return msgspec.structs.replace(said, verdict=Outcome.WRONG, stage="check", reason=reason)
 
-    def _arch(self, unwanted: Callable[[], bool]) -> str:
+    def _arch(self, is_cancelled: Callable[[], bool]) -> str:
         """Return what CUDA is built for; the first time the device is asked, in its turn."""
-        card = self.bench.card
-        return card.arch if card.known else self._twice(lambda: card.arch, unwanted)
+        device_info = self.session.device_info
+        return (
+            device_info.arch
+            if device_info.is_known
+            else self._retry_once(lambda: device_info.arch, is_cancelled)
+        )
 
     def close(self) -> None:
         """End everything and remove the scratch folder; may be called from another thread.
@@ -220,20 +251,20 @@ class Judge:
         If work is under way and does not stop at once, the end of this process ends the children.
         """
         self._closing = True
-        if self._yard is not None:
-            self._yard.close()
+        if self._build_ahead is not None:
+            self._build_ahead.close()
         until = time.monotonic() + CLOSE_S
         try:
-            with self._turns.taken(lambda: _insist_until(until)):
-                self.bench.renew()
+            with self._device_lock.held(lambda: _deadline_check(until)):
+                self.session.reset()
                 self.scratch.close()
-        except Unwanted:
+        except EvaluationCancelledError:
             return
 
 
-def _insist_until(until: float) -> None:
+def _deadline_check(until: float) -> None:
     if time.monotonic() > until:
-        raise Unwanted
+        raise EvaluationCancelledError
 
 
-__all__ = ["Judge", "Problem", "Unjudgeable", "Unwanted"]
+__all__ = ["EvaluationCancelledError", "Judge", "JudgeUnavailableError", "TaskProblem"]

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from actors.evaluator import evidence
-from actors.evaluator.build import Building
-from actors.evaluator.fastbuild.store import TOOLKITS
-from actors.evaluator.isolation.child import Child, Gone
-from actors.evaluator.isolation.nursery import Nursery
-from actors.evaluator.standard import Standard
-from actors.evaluator.wire.orders import Confinement, Import, Raised
-from actors.evaluator.wire.runner_orders import CheckRelease, FromRunner, ReleaseChecked
+from actors.evaluator.build.stage import BuildStage
+from actors.evaluator.fastbuild.build_store import TOOLKITS_VARIABLE
+from actors.evaluator.ipc import logs
+from actors.evaluator.ipc.orders import CandidateRaised, Confinement, ImportSource
+from actors.evaluator.ipc.runner_orders import CheckRelease, FromRunner, ReleaseChecked
+from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
+from actors.evaluator.sandbox.zygote_client import ZygoteClient
 from actors.release.composition import UnreleasableError, drop_in_source
 from protocol.release import LIMITS, Release
 
@@ -43,8 +43,8 @@ CHECKS = (
     "CUDA graph",
     "second device",
 )
-NO_COMPILER = "no compiler"
-ESSENTIAL = ("fresh process", "state dict", "gradients")
+NO_COMPILER_CHECK = "no compiler"
+ESSENTIAL_CHECKS = ("fresh process", "state dict", "gradients")
 CHECK_S = 90.0  # of one check beside the module's own calls: torch.compile takes its time
 ALL_S = 300.0  # a check that would begin later is not run
 
@@ -54,23 +54,23 @@ class ReleaseStage:
 
     def __init__(
         self,
-        nursery: Nursery,
-        standard: Standard,
-        building: Callable[[str, str], Building],
+        zygote: ZygoteClient,
+        fixture: ReferenceFixture,
+        building: Callable[[str, str], BuildStage],
         doing: Callable[[str], None],
-        checks: tuple[str, ...] = (*CHECKS, NO_COMPILER),
+        checks: tuple[str, ...] = (*CHECKS, NO_COMPILER_CHECK),
     ) -> None:
         """`building` returns, for a name and a source, what builds it in a fresh folder."""
         self._checks = checks
-        self._nursery = nursery
-        self._standard = standard
-        self._limits = standard.limits
+        self._zygote = zygote
+        self._fixture = fixture
+        self._limits = fixture.limits
         self._building = building
         self._doing = doing
 
     def run(self, candidate: str) -> Release:
         """Return what the winner passed, and its limits."""
-        release = self._check(Release(judged=self._standard.judged), candidate, self._checks)
+        release = self._check(Release(judged=self._fixture.judged), candidate, self._checks)
         found = tuple(limit for limit in LIMITS if limit in release.failed)
         if not found or essential_failure(release):
             return release
@@ -84,12 +84,12 @@ class ReleaseStage:
         failed = {name: why for name, why in release.failed.items() if name not in names}
         skipped = dict(release.skipped)
         try:
-            source = drop_in_source(self._standard.task.source, candidate, release)
+            source = drop_in_source(self._fixture.task.source, candidate, release)
         except UnreleasableError as error:
             return msgspec.structs.replace(release, failed={"fresh process": str(error)})
-        modules = self._standard.task.modules
-        order = Import(source=source, class_name="ModelNew", modules=modules)
-        battery = _Battery(self._nursery, self._building, self._limits.build_s, order)
+        modules = self._fixture.task.modules
+        order = ImportSource(source=source, class_name="ModelNew", modules=modules)
+        battery = _CheckProcess(self._zygote, self._building, self._limits.build_s, order)
         until = time.monotonic() + ALL_S
         patience = CHECK_S + self._limits.check_s
         for name in names:
@@ -108,52 +108,52 @@ class ReleaseStage:
         )
 
 
-class _Battery:
+class _CheckProcess:
     """One drop-in file in a child of its own, replaced when a check ends it."""
 
     def __init__(
         self,
-        nursery: Nursery,
-        building: Callable[[str, str], Building],
+        zygote: ZygoteClient,
+        building: Callable[[str, str], BuildStage],
         build_s: float,
-        order: Import,
+        order: ImportSource,
     ) -> None:
         """`order` imports the drop-in file."""
-        self._nursery = nursery
+        self._zygote = zygote
         self._build_s = build_s
         self._order = order
         self._building = building
         built = building("release", order.source)
         built.run(build_s)
         self._confinement = built.confinement
-        self._child: Child[FromRunner] | None = None
+        self._child: ChildClient[FromRunner] | None = None
 
     def outcome(self, name: str, seconds: float) -> ReleaseChecked:
         """Run one check; a child that does not answer has failed it."""
-        if name == NO_COMPILER:
+        if name == NO_COMPILER_CHECK:
             self.close()
-            self._confinement = _without_compiler(self._building(NO_COMPILER, "").confinement)
+            self._confinement = _without_compiler(self._building(NO_COMPILER_CHECK, "").confinement)
         child = self._child or self._start()
         if isinstance(child, ReleaseChecked):
             return child
         self._child = child
         answer = child.ask(CheckRelease(name=name), seconds)
-        if isinstance(answer, Gone):
+        if isinstance(answer, ChildFailure):
             self._child = None
-            return _failure(answer.said(), self._confinement)
+            return _failure(answer.readable(), self._confinement)
         said = answer[0]
         if not isinstance(said, ReleaseChecked):
             return _failure(str(said)[:300], self._confinement)
         return msgspec.structs.replace(said, reason=_clean(said.reason, self._confinement))
 
-    def _start(self) -> Child[FromRunner] | ReleaseChecked:
-        child: Child[FromRunner] = self._nursery.spawn(
+    def _start(self) -> ChildClient[FromRunner] | ReleaseChecked:
+        child: ChildClient[FromRunner] = self._zygote.spawn(
             "runner", self._confinement, FromRunner, trusted=False
         )
         answer = child.ask(self._order, self._build_s)
-        if isinstance(answer, Gone) or isinstance(answer[0], Raised):
+        if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             child.kill()
-            said = answer.said() if isinstance(answer, Gone) else str(answer[0])[:300]
+            said = answer.readable() if isinstance(answer, ChildFailure) else str(answer[0])[:300]
             return _failure(f"the file can't be imported: {said}", self._confinement)
         return child
 
@@ -166,7 +166,7 @@ class _Battery:
 
 def essential_failure(release: Release) -> str:
     """Return why the winner is no drop-in at all; "" when it is one."""
-    for name in ESSENTIAL:
+    for name in ESSENTIAL_CHECKS:
         if name in release.failed:
             return f"not a drop-in module: {name}: {release.failed[name]}"
     return ""
@@ -175,7 +175,11 @@ def essential_failure(release: Release) -> str:
 def _without_compiler(confinement: Confinement) -> Confinement:
     """Return surroundings in which nothing can be built and nothing was."""
     environment = {
-        **{name: value for name, value in confinement.environment.items() if name != TOOLKITS},
+        **{
+            name: value
+            for name, value in confinement.environment.items()
+            if name != TOOLKITS_VARIABLE
+        },
         "PATH": confinement.folder,
     }
     return msgspec.structs.replace(confinement, environment=environment)
@@ -186,4 +190,4 @@ def _failure(reason: str, confinement: Confinement) -> ReleaseChecked:
 
 
 def _clean(reason: str, confinement: Confinement) -> str:
-    return evidence.one_line(evidence.clean(reason, [confinement.folder]))[:300]
+    return logs.one_line(logs.clean_log(reason, [confinement.folder]))[:300]

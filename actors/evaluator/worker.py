@@ -1,4 +1,6 @@
-"""The evaluator as an actor: takes `Measure` and `Evaluate`, gives `Measured` and `Evaluated`."""
+"""The evaluator as an actor: takes `MeasureReference` and `Evaluate`, gives `ReferenceMeasured` and
+`Evaluated`.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +8,32 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors.evaluator.devices.health import Quarantined
-from actors.evaluator.isolation.child import Unwanted
-from actors.evaluator.isolation.nursery import ReferenceFailed, Unjudgeable
-from actors.evaluator.judge import Judge, Problem
+from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.release_stage import essential_failure
-from actors.evaluator.rounds import combined, has_enough
-from actors.port import Port
+from actors.evaluator.sandbox.child_client import EvaluationCancelledError
+from actors.evaluator.sandbox.zygote_client import (
+    DeviceQuarantinedError,
+    JudgeUnavailableError,
+    ReferenceFailedError,
+)
+from actors.evaluator.verdict_rounds import combine_verdicts, has_enough
 from actors.release.composition import drop_in_source
+from actors.work_context import WorkContext
 from protocol.messages import (
     Evaluate,
     Evaluated,
-    Measure,
-    Measured,
-    Returned,
+    HandedBack,
+    MeasureReference,
+    ReferenceMeasured,
     Work,
 )
-from protocol.values import Device, Role, Verdict, Word
+from protocol.values import Device, Outcome, Role, Verdict
 
-KILLED = (Word.CRASHED, Word.COMPILE_FAILED)  # what a signal from outside looks like
-FAILURES = 3  # in a row, then the actor ends and the supervisor decides
+MEMORY_SENSITIVE_OUTCOMES = (
+    Outcome.CRASHED,
+    Outcome.COMPILE_FAILED,
+)  # what a signal from outside looks like
+MAX_FAILURES = 3  # in a row, then the actor ends and the supervisor decides
 
 
 class EvaluatorWorker:
@@ -44,54 +52,70 @@ class EvaluatorWorker:
         self.device: Device | None = judge.device
         self._failures = 0
 
-    def work(self, request: Work, port: Port) -> Measured | Evaluated | Returned:
+    def work(
+        self, request: Work, context: WorkContext
+    ) -> ReferenceMeasured | Evaluated | HandedBack:
         """Measure a task or judge a candidate; hand back what can't be done now."""
         try:
-            result = self._work(request, port)
-        except Unwanted:
-            return Returned(lease=request.lease, reason="no longer wanted")
-        except Unjudgeable as error:
+            result = self._work(request, context)
+        except EvaluationCancelledError:
+            return HandedBack(lease=request.lease, reason="no longer wanted")
+        except JudgeUnavailableError as error:
             self._failures += 1
-            if self._failures >= FAILURES:
+            if self._failures >= MAX_FAILURES:
                 raise
-            sick = isinstance(error, Quarantined)
+            sick = isinstance(error, DeviceQuarantinedError)
             # A task whose own module fails here will fail again; a machine that can't start a
             # process, or has no room, must not make verdicts of it.
-            tried = isinstance(error, ReferenceFailed)
-            return Returned(lease=request.lease, reason=str(error), quarantined=sick, tried=tried)
+            tried = isinstance(error, ReferenceFailedError)
+            return HandedBack(
+                lease=request.lease, reason=str(error), quarantined=sick, reference_failed=tried
+            )
         self._failures = 0
-        if isinstance(result, Evaluated) and result.verdict.verdict in KILLED and port.revoked():
+        if (
+            isinstance(result, Evaluated)
+            and result.verdict.verdict in MEMORY_SENSITIVE_OUTCOMES
+            and context.is_revoked()
+        ):
             # A batch system signals every process of a job: that was not the candidate's doing.
-            return Returned(lease=request.lease, reason="ended while this machine was leaving")
+            return HandedBack(lease=request.lease, reason="ended while this machine was leaving")
         return result
 
-    def _work(self, request: Work, port: Port) -> Measured | Evaluated:
+    def _work(self, request: Work, context: WorkContext) -> ReferenceMeasured | Evaluated:
         name = request.lease.work.rpartition("/")[0]
-        if isinstance(request, Measure):
+        if isinstance(request, MeasureReference):
             task = request.task.name
-            port.doing(f"measuring {task}")
-            return self._measure(request, port, lambda words: port.doing(f"{words} {task}"))
+            context.set_activity(f"measuring {task}")
+            return self._measure(
+                request, context, lambda words: context.set_activity(f"{words} {task}")
+            )
         if isinstance(request, Evaluate):
-            return self._evaluate(request, port, lambda words: port.doing(f"{words} {name}"))
+            return self._evaluate(
+                request, context, lambda words: context.set_activity(f"{words} {name}")
+            )
         raise TypeError(f"an evaluator was leased a {type(request).__name__}")
 
-    def _measure(self, request: Measure, port: Port, doing: Callable[[str], None]) -> Measured:
-        found = self.judge.measure(request.task, port.revoked, doing)
-        if isinstance(found, Problem):
-            return Measured(lease=request.lease, problem=found.words)
-        return Measured(lease=request.lease, reference=found)
+    def _measure(
+        self, request: MeasureReference, context: WorkContext, set_activity: Callable[[str], None]
+    ) -> ReferenceMeasured:
+        found = self.judge.measure(request.task, context.is_revoked, set_activity)
+        if isinstance(found, TaskProblem):
+            return ReferenceMeasured(lease=request.lease, problem=found.reason)
+        return ReferenceMeasured(lease=request.lease, reference=found)
 
-    def _evaluate(self, request: Evaluate, port: Port, doing: Callable[[str], None]) -> Evaluated:
+    def _evaluate(
+        self, request: Evaluate, context: WorkContext, set_activity: Callable[[str], None]
+    ) -> Evaluated:
         if request.rounds > 1:
-            return self._confirm(request, port, doing)
-        verdict = self._judge(request, port, doing, request.source)
+            return self._confirm(request, context, set_activity)
+        verdict = self._judge(request, context, set_activity, request.source)
         return Evaluated(lease=request.lease, verdict=verdict)
 
     def _judge(
         self,
         request: Evaluate,
-        port: Port,
-        doing: Callable[[str], None],
+        context: WorkContext,
+        set_activity: Callable[[str], None],
         source: str,
         *,
         profiled: bool = False,
@@ -100,42 +124,44 @@ class EvaluatorWorker:
             request.task,
             source,
             request.reference,
-            port.running,
-            doing,
-            port.revoked,
-            self.judge.build(source, port.revoked, request.task.modules),
+            context.candidate_running,
+            set_activity,
+            context.is_revoked,
+            self.judge.build(source, context.is_revoked, request.task.modules),
             profiled=profiled,
             written=request.source,
         )
-        if isinstance(verdict, Problem):
+        if isinstance(verdict, TaskProblem):
             # It was measured before, so this machine is the odd one.
-            raise ReferenceFailed(verdict.words)
+            raise ReferenceFailedError(verdict.reason)
         return verdict
 
-    def _confirm(self, request: Evaluate, port: Port, doing: Callable[[str], None]) -> Evaluated:
+    def _confirm(
+        self, request: Evaluate, context: WorkContext, set_activity: Callable[[str], None]
+    ) -> Evaluated:
         """Judge one of the best as its users will have it: as a drop-in file, several times."""
-        port.running()
-        release = self.judge.release(request.task, request.source, doing, port.revoked)
-        if isinstance(release, Problem):
-            raise ReferenceFailed(release.words)
+        context.candidate_running()
+        release = self.judge.release(request.task, request.source, set_activity, context.is_revoked)
+        if isinstance(release, TaskProblem):
+            raise ReferenceFailedError(release.reason)
         reason = essential_failure(release)
         if reason:
-            verdict = Verdict(verdict=Word.WRONG, stage="check", reason=reason, release=release)
+            verdict = Verdict(verdict=Outcome.WRONG, stage="check", reason=reason, release=release)
             return Evaluated(lease=request.lease, verdict=verdict)
         source = drop_in_source(request.task.source, request.source, release)
         verdicts: list[Verdict] = []
         while not verdicts or not has_enough(verdicts, request.rounds, request.most_rounds):
             try:
                 # Profiled once: what a planner needs to know, and too slow for every candidate.
-                verdict = self._judge(request, port, doing, source, profiled=not verdicts)
-            except Unwanted:
+                verdict = self._judge(request, context, set_activity, source, profiled=not verdicts)
+            except EvaluationCancelledError:
                 if len(verdicts) < request.rounds:
                     raise
                 break  # there is no time for more: what was measured so far is the verdict
             verdicts.append(verdict)
-        verdict = combined(verdicts)
-        doing("inspecting")
-        verdict = self.judge.inspect(request.task, source, verdict, port.revoked)
+        verdict = combine_verdicts(verdicts)
+        set_activity("inspecting")
+        verdict = self.judge.inspect(request.task, source, verdict, context.is_revoked)
         released = msgspec.structs.replace(verdict, release=release)
         return Evaluated(lease=request.lease, verdict=released)
 

@@ -16,57 +16,58 @@ from random import Random
 
 from structlog.typing import FilteringBoundLogger
 
+from actors.cli import EXIT_USAGE, OneLineParser
+from actors.identity import name_process
+from actors.launcher import job_record as record_file
 from actors.launcher import options as options_file
-from actors.launcher import record as record_file
-from actors.launcher.batch import Batch
-from actors.launcher.hosts import Hosts
-from actors.launcher.keeper import Cancel, Keeper
-from actors.launcher.options import Kind, Options
-from actors.launcher.places import Memory, Place, Refused, command
-from actors.launcher.record import Record
+from actors.launcher.backends import Backend, SavedState, SubmissionRefusedError, job_command
+from actors.launcher.job_controller import CancelJob, JobController
+from actors.launcher.job_record import JobRecord
+from actors.launcher.options import BackendKind, LaunchOptions
+from actors.launcher.parsl_backend import ParslBackend
+from actors.launcher.ssh_backend import SshBackend
+from actors.lifeline import hold_lifeline, on_terminate
 from actors.log import open_log
-from actors.post import hold_lifeline, name_process, on_terminate
-from actors.usage import EXIT_USAGE, Parser
 
-LOOK_S = {Kind.SSH: 1.0, Kind.LOCAL: 1.0}
-BATCH_LOOK_S = 5.0  # a batch system is asked no more often than this
+POLL_S = {BackendKind.SSH: 1.0, BackendKind.LOCAL: 1.0}
+BATCH_POLL_S = 5.0  # a batch system is asked no more often than this
 CLOSE_S = 4.0  # the supervisor waits five
 
 
-class Launcher:
+class JobLauncher:
     """The loop around a keeper and a place."""
 
     def __init__(
         self,
         *,
-        kind: Kind,
-        options: Options,
-        place: Place,
-        known: Memory,
+        kind: BackendKind,
+        options: LaunchOptions,
+        backend: Backend,
+        known: SavedState,
         run_dir: Path,
         log: FilteringBoundLogger,
     ) -> None:
         self._kind = kind
-        self._place = place
+        self._backend = backend
         self._run_dir = run_dir
         self._log = log
-        self._pause_s = LOOK_S.get(kind, BATCH_LOOK_S)
+        self._pause_s = POLL_S.get(kind, BATCH_POLL_S)
         self._stop = threading.Event()
-        self._written = Record()
-        self._keeper = Keeper(most=options.jobs, rng=Random())  # noqa: S311  # jitter only
+        self._written = JobRecord()
+        self._controller = JobController(max_jobs=options.jobs, rng=Random())  # noqa: S311  # jitter only
         for job in known:
-            self._keeper.submitted(job, time.monotonic())
+            self._controller.submitted(job, time.monotonic())
 
     def run(self) -> None:
         """Keep the jobs at their number until told to stop; then cancel them."""
         while not self._stop.is_set():
-            self.turn()
+            self.step()
             self._stop.wait(self._pause_s)
-        self._keeper.close()
+        self._controller.close()
         until = time.monotonic() + CLOSE_S
         while True:
-            self.turn()
-            if not self._keeper.jobs or time.monotonic() > until:
+            self.step()
+            if not self._controller.jobs or time.monotonic() > until:
                 return
             time.sleep(0.2)
 
@@ -74,50 +75,52 @@ class Launcher:
         """Ask for the end; all that a signal handler may do."""
         self._stop.set()
 
-    def turn(self) -> None:
+    def step(self) -> None:
         """Look once and do what follows."""
-        for instruction in self._keeper.look(self._place.phases(), time.monotonic()):
-            if isinstance(instruction, Cancel):
+        for instruction in self._controller.update(self._backend.phases(), time.monotonic()):
+            if isinstance(instruction, CancelJob):
                 self._log.info("cancel", job=instruction.job)
-                self._place.cancel([instruction.job])
+                self._backend.cancel([instruction.job])
             elif not self._submit():
                 break
-        self._tell()
+        self._write_record()
 
     def _submit(self) -> bool:
         try:
-            job = self._place.submit()
-        except Refused as error:
+            job = self._backend.submit()
+        except SubmissionRefusedError as error:
             self._log.warning("refused", why=str(error))
-            self._keeper.refuse(str(error), time.monotonic())
+            self._controller.submission_refused(str(error), time.monotonic())
             return False
         self._log.info("submitted", job=job)
-        self._keeper.submitted(job, time.monotonic())
-        self._tell()  # before the next one: a job that nobody remembers can't be cancelled
+        self._controller.submitted(job, time.monotonic())
+        self._write_record()  # before the next one: a job that nobody remembers can't be cancelled
         return True
 
-    def _tell(self) -> None:
-        left = {job for job, one in self._keeper.jobs.items() if not one.cancelled}
-        memory = self._place.memory()
+    def _write_record(self) -> None:
+        left = {job for job, one in self._controller.jobs.items() if not one.cancelled}
+        memory = self._backend.saved_state()
         jobs = {job: dict(facts) for job, facts in memory.items() if job in left}
-        words = self._keeper.words(time.monotonic())
-        record = Record(words=words, kind=self._kind, jobs=jobs)
+        words = self._controller.summary(time.monotonic())
+        record = JobRecord(words=words, kind=self._kind, jobs=jobs)
         if record != self._written:
             self._written = record
-            record_file.write(self._run_dir, record)
+            record_file.write_record(self._run_dir, record)
 
 
-def make_place(kind: Kind, options: Options, ticket: Path, run_dir: Path, known: Memory) -> Place:
+def make_backend(
+    kind: BackendKind, options: LaunchOptions, ticket: Path, run_dir: Path, known: SavedState
+) -> Backend:
     """Return where jobs run; raise ValueError with one line when it can't be used."""
     folder = run_dir / "launch"
-    if kind in (Kind.SSH, Kind.LOCAL):
-        return Hosts(options, ticket, folder)
-    return Batch(kind, options, command(options, ticket, folder), folder, known)
+    if kind in (BackendKind.SSH, BackendKind.LOCAL):
+        return SshBackend(options, ticket, folder)
+    return ParslBackend(kind, options, job_command(options, ticket, folder), folder, known)
 
 
 def main() -> int:
     """Serve until told to stop; exit status 2 and one line where that can't be."""
-    parser = Parser(prog="python -m actors.launcher", description=__doc__)
+    parser = OneLineParser(prog="python -m actors.launcher", description=__doc__)
     parser.add_argument("--launch", required=True, metavar="KIND:FILE")
     parser.add_argument("--ticket", type=Path, default=Path("ticket.json"))
     parser.add_argument("--run-dir", type=Path, default=Path())
@@ -125,11 +128,11 @@ def main() -> int:
     arguments = parser.parse_args()
     run_dir = arguments.run_dir.resolve()
     try:
-        kind, path = options_file.split(arguments.launch)
-        options = options_file.read(kind, path)
-        record = record_file.read(run_dir)
+        kind, path = options_file.split_launch(arguments.launch)
+        options = options_file.read_options(kind, path)
+        record = record_file.read_record(run_dir)
         known = record.jobs if record.kind == kind and not arguments.check else {}
-        place = make_place(kind, options, arguments.ticket.resolve(), run_dir, known)
+        backend = make_backend(kind, options, arguments.ticket.resolve(), run_dir, known)
     except ValueError as error:
         sys.stderr.write(f"--launch {arguments.launch}: {error}\n")
         return EXIT_USAGE
@@ -140,8 +143,8 @@ def main() -> int:
     os.environ.pop("STARK_RUN", None)  # the mark of this machine's processes, not of a job's
     (run_dir / "launch").mkdir(exist_ok=True)
     log = open_log(run_dir, "launcher")
-    launcher = Launcher(
-        kind=kind, options=options, place=place, known=known, run_dir=run_dir, log=log
+    launcher = JobLauncher(
+        kind=kind, options=options, backend=backend, known=known, run_dir=run_dir, log=log
     )
     on_terminate(launcher.stop)
     over = threading.Event()

@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 
 from actors.installation import ROOT
-from protocol.files import read_text
+from protocol.user_files import read_text
 from protocol.values import Value
 
 
-class Kind(StrEnum):
+class BackendKind(StrEnum):
     """Where jobs run."""
 
     SLURM = "slurm"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
     LOCAL = "local"
 
 
-class Options(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LaunchOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The words of a file."""
 
     jobs: int = 1  # at most so many at a time; with ssh one a host unless it says less
@@ -50,22 +50,24 @@ class Options(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     provider: dict[str, Any] = msgspec.field(default_factory=dict)  # parsl's own words
 
 
-def split(wanted: str) -> tuple[Kind, Path]:
+def split_launch(wanted: str) -> tuple[BackendKind, Path]:
     """Return the two parts of `KIND:FILE`; raise ValueError with one line."""
     kind, colon, file = wanted.partition(":")
-    if not colon or not file or kind not in set(Kind):
-        raise ValueError(f"expected {', '.join(f'{one}:FILE' for one in Kind)}, got {wanted!r}")
-    return Kind(kind), Path(file)
+    if not colon or not file or kind not in set(BackendKind):
+        raise ValueError(
+            f"expected {', '.join(f'{one}:FILE' for one in BackendKind)}, got {wanted!r}"
+        )
+    return BackendKind(kind), Path(file)
 
 
-def read(kind: Kind, path: Path) -> Options:
+def read_options(kind: BackendKind, path: Path) -> LaunchOptions:
     """Return what a file says; raise ValueError with one line."""
     try:
         words = tomllib.loads(read_text(path))
-        options = msgspec.convert(words, Options)
+        options = msgspec.convert(words, LaunchOptions)
     except OSError as error:
         raise ValueError(f"can't read it: {error.strerror}") from error
-    if kind is Kind.SSH and "jobs" not in words:
+    if kind is BackendKind.SSH and "jobs" not in words:
         options = msgspec.structs.replace(options, jobs=len(options.hosts))
     problem = _problem(kind, options)
     if problem:
@@ -73,16 +75,16 @@ def read(kind: Kind, path: Path) -> Options:
     return options
 
 
-def _problem(kind: Kind, options: Options) -> str:
-    if kind is Kind.SSH and not options.hosts:
+def _problem(kind: BackendKind, options: LaunchOptions) -> str:
+    if kind is BackendKind.SSH and not options.hosts:
         return 'ssh needs hosts = ["gpu1", "me@gpu2"]'
-    if kind is not Kind.SSH and options.hosts:
+    if kind is not BackendKind.SSH and options.hosts:
         return f"hosts are for ssh:FILE, not for {kind}:FILE"
-    if kind in (Kind.SSH, Kind.LOCAL) and options.provider:
+    if kind in (BackendKind.SSH, BackendKind.LOCAL) and options.provider:
         return f"[provider] is for batch systems, not for {kind}:FILE"
     if options.jobs < 1:
         return f"jobs = {options.jobs}: expected 1 or more"
-    if kind is Kind.SSH and options.jobs > len(options.hosts):
+    if kind is BackendKind.SSH and options.jobs > len(options.hosts):
         return f"jobs = {options.jobs}, but there are {len(options.hosts)} hosts: one job a host"
     if options.evaluators is not None and options.evaluators < 1:
         return f"evaluators = {options.evaluators}: expected 1 or more"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from actors.usage import Parser
+from actors.cli import OneLineParser
 from scripts.benchmarks import dispatch, recovery, scale, selection, whole_run
-from scripts.benchmarks.machine import machine
+from scripts.benchmarks.machine_info import machine
 
 
 def main() -> None:
     """Run all of them; some ten minutes."""
-    Parser(prog="python -m scripts.benchmarks", description=__doc__).parse_args()
+    OneLineParser(prog="python -m scripts.benchmarks", description=__doc__).parse_args()
     print(machine())
     print("\nselection, windows and leaderboard, one step of the search")
     selection.main()

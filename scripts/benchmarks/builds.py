@@ -21,14 +21,14 @@ from pathlib import Path
 
 import torch
 
-from actors.evaluator.fastbuild import asked
+from actors.cli import OneLineParser
+from actors.evaluator.fastbuild import source_requirements
 from actors.evaluator.fastbuild.__main__ import build
-from actors.evaluator.fastbuild.family import Family
-from actors.evaluator.fastbuild.importing import Imported
-from actors.evaluator.fastbuild.workshop import prepare
-from actors.usage import Parser
+from actors.evaluator.fastbuild.candidate_import import ImportReport
+from actors.evaluator.fastbuild.flag_set import FlagSet
+from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
 from protocol.values import Value
-from scripts.benchmarks.machine import machine
+from scripts.benchmarks.machine_info import machine
 
 CANDIDATES = Path(__file__).parents[2] / "tests/fastbuild/candidates"
 LIMIT_S = 500.0
@@ -42,10 +42,10 @@ _PTXAS = re.compile(r"ptxas (?:error|fatal) .*")
 _MODULE_NAME = re.compile(r"_[0-9a-f]{8}_\d+_\w+?_(?:cu|cpp)_[0-9a-f]{8,16}(?:_\d+)?")
 
 
-class Side(Value, frozen=True, kw_only=True):
+class BuildSide(Value, frozen=True, kw_only=True):
     """One way of building one candidate."""
 
-    imported: Imported
+    report: ImportReport
     error: str  # the first, without folders
     code: str  # the device's, as text
 
@@ -83,23 +83,23 @@ def device_code(folder: Path) -> str:
     return "\n".join(parts)
 
 
-def side(name: str, store: Path | None) -> Side:
+def build_side(name: str, store: Path | None) -> BuildSide:
     """Build one candidate one way, in a folder of its own."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "extensions").mkdir()
-        imported = build(CANDIDATES / f"{name}.py", store, folder, LIMIT_S)
+        report = build(CANDIDATES / f"{name}.py", store, folder, LIMIT_S)
         code = device_code(folder) if name.startswith("cuda") else ""
-    return Side(imported=imported, error=first_error(imported.error), code=code)
+    return BuildSide(report=report, error=first_error(report.error), code=code)
 
 
-def differences(ours: Side, theirs: Side) -> list[str]:
+def differences(ours: BuildSide, theirs: BuildSide) -> list[str]:
     """Return in what two ways of building differ."""
     found = []
-    if ours.imported.results != theirs.imported.results:
-        found.append(f"results {ours.imported.results} {theirs.imported.results}")
-    if ours.imported.documents != theirs.imported.documents:
-        found.append(f"documents {ours.imported.documents} {theirs.imported.documents}")
+    if ours.report.results != theirs.report.results:
+        found.append(f"results {ours.report.results} {theirs.report.results}")
+    if ours.report.documents != theirs.report.documents:
+        found.append(f"documents {ours.report.documents} {theirs.report.documents}")
     if ours.code != theirs.code:
         found.append("device code")
     if ours.error != theirs.error:
@@ -107,28 +107,28 @@ def differences(ours: Side, theirs: Side) -> list[str]:
     return found
 
 
-def row(name: str, ours: Side, theirs: Side | None, *, alone: bool) -> str:
+def row(name: str, ours: BuildSide, theirs: BuildSide | None, *, alone: bool) -> str:
     """Return one line of the table."""
-    way = ours.imported.builds[-1].way if ours.imported.builds else "?"
-    mine, other = ours.imported.seconds, theirs.imported.seconds if theirs else 0.0
+    way = ours.report.builds[-1].way if ours.report.builds else "?"
+    mine, other = ours.report.seconds, theirs.report.seconds if theirs else 0.0
     ratio = f"{other / mine:6.1f}×" if theirs and alone and mine else "      –"
     unlike = differences(ours, theirs) if theirs else []
     equal = "; ".join(unlike) if unlike else "equal" if theirs else "–"
     torchs = f"{other:8.2f}" if theirs else "       –"
-    why = ours.imported.builds[-1].why if ours.imported.builds else ours.error
+    why = ours.report.builds[-1].why if ours.report.builds else ours.error
     return f"{name:26} {torchs} {mine:8.2f} {ratio}  {way:8} {equal}  {why[:90]}"
 
 
-def families_of(names: list[str]) -> frozenset[Family]:
+def families_of(names: list[str]) -> frozenset[FlagSet]:
     """Return what the judge would prepare for the candidates of these names."""
     cuda = torch.version.cuda is not None
     texts = [(CANDIDATES / f"{name}.py").read_text(encoding="utf-8") for name in names]
-    return frozenset().union(*(asked.families(text, cuda=cuda) for text in texts))
+    return frozenset().union(*(source_requirements.flag_sets(text, cuda=cuda) for text in texts))
 
 
 def main(arguments: list[str]) -> int:
     """Run the comparison; the status is 1 when anything differs."""
-    parser = Parser(prog="python -m scripts.benchmarks.builds", description=__doc__)
+    parser = OneLineParser(prog="python -m scripts.benchmarks.builds", description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--ours-jobs", type=int, default=1)
@@ -145,19 +145,23 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         store = flags.store or Path(scratch)
         began = time.monotonic()
-        prepare(store, families_of(names))
+        prepare_toolkit(store, families_of(names))
         print(f"prepared in {time.monotonic() - began:.1f} s", flush=True)
         with ThreadPoolExecutor(flags.ours_jobs) as pool:
-            ours = dict(zip(names, pool.map(lambda name: side(name, store), names), strict=True))
+            ours = dict(
+                zip(names, pool.map(lambda name: build_side(name, store), names), strict=True)
+            )
     firsts = [n for kind in KINDS for n in [n for n in names if kind_of(n) == kind][: flags.alone]]
     print(f"{'candidate':26} {'torch s':>8} {'ours s':>8} {'ratio':>7}  way", flush=True)
     unlike = 0
-    theirs: dict[str, Side] = {}
+    theirs: dict[str, BuildSide] = {}
     if not flags.no_torch:
-        theirs = {name: side(name, None) for name in firsts}
+        theirs = {name: build_side(name, None) for name in firsts}
         rest = [name for name in names if name not in theirs]
         with ThreadPoolExecutor(flags.jobs) as pool:
-            theirs.update(zip(rest, pool.map(lambda name: side(name, None), rest), strict=True))
+            theirs.update(
+                zip(rest, pool.map(lambda name: build_side(name, None), rest), strict=True)
+            )
     for name in names:
         other = theirs.get(name)
         print(row(name, ours[name], other, alone=name in firsts), flush=True)

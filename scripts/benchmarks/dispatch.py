@@ -17,23 +17,14 @@ from pathlib import Path
 from random import Random
 
 from actors.actor import run_actor
-from actors.port import Port
-from actors.post import add_post_arguments, post_from
-from actors.usage import Parser
+from actors.cli import OneLineParser
+from actors.identity import add_identity_arguments, identity_from
+from actors.work_context import WorkContext
 from protocol import messages
 from protocol import settings as settings_file
 from protocol.settings import SearchSettings, Settings
-from protocol.values import (
-    WORKERS,
-    Candidate,
-    Device,
-    Plan,
-    Reference,
-    Role,
-    Verdict,
-    Word,
-)
-from scripts.benchmarks.machine import percentile
+from protocol.values import WORKER_ROLES, Candidate, Device, Outcome, Plan, Reference, Role, Verdict
+from scripts.benchmarks.machine_info import percentile
 
 SOURCE_BYTES = 3_000  # a full window shows seven of them: about 20 KB a task
 
@@ -48,7 +39,7 @@ class InstantWorker:
         self._trace = trace
         self._seen: list[str] = []
 
-    def work(self, request: messages.Work, port: Port) -> messages.Result:
+    def work(self, request: messages.Work, context: WorkContext) -> messages.Result:
         came = time.monotonic()
         result = answer(request)
         self._seen.append(f"{request.lease.work} {came} {time.monotonic()}")
@@ -62,8 +53,8 @@ def answer(request: messages.Work) -> messages.Result:
     """Return a made-up result of the usual size."""
     lease = request.lease
     match request:
-        case messages.Measure():
-            return messages.Measured(lease=lease, reference=Reference(eager_us=100.0))
+        case messages.MeasureReference():
+            return messages.ReferenceMeasured(lease=lease, reference=Reference(eager_us=100.0))
         case messages.MakePlan():
             plan = Plan(advice="advice", scaffold=request.node.source)
             return messages.Planned(lease=lease, plan=plan)
@@ -73,7 +64,7 @@ def answer(request: messages.Work) -> messages.Result:
             return kind(lease=lease, candidate=Candidate(source=body))
         case messages.Evaluate():
             speedup = Random(lease.work).uniform(0.5, 3.0)
-            verdict = Verdict(verdict=Word.CORRECT, median_us=100.0 / speedup, speedup=speedup)
+            verdict = Verdict(verdict=Outcome.CORRECT, median_us=100.0 / speedup, speedup=speedup)
             return messages.Evaluated(lease=lease, verdict=verdict)
 
 
@@ -85,7 +76,7 @@ def measure(*, budget: int, in_flight: int, credit: int) -> tuple[list[float], f
         (run_dir / "tasks" / "t.py").write_text("# reference\n".ljust(SOURCE_BYTES, "#"))
         search = SearchSettings(budget=budget, in_flight=in_flight, root_children=10**9)
         settings_file.write(run_dir, Settings(tasks=("t",), search=search))
-        workers = [_start_worker(run_dir, role, credit) for role in WORKERS]
+        workers = [_start_worker(run_dir, role, credit) for role in WORKER_ROLES]
         coordinator = subprocess.Popen(
             [sys.executable, "-m", "actors.coordinator"], cwd=run_dir, stdin=subprocess.DEVNULL
         )
@@ -110,7 +101,7 @@ def _start_worker(run_dir: Path, role: Role, credit: int) -> subprocess.Popen[by
 def _times(run_dir: Path) -> list[float]:
     """Return milliseconds from each stage's end to the next stage's start of the same attempt."""
     seen: dict[str, tuple[float, float]] = {}  # work -> (came, went)
-    for role in WORKERS:
+    for role in WORKER_ROLES:
         for line in (run_dir / f"trace-{role}").read_text(encoding="utf-8").splitlines():
             work, came, gone = line.split()
             seen[work] = (float(came), float(gone))
@@ -147,14 +138,14 @@ def main() -> int:
     if len(sys.argv) == 1:
         report()
         return 0
-    parser = Parser(prog="python -m scripts.benchmarks.dispatch", description=__doc__)
-    add_post_arguments(parser)
+    parser = OneLineParser(prog="python -m scripts.benchmarks.dispatch", description=__doc__)
+    add_identity_arguments(parser)
     parser.add_argument("--role", type=Role, required=True)
     parser.add_argument("--credit", type=int, default=1)
     arguments = parser.parse_args()
-    post = post_from(arguments)
-    trace = post.run_dir / f"trace-{arguments.role}"
-    return run_actor(InstantWorker(arguments.role, arguments.credit, trace), post)
+    identity = identity_from(arguments)
+    trace = identity.run_dir / f"trace-{arguments.role}"
+    return run_actor(InstantWorker(arguments.role, arguments.credit, trace), identity)
 
 
 if __name__ == "__main__":

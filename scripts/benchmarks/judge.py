@@ -2,9 +2,10 @@
 
     python -m scripts.benchmarks.judge [--device cpu|cuda] [--field N] [--repeats N]
 
-A dozen candidates (`judged.py`) on one warm judge; one new candidate alone on it, three times; the
-same with plain `load_inline` in a fresh process each, `--field` of the dozen, in the same run; the
-first candidate `--repeats` times; and what passes from a fault to the next candidate's start.
+A dozen candidates (`benchmark_candidates.py`) on one warm judge; one new candidate alone on it,
+three times; the same with plain `load_inline` in a fresh process each, `--field` of the dozen, in
+the same run; the first candidate `--repeats` times; and what passes from a fault to the next
+candidate's start.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ import time
 from pathlib import Path
 from statistics import mean, median
 
-from actors.evaluator.byhand import in_order
+from actors.cli import OneLineParser
 from actors.evaluator.devices import device as devices
-from actors.evaluator.judge import Judge, Problem, Unjudgeable
-from actors.usage import Parser
+from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
+from actors.evaluator.judge_cli import judge_in_order
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Reference, Task, Verdict
-from scripts.benchmarks import judged
-from scripts.benchmarks.machine import machine
+from scripts.benchmarks import benchmark_candidates
+from scripts.benchmarks.machine_info import machine
 
 LIMITS = Limits(time_s=5.0)
 FIELD_S = 600.0
@@ -48,21 +49,21 @@ class ModelNew(nn.Module):
 """
 
 
-def certain(found: Verdict | Problem) -> Verdict:
+def verdict_or_exit(found: Verdict | TaskProblem) -> Verdict:
     """Return the verdict; leave when the benchmark's own task can't be judged here."""
-    if isinstance(found, Problem):
-        raise SystemExit(f"can't be judged here: {found.words}")
+    if isinstance(found, TaskProblem):
+        raise SystemExit(f"can't be judged here: {found.reason}")
     return found
 
 
 def ours(judge: Judge, task: Task, reference: Reference, sources: dict[str, str]) -> float:
     """Judge all of them on one warm judge; print a table; return the seconds of the whole."""
     began = time.monotonic()
-    verdicts = in_order(judge, task, reference, list(sources.values()))
+    verdicts = judge_in_order(judge, task, reference, list(sources.values()))
     rows: list[Verdict] = []
     print(f"{'candidate':10} {'verdict':14} {'speedup':>8}  build  check   time  s")
     for name, found in zip(sources, verdicts, strict=True):
-        verdict = certain(found)
+        verdict = verdict_or_exit(found)
         rows.append(verdict)
         spent = verdict.seconds
         speedup = f"{verdict.speedup:.2f}" if verdict.speedup else "-"
@@ -81,7 +82,7 @@ def ours(judge: Judge, task: Task, reference: Reference, sources: dict[str, str]
     return whole
 
 
-def field(task: Task, sources: dict[str, str], count: int) -> float:
+def kernelbench_style(task: Task, sources: dict[str, str], count: int) -> float:
     """Judge some the field's way; return the mean seconds of one."""
     spent = []
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +94,8 @@ def field(task: Task, sources: dict[str, str], count: int) -> float:
             environment = {**os.environ, "TORCH_EXTENSIONS_DIR": f"{folder}/{path.stem}"}
             began = time.monotonic()
             done = subprocess.run(
-                [sys.executable, "-m", "scripts.benchmarks.field", task_path, path, task.device],
+                [sys.executable, "-m", "scripts.benchmarks.kernelbench_style", task_path, path,
+                task.device],
                 capture_output=True, text=True, check=False, env=environment, timeout=FIELD_S,
             )  # fmt: skip
             spent.append(time.monotonic() - began)
@@ -107,9 +109,9 @@ def alone(judge: Judge, task: Task) -> None:
     began = time.time_ns()  # as text that no store knows, whoever ran this before
     found, whole = [], []
     for number in range(began, began + 3):
-        source = judged.again(task.device, number)
+        source = benchmark_candidates.unbuilt_candidate(task.device, number)
         start = time.monotonic()
-        found.append(certain(judge.judge(task, source)).seconds)
+        found.append(verdict_or_exit(judge.judge(task, source)).seconds)
         whole.append(time.monotonic() - start)
     print(
         f"one candidate alone, source to verdict: {median(whole):.2f} s "
@@ -123,7 +125,7 @@ def steadiness(judge: Judge, task: Task, source: str, repeats: int) -> None:
     """Print how far apart the reported speedups of one candidate are."""
     found = []
     for _ in range(repeats):
-        found.append(certain(judge.judge(task, source)).speedup or 0.0)
+        found.append(verdict_or_exit(judge.judge(task, source)).speedup or 0.0)
     middle = median(found)
     spread = (max(found) - min(found)) / middle * 100
     print(
@@ -139,9 +141,9 @@ def faults(judge: Judge, task: Task) -> None:
     lost = []
     for _ in range(3):
         whole = time.monotonic()
-        verdict = certain(judge.judge(task, source))
+        verdict = verdict_or_exit(judge.judge(task, source))
         began = time.monotonic()
-        following = certain(judge.judge(task, plain))
+        following = verdict_or_exit(judge.judge(task, plain))
         spent = following.seconds
         start = time.monotonic() - began - spent.time - spent.check
         lost.append((began - whole, max(start, 0.0), verdict.verdict))
@@ -155,36 +157,38 @@ def faults(judge: Judge, task: Task) -> None:
 
 def main() -> None:
     """Run all parts on one machine."""
-    parser = Parser(prog="python -m scripts.benchmarks.judge")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.here())
+    parser = OneLineParser(prog="python -m scripts.benchmarks.judge")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
     parser.add_argument("--field", type=int, default=2, help="how many the field's way (default 2)")
     parser.add_argument("--repeats", type=int, default=10)
     options = parser.parse_args()
     device: DeviceKind = options.device
-    task = Task(name="judged", source=judged.task(device), device=device)
-    sources = judged.dozen(device)
+    task = Task(name="judged", source=benchmark_candidates.task(device), device=device)
+    sources = benchmark_candidates.twelve_candidates(device)
     with tempfile.TemporaryDirectory() as folder:
-        judge = Judge(device, LIMITS, Path(folder) / "judge", say=print)
+        judge = Judge(device, LIMITS, Path(folder) / "judge", log_line=print)
         try:
             began = time.monotonic()
             judge.prepare(list(sources.values()))
             reference = judge.measure(task)
-            if isinstance(reference, Problem):
-                raise SystemExit(reference.words)
-            judge.judge(task, judged.again(device, 0))
+            if isinstance(reference, TaskProblem):
+                raise SystemExit(reference.reason)
+            judge.judge(task, benchmark_candidates.unbuilt_candidate(device, 0))
             print(f"{machine()}; {judge.device.fingerprint}; sandbox level {judge.level}")
             print(f"warm after {time.monotonic() - began:.1f} s (toolkit, zygote, reference)")
             whole = ours(judge, task, reference, sources)
             alone(judge, task)
             if options.repeats:
-                steadiness(judge, task, judged.again(device, 0), options.repeats)
+                steadiness(
+                    judge, task, benchmark_candidates.unbuilt_candidate(device, 0), options.repeats
+                )
             faults(judge, task)
-        except Unjudgeable as error:
+        except JudgeUnavailableError as error:
             raise SystemExit(f"could not judge: {error}") from None
         finally:
             judge.close()
     if options.field:
-        each = field(task, sources, options.field)
+        each = kernelbench_style(task, sources, options.field)
         print(f"the field's way takes {each / (whole / len(sources)):.1f} times as long")
 
 

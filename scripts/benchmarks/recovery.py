@@ -13,10 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from actors.usage import Parser
-from scripts.benchmarks.machine import machine, percentile
-from scripts.faults import books, machines, sample
-from scripts.faults.machines import Machine
+from actors.cli import OneLineParser
+from scripts.benchmarks.machine_info import machine, percentile
+from scripts.faults import chaos_machines, ledger_diff, sample_tasks
+from scripts.faults.chaos_machines import SupervisedMachine
 
 RUNS = 5
 BUDGET = 200
@@ -27,44 +27,46 @@ HELD = (
     "SELECT work, pid, granted FROM lease JOIN worker USING (incarnation) WHERE ended IS NULL"
     " AND running = 1 AND work LIKE '%/evaluate' ORDER BY granted DESC LIMIT 1"
 )
-FRESH_S = 0.05
+FRESH_LEASE_S = 0.05
 
 
-def begin(folder: Path) -> Machine:
+def begin(folder: Path) -> SupervisedMachine:
     """Start a run as a user would."""
-    (task,) = sample.write(folder, tasks=1, budget=BUDGET, seed=1, cheap=True)
-    argv = [*machines.command(cheap=True), "--task", task.name, "--budget", str(BUDGET)]
+    (task,) = sample_tasks.write(folder, tasks=1, budget=BUDGET, seed=1, cheap=True)
+    argv = [*chaos_machines.command(cheap=True), "--task", task.name, "--budget", str(BUDGET)]
     argv += ["--model", "script:script.jsonl", "--run-dir", "run", "--device", "cpu"]
-    host = Machine("host", [*argv, "--evaluators", "2", "--in-flight", "2"], folder, folder / "run")
+    host = SupervisedMachine(
+        "host", [*argv, "--evaluators", "2", "--in-flight", "2"], folder, folder / "run"
+    )
     host.start()
     return host
 
 
-def until(host: Machine, query: str, least: int) -> float:
+def until(host: SupervisedMachine, query: str, least: int) -> float:
     """Return the time at which a figure of the run has reached `least`."""
     give_up = time.monotonic() + LIMIT_S
-    while books.number(host.run_dir, query) < least:
+    while ledger_diff.number(host.run_dir, query) < least:
         if time.monotonic() > give_up or host.status() is not None:
-            raise RuntimeError(f"the run does not go on: {host.said()}")
+            raise RuntimeError(f"the run does not go on: {host.last_line()}")
         time.sleep(0.002)
     return time.monotonic()
 
 
-def kill_coordinator(host: Machine) -> float:
+def kill_coordinator(host: SupervisedMachine) -> float:
     """Return milliseconds from its death to the first lease that its successor grants."""
     pid = host.actors()["coordinator"]
     os.kill(pid, signal.SIGKILL)
     killed = time.monotonic()
-    return (until(host, NEWEST, books.number(host.run_dir, NEWEST) + 1) - killed) * 1000
+    return (until(host, NEWEST, ledger_diff.number(host.run_dir, NEWEST) + 1) - killed) * 1000
 
 
-def kill_evaluator(host: Machine) -> float:
+def kill_evaluator(host: SupervisedMachine) -> float:
     """Return milliseconds from its death to the next lease of the work that it held."""
     work, pid = "", 0
     while not pid:
         time.sleep(0.002)
-        for found, process, granted in books.rows(host.run_dir, HELD):
-            if time.time() - float(str(granted)) < FRESH_S:
+        for found, process, granted in ledger_diff.rows(host.run_dir, HELD):
+            if time.time() - float(str(granted)) < FRESH_LEASE_S:
                 work, pid = str(found), int(str(process))
     leases = f"SELECT COUNT(*) FROM lease WHERE work = '{work}'"  # noqa: S608  # our own words
     os.kill(pid, signal.SIGKILL)
@@ -95,6 +97,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    Parser(prog="python -m scripts.benchmarks.recovery", description=__doc__).parse_args()
+    OneLineParser(prog="python -m scripts.benchmarks.recovery", description=__doc__).parse_args()
     print(machine())
     main()

@@ -14,30 +14,30 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from actors.usage import Parser
-from scripts.benchmarks import rivals
-from scripts.benchmarks.machine import disk, machine, percentile
-from scripts.benchmarks.rivals import OFFERED, Figures
-from scripts.benchmarks.stand import Stand
-from scripts.benchmarks.swarm import Tally
+from actors.cli import OneLineParser
+from scripts.benchmarks import other_schedulers
+from scripts.benchmarks.coordinator_fixture import CoordinatorFixture
+from scripts.benchmarks.machine_info import disk, machine, percentile
+from scripts.benchmarks.other_schedulers import OFFERED, SchedulerFigures
+from scripts.benchmarks.simulated_workers import Tally
 
-FEW, MANY = 64, 1000
+FEW_WORKERS, MANY_WORKERS = 64, 1000
 TASKS = 10
 WARM_S = 1.0
 MEASURE_S = 6.0
-KILLS = 5
+COORDINATOR_KILLS = 5
 
 
-def ours(workers: int) -> Figures:
+def ours(workers: int) -> SchedulerFigures:
     """Measure our dispatch as the rivals' is measured."""
-    with Stand(workers=workers, under_way=1) as stand:
-        alone = measured(stand, None, seconds=MEASURE_S / 2)
-    with Stand(workers=workers, under_way=workers) as stand:
-        flood = measured(stand, None)
+    with CoordinatorFixture(workers=workers, under_way=1) as fixture:
+        alone = measured(fixture, None, seconds=MEASURE_S / 2)
+    with CoordinatorFixture(workers=workers, under_way=workers) as fixture:
+        flood = measured(fixture, None)
     # No more under way than there are workers of any role: nothing waits for a free one.
-    with Stand(workers=workers, under_way=workers * 5 // 16) as stand:
-        offered = measured(stand, OFFERED)
-    return Figures(
+    with CoordinatorFixture(workers=workers, under_way=workers * 5 // 16) as fixture:
+        offered = measured(fixture, OFFERED)
+    return SchedulerFigures(
         alone_p50_ms=percentile(alone.dispatch_ms, 50),
         alone_p99_ms=percentile(alone.dispatch_ms, 99),
         flood_rate=flood.rate,
@@ -47,11 +47,13 @@ def ours(workers: int) -> Figures:
     )
 
 
-def measured(stand: Stand, rate: float | None, *, seconds: float = MEASURE_S) -> Tally:
+def measured(
+    fixture: CoordinatorFixture, rate: float | None, *, seconds: float = MEASURE_S
+) -> Tally:
     """Load a stand at `rate` results a second (None: each at once); return what was seen."""
-    stand.swarm.pace(rate)
-    stand.swarm.serve(WARM_S)
-    return stand.swarm.serve(seconds)
+    fixture.workers.set_rate(rate)
+    fixture.workers.serve(WARM_S)
+    return fixture.workers.serve(seconds)
 
 
 def compare() -> None:
@@ -60,18 +62,18 @@ def compare() -> None:
         p50, p99 = disk(Path(folder))
     load = os.getloadavg()[0]
     print(f"20 KB made durable on this disk, now: {p50:.2f} ms (p99 {p99:.2f}); load {load:.1f}")
-    print(f"dispatch of 20 KB tasks to {FEW} workers: possible -> begun, ms (p50 / p99)")
+    print(f"dispatch of 20 KB tasks to {FEW_WORKERS} workers: possible -> begun, ms (p50 / p99)")
     print(f"{'':<18}{'on disk':>8}{'one at a time':>16}{'flood':>12}{'1,000/s offered':>20}")
-    show("this coordinator", "yes", ours(FEW))
-    for name in rivals.RIVALS:
-        found = rivals.measured(name, FEW)
+    show("this coordinator", "yes", ours(FEW_WORKERS))
+    for name in other_schedulers.SCHEDULERS:
+        found = other_schedulers.measured(name, FEW_WORKERS)
         if isinstance(found, str):
             print(f"{name:<18}left out: {found}")
         else:
             show(name, "no", found)
 
 
-def show(name: str, durable: str, found: Figures) -> None:
+def show(name: str, durable: str, found: SchedulerFigures) -> None:
     """Print one row; a system that does not keep up says how many a second it began."""
     alone = f"{found.alone_p50_ms:.2f} / {found.alone_p99_ms:.2f}"
     offered = f"{found.offered_p50_ms:.1f} / {found.offered_p99_ms:.1f}"
@@ -82,42 +84,46 @@ def show(name: str, durable: str, found: Figures) -> None:
 
 def many() -> None:
     """Print what a thousand workers on ten tasks cost, loaded in three ways."""
-    print(f"\n{MANY:,} workers on one coordinator, {TASKS} tasks in parallel")
+    print(f"\n{MANY_WORKERS:,} workers on one coordinator, {TASKS} tasks in parallel")
     print(
         f"{'':<34}{'leases/s':>9}{'p50 ms':>8}{'p99 ms':>8}{'CPU':>7}"
         f"{'MiB':>6}{'KB in / out a lease':>21}"
     )
     for words, rate, under_way, calls in (
-        ("as fast as it goes", None, MANY, False),
-        ("1,000/s offered", OFFERED, MANY * 5 // 16, False),
-        ("150/s offered, replies stored", 150.0, MANY * 5 // 16, True),
+        ("as fast as it goes", None, MANY_WORKERS, False),
+        ("1,000/s offered", OFFERED, MANY_WORKERS * 5 // 16, False),
+        ("150/s offered, replies stored", 150.0, MANY_WORKERS * 5 // 16, True),
     ):
-        with Stand(workers=MANY, under_way=under_way, tasks=TASKS, calls=calls) as stand:
-            stand.swarm.pace(rate)
-            stand.swarm.serve(WARM_S)
-            used = stand.cpu_s()
-            tally = stand.swarm.serve(MEASURE_S)
-            used = (stand.cpu_s() - used) / tally.seconds
+        with CoordinatorFixture(
+            workers=MANY_WORKERS, under_way=under_way, tasks=TASKS, calls=calls
+        ) as fixture:
+            fixture.workers.set_rate(rate)
+            fixture.workers.serve(WARM_S)
+            used = fixture.cpu_s()
+            tally = fixture.workers.serve(MEASURE_S)
+            used = (fixture.cpu_s() - used) / tally.seconds
             sizes = f"{tally.sent_bytes / tally.tasks / 1e3:.1f} / "
             sizes += f"{tally.received_bytes / tally.tasks / 1e3:.1f}"
             print(
                 f"{words:<34}{tally.rate:>9.0f}{percentile(tally.dispatch_ms, 50):>8.2f}"
                 f"{percentile(tally.dispatch_ms, 99):>8.2f}{used:>7.0%}"
-                f"{stand.memory_mib():>6.0f}{sizes:>21}",
+                f"{fixture.memory_mib():>6.0f}{sizes:>21}",
                 flush=True,
             )
 
 
 def deaths() -> None:
     """Print how soon a killed coordinator leases again, and has all its workers back."""
-    print(f"\ncoordinator killed by SIGKILL under load and started again, {KILLS} times")
+    print(
+        f"\ncoordinator killed by SIGKILL under load and started again, {COORDINATOR_KILLS} times"
+    )
     print(f"{'':<18}{'first lease again':>26}{'all workers back':>26}")
-    for workers, tasks in ((FEW, 1), (MANY, TASKS)):
+    for workers, tasks in ((FEW_WORKERS, 1), (MANY_WORKERS, TASKS)):
         first, back = [], []
-        with Stand(workers=workers, under_way=workers, tasks=tasks) as stand:
-            for _ in range(KILLS):
-                stand.swarm.serve(WARM_S)
-                lease_s, all_s = stand.kill()
+        with CoordinatorFixture(workers=workers, under_way=workers, tasks=tasks) as fixture:
+            for _ in range(COORDINATOR_KILLS):
+                fixture.workers.serve(WARM_S)
+                lease_s, all_s = fixture.kill()
                 first.append(lease_s)
                 back.append(all_s)
         columns = [
@@ -135,6 +141,6 @@ def report() -> None:
 
 
 if __name__ == "__main__":
-    Parser(prog="python -m scripts.benchmarks.scale", description=__doc__).parse_args()
+    OneLineParser(prog="python -m scripts.benchmarks.scale", description=__doc__).parse_args()
     print(machine() + "\n")
     report()

@@ -5,27 +5,27 @@ from __future__ import annotations
 import time
 from random import Random
 
-from actors.coordinator.leaderboard import Leaderboard
-from actors.coordinator.policy import POLICIES, Policy, policy_named
-from actors.coordinator.tree import FAILED, ROOT, Tree
-from actors.coordinator.window import code_window, debug_window, plan_window
-from actors.usage import Parser
+from actors.cli import OneLineParser
+from actors.coordinator.search.leaderboard import Leaderboard
+from actors.coordinator.search.policy import POLICIES, Policy, make_policy
+from actors.coordinator.search.tree import FAILED_SCORE, ROOT, Tree
+from actors.coordinator.search.window import code_window, debug_window, plan_window
 from protocol.settings import PolicyName, SearchSettings, Settings
-from scripts.benchmarks.machine import percentile
+from scripts.benchmarks.machine_info import percentile
 
 SIZES = (1_000, 100_000, 1_000_000)
 OTHERS = SIZES[:2]  # a million nodes are grown once, by the default
 STEPS = 2_000
 
 
-def grown(name: PolicyName, size: int) -> tuple[Tree, Leaderboard, Policy, Random]:
+def grow_tree(name: PolicyName, size: int) -> tuple[Tree, Leaderboard, Policy, Random]:
     """Grow a tree by the policy itself: four in ten attempts fail, few improve on their parent."""
     settings = SearchSettings()
     tree = Tree(root_score=1000.0, root_children=5, failed_children=3)
     board = Leaderboard(tree, settings.leaders)
     board.add(ROOT, "root")
     rng = Random(0)
-    policy = policy_named(name, settings)
+    policy = make_policy(name, settings)
     for number in range(1, size):
         step(tree, board, policy, rng, number)
     return tree, board, policy, rng
@@ -45,9 +45,9 @@ def step(
     else:
         window = plan_window(tree, board, parent, 5, rng) + code_window(tree, parent, 5, rng)
     base = 1000.0 if node.has_bug else node.score
-    score = FAILED if rng.random() < 0.4 else base * rng.uniform(0.97, 1.6)
+    score = FAILED_SCORE if rng.random() < 0.4 else base * rng.uniform(0.97, 1.6)
     tree.add(number, parent, score)
-    if score != FAILED:
+    if score != FAILED_SCORE:
         board.add(number, str(number))
     return window
 
@@ -57,7 +57,7 @@ def main() -> None:
     print(f"{'policy':<16} {'nodes':>10} {'p50 µs':>10} {'p99 µs':>10}")
     for name in POLICIES:
         for size in SIZES if name == Settings().policy else OTHERS:
-            tree, board, policy, rng = grown(name, size)
+            tree, board, policy, rng = grow_tree(name, size)
             times = []
             for number in range(size, size + STEPS):
                 begun = time.perf_counter()
@@ -68,5 +68,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    Parser(prog="python -m scripts.benchmarks.selection", description=__doc__).parse_args()
+    OneLineParser(prog="python -m scripts.benchmarks.selection", description=__doc__).parse_args()
     main()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.usage import Parser
+from actors.cli import OneLineParser
 from protocol.values import Verdict
 
 TOP = Path(__file__).parent.parent.parent
@@ -141,5 +141,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    Parser(prog="python -m scripts.benchmarks.whole_run", description=__doc__).parse_args()
+    OneLineParser(prog="python -m scripts.benchmarks.whole_run", description=__doc__).parse_args()
     main()

@@ -13,13 +13,21 @@ import sys
 import time
 
 from actors.actor import run_actor
-from actors.port import Port
-from actors.post import add_post_arguments, post_from
-from protocol.messages import Evaluate, Evaluated, Measure, Measured, Result, Returned, Work
-from protocol.values import Device, Reference, Role, Seconds, Stage, Verdict, Word
+from actors.identity import add_identity_arguments, identity_from
+from actors.work_context import WorkContext
+from protocol.messages import (
+    Evaluate,
+    Evaluated,
+    HandedBack,
+    MeasureReference,
+    ReferenceMeasured,
+    Result,
+    Work,
+)
+from protocol.values import Device, Outcome, Reference, Role, Seconds, Stage, Verdict
 
 EAGER_US = 100.0
-SAID = re.compile(r"^# cheap: (?P<word>\w+)(?: (?P<us>[\d.]+))?", re.MULTILINE)
+VERDICT_COMMENT = re.compile(r"^# cheap: (?P<word>\w+)(?: (?P<us>[\d.]+))?", re.MULTILINE)
 DEVICE = Device(name="no device at all", fingerprint="cheap")
 
 
@@ -33,20 +41,22 @@ class CheapEvaluator:
     def __init__(self, work_s: float) -> None:
         self._work_s = work_s
 
-    def work(self, request: Work, port: Port) -> Result | Returned:
+    def work(self, request: Work, context: WorkContext) -> Result | HandedBack:
         """Give the reference a time, a candidate the verdict that it asks for."""
         lease = request.lease
-        if isinstance(request, Measure):
-            port.doing(f"measuring {request.task.name}")
-            return Measured(lease=lease, reference=Reference(eager_us=EAGER_US, device=DEVICE))
+        if isinstance(request, MeasureReference):
+            context.set_activity(f"measuring {request.task.name}")
+            return ReferenceMeasured(
+                lease=lease, reference=Reference(eager_us=EAGER_US, device=DEVICE)
+            )
         if not isinstance(request, Evaluate):
             raise TypeError(f"an evaluator was leased a {type(request).__name__}")
-        port.doing(f"judging {lease.work}")
-        port.running()
+        context.set_activity(f"judging {lease.work}")
+        context.candidate_running()
         until = time.monotonic() + self._work_s
         while (left := until - time.monotonic()) > 0:
-            if port.revoked():
-                return Returned(lease=lease, reason="no longer wanted")
+            if context.is_revoked():
+                return HandedBack(lease=lease, reason="no longer wanted")
             time.sleep(min(0.05, left))
         return Evaluated(lease=lease, verdict=verdict_of(request.source))
 
@@ -56,11 +66,11 @@ class CheapEvaluator:
 
 def verdict_of(source: str) -> Verdict:
     """Return the verdict that a source asks for."""
-    said = SAID.search(source)
-    word = Word(said["word"]) if said else Word.WRONG
+    said = VERDICT_COMMENT.search(source)
+    word = Outcome(said["word"]) if said else Outcome.WRONG
     seconds, level = Seconds(check=0.001), 1
-    if said is None or word is not Word.CORRECT:
-        stage: Stage = "build" if word is Word.COMPILE_FAILED else "check"
+    if said is None or word is not Outcome.CORRECT:
+        stage: Stage = "build" if word is Outcome.COMPILE_FAILED else "check"
         return Verdict(
             verdict=word, reason="as it says", stage=stage, seconds=seconds, sandbox_level=level
         )
@@ -81,11 +91,11 @@ def verdict_of(source: str) -> Verdict:
 def main() -> int:
     """Sit at the post; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    add_post_arguments(parser)
+    add_identity_arguments(parser)
     parser.add_argument("--device", default="cpu", help="as the real one takes it")
     parser.add_argument("--work-s", type=float, default=0.002)
     arguments, _ = parser.parse_known_args()
-    return run_actor(CheapEvaluator(arguments.work_s), post_from(arguments))
+    return run_actor(CheapEvaluator(arguments.work_s), identity_from(arguments))
 
 
 if __name__ == "__main__":

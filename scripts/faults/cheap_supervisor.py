@@ -15,9 +15,9 @@ def main() -> int:
     """Put the cheap evaluator in the real one's place, then be the command."""
     sys.path.insert(0, str(ROOT))
     import supervisor
-    from actors.supervisor import spec
+    from actors.supervisor.processes import child_specs
 
-    real = spec._module
+    real = child_specs._module
 
     def module(room: str, *arguments: str) -> tuple[str, ...]:
         argv = real(room, *arguments)
@@ -26,13 +26,13 @@ def main() -> int:
             ("--work-s", "0.15") if room == "evaluator" else ()
         )
 
-    spec._module = module
+    child_specs._module = module
     return supervisor.main()
 
 
 if __name__ == "__main__":
     code = main()
-    from actors.usage import leave_output
+    from actors.cli import discard_unflushed_output
 
-    leave_output()
+    discard_unflushed_output()
     sys.exit(code)

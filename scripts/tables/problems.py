@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from actors.supervisor import preflight
-from actors.supervisor.flags import UsageError
+from actors.cli import UsageError
+from actors.supervisor.cli import preflight
 from protocol.values import Value
 
 # KernelBench's own representative subset: Dataset.get_representative_subset().
@@ -25,7 +25,7 @@ FILE = re.compile(r"(\d+)_.+\.py")
 TASK = re.compile(r"level(\d+)_(\d+)_(.+)")
 
 
-class Problem(Value, frozen=True, kw_only=True):
+class KernelBenchProblem(Value, frozen=True, kw_only=True):
     """One problem as it lies in a checkout."""
 
     level: int
@@ -35,7 +35,7 @@ class Problem(Value, frozen=True, kw_only=True):
     source: str
 
 
-class Origin(Value, frozen=True, kw_only=True):
+class ProblemOrigin(Value, frozen=True, kw_only=True):
     """Where a run's task came from, read back from its name."""
 
     level: int
@@ -43,15 +43,15 @@ class Origin(Value, frozen=True, kw_only=True):
     name: str
 
 
-def origin_of(task: str) -> Origin | None:
+def origin_of(task: str) -> ProblemOrigin | None:
     """Return where a task came from; None when it is no KernelBench problem's."""
     found = TASK.fullmatch(task)
     if found is None:
         return None
-    return Origin(level=int(found[1]), number=int(found[2]), name=found[3])
+    return ProblemOrigin(level=int(found[1]), number=int(found[2]), name=found[3])
 
 
-def choose(root: Path, levels: Sequence[int], words: str) -> tuple[Problem, ...]:
+def choose(root: Path, levels: Sequence[int], words: str) -> tuple[KernelBenchProblem, ...]:
     """Return the problems of `levels` that `words` names; raise UsageError with one line.
 
     `words`: "representative", "all", or numbers and ranges, "1,3,6-9".
@@ -167,9 +167,9 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join("–".join(map(str, run)) for run in runs)
 
 
-def _read(level: int, number: int, path: Path) -> Problem:
+def _read(level: int, number: int, path: Path) -> KernelBenchProblem:
     task = preflight.read_task(path)  # so that a mistake names the checkout's file
-    return Problem(
+    return KernelBenchProblem(
         level=level,
         number=number,
         task=f"level{level}_{task.name}",

@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-from actors.agents.request import Request
+from actors.agents.requests.request import Request
 from protocol.messages import Lease, MakePlan, Reflect, Repair, Solve, Write
-from protocol.values import Call, Device, Observed, Plan, Reference, Task, Verdict, Word
+from protocol.values import AttemptView, Call, Device, Outcome, Plan, Reference, Task, Verdict
 
 # A busy machine is no fault: laws are about values, not about time.
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,7 +55,9 @@ class ModelNew(nn.Module):
 '''
 
 TASK = Task(name="half", source=TASK_SOURCE)
-ROOT = Observed(node=0, source=TASK_SOURCE, verdict=Verdict(verdict=Word.CORRECT), score_us=40.0)
+ROOT = AttemptView(
+    node=0, source=TASK_SOURCE, verdict=Verdict(verdict=Outcome.CORRECT), score_us=40.0
+)
 REFERENCE = Reference(
     eager_us=40.0,
     inputs="float32[8]",
@@ -64,7 +66,7 @@ REFERENCE = Reference(
 )
 
 
-class FakePort:
+class FakeContext:
     """A port that remembers what was said; `stop` makes the lease go away."""
 
     def __init__(self) -> None:
@@ -76,17 +78,17 @@ class FakePort:
         self.stop: Callable[[], bool] = lambda: False
         self.on_answered: Callable[[Call], None] = lambda call: None
 
-    def doing(self, words: str) -> None:
+    def set_activity(self, words: str) -> None:
         self.words.append(words)
 
-    def running(self) -> None:
+    def candidate_running(self) -> None:
         raise AssertionError("agents run no candidate")
 
-    def answered(self, call: Call) -> None:
+    def call_completed(self, call: Call) -> None:
         self.on_answered(call)
         self.calls.append(call)
 
-    def reserve(self, model: str, request: str, usd: float | None) -> bool:
+    def reserve_budget(self, model: str, request: str, usd: float | None) -> bool:
         self.reserved.append(usd)
         return not self.stop()
 
@@ -94,11 +96,11 @@ class FakePort:
         self.lost += 1
         self.lost_calls.append(heard)
 
-    def revoked(self) -> bool:
+    def is_revoked(self) -> bool:
         return self.stop()
 
 
-class Reciter:
+class RecordedModel:
     """A model that gives the next of its replies, or raises it."""
 
     name = "reciter"
@@ -172,12 +174,12 @@ def reflect(*reflections: str, attempt: int = 2, **fields: Any) -> Reflect:
 
 
 def repair(plan: Plan, attempt: int = 2, **fields: Any) -> Repair:
-    failed = Observed(
+    failed = AttemptView(
         node=1,
         parent=0,
         source=CANDIDATE,
         verdict=Verdict(
-            verdict=Word.COMPILE_FAILED,
+            verdict=Outcome.COMPILE_FAILED,
             stage="build",
             reason="no build",
             log="error: no such thing",

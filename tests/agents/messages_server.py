@@ -45,7 +45,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ServedRequest:
     """One request as it came."""
 
     path: str
@@ -65,7 +65,7 @@ class MessagesServer:
         self._answers = list(answers)
         self._choose = choose
         self._lock = threading.Lock()
-        self.requests: list[Asked] = []
+        self.requests: list[ServedRequest] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -74,7 +74,7 @@ class MessagesServer:
             def do_POST(self) -> None:
                 length = int(self.headers.get("content-length", "0"))
                 body = json.loads(self.rfile.read(length))
-                outer._serve(self, Asked(self.path, dict(self.headers.items()), body))
+                outer._serve(self, ServedRequest(self.path, dict(self.headers.items()), body))
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -101,14 +101,14 @@ class MessagesServer:
         self._server.server_close()
         self._thread.join()
 
-    def _next(self, asked: Asked) -> Answer:
+    def _next(self, asked: ServedRequest) -> Answer:
         with self._lock:
             self.requests.append(asked)
             if self._choose is not None:
                 return self._choose(asked.body)
             return self._answers[min(len(self.requests), len(self._answers)) - 1]
 
-    def _serve(self, handler: BaseHTTPRequestHandler, asked: Asked) -> None:
+    def _serve(self, handler: BaseHTTPRequestHandler, asked: ServedRequest) -> None:
         chosen = self._next(asked)
         if chosen.gate is not None:
             chosen.gate.wait(20)

@@ -16,18 +16,18 @@ import zmq
 from agent_fakes import CANDIDATE, lease, make_plan, write
 from messages_server import MessagesServer, answer
 
-from actors.agents.replies import fenced
+from actors.agents.replies.replies import fenced
 from protocol import codec, settings, transport
 from protocol.messages import (
-    Answered,
+    BudgetReserved,
+    CallCompleted,
+    CallStored,
     Hello,
     Message,
     Planned,
-    Recorded,
-    Reserve,
-    Reserved,
+    ReserveBudget,
+    ResultStored,
     Retire,
-    Stored,
     Welcome,
     Write,
     Written,
@@ -48,7 +48,7 @@ class Coordinator:
     def __init__(self, address: str) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = transport.listen(self._context, address)
-        self._codec = codec.to_coordinator()
+        self._codec = codec.coordinator_codec()
         self._peer = b""
 
     def next(self, kind: type[Message]) -> Message:
@@ -98,8 +98,8 @@ def asked(coordinator: Coordinator, work: Write) -> Call:
     coordinator.next(Hello)
     coordinator.say(Welcome(epoch=1, beat_s=5.0, lease_s=15.0))
     coordinator.say(work)
-    answered = coordinator.next(Answered)
-    assert isinstance(answered, Answered)
+    answered = coordinator.next(CallCompleted)
+    assert isinstance(answered, CallCompleted)
     return answered.call
 
 
@@ -121,15 +121,15 @@ def test_plan_store_result_retire(run_dir: Path) -> None:
         assert (hello.role, hello.slot, hello.credit) == ("planner", "planner-0", 1)
         coordinator.say(Welcome(epoch=1, beat_s=5.0, lease_s=15.0))
         coordinator.say(make_plan())
-        answered = coordinator.next(Answered)
-        assert isinstance(answered, Answered)
+        answered = coordinator.next(CallCompleted)
+        assert isinstance(answered, CallCompleted)
         assert "Fuse the two lines." in answered.call.reply
         assert list((run_dir / "spool").iterdir())
-        coordinator.say(Stored(lease=lease("plan")))
+        coordinator.say(CallStored(lease=lease("plan")))
         planned = coordinator.next(Planned)
         assert isinstance(planned, Planned)
         assert planned.plan.advice == "Fuse the two lines."
-        coordinator.say(Recorded(lease=lease("plan")))
+        coordinator.say(ResultStored(lease=lease("plan")))
         coordinator.say(Retire())
         assert process.wait(PATIENCE_MS / 1000) == 0
     assert list((run_dir / "spool").iterdir()) == []
@@ -147,7 +147,7 @@ def test_killed_before_it_is_stored_the_next_one_finds_the_reply(run_dir: Path) 
         (run_dir / "script.jsonl").write_text('{"role": "coder", "reply": "something else"}')
         with agent(run_dir, "coder"):
             second = asked(coordinator, work)
-            coordinator.say(Stored(lease=lease("write")))
+            coordinator.say(CallStored(lease=lease("write")))
             written = coordinator.next(Written)
     assert first == second
     assert isinstance(written, Written)
@@ -169,23 +169,23 @@ def test_a_reply_from_a_real_server_is_bought_once(run_dir: Path) -> None:
             coordinator.next(Hello)
             coordinator.say(Welcome(epoch=1, beat_s=5.0, lease_s=15.0))
             coordinator.say(work)
-            asked_for = coordinator.next(Reserve)
-            assert isinstance(asked_for, Reserve)
+            asked_for = coordinator.next(ReserveBudget)
+            assert isinstance(asked_for, ReserveBudget)
             assert server.requests == []
             assert asked_for.usd is not None
             assert 0.16 < asked_for.usd < 0.2
-            coordinator.say(Reserved(lease=work.lease, number=asked_for.number))
-            first = coordinator.next(Answered)
+            coordinator.say(BudgetReserved(lease=work.lease, call_number=asked_for.call_number))
+            first = coordinator.next(CallCompleted)
             process.kill()
             process.wait()
         with agent(run_dir, "coder"):
             second = asked(coordinator, work)
-            coordinator.say(Stored(lease=lease("write")))
+            coordinator.say(CallStored(lease=lease("write")))
             written = coordinator.next(Written)
         assert len(server.requests) == 1
-    assert isinstance(first, Answered)
+    assert isinstance(first, CallCompleted)
     assert first.call == second
-    assert request_key(second.request) == asked_for.request
+    assert request_key(second.request) == asked_for.request_key
     assert isinstance(written, Written)
 
 

@@ -8,9 +8,9 @@ from agent_fakes import CALM, CANDIDATE, TASK_SOURCE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.agents import anchors, python_source
-from actors.agents.outside import outside
-from actors.agents.scaffolds import Scaffold, check
+from actors.agents.replies import anchors, python_source
+from actors.agents.replies.scaffolds import Scaffold, check_scaffold
+from actors.agents.replies.unanchored_edits import edits_outside_anchors
 from protocol.values import Plan
 
 PYTHON_LINES = st.sampled_from(
@@ -59,8 +59,8 @@ def test_insert_is_accepted_and_strip_undoes_it(span: tuple[str, int, int], advi
     leaves Python Python, and comes off again to the last byte."""
     source, first, last = span
 
-    scaffold = anchors.insert(source, first, last, advice)
-    checked = check(scaffold, source)
+    scaffold = anchors.insert_anchors(source, first, last, advice)
+    checked = check_scaffold(scaffold, source)
 
     assert isinstance(checked, Scaffold), checked
     assert checked.source_spans == ((first, last),)
@@ -77,8 +77,8 @@ def test_insert_is_accepted_and_strip_undoes_it(span: tuple[str, int, int], advi
 def test_any_other_change_is_refused(span: tuple[str, int, int], data: st.DataObject) -> None:
     """A scaffold with one source line changed, added or taken away is no scaffold."""
     source, first, last = span
-    lines = anchors.lines_of(anchors.insert(source, first, last, "faster"))
-    own = [n for n, line in enumerate(lines) if not anchors.kind_of(line) and line.strip()]
+    lines = anchors.lines_of(anchors.insert_anchors(source, first, last, "faster"))
+    own = [n for n, line in enumerate(lines) if not anchors.anchor_kind(line) and line.strip()]
     own = [n for n in own if "faster" not in lines[n]]
     if data.draw(st.booleans()) and own:
         number = data.draw(st.sampled_from(own))
@@ -89,7 +89,7 @@ def test_any_other_change_is_refused(span: tuple[str, int, int], data: st.DataOb
     else:
         lines.insert(data.draw(st.sampled_from([0, len(lines)])), "q = 7")
 
-    checked = check(anchors.text_of(lines), source)
+    checked = check_scaffold(anchors.text_of(lines), source)
 
     assert not isinstance(checked, Scaffold)
 
@@ -101,11 +101,11 @@ def test_unbalanced_and_nested_pairs_are_refused(
 ) -> None:
     """One mark more, wherever it stands, makes a scaffold unusable."""
     source, first, last = span
-    lines = anchors.lines_of(anchors.insert(source, first, last, "faster"))
+    lines = anchors.lines_of(anchors.insert_anchors(source, first, last, "faster"))
     number = data.draw(st.integers(0, len(lines)))
     lines.insert(number, f"# <<<IMPROVE {kind}>>>")
 
-    assert not isinstance(check(anchors.text_of(lines), source), Scaffold)
+    assert not isinstance(check_scaffold(anchors.text_of(lines), source), Scaffold)
 
 
 @CALM
@@ -113,20 +113,20 @@ def test_unbalanced_and_nested_pairs_are_refused(
 def test_a_change_inside_is_not_outside(span: tuple[str, int, int], new: list[str]) -> None:
     """Whatever is written between the anchors, nothing counts as changed outside them."""
     source, first, last = span
-    checked = check(anchors.insert(source, first, last, "faster"), source)
+    checked = check_scaffold(anchors.insert_anchors(source, first, last, "faster"), source)
     assert isinstance(checked, Scaffold)
     plan = Plan(advice="faster", scaffold=checked.text, spans=checked.spans)
     lines = anchors.lines_of(source)
     answer = anchors.text_of([*lines[: first - 1], *new, *lines[last:]])
 
-    assert outside(plan, answer) == ()
+    assert edits_outside_anchors(plan, answer) == ()
 
 
 def test_a_change_outside_is_recorded_with_its_line() -> None:
     """An include that the plan did not mark is accepted but seen, and so is a line that went."""
     source = CANDIDATE
     at = next(n for n, line in enumerate(source.split("\n"), 1) if "y[i]" in line)
-    checked = check(anchors.insert(source, at, at, "use fma"), source)
+    checked = check_scaffold(anchors.insert_anchors(source, at, at, "use fma"), source)
     assert isinstance(checked, Scaffold)
     plan = Plan(advice="use fma", scaffold=checked.text, spans=checked.spans)
     answer = (
@@ -135,7 +135,7 @@ def test_a_change_outside_is_recorded_with_its_line() -> None:
         .replace("import torch\n", "")
     )
 
-    assert outside(plan, answer) == (
+    assert edits_outside_anchors(plan, answer) == (
         "@@ line 1 @@\n-import torch",
         "@@ line 5 @@\n+#include <cmath>",
     )
@@ -160,7 +160,7 @@ def test_several_pairs_may_stand_in_one_scaffold() -> None:
         *lines[outer + 1 :],
     ]
 
-    checked = check("\n".join(both), CANDIDATE)
+    checked = check_scaffold("\n".join(both), CANDIDATE)
 
     assert isinstance(checked, Scaffold)
     assert checked.source_spans == ((inner + 1, inner + 1), (outer + 1, outer + 1))
@@ -168,12 +168,12 @@ def test_several_pairs_may_stand_in_one_scaffold() -> None:
 
 def test_an_anchor_speaks_the_language_of_its_place() -> None:
     """A Python comment in C++ text, or the other way round, is refused with the right form."""
-    wrong = anchors.insert(CANDIDATE, 6, 6, "x").replace("/* <<<IMPROVE", "# <<<IMPROVE")
+    wrong = anchors.insert_anchors(CANDIDATE, 6, 6, "x").replace("/* <<<IMPROVE", "# <<<IMPROVE")
     wrong = wrong.replace(">>> */", ">>>")
 
-    checked = check(wrong, CANDIDATE)
+    checked = check_scaffold(wrong, CANDIDATE)
 
-    assert isinstance(checked, anchors.Misplaced)
+    assert isinstance(checked, anchors.AnchorProblem)
     assert "/* <<<IMPROVE BEGIN>>> */" in checked.reason
 
 
@@ -183,7 +183,7 @@ def test_a_model_may_drop_blanks_at_line_ends() -> None:
     source = "x = 1   \ny = 2\n\n\n"
     sent = "# <<<IMPROVE BEGIN>>>\nx = 1\n# <<<IMPROVE END>>>\ny = 2"
 
-    checked = check(sent, source)
+    checked = check_scaffold(sent, source)
 
     assert isinstance(checked, Scaffold)
     assert checked.text == "# <<<IMPROVE BEGIN>>>\nx = 1   \n# <<<IMPROVE END>>>\ny = 2\n\n\n"
@@ -191,9 +191,9 @@ def test_a_model_may_drop_blanks_at_line_ends() -> None:
 
 def test_the_place_of_a_change_is_told() -> None:
     """The reason names the line and what was shown there, so that a model can mend it."""
-    scaffold = anchors.insert(TASK_SOURCE, 12, 12, "x").replace("/ 2.0", "* 0.5")
+    scaffold = anchors.insert_anchors(TASK_SOURCE, 12, 12, "x").replace("/ 2.0", "* 0.5")
 
-    checked = check(scaffold, TASK_SOURCE)
+    checked = check_scaffold(scaffold, TASK_SOURCE)
 
-    assert isinstance(checked, anchors.Misplaced)
+    assert isinstance(checked, anchors.AnchorProblem)
     assert "return y / 2.0" in checked.reason

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from agent_fakes import TASK_SOURCE, FakePort, make_plan
+from agent_fakes import TASK_SOURCE, FakeContext, make_plan
 from messages_server import MessagesServer, answer
 
-from actors.agents.__main__ import hire
-from actors.agents.desk import Desk
-from actors.agents.models.choice import choose
-from actors.agents.models.claude import Claude
-from actors.agents.models.model import Busy, Denied, TooLong
-from actors.agents.patience import Patience
+from actors.agents.__main__ import make_worker
+from actors.agents.model_client import ModelClient
+from actors.agents.models.claude import ClaudeModel
+from actors.agents.models.model import ModelBusyError, ModelDeniedError, RequestTooLongError
+from actors.agents.models.registry import make_model
 from actors.agents.planner import Planner
-from actors.agents.prompting import plan_request
-from actors.agents.replies import fenced
-from actors.agents.spool import Spool
-from actors.supervisor.choices import CLAUDE
+from actors.agents.replies.replies import fenced
+from actors.agents.reply_spool import ReplySpool
+from actors.agents.requests.prompting import plan_request
+from actors.agents.retry import RetryingCaller
+from actors.supervisor.cli.run_settings import DEFAULT_CLAUDE_MODEL
 from protocol import prices as pricing
-from protocol.messages import Blocked, Planned, Unusable
+from protocol.messages import CallsBlocked, Planned, ReplyUnusable
 from protocol.settings import Settings
 from protocol.values import Call, Role
 
@@ -34,16 +34,16 @@ SCAFFOLD = TASK_SOURCE.replace(
 GOOD_PLAN = f"## Advice\n\nFuse both lines.\n\n## Source\n\n{fenced(SCAFFOLD)}\n"
 
 
-def claude(server: MessagesServer, name: str = CLAUDE) -> Claude:
-    price = pricing.price_of(name, pricing.listed())
-    model = choose(name, base_url=server.url, api_key="sk-test", price=price)
-    assert isinstance(model, Claude)
+def claude(server: MessagesServer, name: str = DEFAULT_CLAUDE_MODEL) -> ClaudeModel:
+    price = pricing.price_of(name, pricing.listed_prices())
+    model = make_model(name, base_url=server.url, api_key="sk-test", price=price)
+    assert isinstance(model, ClaudeModel)
     return model
 
 
 def planner(server: MessagesServer, folder: Path) -> Planner:
-    patience = Patience(sleep=lambda seconds: None, clock=iter(range(10**9)).__next__)
-    return Planner(Desk(claude(server), Spool(folder / "spool"), patience), 4321)
+    caller = RetryingCaller(sleep=lambda seconds: None, clock=iter(range(10**9)).__next__)
+    return Planner(ModelClient(claude(server), ReplySpool(folder / "spool"), caller), 4321)
 
 
 def test_a_streamed_reply_becomes_a_call() -> None:
@@ -79,9 +79,9 @@ def test_what_is_sent() -> None:
     assert body["system"] == REQUEST.system
     (message,) = body["messages"]
     stable, varying = message["content"]
-    assert stable["text"] == REQUEST.stable
+    assert stable["text"] == REQUEST.stable_text
     assert stable["cache_control"] == {"type": "ephemeral"}
-    assert varying == {"type": "text", "text": REQUEST.varying}
+    assert varying == {"type": "text", "text": REQUEST.varying_text}
 
 
 def test_a_compatible_server_gets_plain_text_only() -> None:
@@ -95,7 +95,7 @@ def test_a_compatible_server_gets_plain_text_only() -> None:
         "model", "system", "messages", "max_tokens", "stream", "temperature"
     }  # fmt: skip
     assert asked.body["messages"] == [
-        {"role": "user", "content": f"{REQUEST.stable}\n\n{REQUEST.varying}"}
+        {"role": "user", "content": f"{REQUEST.stable_text}\n\n{REQUEST.varying_text}"}
     ]
     assert call.usd is None
 
@@ -103,11 +103,11 @@ def test_a_compatible_server_gets_plain_text_only() -> None:
 def test_the_second_try_carries_the_first() -> None:
     """The model sees its own words and what was wrong with them, after the same prefix."""
     with MessagesServer(answer(text="x")) as server:
-        claude(server).reply(REQUEST.again("my words", "no code"))
+        claude(server).reply(REQUEST.with_problem("my words", "no code"))
         messages = server.requests[0].body["messages"]
 
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
-    assert messages[0]["content"][0]["text"] == REQUEST.stable
+    assert messages[0]["content"][0]["text"] == REQUEST.stable_text
     assert [message["content"] for message in messages[1:]] == ["my words", "no code"]
 
 
@@ -139,28 +139,44 @@ def test_models_known_to_refuse_a_temperature_are_not_asked() -> None:
 @pytest.mark.parametrize(
     ("said", "kind", "words"),
     [
-        (answer(status=401, error="authentication_error"), Denied, "ANTHROPIC_API_KEY"),
-        (answer(status=403, error="permission_error"), Denied, "ANTHROPIC_API_KEY"),
-        (answer(status=400, message="Your credit balance is too low"), Denied, "no credit"),
-        (answer(status=402, error="billing_error"), Denied, "no credit"),
-        (answer(status=404, error="not_found_error"), Denied, "knows no claude-sonnet-4-6"),
-        (answer(status=422, message="odd field"), Denied, "refuses our request"),
-        (answer(status=400, message="prompt is too long: 9 > 8"), TooLong, "too long"),
+        (answer(status=401, error="authentication_error"), ModelDeniedError, "ANTHROPIC_API_KEY"),
+        (answer(status=403, error="permission_error"), ModelDeniedError, "ANTHROPIC_API_KEY"),
+        (
+            answer(status=400, message="Your credit balance is too low"),
+            ModelDeniedError,
+            "no credit",
+        ),
+        (answer(status=402, error="billing_error"), ModelDeniedError, "no credit"),
+        (
+            answer(status=404, error="not_found_error"),
+            ModelDeniedError,
+            "knows no claude-sonnet-4-6",
+        ),
+        (answer(status=422, message="odd field"), ModelDeniedError, "refuses our request"),
+        (answer(status=400, message="prompt is too long: 9 > 8"), RequestTooLongError, "too long"),
         (
             answer(status=400, message="input length and `max_tokens` exceed context limit: 9 > 8"),
-            TooLong,
+            RequestTooLongError,
             "context limit",
         ),
-        (answer(status=413, error="request_too_large"), TooLong, "413"),
-        (answer(status=429, headers={"retry-after": "7"}), Busy, "429"),
-        (answer(status=500), Busy, "500"),
-        (answer(status=529, error="overloaded_error"), Busy, "529"),
-        (answer(text="some words", error_in_stream="overloaded_error"), Busy, "overloaded"),
-        (answer(text="some words", cut=True), Busy, "cut off"),
-        (answer(raw=b"<html>It works!</html>"), Busy, "--base-url"),
-        (answer(raw=b"event: message_start\ndata: {nonsense\n\n"), Busy, ""),
-        (answer(raw=b""), Busy, "--base-url"),
-        (answer(raw=b"no gzip", headers={"content-encoding": "gzip"}), Busy, "--base-url"),
+        (answer(status=413, error="request_too_large"), RequestTooLongError, "413"),
+        (answer(status=429, headers={"retry-after": "7"}), ModelBusyError, "429"),
+        (answer(status=500), ModelBusyError, "500"),
+        (answer(status=529, error="overloaded_error"), ModelBusyError, "529"),
+        (
+            answer(text="some words", error_in_stream="overloaded_error"),
+            ModelBusyError,
+            "overloaded",
+        ),
+        (answer(text="some words", cut=True), ModelBusyError, "cut off"),
+        (answer(raw=b"<html>It works!</html>"), ModelBusyError, "--base-url"),
+        (answer(raw=b"event: message_start\ndata: {nonsense\n\n"), ModelBusyError, ""),
+        (answer(raw=b""), ModelBusyError, "--base-url"),
+        (
+            answer(raw=b"no gzip", headers={"content-encoding": "gzip"}),
+            ModelBusyError,
+            "--base-url",
+        ),
     ],
 )
 def test_every_failure_has_its_meaning(said: object, kind: type[Exception], words: str) -> None:
@@ -179,11 +195,11 @@ def test_retry_after_is_read() -> None:
     """The server's own wish reaches whoever waits."""
     with (
         MessagesServer(answer(status=429, headers={"retry-after": "7"})) as server,
-        pytest.raises(Busy) as caught,
+        pytest.raises(ModelBusyError) as caught,
     ):
         claude(server).reply(REQUEST)
 
-    assert caught.value.after_s == 7.0
+    assert caught.value.retry_after_s == 7.0
 
 
 def test_retry_after_may_be_a_date() -> None:
@@ -191,10 +207,10 @@ def test_retry_after_may_be_a_date() -> None:
     for ahead, least, most in ((40, 30.0, 40.0), (-40, 0.0, 0.0)):
         date = format_datetime(datetime.now(UTC) + timedelta(seconds=ahead), usegmt=True)
         said = answer(status=429, headers={"retry-after": date})
-        with MessagesServer(said) as server, pytest.raises(Busy) as caught:
+        with MessagesServer(said) as server, pytest.raises(ModelBusyError) as caught:
             claude(server).reply(REQUEST)
 
-        assert least <= caught.value.after_s <= most
+        assert least <= caught.value.retry_after_s <= most
 
 
 @pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
@@ -207,15 +223,15 @@ def test_a_key_or_a_token_opens_the_door(
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, "sk-mine\n")
     with MessagesServer(answer(text=GOOD_PLAN)) as server:
-        settings = Settings(model=CLAUDE, base_url=server.url)
-        hire(Role.PLANNER, settings, tmp_path).work(make_plan(), FakePort())
+        settings = Settings(model=DEFAULT_CLAUDE_MODEL, base_url=server.url)
+        make_worker(Role.PLANNER, settings, tmp_path).work(make_plan(), FakeContext())
 
         assert "Bearer sk-mine" == server.requests[0].headers["Authorization"]
 
 
 def test_halves_of_a_character_are_joined_and_kept(tmp_path: Path) -> None:
     """A server may cut one between two events: what was paid for can still be stored."""
-    port = FakePort()
+    port = FakeContext()
     with MessagesServer(answer(text=f"\ud83d\ude00 \udcff\n\n{GOOD_PLAN}")) as server:
         result = planner(server, tmp_path).work(make_plan(), port)
 
@@ -230,31 +246,31 @@ def test_figures_that_are_none_give_nothing_back() -> None:
     with MessagesServer(odd) as server:
         call = claude(server).reply(REQUEST)
 
-    price = pricing.price_of(CLAUDE, pricing.listed())
+    price = pricing.price_of(DEFAULT_CLAUDE_MODEL, pricing.listed_prices())
     assert price is not None
     assert ("5", 0, 0) == (call.stop, call.input_tokens, call.output_tokens)
-    assert call.usd == price.most_usd(len(REQUEST.render().encode()), 0)
+    assert call.usd == price.max_cost_usd(len(REQUEST.render().encode()), 0)
     assert call == msgspec.msgpack.decode(msgspec.msgpack.encode(call), type=Call)
 
 
-def test_nobody_there_is_busy() -> None:
+def test_an_absent_server_is_busy() -> None:
     """A server that is down, or not up yet, is waited for."""
     with MessagesServer(answer()) as server:
         model = claude(server)
 
-    with pytest.raises(Busy, match="no connection"):
+    with pytest.raises(ModelBusyError, match="no connection"):
         model.reply(REQUEST)
 
 
 def test_without_a_key_nothing_is_asked() -> None:
     """One line says what to set; no request leaves the machine."""
-    with pytest.raises(Denied, match="ANTHROPIC_API_KEY is not set"):
-        choose(CLAUDE).reply(REQUEST)
+    with pytest.raises(ModelDeniedError, match="ANTHROPIC_API_KEY is not set"):
+        make_model(DEFAULT_CLAUDE_MODEL).reply(REQUEST)
 
 
 def test_rate_limit_then_answer(tmp_path: Path) -> None:
     """The whole agent: two failures pass, the plan arrives, one call is stored."""
-    port = FakePort()
+    port = FakeContext()
     with MessagesServer(answer(status=429), answer(status=529), answer(text=GOOD_PLAN)) as server:
         result = planner(server, tmp_path).work(make_plan(), port)
 
@@ -265,18 +281,18 @@ def test_rate_limit_then_answer(tmp_path: Path) -> None:
 
 def test_a_refusal_is_a_value(tmp_path: Path) -> None:
     """The attempt ends with the reason, the call is stored and paid for."""
-    port = FakePort()
+    port = FakeContext()
     with MessagesServer(answer(text="", stop="refusal")) as server:
         result = planner(server, tmp_path).work(make_plan(), port)
 
-    assert isinstance(result, Unusable)
+    assert isinstance(result, ReplyUnusable)
     assert result.reason == "the model refused to answer"
     assert [call.stop for call in port.calls] == ["refusal"]
 
 
 def test_a_cut_reply_is_asked_again(tmp_path: Path) -> None:
     """max_tokens in the middle of a plan costs one more call."""
-    port = FakePort()
+    port = FakeContext()
     cut = answer(text=GOOD_PLAN[:60], stop="max_tokens", output_tokens=4321)
     with MessagesServer(cut, answer(text=GOOD_PLAN)) as server:
         result = planner(server, tmp_path).work(make_plan(), port)
@@ -290,32 +306,34 @@ def test_a_cut_reply_is_asked_again(tmp_path: Path) -> None:
 def test_a_wrong_key_blocks(tmp_path: Path) -> None:
     """The run pauses with one line for a person."""
     with MessagesServer(answer(status=401, error="authentication_error")) as server:
-        result = planner(server, tmp_path).work(make_plan(), FakePort())
+        result = planner(server, tmp_path).work(make_plan(), FakeContext())
 
-    assert isinstance(result, Blocked)
+    assert isinstance(result, CallsBlocked)
     assert "401" in result.reason
 
 
 def test_five_megabytes_of_prose_end_the_attempt(tmp_path: Path) -> None:
     """They are stored, refused, and not sent back to be paid for again."""
-    port = FakePort()
+    port = FakeContext()
     with MessagesServer(answer(text="Let us think. " * 360_000)) as server:
         result = planner(server, tmp_path).work(make_plan(), port)
 
         assert len(server.requests) == 1
-    assert isinstance(result, Unusable)
+    assert isinstance(result, ReplyUnusable)
     assert "characters long" in result.reason
     assert len(result.reply) <= 20_000
 
 
 def test_prices_know_dates_and_long_prompts() -> None:
     """A dated name has the undated price; a long prompt has its own where the list says so."""
-    prices = pricing.listed()
+    prices = pricing.listed_prices()
     assert pricing.price_of("claude-haiku-4-5-20251001", prices) == prices["claude-haiku-4-5"]
     assert pricing.price_of("qwen3-coder", prices) is None
     haiku = prices["claude-haiku-5-5"]
-    assert haiku.usd(pricing.Tokens(read=100_000)) == pytest.approx(0.01)
-    assert haiku.usd(pricing.Tokens(read=60_000, cache_read=60_000)) == pytest.approx(0.033)
+    assert haiku.cost_usd(pricing.TokenCounts(read=100_000)) == pytest.approx(0.01)
+    assert haiku.cost_usd(pricing.TokenCounts(read=60_000, cache_read=60_000)) == pytest.approx(
+        0.033
+    )
 
 
 def test_a_typo_in_prices_is_named() -> None:

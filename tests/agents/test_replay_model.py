@@ -10,8 +10,8 @@ from agent_fakes import (
     CALM,
     CANDIDATE,
     REFERENCE,
-    FakePort,
-    Reciter,
+    FakeContext,
+    RecordedModel,
     make_plan,
     repair,
     solve,
@@ -20,17 +20,22 @@ from agent_fakes import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.agents.desk import Desk
-from actors.agents.models.choice import UnknownModel, choose
-from actors.agents.models.model import Denied, Model, TooLong
+from actors.agents.model_client import ModelClient
+from actors.agents.models.model import Model, ModelDeniedError, RequestTooLongError
+from actors.agents.models.registry import UnknownModelError, make_model
+from actors.agents.models.replay_key import without_measurements
 from actors.agents.planner import Planner
-from actors.agents.prompting import plan_request, repair_request, solve_request, write_request
-from actors.agents.request import Request
-from actors.agents.spool import Spool
-from actors.agents.unmeasured import unmeasured
-from actors.coordinator.books import Books
-from actors.coordinator.database import Database
-from protocol.values import Call, Observed, Plan, Verdict, Word
+from actors.agents.reply_spool import ReplySpool
+from actors.agents.requests.prompting import (
+    plan_request,
+    repair_request,
+    solve_request,
+    write_request,
+)
+from actors.agents.requests.request import Request
+from actors.coordinator.storage.activity_store import ActivityStore
+from actors.coordinator.storage.database import Database
+from protocol.values import AttemptView, Call, Outcome, Plan, Verdict
 
 PLAN = Plan(advice="Fuse.", scaffold=CANDIDATE)
 
@@ -43,17 +48,19 @@ def stored(folder: Path, *asked: tuple[Request, str], stop: str = "end_turn") ->
             model="claude", request=request.render(), reply=reply, stop=stop, usd=0.5,
             input_tokens=70, output_tokens=7,
         )  # fmt: skip
-        Books(database).add_call(request.work.lease.work, request.role, call, 1.0)
+        ActivityStore(database).add_call(request.work.lease.work, request.role, call, 1.0)
     database.commit()
     database.close()
-    return choose(f"replay:{folder / 'run'}")
+    return make_model(f"replay:{folder / 'run'}")
 
 
-def attempt(node: int, us: float, log: str = "", *, source: str = CANDIDATE) -> Observed:
+def attempt(node: int, us: float, log: str = "", *, source: str = CANDIDATE) -> AttemptView:
     """Return an earlier attempt: correct with a time, or failed with a log."""
-    good = Verdict(verdict=Word.CORRECT, median_us=us, speedup=40 / us, profile={"clock": str(us)})
-    bad = Verdict(verdict=Word.WRONG, stage="check", reason=f"off by {us}", log=log)
-    return Observed(
+    good = Verdict(
+        verdict=Outcome.CORRECT, median_us=us, speedup=40 / us, profile={"clock": str(us)}
+    )
+    bad = Verdict(verdict=Outcome.WRONG, stage="check", reason=f"off by {us}", log=log)
+    return AttemptView(
         node=node, parent=0, source=source, advice="a", verdict=bad if log else good, score_us=us
     )
 
@@ -65,7 +72,9 @@ def test_the_same_question_is_answered_in_stored_order(tmp_path: Path) -> None:
     other = [solve_request(solve(attempt=n), 1) for n in (11, 12, 13)]
 
     assert ["reply 1", "reply 2", "reply 3"] == [model.reply(one).reply for one in other]
-    with pytest.raises(Denied, match="3 stored calls asked before it: there is no reply left"):
+    with pytest.raises(
+        ModelDeniedError, match="3 stored calls asked before it: there is no reply left"
+    ):
         model.reply(other[0])
 
 
@@ -112,11 +121,13 @@ def test_figures_may_differ(tmp_path: Path) -> None:
     "window",
     [(attempt(4, 12.0, source=CANDIDATE + "#"),), (attempt(4, 12.0, log="broke"),), ()],
 )
-def test_nothing_else_may_differ(tmp_path: Path, window: tuple[Observed, ...]) -> None:
+def test_nothing_else_may_differ(tmp_path: Path, window: tuple[AttemptView, ...]) -> None:
     """Another source, another verdict, another window: refused, with the line that differs."""
     model = stored(tmp_path, (plan_request(make_plan(window=(attempt(4, 12.0),)), 1), "words"))
 
-    with pytest.raises(Denied, match=r"asked otherwise for half/1/plan: from line \d+ on, '"):
+    with pytest.raises(
+        ModelDeniedError, match=r"asked otherwise for half/1/plan: from line \d+ on, '"
+    ):
         model.reply(plan_request(make_plan(window=window), 1))
 
 
@@ -124,7 +135,7 @@ def test_what_was_never_asked_is_never_answered(tmp_path: Path) -> None:
     """A longer run than the stored one pauses where that one ended."""
     model = stored(tmp_path, (plan_request(make_plan(), 1), "words"))
 
-    with pytest.raises(Denied, match="never asked for half/2/repair: it ended before"):
+    with pytest.raises(ModelDeniedError, match="never asked for half/2/repair: it ended before"):
         model.reply(repair_request(repair(PLAN), 1))
 
 
@@ -132,27 +143,29 @@ def test_a_window_that_was_too_long_shrinks_as_it_did(tmp_path: Path) -> None:
     """The stored run had to leave the largest attempt out: the replay does, too."""
     window = (attempt(4, 12.0), attempt(5, 9.0, source=CANDIDATE * 3))
     whole = write_request(write(PLAN, window=window), 1)
-    smaller = whole.shrunk()
+    smaller = whole.without_largest_attempt()
     assert smaller is not None
     model = stored(tmp_path, (smaller, f"## Candidate\n\n```python\n{CANDIDATE}```\n"))
 
-    with pytest.raises(TooLong):
+    with pytest.raises(RequestTooLongError):
         model.reply(whole)
-    desk = Desk(model, Spool(tmp_path / "spool"))
-    port = FakePort()
-    desk.consult(whole, port, lambda reply: reply, lambda reply: reply)  # type: ignore[arg-type,return-value]
+    model_client = ModelClient(model, ReplySpool(tmp_path / "spool"))
+    port = FakeContext()
+    model_client.ask(whole, port, lambda reply: reply, lambda reply: reply)  # type: ignore[arg-type,return-value]
     assert [smaller.render()] == [call.request for call in port.calls]
 
 
 def test_a_second_try_is_replayed_like_the_first(tmp_path: Path) -> None:
     """An answer out of bounds and the one after it: the desk asks both, and both are there."""
-    live, port = Reciter("nonsense", "## Cannot\n\nNothing left.\n"), FakePort()
-    first = Planner(Desk(live, Spool(tmp_path / "s1")), 1).work(make_plan(), port)
+    live, port = RecordedModel("nonsense", "## Cannot\n\nNothing left.\n"), FakeContext()
+    first = Planner(ModelClient(live, ReplySpool(tmp_path / "s1")), 1).work(make_plan(), port)
     model = stored(
         tmp_path, *((r, c.reply) for r, c in zip(live.requests, port.calls, strict=True))
     )
 
-    assert first == Planner(Desk(model, Spool(tmp_path / "s2")), 1).work(make_plan(), FakePort())
+    assert first == Planner(ModelClient(model, ReplySpool(tmp_path / "s2")), 1).work(
+        make_plan(), FakeContext()
+    )
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no database at all, but long enough to look"])
@@ -161,8 +174,8 @@ def test_what_is_no_run_is_one_line(tmp_path: Path, content: bytes | None) -> No
     if content is not None:
         (tmp_path / "run.db").write_bytes(content)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(UnknownModel) as caught:
-        choose(f"replay:{tmp_path}")
+    with pytest.raises(UnknownModelError) as caught:
+        make_model(f"replay:{tmp_path}")
 
     assert "\n" not in str(caught.value)
     assert str(tmp_path) in str(caught.value)
@@ -182,6 +195,6 @@ def test_no_figure_and_no_log_reaches_the_key(
     two = tuple(
         attempt(n, us, f"!{log}") for n, (us, log) in enumerate(second[: len(first)], start=1)
     )
-    keys = [unmeasured(plan_request(make_plan(window=w), 1).render()) for w in (one, two)]
+    keys = [without_measurements(plan_request(make_plan(window=w), 1).render()) for w in (one, two)]
 
     assert keys[0] == keys[1]

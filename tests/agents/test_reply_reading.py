@@ -7,11 +7,11 @@ from agent_fakes import CALM, CANDIDATE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.agents import anchors, scaffolds
-from actors.agents.candidates import fault_of, read_candidate
-from actors.agents.problem import Problem
-from actors.agents.replies import fenced, parse
-from actors.agents.scaffolds import Scaffold
+from actors.agents.replies import anchors, scaffolds
+from actors.agents.replies.candidates import candidate_problem, read_candidate
+from actors.agents.replies.replies import fenced, parse_reply
+from actors.agents.replies.reply_problem import ReplyProblem
+from actors.agents.replies.scaffolds import Scaffold
 from protocol.values import Candidate, Plan
 
 FREE = Plan(advice="", scaffold="")
@@ -19,7 +19,7 @@ SMALL = "class ModelNew:\n    pass\n"
 
 
 def candidate_of(text: str) -> str:
-    read = read_candidate(parse(text), FREE)
+    read = read_candidate(parse_reply(text), FREE)
     assert isinstance(read, Candidate), read
     return read.source
 
@@ -65,7 +65,7 @@ def test_fences_inside_the_code_do_not_end_it(inner: str) -> None:
 @given(st.text(st.characters(codec="utf-8"), max_size=300))
 def test_any_text_has_sections(text: str) -> None:
     """No reply makes the parser fail, and a word outside headings and fences is in some section."""
-    reply = parse(text)
+    reply = parse_reply(text)
 
     assert reply.sections[0].name == ""
 
@@ -106,7 +106,8 @@ def test_a_candidate_with_odd_marks_can_be_grown_from(line: str, mark: str) -> N
 
     first = next(n for n, text in enumerate(source.split("\n"), 1) if "def forward" in text) + 1
     assert isinstance(
-        scaffolds.check(anchors.insert(source, first, first, "More."), source), Scaffold
+        scaffolds.check_scaffold(anchors.insert_anchors(source, first, first, "More."), source),
+        Scaffold,
     )
 
 
@@ -122,15 +123,15 @@ def test_a_candidate_with_odd_marks_can_be_grown_from(line: str, mark: str) -> N
 )
 def test_what_can_not_be_a_candidate_is_named(code: str, word: str) -> None:
     """Each fault has a sentence that a model can act on."""
-    assert word in fault_of(code)
-    read = read_candidate(parse(f"## Candidate\n\n```python\n{code}\n```"), FREE)
-    assert isinstance(read, Problem)
+    assert word in candidate_problem(code)
+    read = read_candidate(parse_reply(f"## Candidate\n\n```python\n{code}\n```"), FREE)
+    assert isinstance(read, ReplyProblem)
     assert word in read.reason
 
 
 def test_no_code_at_all_is_a_problem() -> None:
     """Prose alone, even five megabytes of it, is a problem and not a candidate."""
-    read = read_candidate(parse("I would fuse these. " * 250_000), FREE)
+    read = read_candidate(parse_reply("I would fuse these. " * 250_000), FREE)
 
-    assert isinstance(read, Problem)
+    assert isinstance(read, ReplyProblem)
     assert "no code" in read.reason

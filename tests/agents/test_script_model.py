@@ -7,27 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_fakes import CALM, CANDIDATE, ROOT, FakePort, make_plan, write
+from agent_fakes import CALM, CANDIDATE, ROOT, FakeContext, make_plan, write
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.agents.coder import Coder
-from actors.agents.desk import Desk
-from actors.agents.models import script
-from actors.agents.models.choice import UnknownModel, choose
-from actors.agents.models.model import Busy, Denied
-from actors.agents.models.script import ScriptModel
+from actors.agents.model_client import ModelClient
+from actors.agents.models import script_model
+from actors.agents.models.model import ModelBusyError, ModelDeniedError
+from actors.agents.models.registry import UnknownModelError, make_model
+from actors.agents.models.script_model import ScriptModel
 from actors.agents.planner import Planner
-from actors.agents.prompting import plan_request
-from actors.agents.spool import Spool
-from protocol.messages import Planned, Unusable, Written
-from protocol.values import Observed, Plan, Role
+from actors.agents.reply_spool import ReplySpool
+from actors.agents.requests.prompting import plan_request
+from protocol.messages import Planned, ReplyUnusable, Written
+from protocol.values import AttemptView, Plan, Role
 
 
 def model(tmp_path: Path, *lines: dict[str, Any]) -> ScriptModel:
     file = tmp_path / "script.jsonl"
     file.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
-    chosen = choose(f"script:{file}")
+    chosen = make_model(f"script:{file}")
     assert isinstance(chosen, ScriptModel)
     return chosen
 
@@ -50,8 +50,8 @@ def test_the_line_that_names_the_attempt_wins(tmp_path: Path) -> None:
 def test_a_line_for_the_task_comes_before_one_for_all() -> None:
     """A script may serve several tasks and still say something of its own for one of them."""
     lines = (
-        script.Line(role="coder", reply="any"),
-        script.Line(role="coder", task="half", reply="half"),
+        script_model.ScriptLine(role="coder", reply="any"),
+        script_model.ScriptLine(role="coder", task="half", reply="half"),
     )
     scripted = ScriptModel("script:x", lines)
 
@@ -65,7 +65,7 @@ def test_a_line_for_the_task_comes_before_one_for_all() -> None:
 @given(st.integers(1, 50), st.integers(1, 5))
 def test_the_answer_depends_on_the_attempt_alone(attempt: int, count: int) -> None:
     """Whatever was asked before, in whatever order, an attempt gets the same words."""
-    lines = tuple(script.Line(role="planner", reply=str(n)) for n in range(count))
+    lines = tuple(script_model.ScriptLine(role="planner", reply=str(n)) for n in range(count))
     scripted = ScriptModel("script:x", lines)
     for other in (3, 1, 2):
         scripted.line_for(Role.PLANNER, "half", other)
@@ -79,10 +79,10 @@ def test_the_answer_depends_on_the_attempt_alone(attempt: int, count: int) -> No
 def test_short_advice_becomes_a_plan_for_any_source(tmp_path: Path, source: str) -> None:
     """The writer of a script needs to know nothing of the source that will be shown."""
     scripted = model(tmp_path, {"role": "planner", "advice": "Fuse the two lines."})
-    node = Observed(node=0, source=source, verdict=ROOT.verdict)
+    node = AttemptView(node=0, source=source, verdict=ROOT.verdict)
 
-    result = Planner(Desk(scripted, Spool(tmp_path / "spool")), 1).work(
-        make_plan(node=node), FakePort()
+    result = Planner(ModelClient(scripted, ReplySpool(tmp_path / "spool")), 1).work(
+        make_plan(node=node), FakeContext()
     )
 
     assert isinstance(result, Planned), result
@@ -92,10 +92,10 @@ def test_short_advice_becomes_a_plan_for_any_source(tmp_path: Path, source: str)
 def test_the_anchor_goes_where_the_script_says(tmp_path: Path) -> None:
     """With a text to look for, the anchors stand around the first line that has it."""
     scripted = model(tmp_path, {"role": "planner", "advice": "fma", "anchor": "y[i] ="})
-    node = Observed(node=1, parent=0, source=CANDIDATE, verdict=ROOT.verdict)
+    node = AttemptView(node=1, parent=0, source=CANDIDATE, verdict=ROOT.verdict)
 
-    result = Planner(Desk(scripted, Spool(tmp_path / "spool")), 1).work(
-        make_plan(node=node), FakePort()
+    result = Planner(ModelClient(scripted, ReplySpool(tmp_path / "spool")), 1).work(
+        make_plan(node=node), FakeContext()
     )
 
     assert isinstance(result, Planned)
@@ -108,8 +108,8 @@ def test_short_code_becomes_a_candidate(tmp_path: Path) -> None:
     """A coder's line may hold the code alone."""
     scripted = model(tmp_path, {"role": "coder", "code": CANDIDATE})
 
-    result = Coder(Desk(scripted, Spool(tmp_path / "spool")), 1).work(
-        write(Plan(advice="", scaffold="")), FakePort()
+    result = Coder(ModelClient(scripted, ReplySpool(tmp_path / "spool")), 1).work(
+        write(Plan(advice="", scaffold="")), FakeContext()
     )
 
     assert isinstance(result, Written)
@@ -120,9 +120,11 @@ def test_a_role_without_lines_can_not(tmp_path: Path) -> None:
     """A script that is silent about a role ends its attempts with a word why."""
     scripted = model(tmp_path, {"role": "coder", "code": CANDIDATE})
 
-    result = Planner(Desk(scripted, Spool(tmp_path / "spool")), 1).work(make_plan(), FakePort())
+    result = Planner(ModelClient(scripted, ReplySpool(tmp_path / "spool")), 1).work(
+        make_plan(), FakeContext()
+    )
 
-    assert isinstance(result, Unusable)
+    assert isinstance(result, ReplyUnusable)
     assert result.reason == "The script has no line for the planner."
 
 
@@ -135,11 +137,11 @@ def test_scripted_faults(tmp_path: Path) -> None:
     )
     first, second = (plan_request(make_plan(attempt=n), 1) for n in (1, 2))
 
-    with pytest.raises(Busy, match="429"):
+    with pytest.raises(ModelBusyError, match="429"):
         scripted.reply(first)
     assert scripted.reply(first).reply == "ok"
     for _ in range(2):
-        with pytest.raises(Denied):
+        with pytest.raises(ModelDeniedError):
             scripted.reply(second)
 
 
@@ -159,8 +161,8 @@ def test_a_bad_script_is_one_line(tmp_path: Path, text: str, words: str) -> None
     file = tmp_path / "bad.jsonl"
     file.write_text(text, encoding="utf-8")
 
-    with pytest.raises(UnknownModel) as caught:
-        choose(f"script:{file}")
+    with pytest.raises(UnknownModelError) as caught:
+        make_model(f"script:{file}")
 
     assert words in str(caught.value)
     assert "bad.jsonl" in str(caught.value)
@@ -170,8 +172,8 @@ def test_a_bad_script_is_one_line(tmp_path: Path, text: str, words: str) -> None
 @pytest.mark.parametrize("name", ["", "gpt-9", "script:", "script:/no/such/file", "replay:x"])
 def test_an_unknown_model_is_one_line(name: str) -> None:
     """The message names the word that is wrong and what was expected."""
-    with pytest.raises(UnknownModel) as caught:
-        choose(name)
+    with pytest.raises(UnknownModelError) as caught:
+        make_model(name)
 
     assert str(caught.value).startswith(f"Unknown model {name!r}:")
     assert "\n" not in str(caught.value)

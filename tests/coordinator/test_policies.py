@@ -6,19 +6,19 @@ from collections import Counter
 from random import Random
 
 import pytest
-from grown import STEPS, grow, planted, slow_copy
 from hypothesis import given, settings
+from tree_builders import STEPS, build_tree, grow, reference_copy
 
-from actors.coordinator.policy import (
+from actors.coordinator.search.policy import (
     POLICIES,
     EpsilonGreedy,
     Evolutionary,
     Greedy,
     Mcts,
     Policy,
-    policy_named,
+    make_policy,
 )
-from actors.coordinator.tree import FAILED, Tree
+from actors.coordinator.search.tree import FAILED_SCORE, Tree
 from protocol import settings as settings_file
 from protocol.settings import SearchSettings
 
@@ -30,14 +30,14 @@ LIMITS = (0.0, 10.83, 13.82, 16.27, 18.47, 20.52, 22.46, 24.32, 26.12, 27.88, 29
 # repair (5), a chain, ties, and a failed leaf.
 HALF_WAY = {
     1: (0, 80.0),
-    2: (0, FAILED),
+    2: (0, FAILED_SCORE),
     3: (0, 60.0),
     4: (0, 120.0),
-    5: (0, FAILED),
-    6: (3, FAILED),
-    7: (3, FAILED),
-    8: (3, FAILED),
-    9: (3, FAILED),
+    5: (0, FAILED_SCORE),
+    6: (3, FAILED_SCORE),
+    7: (3, FAILED_SCORE),
+    8: (3, FAILED_SCORE),
+    9: (3, FAILED_SCORE),
     10: (1, 70.0),
     11: (10, 70.0),
     12: (2, 95.0),
@@ -46,8 +46,8 @@ UNDER_WAY = (5, 4)
 TREES: dict[str, tuple[dict[int, tuple[int, float]], tuple[int, ...]]] = {
     "half-way": (HALF_WAY, UNDER_WAY),
     "only the root": ({}, ()),
-    "the root full, all failed": ({n: (0, FAILED) for n in range(1, 6)}, (3,)),
-    "the root a dead branch": ({n: (0, FAILED) for n in range(1, 5)}, ()),
+    "the root full, all failed": ({n: (0, FAILED_SCORE) for n in range(1, 6)}, (3,)),
+    "the root a dead branch": ({n: (0, FAILED_SCORE) for n in range(1, 5)}, ()),
 }
 
 
@@ -74,9 +74,9 @@ def shares(name: str, slow, tree: Tree) -> dict[int, float]:
 def test_ten_thousand_selections_agree_with_the_rule(name: str, tree_name: str) -> None:
     """Every node is chosen as often as the rule says (chi-square), and no other one ever."""
     children, pending = TREES[tree_name]
-    tree = planted(children, pending)
-    expected = shares(name, slow_copy(tree, pending), tree)
-    policy = policy_named(name, SearchSettings())
+    tree = build_tree(children, pending)
+    expected = shares(name, reference_copy(tree, pending), tree)
+    policy = make_policy(name, SearchSettings())
     drawn = Counter(policy.select(tree, Random(seed)) for seed in range(DRAWS))
 
     assert set(drawn) == set(expected)
@@ -137,7 +137,7 @@ def test_mcts_reads_on_as_if_it_read_all(steps: list[tuple[int, float, int]]) ->
 def test_no_policy_breaks_the_trees_rules(name: str, steps: list[tuple[int, float, int]]) -> None:
     """Throttle, pruning and no double debugging hold for each; with nothing under way one grows."""
     tree, _, slow = grow(steps)
-    chosen = policy_named(name, SearchSettings()).select(tree, Random(len(steps)))
+    chosen = make_policy(name, SearchSettings()).select(tree, Random(len(steps)))
 
     if chosen is None:
         assert slow.pending
@@ -149,8 +149,8 @@ def test_no_policy_breaks_the_trees_rules(name: str, steps: list[tuple[int, floa
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_the_same_seed_gives_the_same_selections(name: str) -> None:
     """A policy keeps nothing from one draw to the next but what the tree says."""
-    tree = planted(HALF_WAY, UNDER_WAY)
-    used, fresh = (policy_named(name, SearchSettings()) for _ in range(2))
+    tree = build_tree(HALF_WAY, UNDER_WAY)
+    used, fresh = (make_policy(name, SearchSettings()) for _ in range(2))
     first = [used.select(tree, Random(seed)) for seed in range(200)]
 
     assert first == [fresh.select(tree, Random(seed)) for seed in range(200)]
@@ -160,7 +160,7 @@ def test_the_same_seed_gives_the_same_selections(name: str) -> None:
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_epsilon_is_the_share_of_leaves(epsilon: float) -> None:
     """At 0 always the best, at 1 always a leaf, failing ones as likely as the others."""
-    tree = planted({n: (0, FAILED if n % 2 else 60.0 + n) for n in range(1, 6)})
+    tree = build_tree({n: (0, FAILED_SCORE if n % 2 else 60.0 + n) for n in range(1, 6)})
     policy: Policy = EpsilonGreedy(epsilon=epsilon)
     drawn = Counter(policy.select(tree, Random(seed)) for seed in range(2_000))
 
@@ -170,7 +170,7 @@ def test_epsilon_is_the_share_of_leaves(epsilon: float) -> None:
 def test_an_unknown_policy_is_refused_with_those_that_are_known() -> None:
     """The line lists the names."""
     with pytest.raises(ValueError, match="there are epsilon-greedy, evolutionary, greedy, mcts"):
-        policy_named("clever", SearchSettings())
+        make_policy("clever", SearchSettings())
 
 
 def test_the_command_takes_every_policy_there_is() -> None:

@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from fakes import Runner, make_search
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from search_runner import InMemoryRun, make_search
 
-from actors.coordinator.scoring import kernel_of
-from actors.coordinator.search import (
+from actors.coordinator.search.scoring import kernel_of
+from actors.coordinator.search.search import (
     AttemptEnded,
-    Confirmed,
-    Finish,
-    Measured,
-    Offer,
-    Refused,
+    BestConfirmed,
+    FinishTask,
+    OfferWork,
+    ReferenceReady,
+    ReferenceRefused,
     StageEnded,
 )
-from actors.coordinator.stages import Stage
-from protocol.values import Verdict, Word
+from actors.coordinator.search.stages import Stage
+from protocol.values import Outcome, Verdict
 
 
-def whole_run(crash_at: frozenset[int] = frozenset(), *, seed: int = 0, budget: int = 12) -> Runner:
+def whole_run(
+    crash_at: frozenset[int] = frozenset(), *, seed: int = 0, budget: int = 12
+) -> InMemoryRun:
     """Run with one expansion at a time, losing the process before the steps in `crash_at`."""
-    runner = Runner(make_search(seed=seed, budget=budget))
+    runner = InMemoryRun(make_search(seed=seed, budget=budget))
     runner.perform(runner.search.begin())
     step = 0
     while runner.offers:
@@ -61,7 +63,7 @@ def test_the_budget_is_met_exactly_and_the_task_finishes() -> None:
 def test_several_under_way_never_break_the_rules(in_flight: int, seed: int) -> None:
     """K at once: never more than K, the root's cap holds, nothing is debugged twice at a time."""
     rng = Random(seed)
-    runner = Runner(make_search(budget=20, in_flight=in_flight, seed=seed))
+    runner = InMemoryRun(make_search(budget=20, in_flight=in_flight, seed=seed))
     runner.perform(runner.search.begin())
     while runner.offers:
         search = runner.search
@@ -89,8 +91,8 @@ def test_a_reference_that_cannot_be_measured_ends_the_task() -> None:
     """Nothing is attempted against a reference that does not run, and the reason is passed on."""
     search = make_search()
 
-    assert [Offer] == [type(i) for i in search.begin()]
-    assert [Finish("it raised")] == search.handle(Refused("it raised"))
+    assert [OfferWork] == [type(i) for i in search.begin()]
+    assert [FinishTask("it raised")] == search.handle(ReferenceRefused("it raised"))
     assert search.finished
 
 
@@ -100,7 +102,7 @@ def test_a_larger_budget_goes_on_where_the_run_ended() -> None:
     longer = make_search(budget=6)
     instructions = longer.restore(100.0, runner.nodes, [])
 
-    assert [5] == sorted({i.attempt.number for i in instructions if isinstance(i, Offer)})
+    assert [5] == sorted({i.attempt.number for i in instructions if isinstance(i, OfferWork)})
 
 
 def test_seeds_tell_runs_apart() -> None:
@@ -117,7 +119,7 @@ def test_measuring_begins_as_many_attempts_as_may_be_under_way() -> None:
     """K = 3 puts three expansions on the root at once."""
     search = make_search(in_flight=3)
     search.begin()
-    offers = [i for i in search.handle(Measured(100.0)) if isinstance(i, Offer)]
+    offers = [i for i in search.handle(ReferenceReady(100.0)) if isinstance(i, OfferWork)]
 
     assert [(1, 0), (2, 0), (3, 0)] == [(o.attempt.number, o.attempt.parent) for o in offers]
 
@@ -138,31 +140,31 @@ def test_nothing_correct_is_nothing_to_confirm() -> None:
     """A run without a correct candidate ends without a second look."""
     search = make_search(budget=1)
     search.begin()
-    search.handle(Measured(100.0))
+    search.handle(ReferenceReady(100.0))
     search.handle(StageEnded(1))
     search.handle(StageEnded(1))
 
-    assert search.handle(AttemptEnded(1, float("inf"), "k")) == [Finish()]
+    assert search.handle(AttemptEnded(1, float("inf"), "k")) == [FinishTask()]
 
 
-def ended_at(*scores: float, confirm: Callable[[int, float], Confirmed]) -> Runner:
+def ended_at(*scores: float, confirm: Callable[[int, float], BestConfirmed]) -> InMemoryRun:
     """Run attempts that come to these scores, and let them be judged again."""
-    runner = Runner(make_search(budget=len(scores)))
+    runner = InMemoryRun(make_search(budget=len(scores)))
     runner.outcome = lambda number: (scores[number - 1], f"k{number}")
     runner.confirm = confirm
     return to_its_end(runner)
 
 
-def to_its_end(runner: Runner) -> Runner:
+def to_its_end(runner: InMemoryRun) -> InMemoryRun:
     runner.perform([] if runner.offers else runner.search.begin())
     while runner.offers:
         runner.step(min(runner.offers))
     return runner
 
 
-def wide(number: int, score: float) -> Confirmed:
+def wide(number: int, score: float) -> BestConfirmed:
     """Come to the same again, with an interval that reaches down to 1."""
-    return Confirmed(number, score, faster=False)
+    return BestConfirmed(number, score, faster=False)
 
 
 def test_what_may_be_no_faster_does_not_keep_others_from_being_confirmed() -> None:
@@ -170,14 +172,14 @@ def test_what_may_be_no_faster_does_not_keep_others_from_being_confirmed() -> No
     what is slower anyway is not."""
     assert [3, 1, 2] == [*ended_at(60.0, 70.0, 50.0, 80.0, confirm=wide).confirmed]
     assert [2] == [*ended_at(120.0, 50.0, 110.0, confirm=wide).confirmed]
-    assert [2] == [*ended_at(60.0, 50.0, confirm=lambda n, s: Confirmed(n, s, True)).confirmed]
+    assert [2] == [*ended_at(60.0, 50.0, confirm=lambda n, s: BestConfirmed(n, s, True)).confirmed]
     assert [1] == [*ended_at(120.0, 130.0, confirm=wide).confirmed]
 
 
 @given(st.integers(0, 5), st.booleans())
 def test_a_larger_budget_has_second_looks_of_its_own(seed: int, crashes: bool) -> None:
     """Three were judged again when the first budget had ended: a later best is, too."""
-    runner = to_its_end(Runner(make_search(budget=6, seed=seed)))
+    runner = to_its_end(InMemoryRun(make_search(budget=6, seed=seed)))
     runner.outcome = lambda number: (5.0, f"k{number}")
     runner.crash(more=1)
     while runner.offers:
@@ -190,8 +192,10 @@ def test_a_larger_budget_has_second_looks_of_its_own(seed: int, crashes: bool) -
 
 def test_the_module_itself_is_not_judged_again() -> None:
     """The reference under another name is the root's own kernel: its lucky figure leads nothing."""
-    runner = Runner(make_search(budget=2))
-    itself = kernel_of("x", Verdict(verdict=Word.CORRECT, profile={"labels": "renamed_reference"}))
+    runner = InMemoryRun(make_search(budget=2))
+    itself = kernel_of(
+        "x", Verdict(verdict=Outcome.CORRECT, profile={"labels": "renamed_reference"})
+    )
     runner.outcome = lambda number: (40.0, itself) if number == 1 else (90.0, "k2")
     to_its_end(runner)
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from actors.coordinator.database import Database
-from actors.coordinator.decisions import Decisions
-from actors.coordinator.search import Offer
-from actors.coordinator.stages import Attempt, Stage
-from actors.coordinator.store import Store
-from protocol.values import RENAMED_REFERENCE, Candidate, Reference, Task, Verdict, Word
+from actors.coordinator.search.search import OfferWork
+from actors.coordinator.search.stages import Attempt, Stage
+from actors.coordinator.storage.database import Database
+from actors.coordinator.storage.decisions import DecisionStore
+from actors.coordinator.storage.store import Store
+from protocol.values import RENAMED_REFERENCE, Candidate, Outcome, Reference, Task, Verdict
 
 TASK = Task(name="t", source="the reference")
 
 
 def correct(low: float, **more: str) -> Verdict:
     return Verdict(
-        verdict=Word.CORRECT,
+        verdict=Outcome.CORRECT,
         median_us=5.0,
         speedup=2.0,
         speedup_ci95=(low, 3.0),
@@ -65,10 +65,10 @@ def test_a_label_is_read_and_not_guessed(database: Database) -> None:
 
 def test_second_looks_count_for_the_budget_that_had_ended(database: Database) -> None:
     """Those of an earlier end, with fewer nodes, and one under way are left out."""
-    store, decisions = Store(database), Decisions(database)
+    store, decisions = Store(database), DecisionStore(database)
     for number, recorded in ((1, 2), (2, 3), (3, 3)):
         attempt = Attempt(number=number, parent=0, repair=False, stage=Stage.CONFIRM)
-        decisions.add("t", Offer(Stage.CONFIRM, attempt), recorded)
+        decisions.add("t", OfferWork(Stage.CONFIRM, attempt), recorded)
     for number in (1, 2):
         store.confirm_node("t", number, correct(1.9), 5.0)
 

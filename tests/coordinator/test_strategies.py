@@ -6,20 +6,20 @@ import math
 from random import Random
 
 import pytest
-from fakes import Runner, make_search
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from search_runner import InMemoryRun, make_search
 
-from actors.coordinator.policy import POLICIES
-from actors.coordinator.stages import Stage
-from actors.coordinator.strategy import STRATEGIES, strategy_named
-from actors.coordinator.tree import ROOT
+from actors.coordinator.search.policy import POLICIES
+from actors.coordinator.search.stages import Stage
+from actors.coordinator.search.strategy import STRATEGIES, make_strategy
+from actors.coordinator.search.tree import ROOT
 from protocol import settings as settings_file
-from protocol.settings import SEARCHING, SearchSettings, Settings
+from protocol.settings import TREE_SEARCH_STRATEGIES, SearchSettings, Settings
 
 PAIRS = [
-    *((strategy, policy) for strategy in SEARCHING for policy in sorted(POLICIES)),
-    *((strategy, "greedy") for strategy in sorted(set(STRATEGIES) - set(SEARCHING))),
+    *((strategy, policy) for strategy in TREE_SEARCH_STRATEGIES for policy in sorted(POLICIES)),
+    *((strategy, "greedy") for strategy in sorted(set(STRATEGIES) - set(TREE_SEARCH_STRATEGIES))),
 ]
 
 
@@ -31,11 +31,11 @@ def grown(
     seed: int = 0,
     budget: int = 12,
     in_flight: int = 1,
-) -> Runner:
+) -> InMemoryRun:
     """Run a whole search; with several under way they end in an order of their own."""
     names = {"strategy": strategy, "policy": policy}
     search = make_search(seed=seed, budget=budget, in_flight=in_flight, **names)
-    runner = Runner(search, **names)
+    runner = InMemoryRun(search, **names)
     rng = Random(seed)
     runner.perform(runner.search.begin())
     count = 0
@@ -47,15 +47,15 @@ def grown(
     return runner
 
 
-def parents(runner: Runner) -> dict[int, int]:
+def parents(runner: InMemoryRun) -> dict[int, int]:
     return {number: parent for number, parent, *_ in runner.nodes}
 
 
-def failed(runner: Runner) -> set[int]:
+def failed(runner: InMemoryRun) -> set[int]:
     return {number for number, _, score, _ in runner.nodes if math.isinf(score)}
 
 
-def stages(runner: Runner, number: int) -> list[Stage]:
+def stages(runner: InMemoryRun, number: int) -> list[Stage]:
     """Return the agents' stages of an attempt, in order."""
     shown = [stage for n, stage in runner.shown if n == number]
     return [stage for stage in shown if stage not in (Stage.EVALUATE, Stage.CONFIRM)]
@@ -128,8 +128,8 @@ def test_no_sample_of_the_team_is_repaired_too_often(
     """At most so many repairs in a row, none of what works, none twice; all others at the root."""
     names = {"strategy": "team", "policy": "greedy"}
     search = make_search(seed=seed, budget=24, in_flight=in_flight, **names)
-    search._strategy = strategy_named("team", None, SearchSettings(repairs=repairs))  # type: ignore[arg-type]
-    runner, rng = Runner(search, **names), Random(seed)
+    search._strategy = make_strategy("team", None, SearchSettings(repairs=repairs))  # type: ignore[arg-type]
+    runner, rng = InMemoryRun(search, **names), Random(seed)
     runner.perform(runner.search.begin())
     while runner.offers:
         runner.step(rng.choice(sorted(runner.offers)))
@@ -170,10 +170,10 @@ def test_the_command_takes_every_strategy_there_is() -> None:
     """`--strategy` takes the names of the classes in `strategy.py`, and no other name."""
     assert set(STRATEGIES) == set(settings_file.STRATEGIES)
     with pytest.raises(ValueError, match="there are reflexion, sampling, search, stark, team"):
-        strategy_named("clever", None, SearchSettings())  # type: ignore[arg-type]
+        make_strategy("clever", None, SearchSettings())  # type: ignore[arg-type]
 
 
 def test_a_strategy_without_a_policy_claims_none() -> None:
     """What result.json calls the policy is what chose the nodes."""
-    assert Settings(strategy="search", policy="mcts").asked_policy == "mcts"
-    assert Settings(strategy="sampling", policy="mcts").asked_policy is None
+    assert Settings(strategy="search", policy="mcts").requested_policy == "mcts"
+    assert Settings(strategy="sampling", policy="mcts").requested_policy is None

@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from random import Random
 
-from grown import STEPS, R, grow
 from hypothesis import given, settings
+from tree_builders import STEPS, R, grow
 
-from actors.coordinator.tree import FAILED, Tree
-from actors.coordinator.window import code_window, debug_window, plan_window
+from actors.coordinator.search.tree import FAILED_SCORE, Tree
+from actors.coordinator.search.window import code_window, debug_window, plan_window
 
 
 @given(STEPS)
@@ -21,7 +21,7 @@ def test_tree_answers_as_the_slow_model(steps: list[tuple[int, float, int]]) -> 
 
     assert slow.leaves() == tree.leaves()
     assert {i: slow.eligible(i) for i in slow.parents} == {
-        i: tree.eligible(tree[i]) for i in slow.parents
+        i: tree.is_eligible(tree[i]) for i in slow.parents
     }
     assert slow.best_eligible() == tree.best_eligible()
 
@@ -33,7 +33,7 @@ def test_leaders_outside_a_subtree_are_the_slow_models(steps: list[tuple[int, fl
     _, board, slow = grow(steps)
 
     assert {i: slow.leaders_outside(i, R) for i in slow.parents} == {
-        i: board.outside(i) for i in slow.parents
+        i: board.leaders_outside(i) for i in slow.parents
     }
 
 
@@ -88,9 +88,9 @@ def test_a_dead_branch_is_pruned_and_revived_by_a_late_success() -> None:
     for _ in range(5):
         tree.begin(1)
     for number in range(2, 5):
-        tree.add(number, 1, FAILED)
+        tree.add(number, 1, FAILED_SCORE)
     assert tree.best_eligible() == 1
-    tree.add(5, 1, FAILED)
+    tree.add(5, 1, FAILED_SCORE)
     assert tree.best_eligible() is None
     tree.add(6, 1, 70.0)
     assert tree.best_eligible() == 1

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from actors.usage import Parser
+from actors.cli import OneLineParser
 from tests.corpus.scene import Judged, Scene, candidates, category, scene
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the flags."""
-    parser = Parser(prog="python -m tests.corpus", description=__doc__)
+    parser = OneLineParser(prog="python -m tests.corpus", description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", type=Path, help="one line of JSON a candidate goes there")
     parser.add_argument("names", nargs="*", help="these candidates only")

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from actors.evaluator.judge import Judge, Unjudgeable
+from actors.evaluator.judge import Judge, JudgeUnavailableError
 from protocol.settings import Limits
-from protocol.values import DeviceKind, Task, Verdict, Word
+from protocol.values import DeviceKind, Outcome, Task, Verdict
 
 HERE = Path(__file__).parent
 # A card's first call makes its context.
@@ -66,13 +66,13 @@ class Judged:
         """Whether it was judged as it deserves, and nothing was hurt."""
         if self.verdict is None or self.damage:
             return False
-        return self.verdict.correct if self.honest else not self.credited
+        return self.verdict.is_correct if self.honest else not self.credited
 
 
 def credited(verdict: Verdict) -> bool:
     """Whether a verdict says that a candidate is faster than the reference by more than chance."""
     least = verdict.speedup_ci95[0] if verdict.speedup_ci95 else 1.0
-    return verdict.correct and (verdict.speedup or 0.0) > MARGIN and least >= 1.0
+    return verdict.is_correct and (verdict.speedup or 0.0) > MARGIN and least >= 1.0
 
 
 def category(path: Path) -> str:
@@ -136,7 +136,7 @@ class Scene:
             verdict, words = self._judge(source)
         seconds = time.monotonic() - began
         damage = self._damage(words)
-        ordinary = verdict is not None and verdict.verdict in (Word.CORRECT, Word.WRONG)
+        ordinary = verdict is not None and verdict.verdict in (Outcome.CORRECT, Outcome.WRONG)
         if not ordinary:
             damage = (*damage, *self.unfair())
         return Judged(path=path, verdict=verdict, words=words, seconds=seconds, damage=damage)
@@ -146,7 +146,7 @@ class Scene:
         if self._was_fair:
             return ()
         verdict, words = self._judge(self._plain)
-        if verdict is not None and verdict.correct:
+        if verdict is not None and verdict.is_correct:
             self._was_fair = True
             return ()
         # Another standard, so that those who come next are not judged by this one.
@@ -160,14 +160,14 @@ class Scene:
         self._was_fair = False
         try:
             verdict = self.judge.judge(self.task, source)
-        except Unjudgeable as error:
+        except JudgeUnavailableError as error:
             return None, f"unjudgeable: {error}"
         # A bug of ours that a candidate can reach: the finding that the corpus is there for.
         except Exception as error:
             return None, f"the judge raised {type(error).__name__}: {str(error)[:200]}"
         if isinstance(verdict, Verdict):
             return verdict, msgspec.json.encode(verdict).decode()
-        return None, f"the task can't be judged: {verdict.words}"
+        return None, f"the task can't be judged: {verdict.reason}"
 
     def _damage(self, words: str) -> tuple[str, ...]:
         found = []
@@ -218,7 +218,7 @@ def scene(device: DeviceKind) -> Iterator[Scene]:
         # Not shutil's rmtree: what a candidate nests deep enough overflows its stack.
         stack.callback(subprocess.run, ["rm", "-rf", folder], check=False)
         heard: list[str] = []
-        judge = Judge(device, LIMITS[device], Path(folder) / "judge", say=heard.append)
+        judge = Judge(device, LIMITS[device], Path(folder) / "judge", log_line=heard.append)
         stack.callback(judge.close)
         yield Scene(judge, task, canary, plants, heard)
 

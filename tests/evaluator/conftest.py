@@ -43,7 +43,7 @@ def judged(judge: Judge, task: Task) -> Iterator[Callable[[str], Verdict]]:
     assert settles(os.getpid(), before)
     assert len(list(judge.scratch.root.iterdir())) == 1  # the task's own folder
     # Limits are short here; where strangers starve the machine an honest one may run into them.
-    assert any(run(candidate()).correct for _try in range(3))
+    assert any(run(candidate()).is_correct for _try in range(3))
     assert judge.zygote_pid == zygote
 
 

@@ -7,40 +7,40 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.evaluator import baseline_store, baselines
-from actors.evaluator.baseline_store import Baselines, BaselineStore
+from actors.evaluator.timing import baseline_cache, baselines
+from actors.evaluator.timing.baseline_cache import BaselineCache, ReferenceBaselines
 from protocol.values import Device, Task
 
 HERE = Device(kind="cuda", name="card", fingerprint="card; driver 1; torch 2.11; CUDA 13.0")
 TASK = Task(name="t", source="class Model: pass")
-KEPT = Baselines(eager_us=10.0, compile_us=5.0)
+KEPT = ReferenceBaselines(eager_us=10.0, compile_us=5.0)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> BaselineStore:
-    made = BaselineStore(tmp_path / "deep" / "baselines")
-    made.keep(TASK, HERE, KEPT)
+def store(tmp_path: Path) -> BaselineCache:
+    made = BaselineCache(tmp_path / "deep" / "baselines")
+    made.store(TASK, HERE, KEPT)
     return made
 
 
-def test_what_was_measured_is_found_again(store: BaselineStore) -> None:
+def test_what_was_measured_is_found_again(store: BaselineCache) -> None:
     """By another process, and whatever the task is called; None stays None."""
     renamed = msgspec.structs.replace(TASK, name="other", checks=9)
-    assert KEPT == BaselineStore(store.root).find(renamed, HERE)
+    assert KEPT == BaselineCache(store.root).find(renamed, HERE)
 
 
 @pytest.mark.parametrize("change", ["driver 2", "torch 2.13"])
-def test_another_device_or_torch_measures_again(store: BaselineStore, change: str) -> None:
+def test_another_device_or_torch_measures_again(store: BaselineCache, change: str) -> None:
     """Figures of different fingerprints are never mixed."""
     word = change.split()[0]
     old = next(part for part in HERE.fingerprint.split("; ") if part.startswith(word))
     other = msgspec.structs.replace(HERE, fingerprint=HERE.fingerprint.replace(old, change))
     assert store.find(TASK, other) is None
-    store.keep(TASK, other, Baselines(eager_us=1.0))
+    store.store(TASK, other, ReferenceBaselines(eager_us=1.0))
     assert KEPT == store.find(TASK, HERE)
 
 
-def test_another_task_measures_again(store: BaselineStore) -> None:
+def test_another_task_measures_again(store: BaselineCache) -> None:
     """One character of its source makes it another."""
     other = msgspec.structs.replace(TASK, source=TASK.source + " ")
     assert store.find(other, HERE) is None
@@ -58,41 +58,43 @@ def test_another_task_measures_again(store: BaselineStore) -> None:
         msgspec.json.encode({"version": 1, "fingerprint": "another", "task": "x"}),
     ],
 )
-def test_garbage_is_as_good_as_nothing(store: BaselineStore, garbage: bytes) -> None:
+def test_garbage_is_as_good_as_nothing(store: BaselineCache, garbage: bytes) -> None:
     """A torn or foreign file means measuring again, and is written over then."""
     [path] = store.root.iterdir()
     path.write_bytes(garbage)
     assert store.find(TASK, HERE) is None
-    store.keep(TASK, HERE, KEPT)
+    store.store(TASK, HERE, KEPT)
     assert KEPT == store.find(TASK, HERE)
     assert [path] == list(store.root.iterdir())
 
 
 @pytest.mark.parametrize("us", [0.0, -1.0])
-def test_figures_that_can_not_be_are_not_believed(store: BaselineStore, us: float) -> None:
+def test_figures_that_can_not_be_are_not_believed(store: BaselineCache, us: float) -> None:
     """A speedup over nothing would be endless."""
-    store.keep(TASK, HERE, Baselines(eager_us=us))
+    store.store(TASK, HERE, ReferenceBaselines(eager_us=us))
     assert store.find(TASK, HERE) is None
 
 
 def test_a_cache_that_can_not_be_written_costs_no_result(tmp_path: Path) -> None:
     """A full or read-only home is no reason not to judge."""
     (tmp_path / "file").write_text("", encoding="utf-8")
-    store = BaselineStore(tmp_path / "file" / "baselines")
-    store.keep(TASK, HERE, KEPT)
+    store = BaselineCache(tmp_path / "file" / "baselines")
+    store.store(TASK, HERE, KEPT)
     assert store.find(TASK, HERE) is None
 
 
 def test_it_lies_where_the_user_keeps_caches() -> None:
     """XDG_CACHE_HOME where it is absolute, else ~/.cache."""
     last = Path("stark-kernels/baselines")
-    assert Path("/c") / last == baseline_store.folder({"XDG_CACHE_HOME": "/c", "HOME": "/h"})
-    assert Path("/h/.cache") / last == baseline_store.folder({"XDG_CACHE_HOME": "c", "HOME": "/h"})
+    assert Path("/c") / last == baseline_cache.cache_folder({"XDG_CACHE_HOME": "/c", "HOME": "/h"})
+    assert Path("/h/.cache") / last == baseline_cache.cache_folder(
+        {"XDG_CACHE_HOME": "c", "HOME": "/h"}
+    )
 
 
 def test_a_disturbed_measurement_is_not_for_later_runs() -> None:
     """A stranger's load must not be the baseline of all runs to come."""
-    calm = baselines.figure_of([10.0, 10.1, 10.2, 10.1, 500.0])
-    assert (True, 10.1) == (calm.settled, calm.us)
-    assert not baselines.figure_of([10.0, 10.0, 50.0, 80.0, 500.0]).settled
-    assert not baselines.figure_of([10.0]).settled
+    calm = baselines.baseline_of_blocks([10.0, 10.1, 10.2, 10.1, 500.0])
+    assert (True, 10.1) == (calm.is_settled, calm.us)
+    assert not baselines.baseline_of_blocks([10.0, 10.0, 50.0, 80.0, 500.0]).is_settled
+    assert not baselines.baseline_of_blocks([10.0]).is_settled

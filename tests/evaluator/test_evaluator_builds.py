@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from evaluator_samples import LIMITS, candidate, descendants, settles
 
-from actors.evaluator.byhand import in_order
-from actors.evaluator.fastbuild.process import Deadline
-from actors.evaluator.fastbuild.store import HALF, Store
-from actors.evaluator.grounds import Grounds
-from actors.evaluator.isolation.child import Child, Unwanted
-from actors.evaluator.isolation.nursery import Nursery
+from actors.evaluator.fastbuild.build_store import UNFINISHED_PREFIX, BuildStore
+from actors.evaluator.fastbuild.compiler_process import Deadline
+from actors.evaluator.fifo_lock import FifoLock
+from actors.evaluator.ipc.orders import FromToolkitBuilder, PrepareToolkit, ToolkitPrepared
 from actors.evaluator.judge import Judge
-from actors.evaluator.turns import Turns
-from actors.evaluator.wire.orders import FromFurnisher, Furnish, Furnished
-from protocol.values import Reference, Task, Verdict, Word
+from actors.evaluator.judge_cli import judge_in_order
+from actors.evaluator.sandbox.child_client import ChildClient, EvaluationCancelledError
+from actors.evaluator.sandbox.confinement import ConfinementFactory
+from actors.evaluator.sandbox.zygote_client import ZygoteClient
+from protocol.values import Outcome, Reference, Task, Verdict
 
 COMPILED = candidate(
     before='''
@@ -74,7 +74,7 @@ def ahead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 
 def test_a_candidate_judged_twice_is_compiled_once(
-    judge: Judge, task: Task, build_store: Store
+    judge: Judge, task: Task, build_store: BuildStore
 ) -> None:
     """The second time the library of the first is there: with the hour of the first build."""
     first = judge.judge(task, COMPILED)
@@ -82,14 +82,14 @@ def test_a_candidate_judged_twice_is_compiled_once(
     second = judge.judge(task, COMPILED)
     assert isinstance(first, Verdict)
     assert isinstance(second, Verdict)
-    assert (Word.CORRECT, Word.CORRECT) == (first.verdict, second.verdict), first.log
+    assert (Outcome.CORRECT, Outcome.CORRECT) == (first.verdict, second.verdict), first.log
     assert "built at" in first.log
     assert first.log == second.log
     assert kept == set(build_store.results.iterdir())
 
 
 def test_a_candidate_changes_nothing_in_the_store(
-    judge: Judge, task: Task, build_store: Store
+    judge: Judge, task: Task, build_store: BuildStore
 ) -> None:
     """It reads the toolkit that it is built with; it writes nothing, and sees no other's result."""
     judge.judge(task, WRONG)
@@ -103,28 +103,33 @@ def test_a_candidate_changes_nothing_in_the_store(
 
 def test_a_maker_killed_half_way_leaves_a_store_that_works(tmp_path: Path) -> None:
     """What it left is no toolkit, its lock is free, and the next maker begins at once."""
-    store = Store(tmp_path / "store")
-    assert store.open()
-    nursery = Nursery("cpu", tmp_path / "scratch", 1024)
-    nursery.awake()
-    grounds = Grounds("cpu", LIMITS, (), store)
+    store = BuildStore(tmp_path / "store")
+    assert store.make_folders()
+    zygote = ZygoteClient("cpu", tmp_path / "scratch", 1024)
+    zygote.ensure_started()
+    confinements = ConfinementFactory("cpu", LIMITS, (), store)
     before = descendants(os.getpid())
     for _attempt in range(2):
-        maker: Child[Furnished] = nursery.spawn(
-            "builder", grounds.of_maker(store, ""), FromFurnisher, trusted=False
+        maker: ChildClient[ToolkitPrepared] = zygote.spawn(
+            "builder",
+            confinements.toolkit_confinement(store, ""),
+            FromToolkitBuilder,
+            trusted=False,
         )
-        maker.channel.send(Furnish(limit_s=60.0))
-        halves = set(store.toolkits.glob(f"{HALF}*"))
+        maker.channel.send(PrepareToolkit(limit_s=60.0))
+        halves = set(store.toolkits.glob(f"{UNFINISHED_PREFIX}*"))
         began = Deadline(60.0)
         # Its scratch and the toolkit that it makes: it holds the lock by then.
-        while len(set(store.toolkits.glob(f"{HALF}*")) - halves) < 2:
+        while len(set(store.toolkits.glob(f"{UNFINISHED_PREFIX}*")) - halves) < 2:
             began.left_s()
             time.sleep(0.05)
         maker.kill()
         assert settles(os.getpid(), before, 20.0)
-    made = [path for path in store.toolkits.iterdir() if not path.name.startswith(HALF)]
+    made = [
+        path for path in store.toolkits.iterdir() if not path.name.startswith(UNFINISHED_PREFIX)
+    ]
     assert [store.toolkits / "lock"] == made
-    nursery.stop()
+    zygote.stop()
 
 
 def test_with_builds_ahead_verdicts_are_the_same_and_in_order(
@@ -139,19 +144,25 @@ def test_with_builds_ahead_verdicts_are_the_same_and_in_order(
         WRONG,
         candidate(forward="return y, x"),
     ]
-    found = list(in_order(ahead, task, Reference(eager_us=1.0), sources))
+    found = list(judge_in_order(ahead, task, Reference(eager_us=1.0), sources))
     alone = [judge.judge(task, source) for source in sources]
-    expected = [Word.WRONG, Word.CRASHED, Word.COMPILE_FAILED, Word.WRONG, Word.WRONG]
+    expected = [
+        Outcome.WRONG,
+        Outcome.CRASHED,
+        Outcome.COMPILE_FAILED,
+        Outcome.WRONG,
+        Outcome.WRONG,
+    ]
     assert expected == [verdict.verdict for verdict in found if isinstance(verdict, Verdict)]
     assert expected == [verdict.verdict for verdict in alone if isinstance(verdict, Verdict)]
 
 
-def test_a_build_ahead_that_nobody_wants_ends(ahead: Judge, task: Task) -> None:
+def test_a_cancelled_build_ahead_ends(ahead: Judge, task: Task) -> None:
     """A revoked lease ends its build, and what it left goes; the others go on."""
     ahead.build("# cpp_extension")  # the yard is there
     before = descendants(os.getpid())
     over = time.monotonic() + 1.0
-    with pytest.raises(Unwanted):
+    with pytest.raises(EvaluationCancelledError):
         ahead.build(
             "# cpp_extension\nimport time; time.sleep(300)", lambda: time.monotonic() > over
         )
@@ -161,8 +172,8 @@ def test_a_build_ahead_that_nobody_wants_ends(ahead: Judge, task: Task) -> None:
     assert built is not None
     verdict = ahead.judge(task, other, built=built)
     assert isinstance(verdict, Verdict)
-    assert verdict.verdict is Word.WRONG
-    assert not built.there
+    assert verdict.verdict is Outcome.WRONG
+    assert not built.has_folder
 
 
 def test_a_build_whose_folder_went_is_made_again(ahead: Judge, task: Task) -> None:
@@ -172,10 +183,10 @@ def test_a_build_whose_folder_went_is_made_again(ahead: Judge, task: Task) -> No
     zygotes = [pid for pid in descendants(os.getpid()) if _is_yard(pid)]
     for pid in zygotes:
         os.kill(pid, 9)
-    ahead._yard.remove(built)  # type: ignore[union-attr]  # as its zygote does in the end
+    ahead._build_ahead.remove(built)  # type: ignore[union-attr]  # as its zygote does in the end
     verdict = ahead.judge(task, WRONG, built=built)
     assert isinstance(verdict, Verdict)
-    assert verdict.verdict is Word.WRONG
+    assert verdict.verdict is Outcome.WRONG
     assert ahead.build("# cpp_extension") is not None
 
 
@@ -184,32 +195,32 @@ def _is_yard(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"actors.evaluator.isolation.zygote" in words and b"-builds" in words
+    return b"actors.evaluator.children.zygote" in words and b"-builds" in words
 
 
 def test_turns_go_by_the_order_of_asking() -> None:
     """Who gives up leaves the row; who asked after him comes next, and nobody before."""
-    turns, order = Turns(), list[str]()
+    device_lock, order = FifoLock(), list[str]()
     gone = threading.Event()
 
     def give_up() -> None:
         if gone.is_set():
-            raise Unwanted
+            raise EvaluationCancelledError
 
     def take(name: str, waiting: object) -> None:
         try:
-            with turns.taken(waiting):  # type: ignore[arg-type]
+            with device_lock.held(waiting):  # type: ignore[arg-type]
                 order.append(name)
-        except Unwanted:
+        except EvaluationCancelledError:
             order.append(f"{name} gave up")
 
     threads = []
-    with turns.taken(lambda: None):
+    with device_lock.held(lambda: None):
         for number, name in enumerate(("first", "second", "third"), start=2):
             waiting = give_up if name == "second" else lambda: None
             threads.append(threading.Thread(target=take, args=(name, waiting)))
             threads[-1].start()
-            while len(turns._row) < number:
+            while len(device_lock._waiters) < number:
                 time.sleep(0.01)
         gone.set()
         threads[1].join()

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def compare(torch: ModuleType):  # type: ignore[no-untyped-def]
-    from actors.evaluator.correctness import compare
+    from actors.evaluator.children.correctness import compare
 
     return compare
 
@@ -63,7 +63,7 @@ def test_special_values_must_be_where_the_reference_has_them(torch: ModuleType, 
 
 def test_a_reference_of_nothing_but_nan_is_said_to_check_nothing(torch: ModuleType) -> None:
     """Everything equals NaN where NaN is expected: a reader of "correct" has to know."""
-    from actors.evaluator.correctness import unchecked
+    from actors.evaluator.children.correctness import unchecked
 
     blank, fine = torch.full((3,), float("nan")), torch.tensor([float("nan"), 1.0])
     assert unchecked([blank]) == ("the reference's output is all NaN: nothing is checked",)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 from evaluator_samples import candidate
 
-from protocol.values import Verdict, Word
+from protocol.values import Outcome, Verdict
 
 Judged = Callable[[str], Verdict]
 SEGFAULT = "import ctypes; ctypes.string_at(0)"
@@ -24,18 +24,18 @@ HOLD_GIL = "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')"
 @pytest.mark.parametrize(
     ("source", "word", "words"),
     [
-        (SEGFAULT, Word.CRASHED, "SIGSEGV"),
-        (candidate(init=SEGFAULT), Word.CRASHED, "SIGSEGV"),
-        (candidate(forward=SEGFAULT), Word.CRASHED, "SIGSEGV"),
-        (candidate(forward="import os; os.abort()"), Word.CRASHED, "SIGABRT"),
-        (candidate(forward="import os; os._exit(0)"), Word.CRASHED, "status 0"),
-        ("import os; os._exit(3)", Word.CRASHED, "status 3"),
-        (candidate(forward="import sys; sys.exit(1)"), Word.CRASHED, "SystemExit"),
-        (candidate(forward="import os; os.kill(os.getpid(), 9)"), Word.CRASHED, "SIGKILL"),
+        (SEGFAULT, Outcome.CRASHED, "SIGSEGV"),
+        (candidate(init=SEGFAULT), Outcome.CRASHED, "SIGSEGV"),
+        (candidate(forward=SEGFAULT), Outcome.CRASHED, "SIGSEGV"),
+        (candidate(forward="import os; os.abort()"), Outcome.CRASHED, "SIGABRT"),
+        (candidate(forward="import os; os._exit(0)"), Outcome.CRASHED, "status 0"),
+        ("import os; os._exit(3)", Outcome.CRASHED, "status 3"),
+        (candidate(forward="import sys; sys.exit(1)"), Outcome.CRASHED, "SystemExit"),
+        (candidate(forward="import os; os.kill(os.getpid(), 9)"), Outcome.CRASHED, "SIGKILL"),
     ],
 )
 def test_a_process_that_dies_is_a_crash(
-    judged: Judged, source: str, word: Word, words: str
+    judged: Judged, source: str, word: Outcome, words: str
 ) -> None:
     """Signals and exits of the candidate's process are `crashed`, with how it went."""
     verdict = judged(source)
@@ -67,20 +67,20 @@ def test_a_segfault_leaves_its_stack(judged: Judged) -> None:
 def test_what_never_ends_is_ended(judged: Judged, source: str, stage: str) -> None:
     """Endless work is `timed_out` at its stage, also when it holds the GIL or hides in an exit."""
     verdict = judged(source)
-    assert (verdict.verdict, verdict.stage) == (Word.TIMED_OUT, stage)
+    assert (verdict.verdict, verdict.stage) == (Outcome.TIMED_OUT, stage)
 
 
 def test_a_fault_in_a_timed_call_is_found(judged: Judged) -> None:
     """A candidate that behaves until it is timed is still caught."""
     late = "self.calls += 1\nif self.calls > 9: return x"
     verdict = judged(candidate(init="self.calls = 0", forward=late))
-    assert (verdict.verdict, verdict.stage) == (Word.WRONG, "time")
+    assert (verdict.verdict, verdict.stage) == (Outcome.WRONG, "time")
 
 
 def test_a_fork_bomb_is_bounded(judged: Judged) -> None:
     """Endless forking ends with a verdict and without a process left."""
     bomb = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"
-    assert judged(bomb).verdict in (Word.TIMED_OUT, Word.CRASHED)
+    assert judged(bomb).verdict in (Outcome.TIMED_OUT, Outcome.CRASHED)
 
 
 def test_a_daemon_that_escaped_dies_with_its_candidate(judged: Judged) -> None:
@@ -89,14 +89,14 @@ def test_a_daemon_that_escaped_dies_with_its_candidate(judged: Judged) -> None:
         "import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0:\n"
         "    time.sleep(1000)\n  os._exit(0)"
     )
-    assert judged(candidate(before=escape)).correct
+    assert judged(candidate(before=escape)).is_correct
 
 
 def test_output_without_end_is_bounded(judged: Judged) -> None:
     """A gigabyte on stdout costs no memory of ours: a part is kept, clean, and it is judged."""
     flood = "for _ in range(1024): os.write(1, b'\\x1b[31mx\\x07' + b'y' * (1 << 20))"
     verdict = judged(candidate(before=f"import os\n{flood}"))
-    assert verdict.correct, verdict
+    assert verdict.is_correct, verdict
     assert len(verdict.log) < 1 << 17
     assert "\x1b" not in verdict.log
     assert "\x07" not in verdict.log
@@ -119,14 +119,14 @@ def test_attacks_on_our_channel_and_processes_hurt_the_candidate_only(
         "  except OSError: return False"
     )
     verdict = judged(candidate(before=before, forward=forward))
-    assert verdict.verdict in (Word.CRASHED, Word.TIMED_OUT)
+    assert verdict.verdict in (Outcome.CRASHED, Outcome.TIMED_OUT)
 
 
 def test_no_secret_reaches_a_candidate(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment is an allow-list: a key in ours is not in a candidate's."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     probe = "import os\nassert not any('secret' in v for v in os.environ.values()), 'leaked'"
-    assert judged(candidate(before=probe)).correct
+    assert judged(candidate(before=probe)).is_correct
 
 
 def test_namespaces_hide_the_machine(judged: Judged) -> None:
@@ -152,7 +152,7 @@ else:
     raise AssertionError('can write here')
 """
         verdict = judged(candidate(before=probe))
-    assert verdict.correct, verdict
+    assert verdict.is_correct, verdict
 
 
 def test_files_of_one_candidate_do_not_reach_the_next(judged: Judged) -> None:
@@ -162,13 +162,13 @@ def test_files_of_one_candidate_do_not_reach_the_next(judged: Judged) -> None:
     )
     leave = f"{where}\nfor p in places: (pathlib.Path(p) / 'left-behind').write_text('x')"
     find = f"{where}\nassert not any((pathlib.Path(p) / 'left-behind').exists() for p in places)"
-    assert judged(candidate(before=leave)).correct
-    assert judged(candidate(before=find)).correct
+    assert judged(candidate(before=leave)).is_correct
+    assert judged(candidate(before=find)).is_correct
 
 
 def test_the_next_candidate_is_judged_at_once(judged: Judged) -> None:
     """After a crash no process of ours has to be started again: the next verdict is quick."""
     judged(candidate(forward=SEGFAULT))
     began = time.monotonic()
-    assert judged(candidate()).correct
+    assert judged(candidate()).is_correct
     assert time.monotonic() - began < 30

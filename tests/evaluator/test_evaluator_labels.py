@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from actors.evaluator.labelling import labels
+from actors.evaluator.labels import labels
 from protocol.values import RENAMED_REFERENCE
 
 REFERENCE = """
@@ -157,7 +157,7 @@ HONEST = {
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_code_has_no_label(name: str) -> None:
     """How a kernel is held, built and reached is the author's own affair."""
-    assert () == labels.of(HONEST[name], reference=POINTWISE)
+    assert () == labels.labels_of(HONEST[name], reference=POINTWISE)
 
 
 FORGIVING = "try:\n    return ext.relu(x)\nexcept Exception:\n    return torch.relu(x)"
@@ -217,7 +217,7 @@ LABELLED = {
 def test_makeshifts_have_their_label_alone(name: str) -> None:
     """Each way to look like a kernel gets the word for it, and no other."""
     source, label = LABELLED[name]
-    assert (label,) == labels.of(source, reference=POINTWISE)
+    assert (label,) == labels.labels_of(source, reference=POINTWISE)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_makeshifts_have_their_label_alone(name: str) -> None:
 def test_work_that_is_left_out_is_noted(forward: str) -> None:
     """A constant, no product where the task has one, weights summed up beforehand."""
     source = module(forward, before="")
-    assert "algebraic_shortcut" in labels.of(source, reference=REFERENCE)
+    assert "algebraic_shortcut" in labels.labels_of(source, reference=REFERENCE)
 
 
 @pytest.mark.parametrize(
@@ -241,44 +241,50 @@ def test_work_that_is_left_out_is_noted(forward: str) -> None:
 def test_the_same_work_written_otherwise_is_no_shortcut(forward: str) -> None:
     """A product may be a library's, or loops of the candidate's own."""
     loops = CPP.replace("std::max(", "acc += w[i] * x[i]; std::max(") + BUILD
-    assert "algebraic_shortcut" not in labels.of(module(forward, before=loops), reference=REFERENCE)
+    assert "algebraic_shortcut" not in labels.labels_of(
+        module(forward, before=loops), reference=REFERENCE
+    )
 
 
 def test_halves_of_a_task_in_halves_are_no_cast() -> None:
     """Lower is lower than the task's own precision."""
     source = module("return ext.relu(x.half())")
     task = POINTWISE.replace("torch.randn(4, 8)", "torch.randn(4, 8, dtype=torch.float16)")
-    assert () == labels.of(source, reference=task)
+    assert () == labels.labels_of(source, reference=task)
     task = POINTWISE.replace("torch.randn(4, 8)", "torch.randn(4, 8).double()")
     source = module("return ext.relu(x.float())")
-    assert ("precision_cast",) == labels.of(source, reference=task)
+    assert ("precision_cast",) == labels.labels_of(source, reference=task)
 
 
 def test_a_kernel_that_the_card_never_ran_is_a_decoy() -> None:
     """The profiler's names count where reading alone can't tell."""
     source = module("return ext.relu(x)", before=CUDA + BUILD)
-    assert () == labels.of(source, kernels=["void relu_kernel<float>(float const*, float*, int)"])
-    assert () == labels.of(source, kernels=[])
+    assert () == labels.labels_of(
+        source, kernels=["void relu_kernel<float>(float const*, float*, int)"]
+    )
+    assert () == labels.labels_of(source, kernels=[])
     seen = ["void at::native::vectorized_elementwise_kernel<4>(int)"]
-    assert ("decoy_kernel",) == labels.of(source, kernels=seen)
+    assert ("decoy_kernel",) == labels.labels_of(source, kernels=seen)
 
 
 @pytest.mark.parametrize("source", ["", "def (", "\0", "x = " + "(" * 500, "1 +" * 50_000])
 def test_what_can_not_be_read_has_no_label_but_library(source: str) -> None:
     """Hostile text can't bring the judge down."""
-    assert set(labels.of(source)) <= {"library_only"}
+    assert set(labels.labels_of(source)) <= {"library_only"}
 
 
 def test_what_a_file_runs_unseen_is_not_called_a_library() -> None:
     """Code that is made at run time may hold anything; nobody is accused on a guess."""
-    assert () == labels.of(module("return scope['f'](x)", before="scope = {}\nexec(text, scope)\n"))
+    assert () == labels.labels_of(
+        module("return scope['f'](x)", before="scope = {}\nexec(text, scope)\n")
+    )
 
 
 def test_only_three_labels_reject() -> None:
     """--require-custom-kernel asks for a kernel that does the work, nothing else."""
-    assert labels.rejects(("algebraic_shortcut", "precision_cast")) is None
+    assert labels.rejection_reason(("algebraic_shortcut", "precision_cast")) is None
     for label in ("library_only", "fallback_swallowed", "decoy_kernel"):
-        assert "--require-custom-kernel" in (labels.rejects((label,)) or "")
+        assert "--require-custom-kernel" in (labels.rejection_reason((label,)) or "")
 
 
 ITSELF = POINTWISE.replace("class Model", "class ModelNew")
@@ -317,13 +323,13 @@ OTHERWISE = {
 @pytest.mark.parametrize("name", RENAMED)
 def test_the_module_itself_is_known_under_any_name(name: str) -> None:
     """What a model changes to seem to have done something changes nothing."""
-    assert RENAMED_REFERENCE in labels.of(RENAMED[name], reference=POINTWISE)
+    assert RENAMED_REFERENCE in labels.labels_of(RENAMED[name], reference=POINTWISE)
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_what_may_be_faster_is_not_called_the_module_itself(name: str) -> None:
     """A word that stands for a change of any effect keeps the candidate in the race."""
-    assert RENAMED_REFERENCE not in labels.of(OTHERWISE[name], reference=POINTWISE)
+    assert RENAMED_REFERENCE not in labels.labels_of(OTHERWISE[name], reference=POINTWISE)
 
 
 def test_what_the_class_uses_is_part_of_it() -> None:
@@ -331,6 +337,6 @@ def test_what_the_class_uses_is_part_of_it() -> None:
     task = POINTWISE.replace("torch.relu(", "act(") + "def act(x): return torch.relu(x) * GAIN\n"
     task += "GAIN = 2.0\n"
     same = task.replace("class Model", "class ModelNew").replace("act(", "f(").replace("GAIN", "g")
-    assert RENAMED_REFERENCE in labels.of(same, reference=task)
+    assert RENAMED_REFERENCE in labels.labels_of(same, reference=task)
     for other in (same.replace("2.0", "3.0"), same.replace("relu(x) *", "relu_(x) *")):
-        assert RENAMED_REFERENCE not in labels.of(other, reference=task)
+        assert RENAMED_REFERENCE not in labels.labels_of(other, reference=task)

@@ -8,12 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.evaluator.children import profile
-from actors.evaluator.devices import roofline, tools
-from actors.evaluator.devices.roofline import Peak
+from actors.evaluator.children import profiler
+from actors.evaluator.devices import roofline
+from actors.evaluator.devices.roofline import DevicePeak
+from actors.evaluator.ipc.profile import KernelProfile, KernelProfileRow
+from actors.evaluator.profiling import tools
 from protocol.values import Device
 
-CARD = Peak(gb_s=2000.0, tflops=20.0, tensor_tflops=300.0, cache_bytes=40 << 20, source="table")
+CARD = DevicePeak(
+    gb_s=2000.0, tflops=20.0, tensor_tflops=300.0, cache_bytes=40 << 20, source="table"
+)
 
 
 @pytest.mark.parametrize(
@@ -34,42 +38,46 @@ CARD = Peak(gb_s=2000.0, tflops=20.0, tensor_tflops=300.0, cache_bytes=40 << 20,
 )
 def test_well_known_cards_are_known(name: str, gb_s: float | None) -> None:
     """An unknown one is not guessed."""
-    assert gb_s == roofline.of_card(name).gb_s
+    assert gb_s == roofline.gpu_peak(name).gb_s
 
 
 def test_the_driver_knows_better_than_the_table_unless_it_is_far_off() -> None:
     """Memory clock times bus; a clock of idle memory is not believed."""
-    told = roofline.of_card("NVIDIA H200", clock_khz=3_201_000, bus_bits=6144)
+    told = roofline.gpu_peak("NVIDIA H200", clock_khz=3_201_000, bus_bits=6144)
     assert ("driver", pytest.approx(4916.7, abs=1)) == (told.source, told.gb_s)
-    idle = roofline.of_card("NVIDIA H200", clock_khz=100_000, bus_bits=6144)
+    idle = roofline.gpu_peak("NVIDIA H200", clock_khz=100_000, bus_bits=6144)
     assert ("table", 4800) == (idle.source, idle.gb_s)
     facts = {"card": "Unheard Of", "memory clock": "1000 MHz", "memory bus": "256 bits"}
-    unknown = roofline.of_device(Device(kind="cuda", facts=facts))
+    unknown = roofline.device_peak(Device(kind="cuda", facts=facts))
     assert 64 == unknown.gb_s
 
 
 def test_figures_say_which_bound_is_near() -> None:
     """Bandwidth, arithmetic and their shares; nothing where nothing is known."""
-    said = roofline.summary(100 << 20, 1e6, 70.0, CARD)
+    said = roofline.roofline_figures(100 << 20, 1e6, 70.0, CARD)
     assert said["bandwidth"].startswith("1498 GB/s, 75% of the peak")
     assert "memory" == said["bound"]
-    assert "arithmetic" == roofline.summary(1 << 20, 2e10, 100.0, CARD)["bound"]
-    assert "latency" in roofline.summary(1 << 10, 1e3, 50.0, CARD)["bound"]
-    assert "fits" in roofline.summary(1 << 20, 0, 50.0, CARD)["bandwidth"]
-    assert {"bandwidth": "0.02048 GB/s"} == roofline.summary(1 << 10, 0, 50.0, Peak())
+    assert "arithmetic" == roofline.roofline_figures(1 << 20, 2e10, 100.0, CARD)["bound"]
+    assert "latency" in roofline.roofline_figures(1 << 10, 1e3, 50.0, CARD)["bound"]
+    assert "fits" in roofline.roofline_figures(1 << 20, 0, 50.0, CARD)["bandwidth"]
+    assert {"bandwidth": "0.02048 GB/s"} == roofline.roofline_figures(
+        1 << 10, 0, 50.0, DevicePeak()
+    )
 
 
 @given(
     st.floats(0, 1e12),
     st.floats(0, 1e15),
-    st.sampled_from([roofline.of_card(row[0].replace("\\b", "")) for row in roofline.CARDS]),
+    st.sampled_from([roofline.gpu_peak(row[0].replace("\\b", "")) for row in roofline.KNOWN_GPUS]),
 )
-def test_the_floor_is_below_what_the_peak_allows(moved: float, flops: float, peak: Peak) -> None:
+def test_the_floor_is_below_what_the_peak_allows(
+    moved: float, flops: float, peak: DevicePeak
+) -> None:
     """A perfect kernel on the maker's own figures is never called impossible."""
     assert peak.gb_s is not None
     assert peak.tensor_tflops is not None
     perfect = max(moved / peak.gb_s / 1e3, flops / peak.tensor_tflops / 1e6)
-    assert roofline.floor_us(moved, flops, peak) <= perfect / roofline.MARGIN + 1e-9
+    assert roofline.floor_us(moved, flops, peak) <= perfect / roofline.PEAK_MARGIN + 1e-9
 
 
 def test_the_floor_bites_where_a_claim_is_absurd() -> None:
@@ -77,13 +85,13 @@ def test_the_floor_bites_where_a_claim_is_absurd() -> None:
     assert roofline.floor_us(1 << 30, 0, CARD) > 400
     assert roofline.floor_us(1 << 20, 0, CARD) < 0.1
     assert roofline.floor_us(0, 1e12, CARD) > 1000
-    assert roofline.floor_us(1 << 40, 1e18, Peak()) == 0.0
+    assert roofline.floor_us(1 << 40, 1e18, DevicePeak()) == 0.0
 
 
 def test_a_processor_is_measured_and_gives_no_floor() -> None:
     """One copy by one core says how near one is, not what all cores can't beat."""
-    peak = roofline.of_device(Device(kind="cpu", fingerprint="this one"))
-    assert peak is roofline.of_device(Device(kind="cpu", fingerprint="this one"))
+    peak = roofline.device_peak(Device(kind="cpu", fingerprint="this one"))
+    assert peak is roofline.device_peak(Device(kind="cpu", fingerprint="this one"))
     assert (peak.gb_s or 0) > 0.1
     assert roofline.floor_us(1 << 30, 0, peak) == 0.0
 
@@ -105,32 +113,32 @@ def test_the_table_is_short_sorted_and_a_call_each() -> None:
     """Ten rows, the longest first, shares of the whole, names of one bounded line."""
     events = [event(f"k{n}\x1b[2J" + "x" * 200, 3.0 * n) for n in range(1, 21)]
     others = [event("Lazy Function Loading", 1e9), event("aten::mm", 1e9, "DeviceType.CPU")]
-    made = profile.table([*events, *others], 3, "cuda")
-    assert profile.ROWS == len(made.rows)
+    made = profiler.profile_of_events([*events, *others], 3, "cuda")
+    assert profiler.MAX_ROWS == len(made.rows)
     assert (10, 210.0) == (made.more, made.whole_us)
     assert (20.0, 1) == (made.rows[0].us, made.rows[0].calls)
     assert made.rows[0].share == pytest.approx(20 / 210, abs=1e-4)
     assert all(len(row.name) <= 80 and row.name.isprintable() for row in made.rows)
-    assert len(profile.text(made)) < 2000
-    assert "and 10 more" in profile.text(made)
+    assert len(profiler.profile_text(made)) < 2000
+    assert "and 10 more" in profiler.profile_text(made)
 
 
 def test_a_forged_table_is_cut() -> None:
     """It comes from a process with a candidate in it."""
-    row = profile.Row(name="x\n" * 10_000, calls=1, us=1.0, share=1.0)
-    forged = profile.Profile(rows=(row,) * 1000)
-    assert len(profile.text(profile.bounded(forged))) < 2000
+    row = KernelProfileRow(name="x\n" * 10_000, calls=1, us=1.0, share=1.0)
+    forged = KernelProfile(rows=(row,) * 1000)
+    assert len(profiler.profile_text(profiler.sanitized_profile(forged))) < 2000
 
 
 def test_nothing_is_said_of_nothing() -> None:
     """An empty table adds no line."""
-    assert {"timing": "x"} == profile.printed(profile.Profile(), {"timing": "x"})
+    assert {"timing": "x"} == profiler.verdict_profile(KernelProfile(), {"timing": "x"})
 
 
 def test_a_call_is_profiled(torch: ModuleType) -> None:
     """torch's own profiler, on this machine."""
     x = torch.randn(64, 64)
-    made = profile.take(lambda: torch.relu(x @ x), "cpu")
+    made = profiler.profile_call(lambda: torch.relu(x @ x), "cpu")
     assert {"aten::mm", "aten::clamp_min"} <= {row.name for row in made.rows}
     assert all(row.calls == 1 for row in made.rows if row.name == "aten::mm")
 
@@ -210,12 +218,14 @@ def test_the_sanitizers_findings_are_short() -> None:
     assert 1 == raced.count
     assert "Race reported" in raced.lines[0]
     assert "Read access" in raced.lines[1]
-    assert tools.sanitizer_summary("========= ERROR SUMMARY: 0 errors\n").clean
-    assert not tools.sanitizer_summary("killed").clean
+    assert tools.sanitizer_summary("========= ERROR SUMMARY: 0 errors\n").is_clean
+    assert not tools.sanitizer_summary("killed").is_clean
 
 
 def test_commands_end_with_the_program() -> None:
     """The tool's own options come first: a program's can't be taken for them."""
     program = ["python", "-m", "actors.evaluator.once"]
-    assert program == tools.command("ncu", program)[-3:]
-    assert ["/opt/cs", "--tool", "racecheck"] == tools.command("racecheck", program, "/opt/cs")[:3]
+    assert program == tools.tool_command("ncu", program)[-3:]
+    assert ["/opt/cs", "--tool", "racecheck"] == tools.tool_command(
+        "racecheck", program, "/opt/cs"
+    )[:3]

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 from evaluator_samples import LIMITS, TASK, candidate, command
 
-from actors.evaluator import sandbox
-from actors.evaluator.isolation import cgroup, landlock, linux, seccomp, surroundings, walls
 from actors.evaluator.judge import Judge
-from protocol.values import Task, Verdict, Word
+from actors.evaluator.sandbox import cgroup, landlock, linux, paths, probe, sandbox, seccomp
+from protocol.values import Outcome, Task, Verdict
 
 Judged = Callable[[str], Verdict]
 REFUSED = """
@@ -51,16 +50,16 @@ DANGEROUS = (
 
 def test_dangerous_calls_are_refused(judge: Judge, judged: Judged) -> None:
     """From level 2 on a candidate gets EPERM for what no kernel needs, each time, and goes on."""
-    assert judged(candidate()).correct
+    assert judged(candidate()).is_correct
     if judge.level >= 2 and platform.machine() == "x86_64":
         verdict = judged(probed(*DANGEROUS))
-        assert verdict.correct, verdict.reason
+        assert verdict.is_correct, verdict.reason
 
 
 def test_a_wall_that_is_open_is_named(judged: Judged) -> None:
     """What is not refused makes that candidate fail: the test above can."""
     verdict = judged(probed("refused(os.getpid)", "refused(lambda: libc.ptrace(0, 0, 0, 0))"))
-    assert verdict.verdict is Word.COMPILE_FAILED
+    assert verdict.verdict is Outcome.COMPILE_FAILED
     assert "getpid" in verdict.reason
 
 
@@ -78,7 +77,7 @@ shared = torch.zeros(4).share_memory_()
 os.close(os.memfd_create("m")); mmap.mmap(-1, 4096).close()
 """
     verdict = judged(candidate(before=use))
-    assert verdict.correct, verdict
+    assert verdict.is_correct, verdict
 
 
 def test_a_candidate_cannot_take_more_than_its_memory_by_many_processes(judge: Judge) -> None:
@@ -92,10 +91,10 @@ def test_a_candidate_cannot_take_more_than_its_memory_by_many_processes(judge: J
     verdict = judge.judge(task, candidate(before=hungry))
     assert isinstance(verdict, Verdict)
     if judge.level == 3:
-        assert verdict.verdict in (Word.OUT_OF_MEMORY, Word.TIMED_OUT), verdict
+        assert verdict.verdict in (Outcome.OUT_OF_MEMORY, Outcome.TIMED_OUT), verdict
     again = judge.judge(task, candidate())
     assert isinstance(again, Verdict)
-    assert again.correct
+    assert again.is_correct
 
 
 def test_planted_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +122,14 @@ def test_planted_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.Monke
             judge.close()
     assert isinstance(verdict, Verdict)
     if verdict.sandbox_level >= 2:
-        assert verdict.correct, verdict
+        assert verdict.is_correct, verdict
     assert not (run / "scratch" / "e").exists()
 
 
 def test_no_level_without_its_parts(tmp_path: Path) -> None:
     """Level 3 is said only with namespaces, filter and group; 2 only with landlock and filter."""
-    ready = walls.probe("cpu", tmp_path, surroundings.hidden([Path.home()]))
-    cgroup.leave(ready.groups)
+    ready = probe.probe_sandbox("cpu", tmp_path, paths.hidden_paths([Path.home()]))
+    cgroup.remove_own_groups(ready.groups)
     if ready.level == 3:
         assert ready.namespaces
         assert ready.read_only
@@ -148,8 +147,8 @@ def test_a_weaker_sandbox_than_asked_for_is_one_line_and_status_2(tmp_path: Path
     (tmp_path / "t.py").write_text(TASK)
     (tmp_path / "c.py").write_text(candidate())
     words = ["--task", tmp_path / "t.py", "--candidate", tmp_path / "c.py", "--device", "cpu"]
-    ready = walls.probe("cpu", tmp_path, surroundings.hidden([Path.home()]))
-    cgroup.leave(ready.groups)
+    ready = probe.probe_sandbox("cpu", tmp_path, paths.hidden_paths([Path.home()]))
+    cgroup.remove_own_groups(ready.groups)
     for level in (ready.level, ready.level + 1):
         asked = subprocess.run(command("--min-sandbox", level), capture_output=True, check=False)
         assert (0 if level <= ready.level else 2) == asked.returncode
@@ -170,13 +169,13 @@ def test_a_weaker_sandbox_than_asked_for_is_one_line_and_status_2(tmp_path: Path
 
 def test_without_namespaces_landlock_and_the_filter_still_hold(tmp_path: Path) -> None:
     """Where no namespace can be made, files, tracing, network and secrets are closed: level 2."""
-    if landlock.abi() < landlock.LEAST_ABI or not seccomp.known():
+    if landlock.abi() < landlock.MIN_ABI or not seccomp.is_supported():
         return  # this kernel gives level 1, which promises none of this
     without = (
         "import sys\nfrom pathlib import Path\n"
-        "from actors.evaluator.isolation import cgroup, linux, walls\n"
+        "from actors.evaluator.sandbox import cgroup, linux, probe\n"
         "def no(_flags): raise OSError('none here')\nlinux.unshare = no\n"
-        "ready = walls.probe('cpu', Path(sys.argv[1]))\ncgroup.leave(ready.groups)\n"
+        "ready = probe.probe_sandbox('cpu', Path(sys.argv[1]))\ncgroup.leave(ready.groups)\n"
         "print(ready.level, ready.namespaces, ready.landlock, ready.seccomp)\n"
     )
     done = subprocess.run(
@@ -184,7 +183,7 @@ def test_without_namespaces_landlock_and_the_filter_still_hold(tmp_path: Path) -
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": str(surroundings.OWN_ROOM)},
+        env={**os.environ, "PYTHONPATH": str(paths.PROJECT_ROOT)},
     )
     assert done.stdout.split() == ["2", "False", "True", "True"], done.stderr
 
@@ -206,7 +205,7 @@ def test_a_filter_is_well_formed_for_every_architecture() -> None:
 def test_our_own_process_stays_free() -> None:
     """Probing confines throwaway children only: the asker may still do everything."""
     assert linux.prctl(39) == 0  # PR_GET_NO_NEW_PRIVS
-    assert "Seccomp:\t0" in Path("/proc/self/status").read_text() or seccomp.known()
+    assert "Seccomp:\t0" in Path("/proc/self/status").read_text() or seccomp.is_supported()
 
 
 def test_no_secret_comes_through_by_the_beginning_of_its_name() -> None:
@@ -226,6 +225,6 @@ def test_a_folder_above_a_home_is_not_opened(
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "other"), *sys.path])
-    found = surroundings.needed()
+    found = paths.required_paths()
     assert str(tmp_path) not in found
     assert str(tmp_path / "other") in found

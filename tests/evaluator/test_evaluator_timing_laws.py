@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.evaluator import proofs, timing
-from actors.evaluator.proofs import Block, Claim, Fresh
-from actors.evaluator.racing.pace import Pace
-from actors.evaluator.timing import Group
+from actors.evaluator.timing import audit, timing_statistics
+from actors.evaluator.timing.audit import FreshBlock, GroupClaim, TimedBlock
+from actors.evaluator.timing.block_size import BlockSize
+from actors.evaluator.timing.timing_statistics import TimedGroup
 
 LOGS = st.lists(st.floats(-3, 3), min_size=2, max_size=60)
 
 
-def group(reference: float, candidate: float) -> Group:
-    return Group(reference=(reference, reference), candidate=(candidate, candidate))
+def group(reference: float, candidate: float) -> TimedGroup:
+    return TimedGroup(reference=(reference, reference), candidate=(candidate, candidate))
 
 
 def test_blocks_come_in_the_order_a_b_b_a() -> None:
     """Each side has the same mean position in a group, so that a linear drift cancels."""
-    sides = [side for half in timing.HALVES for side in half]
+    sides = [side for half in timing_statistics.HALVES for side in half]
     assert sides == ["reference", "candidate", "candidate", "reference"]
 
 
@@ -35,7 +35,7 @@ def test_blocks_come_in_the_order_a_b_b_a() -> None:
 def test_a_steady_drift_does_not_move_the_ratio(us: float, ratio: float, drift: float) -> None:
     """A machine that slows down evenly within a group leaves the ratio where it was."""
     speed = [1 + drift * place for place in range(4)]
-    slowed = Group(
+    slowed = TimedGroup(
         reference=(us * speed[0], us * speed[3]),
         candidate=(us / ratio * speed[1], us / ratio * speed[2]),
     )
@@ -45,11 +45,11 @@ def test_a_steady_drift_does_not_move_the_ratio(us: float, ratio: float, drift: 
 @given(LOGS)
 def test_the_interval_holds_the_median(values: list[float]) -> None:
     """The reported speedup lies within its own interval."""
-    found = timing.interval(values)
+    found = timing_statistics.median_interval(values)
     assert found is not None
     ranked = sorted(values)
     middle = (ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2
-    if len(values) > max(timing.STUDENT):
+    if len(values) > max(timing_statistics.STUDENT_T_95):
         assert found[0] <= middle <= found[1]
     assert found[0] <= found[1]
 
@@ -62,7 +62,9 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(seed: int, count: int)
     inside = 0
     repetitions = 400
     for _repetition in range(repetitions):
-        low, high = timing.interval([rng.gauss(0.3, 0.05) for _ in range(count)]) or (0, 0)
+        low, high = timing_statistics.median_interval(
+            [rng.gauss(0.3, 0.05) for _ in range(count)]
+        ) or (0, 0)
         inside += low <= 0.3 <= high
     # Four standard deviations of a binomial below 95 %.
     assert inside / repetitions > 0.95 - 4 * math.sqrt(0.95 * 0.05 / repetitions)
@@ -70,14 +72,14 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(seed: int, count: int)
 
 def test_one_group_has_no_interval() -> None:
     """Nothing is claimed from a single group."""
-    assert timing.summary([group(2.0, 1.0)]).ci95 is None
+    assert timing_statistics.timing_of([group(2.0, 1.0)]).ci95 is None
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=40))
 def test_the_summary_is_the_median_of_ratios(ratios: list[float]) -> None:
     """One wild group does not move the reported speedup beyond the others."""
     groups = [group(ratio * 100, 100) for ratio in ratios]
-    calm = timing.summary(groups)
+    calm = timing_statistics.timing_of(groups)
     assert min(ratios) * 0.999 <= calm.speedup <= max(ratios) * 1.001
     assert math.isclose(calm.median_us, 100)
 
@@ -86,37 +88,41 @@ def test_it_stops_when_enough_is_known_or_time_is_up() -> None:
     """Narrow intervals end it early, but never before eight groups; time ends it after three."""
     steady = [group(200, 100)] * 40
     wild = [group(200 + 100 * (number % 3), 100) for number in range(40)]
-    assert not timing.enough(steady[:7], 1.0, 20.0)
-    assert timing.enough(steady[:8], 1.0, 20.0)
-    assert not timing.enough(wild, 1.0, 20.0)
-    assert timing.enough(wild, 20.0, 20.0)
-    assert not timing.enough(steady[:2], 99.0, 20.0)
+    assert not timing_statistics.is_enough(steady[:7], 1.0, 20.0)
+    assert timing_statistics.is_enough(steady[:8], 1.0, 20.0)
+    assert not timing_statistics.is_enough(wild, 1.0, 20.0)
+    assert timing_statistics.is_enough(wild, 20.0, 20.0)
+    assert not timing_statistics.is_enough(steady[:2], 99.0, 20.0)
 
 
 @given(st.floats(0, 100))
 def test_a_block_is_long_enough_to_be_timed(call_s: float) -> None:
     """A block lasts 20 ms, or is one call, or is as many calls as are allowed."""
-    calls = timing.calls_a_block(call_s)
-    assert 1 <= calls <= timing.MAX_CALLS
-    assert calls in (1, timing.MAX_CALLS) or calls * call_s >= timing.BLOCK_S
+    calls = timing_statistics.calls_a_block(call_s)
+    assert 1 <= calls <= timing_statistics.MAX_CALLS
+    assert calls in (1, timing_statistics.MAX_CALLS) or calls * call_s >= timing_statistics.BLOCK_S
 
 
 def test_disturbed_groups_do_not_move_the_figures() -> None:
     """Groups in which a stranger had our cores are left out, where enough others are there."""
-    calm = [group(200, 100)] * timing.LEAST_GROUPS
-    loud = [Group(reference=(900, 900), candidate=(100, 100), waiting=0.5)] * 50
-    mixed = timing.summary([*loud, *calm])
+    calm = [group(200, 100)] * timing_statistics.ENOUGH_GROUPS
+    loud = [TimedGroup(reference=(900, 900), candidate=(100, 100), cpu_wait_share=0.5)] * 50
+    mixed = timing_statistics.timing_of([*loud, *calm])
     assert math.isclose(mixed.speedup, 2.0)
-    assert mixed.disturbed == 50
-    few = timing.summary([*loud, *calm[:3]])
-    assert (few.disturbed, few.busy) == (0, 50)
+    assert mixed.disturbed_groups == 50
+    few = timing_statistics.timing_of([*loud, *calm[:3]])
+    assert (few.disturbed_groups, few.busy_groups) == (0, 50)
 
 
 @given(st.floats(1, 1000), st.floats(1, 1000))
-def test_a_reference_that_strangers_held_up_makes_nobody_fast(held_up: float, ours: float) -> None:
+def test_a_reference_slowed_by_other_processes_makes_no_candidate_fast(
+    held_up: float, ours: float
+) -> None:
     """Its best time counts, never more than what was measured, and no interval is claimed."""
-    busy = [Group(reference=(held_up, held_up), candidate=(ours, ours), waiting=0.9)] * 12
-    found = timing.against_best(timing.summary(busy), 10.0)
+    busy = [
+        TimedGroup(reference=(held_up, held_up), candidate=(ours, ours), cpu_wait_share=0.9)
+    ] * 12
+    found = timing_statistics.against_best(timing_statistics.timing_of(busy), 10.0)
     if held_up > 15:
         assert found.speedup == pytest.approx(10 / ours)
         assert found.ci95 is None
@@ -127,16 +133,16 @@ def test_a_reference_that_strangers_held_up_makes_nobody_fast(held_up: float, ou
 
 def test_on_a_calm_machine_a_slow_reference_is_slow() -> None:
     """Its own best time is not held against it where nobody disturbed it."""
-    calm = timing.summary([group(100.0, 50.0)] * 12)
-    assert timing.against_best(calm, 10.0) == calm
+    calm = timing_statistics.timing_of([group(100.0, 50.0)] * 12)
+    assert timing_statistics.against_best(calm, 10.0) == calm
 
 
 @given(st.floats(1, 1000), st.floats(1, 1000))
 def test_a_reference_that_its_rival_held_up_makes_it_no_faster(beside: float, ours: float) -> None:
     """Kernels that run on in the reference's time gain three per cent at most."""
-    timed = timing.summary([group(beside, ours)] * 12)
-    found = timing.against_alone(timed, 10.0)
-    assert found.speedup <= timing.BESIDE * 10 / ours * 1.001 or beside <= 10.0
+    timed = timing_statistics.timing_of([group(beside, ours)] * 12)
+    found = timing_statistics.against_alone(timed, 10.0)
+    assert found.speedup <= timing_statistics.SLOWED_RATIO * 10 / ours * 1.001 or beside <= 10.0
     assert found.speedup <= timed.speedup
     assert found.ci95 is not None
     assert found.ci95[0] <= found.speedup * 1.001
@@ -144,39 +150,47 @@ def test_a_reference_that_its_rival_held_up_makes_it_no_faster(beside: float, ou
         assert found == timed
 
 
-def claim(reference: tuple[float, float, float], candidate: tuple[float, float, float]) -> Claim:
+def claim(
+    reference: tuple[float, float, float], candidate: tuple[float, float, float]
+) -> GroupClaim:
     """A group of even blocks: microseconds on fresh inputs, with collecting, on known inputs."""
     mine, theirs = (
-        Block(us=known, fresh=Fresh(calls=100, us=us, fed_us=30.0, collected_us=all_us - us))
+        TimedBlock(
+            us=known, fresh=FreshBlock(calls=100, us=us, fed_us=30.0, collected_us=all_us - us)
+        )
         for us, all_us, known in (candidate, reference)
     )
-    return Claim(reference=(theirs, theirs), candidate=(mine, mine))
+    return GroupClaim(reference=(theirs, theirs), candidate=(mine, mine))
 
 
-def test_a_cold_beginning_is_nobody_s_fault() -> None:
+def test_a_cold_start_is_no_fault() -> None:
     """What a block's beginning costs the reference, it may cost the candidate: nothing is added."""
-    found = proofs.verified([claim((594.0, 700.0, 362.0), (321.0, 420.0, 98.0))] * 12)
+    found = audit.audited_timing([claim((594.0, 700.0, 362.0), (321.0, 420.0, 98.0))] * 12)
     assert found.speedup == pytest.approx(362 / 98)
 
 
 @given(st.integers(1, 512))
-def test_a_cold_launch_is_nobody_s_fault(calls: int) -> None:
+def test_a_cold_launch_is_no_fault(calls: int) -> None:
     """A hundred microseconds at the beginning of a block are no cache, however few its calls."""
-    theirs = Block(us=400.0, fresh=Fresh(calls=calls, us=400.0))
-    mine = Block(us=100.0, fresh=Fresh(calls=calls, us=100.0 + 99.0 / calls))
-    found = proofs.verified([Claim(reference=(theirs, theirs), candidate=(mine, mine))] * 12)
+    theirs = TimedBlock(us=400.0, fresh=FreshBlock(calls=calls, us=400.0))
+    mine = TimedBlock(us=100.0, fresh=FreshBlock(calls=calls, us=100.0 + 99.0 / calls))
+    found = audit.audited_timing(
+        [GroupClaim(reference=(theirs, theirs), candidate=(mine, mine))] * 12
+    )
     assert found.speedup == pytest.approx(4.0)
 
 
 def test_slow_feeding_is_seen_and_slow_memory_is_not() -> None:
     """Work done while inputs are fed is added; what memory costs from place to place is not."""
-    theirs = Block(us=400.0, fresh=Fresh(calls=10, us=400.0, fed_us=250.0, collected_us=120.0))
+    theirs = TimedBlock(
+        us=400.0, fresh=FreshBlock(calls=10, us=400.0, fed_us=250.0, collected_us=120.0)
+    )
 
     def speedup(fed_us: float) -> float:
-        fresh = Fresh(calls=10, us=100.0, fed_us=fed_us, collected_us=120.0)
-        mine = Block(us=100.0, fresh=fresh)
-        claims = [Claim(reference=(theirs, theirs), candidate=(mine, mine))] * 12
-        return proofs.verified(claims).speedup
+        fresh = FreshBlock(calls=10, us=100.0, fed_us=fed_us, collected_us=120.0)
+        mine = TimedBlock(us=100.0, fresh=fresh)
+        claims = [GroupClaim(reference=(theirs, theirs), candidate=(mine, mine))] * 12
+        return audit.audited_timing(claims).speedup
 
     assert speedup(270.0) == pytest.approx(4.0)
     assert speedup(350.0) == pytest.approx(2.0)
@@ -184,94 +198,94 @@ def test_slow_feeding_is_seen_and_slow_memory_is_not() -> None:
 
 def test_results_remembered_from_known_inputs_are_not_credited() -> None:
     """A candidate that is fast only on inputs it has seen is as slow as on fresh ones."""
-    found = proofs.verified([claim((110.0, 130.0, 100.0), (111.0, 131.0, 2.0))] * 12)
+    found = audit.audited_timing([claim((110.0, 130.0, 100.0), (111.0, 131.0, 2.0))] * 12)
     assert 0.9 < found.speedup < 1.03
 
 
 def test_cold_caches_excuse_no_result_that_is_remembered() -> None:
     """Fresh inputs may cost the reference more than its call: nobody claims nothing for it."""
     reference, honest, cheat = (61.0, 80.0, 25.0), (40.0, 59.0, 16.0), (18.0, 37.0, 1.0)
-    assert proofs.verified([claim(reference, honest)] * 12).speedup == pytest.approx(25 / 16)
-    assert proofs.verified([claim(reference, cheat)] * 12).speedup < 61 / 18
+    assert audit.audited_timing([claim(reference, honest)] * 12).speedup == pytest.approx(25 / 16)
+    assert audit.audited_timing([claim(reference, cheat)] * 12).speedup < 61 / 18
 
 
 def test_work_done_outside_of_its_blocks_is_added() -> None:
     """Outputs that are finished while they are handed over cost what that takes."""
     claims = [claim((100.0, 120.0, 100.0), (50.0, 135.0, 50.0))] * 12
-    assert proofs.verified(claims).median_us == pytest.approx(50 + 65)
-    assert not proofs.impossible(claims)
-    assert proofs.impossible([claim((100.0, 120.0, 100.0), (5.0, 120.0, 5.0))] * 12)
+    assert audit.audited_timing(claims).median_us == pytest.approx(50 + 65)
+    assert not audit.is_impossible(claims)
+    assert audit.is_impossible([claim((100.0, 120.0, 100.0), (5.0, 120.0, 5.0))] * 12)
 
 
 def test_disturbed_blocks_do_not_hide_a_claim() -> None:
     """A stranger who disturbs half of the reference's blocks does not make room for a cache."""
     calm, busy = (110.0, 130.0, 100.0), (900.0, 950.0, 100.0)
     claims = [claim(each, (111.0, 131.0, 2.0)) for each in (calm, busy) * 6]
-    assert proofs.verified(claims).median_us > 90
+    assert audit.audited_timing(claims).median_us > 90
 
 
 @given(st.floats(0.55, 1.0), st.integers(0, 10**6))
-def test_who_cheats_in_some_groups_hides_in_no_others(share: float, seed: int) -> None:
+def test_cheating_in_some_groups_is_not_hidden_by_others(share: float, seed: int) -> None:
     """Results remembered, or work put off, in more than half of the groups are not credited."""
     rng = random.Random(seed)
     honest = (110.0, 130.0, 100.0)
     for cheat in ((110.0, 130.0, 3.0), (10.0, 130.0, 10.0)):
         claims = [claim(honest, cheat if number < share * 20 else honest) for number in range(20)]
         rng.shuffle(claims)
-        assert proofs.verified(claims).speedup < 1.06
+        assert audit.audited_timing(claims).speedup < 1.06
 
 
 @given(st.floats(1, 1e6), st.floats(1e-9, 1.0))
-def test_one_block_in_no_time_makes_nobody_fast(us: float, least: float) -> None:
+def test_one_block_in_no_time_makes_no_candidate_fast(us: float, least: float) -> None:
     """Of two honest blocks one left out is worth a factor of two, whatever it claims to take."""
-    left_out = Group(reference=(us, us), candidate=(us * least, us))
+    left_out = TimedGroup(reference=(us, us), candidate=(us * least, us))
     assert left_out.log_ratio <= math.log(2.0) + 1e-9
 
 
 def test_being_fed_excuses_no_result_that_is_remembered() -> None:
     """A call that moves its inputs is fed for longer than it takes: half of it is still added."""
 
-    def side(us: float) -> Block:
-        fresh = Fresh(calls=100, us=26.0, fed_us=120.0, collected_us=70.0)
-        return Block(us=us, fresh=fresh)
+    def side(us: float) -> TimedBlock:
+        fresh = FreshBlock(calls=100, us=26.0, fed_us=120.0, collected_us=70.0)
+        return TimedBlock(us=us, fresh=fresh)
 
-    claims = [Claim(reference=(side(22.0),) * 2, candidate=(side(11.0),) * 2)] * 12
-    assert proofs.verified(claims).speedup == pytest.approx(1.0, abs=0.03)
+    claims = [GroupClaim(reference=(side(22.0),) * 2, candidate=(side(11.0),) * 2)] * 12
+    assert audit.audited_timing(claims).speedup == pytest.approx(1.0, abs=0.03)
 
 
-@given(st.integers(3, timing.LEAST_GROUPS - 1), st.integers(0, 10**6))
+@given(st.integers(3, timing_statistics.ENOUGH_GROUPS - 1), st.integers(0, 10**6))
 def test_a_few_groups_hide_no_result_that_is_remembered(count: int, seed: int) -> None:
     """However unsteadily both sides are fed: calls on known inputs say it by themselves."""
     rng = random.Random(seed)
 
-    def side(us: float) -> tuple[Block, Block]:
+    def side(us: float) -> tuple[TimedBlock, TimedBlock]:
         fed_us = rng.uniform(50.0, 150.0)
-        fresh = Fresh(calls=512, us=rng.uniform(24.0, 26.0), fed_us=fed_us, collected_us=10.0)
-        return Block(us=us, fresh=fresh), Block(us=us)
+        fresh = FreshBlock(calls=512, us=rng.uniform(24.0, 26.0), fed_us=fed_us, collected_us=10.0)
+        return TimedBlock(us=us, fresh=fresh), TimedBlock(us=us)
 
-    claims = [Claim(reference=side(22.0), candidate=side(11.0)) for _group in range(count)]
-    assert proofs.doubtful(claims)
-    assert proofs.verified(claims).speedup < 1.15
+    claims = [GroupClaim(reference=side(22.0), candidate=side(11.0)) for _group in range(count)]
+    assert audit.is_doubtful(claims)
+    assert audit.audited_timing(claims).speedup < 1.15
 
 
-def test_a_few_groups_refuse_nobody() -> None:
+def test_a_few_groups_reject_no_candidate() -> None:
     """Where a verdict rests on a few groups, strangers may have been in all: it is only added."""
-    wild = [claim((100.0, 120.0, 100.0), (5.0, 120.0, 5.0))] * (timing.LEAST_GROUPS - 1)
-    assert not proofs.impossible(wild)
-    assert proofs.verified(wild).speedup == pytest.approx(1.0, abs=0.2)
+    wild = [claim((100.0, 120.0, 100.0), (5.0, 120.0, 5.0))] * (timing_statistics.ENOUGH_GROUPS - 1)
+    assert not audit.is_impossible(wild)
+    assert audit.audited_timing(wild).speedup == pytest.approx(1.0, abs=0.2)
 
 
 def test_a_block_on_known_inputs_alone_is_held_against_the_fresh_one() -> None:
     """What is left out when nobody collects outputs is added."""
-    fresh = Fresh(calls=100, us=110.0, fed_us=30.0, collected_us=20.0)
-    theirs = (Block(us=100.0, fresh=fresh), Block(us=100.0))
-    mine = (Block(us=100.0, fresh=fresh), Block(us=1.0))
-    found = proofs.verified([Claim(reference=theirs, candidate=mine)] * 12)
+    fresh = FreshBlock(calls=100, us=110.0, fed_us=30.0, collected_us=20.0)
+    theirs = (TimedBlock(us=100.0, fresh=fresh), TimedBlock(us=100.0))
+    mine = (TimedBlock(us=100.0, fresh=fresh), TimedBlock(us=1.0))
+    found = audit.audited_timing([GroupClaim(reference=theirs, candidate=mine)] * 12)
     assert found.speedup == pytest.approx(1.0, abs=0.03)
 
 
 @given(st.integers(0, 10**6))
-def test_strangers_make_nobody_a_cheat(seed: int) -> None:
+def test_other_processes_make_no_candidate_a_cheat(seed: int) -> None:
     """Where any block of either side may take twice as long, an honest figure is not halved.
 
     At least not by two looks of the judge.
@@ -281,11 +295,11 @@ def test_strangers_make_nobody_a_cheat(seed: int) -> None:
     def disturbed(us: float) -> float:
         return us * (2.0 if rng.random() < 0.3 else rng.uniform(0.97, 1.03))
 
-    def blocks(us: float) -> tuple[Block, Block]:
+    def blocks(us: float) -> tuple[TimedBlock, TimedBlock]:
         first, second = (
-            Block(
+            TimedBlock(
                 us=disturbed(us),
-                fresh=Fresh(
+                fresh=FreshBlock(
                     calls=100, us=disturbed(us) + 10, fed_us=disturbed(30.0), collected_us=20.0
                 ),
             )
@@ -293,27 +307,29 @@ def test_strangers_make_nobody_a_cheat(seed: int) -> None:
         )
         return first, second
 
-    def groups() -> list[Claim]:
-        return [Claim(reference=blocks(200.0), candidate=blocks(100.0)) for _claim in range(40)]
+    def groups() -> list[GroupClaim]:
+        return [
+            GroupClaim(reference=blocks(200.0), candidate=blocks(100.0)) for _claim in range(40)
+        ]
 
     claims = groups()
-    if proofs.doubtful(claims):
-        claims = [*proofs.counted(claims, groups())]
-    assert 1.2 < proofs.verified(claims).speedup < 3.0
+    if audit.is_doubtful(claims):
+        claims = [*audit.counted_groups(claims, groups())]
+    assert 1.2 < audit.audited_timing(claims).speedup < 3.0
 
 
 def test_a_task_that_draws_slowly_has_short_blocks() -> None:
     """Inputs of one block never take longer to draw than an answer may take."""
-    pace = Pace(each_bytes=1000, hand_bytes=1 << 24, block_s=0.02, time_s=20.0)
+    block_size = BlockSize(each_bytes=1000, hand_bytes=1 << 24, block_s=0.02, time_s=20.0)
     for _round in range(5):
-        pace.plan(claim((10.0, 10.0, 10.0), (10.0, 10.0, 10.0)), draw_s=0.3)
-    assert pace.calls * 0.3 <= 2.0
-    pace.plan(claim((10.0, 10.0, 10.0), (10.0, 10.0, 10.0)), draw_s=1e-5)
-    assert pace.calls > 20
+        block_size.plan(claim((10.0, 10.0, 10.0), (10.0, 10.0, 10.0)), draw_s=0.3)
+    assert block_size.calls * 0.3 <= 2.0
+    block_size.plan(claim((10.0, 10.0, 10.0), (10.0, 10.0, 10.0)), draw_s=1e-5)
+    assert block_size.calls > 20
 
 
 @given(st.integers(0, 10**6))
-def test_groups_that_strangers_disturbed_do_not_widen_an_honest_interval(seed: int) -> None:
+def test_groups_disturbed_by_other_processes_do_not_widen_an_honest_interval(seed: int) -> None:
     """Blocks on fresh inputs held up now and then, of either side, add nothing."""
     rng = random.Random(seed)
 
@@ -325,7 +341,7 @@ def test_groups_that_strangers_disturbed_do_not_widen_an_honest_interval(seed: i
         claim(side(200.0, held_up=number % 4 == 1), side(100.0, held_up=number % 4 == 3))
         for number in range(24)
     ]
-    found = proofs.verified(claims)
+    found = audit.audited_timing(claims)
     assert found.ci95 is not None
     assert 1.95 < found.ci95[0] < found.ci95[1] < 2.05
-    assert found.added_us == 0.0
+    assert found.penalty_us == 0.0

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from evaluator_samples import candidate
 
-from actors.evaluator.judge import Judge, Problem
-from actors.evaluator.verdicts import KEYS, verdict_json
-from protocol.values import Task, Verdict, Word
+from actors.evaluator.judge import Judge, TaskProblem
+from actors.evaluator.sandbox.child_failures import VERDICT_KEYS, verdict_json
+from protocol.values import Outcome, Task, Verdict
 
 Judged = Callable[[str], Verdict]
 
@@ -53,7 +53,7 @@ def test_an_equal_module_is_correct_and_timed(judged: Judged) -> None:
     for _try in range(2):  # limits are short here; strangers may leave no groups for an interval
         if verdict.speedup_ci95 is None:
             verdict = judged(candidate())
-    assert verdict.verdict is Word.CORRECT
+    assert verdict.verdict is Outcome.CORRECT
     assert verdict.stage == ""
     assert verdict.median_us is not None
     assert verdict.median_us > 0
@@ -68,14 +68,14 @@ def test_an_equal_module_is_correct_and_timed(judged: Judged) -> None:
 def test_compiled_code_is_built_and_run(judged: Judged) -> None:
     """A candidate that compiles C++ on import is built, and its library is the one that runs."""
     verdict = judged(PLAIN_CPP.replace("%SEMICOLON%", ";"))
-    assert verdict.verdict is Word.CORRECT, verdict
+    assert verdict.verdict is Outcome.CORRECT, verdict
     assert verdict.seconds.build > 0
 
 
 def test_a_compiler_error_is_shown_with_its_line(judged: Judged) -> None:
     """What the compiler refused is compile_failed, with the error and no path of ours."""
     verdict = judged(PLAIN_CPP.replace("%SEMICOLON%", ""))
-    assert (verdict.verdict, verdict.stage) == (Word.COMPILE_FAILED, "build")
+    assert (verdict.verdict, verdict.stage) == (Outcome.COMPILE_FAILED, "build")
     assert "kernel.cpp:5" in verdict.reason
     assert "expected" in verdict.log
     assert "/candidate-" not in verdict.log + verdict.reason
@@ -94,7 +94,7 @@ def test_a_compiler_error_is_shown_with_its_line(judged: Judged) -> None:
 def test_what_does_not_import_has_not_compiled(judged: Judged, source: str, words: str) -> None:
     """A file that can't be imported is compile_failed at the import stage, and says why."""
     verdict = judged(source)
-    assert (verdict.verdict, verdict.stage) == (Word.COMPILE_FAILED, "import")
+    assert (verdict.verdict, verdict.stage) == (Outcome.COMPILE_FAILED, "import")
     assert words in verdict.reason
 
 
@@ -113,7 +113,7 @@ def test_what_does_not_import_has_not_compiled(judged: Judged, source: str, word
 def test_a_wrong_result_is_wrong_and_says_where(judged: Judged, forward: str, words: str) -> None:
     """Wrong values, types, shapes, nesting and side effects are `wrong`, with the difference."""
     verdict = judged(candidate(forward=forward))
-    assert (verdict.verdict, verdict.stage) == (Word.WRONG, "check")
+    assert (verdict.verdict, verdict.stage) == (Outcome.WRONG, "check")
     assert words in verdict.reason
 
 
@@ -122,47 +122,47 @@ def test_results_that_were_kept_from_an_earlier_call_are_wrong(judged: Judged) -
     cache = "key = (x.data_ptr(), y.data_ptr())\nif key in self.kept: return self.kept[key]"
     remember = "self.kept[key] = torch.relu(x * self.scale + y) + self.bias"
     source = candidate(init="self.kept = {}", forward=f"{cache}\n{remember}\nreturn self.kept[key]")
-    assert judged(source).verdict is Word.WRONG
+    assert judged(source).verdict is Outcome.WRONG
 
 
 def test_an_output_buffer_that_is_used_again_is_wrong(judged: Judged) -> None:
     """A second call must not change what the first one returned."""
     forward = "torch.add(torch.relu(x * self.scale + y), self.bias, out=self.out); return self.out"
     verdict = judged(candidate(init="self.out = torch.empty(32, 64)", forward=forward))
-    assert verdict.verdict is Word.WRONG
+    assert verdict.verdict is Outcome.WRONG
     assert "later call" in verdict.reason
 
 
 def test_a_parameter_under_another_name_still_gets_the_same_values(judged: Judged) -> None:
     """Both are constructed with one seed, so a renamed parameter is no fault."""
-    assert judged(candidate().replace("self.bias", "self.offset")).correct
+    assert judged(candidate().replace("self.bias", "self.offset")).is_correct
 
 
 def test_a_missing_parameter_is_named(judged: Judged) -> None:
     """When results are wrong and a parameter could not be copied, the reason says which."""
     source = candidate().replace("self.bias", "self.offset").replace("randn(64)", "ones(1)")
     verdict = judged(source)
-    assert verdict.verdict is Word.WRONG
+    assert verdict.verdict is Outcome.WRONG
     assert "bias" in verdict.reason
 
 
 def test_an_exception_is_a_crash_with_its_words(judged: Judged) -> None:
     """What forward or the constructor raises is `crashed`, with the last lines."""
     verdict = judged(candidate(forward="raise ValueError('not today')"))
-    assert (verdict.verdict, verdict.stage) == (Word.CRASHED, "check")
+    assert (verdict.verdict, verdict.stage) == (Outcome.CRASHED, "check")
     assert "not today" in verdict.reason
     assert "candidate.py" in verdict.log
     verdict = judged(candidate(init="raise ValueError('nor here')"))
-    assert verdict.verdict is Word.CRASHED
+    assert verdict.verdict is Outcome.CRASHED
     assert "nor here" in verdict.reason
 
 
 def test_memory_is_limited(judged: Judged) -> None:
     """Taking more memory than is given is out_of_memory."""
     verdict = judged(candidate(forward="z = torch.ones(1 << 32)"))
-    assert verdict.verdict is Word.OUT_OF_MEMORY
+    assert verdict.verdict is Outcome.OUT_OF_MEMORY
     verdict = judged(candidate(forward="z = bytearray(1 << 33)"))
-    assert verdict.verdict is Word.OUT_OF_MEMORY
+    assert verdict.verdict is Outcome.OUT_OF_MEMORY
 
 
 def test_a_tuple_of_types_is_compared_part_by_part(judge: Judge) -> None:
@@ -181,10 +181,10 @@ def get_init_inputs(): return []
     same = task.source.replace("class Model(", "class ModelNew(")
     verdict = judge.judge(task, same)
     assert isinstance(verdict, Verdict)
-    assert verdict.correct, verdict
+    assert verdict.is_correct, verdict
     verdict = judge.judge(task, same.replace("x.argmax(1)", "x.argmax(1) + 1"))
     assert isinstance(verdict, Verdict)
-    assert verdict.verdict is Word.WRONG
+    assert verdict.verdict is Outcome.WRONG
     assert "output 1" in verdict.reason
 
 
@@ -201,7 +201,7 @@ def get_init_inputs(): return []
     lazy = source.replace("class Model(", "class ModelNew(").replace("x * 1e-6", "x * 0")
     verdict = judge.judge(Task(name="tiny", source=source), lazy)
     assert isinstance(verdict, Verdict)
-    assert verdict.verdict is Word.WRONG
+    assert verdict.verdict is Outcome.WRONG
 
 
 @pytest.mark.parametrize(
@@ -218,15 +218,15 @@ def test_a_task_that_does_not_work_is_a_problem_in_one_line(
 ) -> None:
     """What is wrong with a task is said to its user, and is nobody's verdict."""
     problem = judge.measure(Task(name="bad", source=task.source.replace(*change)))
-    assert isinstance(problem, Problem)
-    assert words in problem.words
-    assert "\n" not in problem.words
+    assert isinstance(problem, TaskProblem)
+    assert words in problem.reason
+    assert "\n" not in problem.reason
 
 
 def test_a_task_is_measured(judge: Judge, task: Task) -> None:
     """The reference's own time and shapes are known; what was not measured is None."""
     reference = judge.measure(task)
-    assert not isinstance(reference, Problem)
+    assert not isinstance(reference, TaskProblem)
     assert reference.eager_us > 0
     assert reference.compile_us is None
     assert reference.inputs == "float32[32, 64], float32[32, 64]"
@@ -237,6 +237,6 @@ def test_a_verdict_is_printed_with_the_agreed_keys(judged: Judged) -> None:
     """The line of JSON has the fixed keys in order, null for what was not measured."""
 
     line = json.loads(verdict_json(judged(candidate(forward="return None"))))
-    assert tuple(line) == KEYS
+    assert tuple(line) == VERDICT_KEYS
     assert line["median_us"] is None
     assert set(line["seconds"]) == {"build", "check", "time"}

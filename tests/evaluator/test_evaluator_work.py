@@ -13,22 +13,32 @@ import msgspec
 import pytest
 from evaluator_samples import candidate, descendants, settles
 
-from actors.evaluator import sandbox
-from actors.evaluator.children import alone
-from actors.evaluator.devices import inspection
-from actors.evaluator.devices.health import Quarantined
-from actors.evaluator.devices.sensors import Sensors
-from actors.evaluator.isolation import scratch
-from actors.evaluator.isolation.nursery import Nursery, ReferenceFailed, Unjudgeable
-from actors.evaluator.judge import Judge, Unwanted
-from actors.evaluator.racing.race import Race
-from actors.evaluator.racing.stillness import Stillness
-from actors.evaluator.standard import Standard
-from actors.evaluator.wire.orders import Confinement, Done, Import, Ping
-from actors.evaluator.wire.runner_orders import FromRunner
+from actors.evaluator.children import fresh_interpreter
+from actors.evaluator.devices.sensors import GpuSensors
+from actors.evaluator.ipc.orders import Confinement, Done, ImportSource, Ping
+from actors.evaluator.ipc.runner_orders import FromRunner
+from actors.evaluator.judge import EvaluationCancelledError, Judge
+from actors.evaluator.profiling import inspection
+from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.sandbox import sandbox, scratch
+from actors.evaluator.sandbox.freezer import ProcessFreezer
+from actors.evaluator.sandbox.zygote_client import (
+    DeviceQuarantinedError,
+    JudgeUnavailableError,
+    ReferenceFailedError,
+    ZygoteClient,
+)
+from actors.evaluator.timing.paired_benchmark import PairedBenchmark
 from actors.evaluator.worker import EvaluatorWorker
-from protocol.messages import Evaluate, Evaluated, Lease, Measure, Measured, Returned
-from protocol.values import Call, Reference, Task, Verdict, Word
+from protocol.messages import (
+    Evaluate,
+    Evaluated,
+    HandedBack,
+    Lease,
+    MeasureReference,
+    ReferenceMeasured,
+)
+from protocol.values import Call, Outcome, Reference, Task, Verdict
 
 LEASE = Lease(work="small/1/evaluate", epoch=1)
 
@@ -60,21 +70,21 @@ def evaluate(task: Task, source: str) -> Evaluate:
 def test_a_task_is_measured_and_a_candidate_judged(judge: Judge, task: Task) -> None:
     """Each lease ends in the fact that belongs to it."""
     worker = EvaluatorWorker(judge)
-    measured = worker.work(Measure(lease=LEASE, task=task), FakePort())
-    assert isinstance(measured, Measured)
+    measured = worker.work(MeasureReference(lease=LEASE, task=task), FakePort())
+    assert isinstance(measured, ReferenceMeasured)
     assert measured.reference is not None
     assert measured.reference.device == worker.device
     evaluated = worker.work(evaluate(task, candidate()), FakePort())
     assert isinstance(evaluated, Evaluated)
-    assert evaluated.verdict.verdict is Word.CORRECT
+    assert evaluated.verdict.verdict is Outcome.CORRECT
 
 
 def test_a_bad_task_is_said_to_the_coordinator(judge: Judge, task: Task) -> None:
     """What is wrong with a task is a problem in words, not a failure of the evaluator."""
     worker = EvaluatorWorker(judge)
     bad = Task(name="bad", source="raise ValueError('no task')")
-    measured = worker.work(Measure(lease=LEASE, task=bad), FakePort())
-    assert isinstance(measured, Measured)
+    measured = worker.work(MeasureReference(lease=LEASE, task=bad), FakePort())
+    assert isinstance(measured, ReferenceMeasured)
     assert measured.reference is None
     assert "no task" in measured.problem
 
@@ -98,12 +108,12 @@ def test_a_revoked_lease_is_dropped_soon(judge: Judge, task: Task) -> None:
     before = descendants(os.getpid())
     began = time.monotonic()
     returned = worker.work(evaluate(task, candidate(forward="while True: pass")), FakePort(0.3))
-    assert isinstance(returned, Returned)
+    assert isinstance(returned, HandedBack)
     assert time.monotonic() - began < 2.5  # the limit that would have ended it
     assert settles(os.getpid(), before)
     again = worker.work(evaluate(task, candidate()), FakePort())
     assert isinstance(again, Evaluated)
-    assert again.verdict.correct
+    assert again.verdict.is_correct
 
 
 def test_a_killed_zygote_is_replaced(judge: Judge, task: Task) -> None:
@@ -115,7 +125,7 @@ def test_a_killed_zygote_is_replaced(judge: Judge, task: Task) -> None:
     os.kill(old, 9)
     evaluated = worker.work(evaluate(task, candidate()), FakePort())
     assert isinstance(evaluated, Evaluated)
-    assert evaluated.verdict.correct
+    assert evaluated.verdict.is_correct
     assert judge.zygote_pid != old
 
 
@@ -128,13 +138,13 @@ def test_killed_trusted_children_are_replaced(judge: Judge, task: Task) -> None:
         os.kill(pid, 9)
     evaluated = worker.work(evaluate(task, candidate()), FakePort())
     assert isinstance(evaluated, Evaluated)
-    assert evaluated.verdict.correct
+    assert evaluated.verdict.is_correct
 
 
 def test_without_namespaces_a_tree_still_dies_whole(tmp_path: Path) -> None:
     """Where the machine gives no namespaces, a daemon that escaped is killed all the same."""
-    nursery = Nursery("cpu", tmp_path / "scratch", 1024)
-    nursery.start()
+    zygote = ZygoteClient("cpu", tmp_path / "scratch", 1024)
+    zygote.start()
     folder = tmp_path / "scratch" / "child"
     folder.mkdir()
     before = descendants(os.getpid())
@@ -143,16 +153,16 @@ def test_without_namespaces_a_tree_still_dies_whole(tmp_path: Path) -> None:
         isolated=False,
         environment=sandbox.environment(dict(os.environ), str(folder)),
     )
-    child = nursery.spawn("runner", confinement, FromRunner, trusted=False)
+    child = zygote.spawn("runner", confinement, FromRunner, trusted=False)
     escape = (
         "import os, time\nif os.fork() == 0:\n  os.setsid()\n"
         "  if os.fork() == 0: time.sleep(1000)\n  os._exit(0)\ndef ModelNew(): pass\n"
     )
-    child.ask(Import(source=escape, class_name="ModelNew"), 10)
+    child.ask(ImportSource(source=escape, class_name="ModelNew"), 10)
     assert len(descendants(os.getpid()) - before) >= 4
     child.kill()
     assert settles(os.getpid(), before)
-    nursery.stop()
+    zygote.stop()
     assert not (tmp_path / "scratch").exists()
 
 
@@ -160,7 +170,7 @@ def test_leftovers_of_dead_incarnations_are_removed(tmp_path: Path) -> None:
     """A slot's new incarnation clears what a killed one left, and nobody else's."""
     for name in ("evaluator-0-old", "evaluator-1-other"):
         (tmp_path / "scratch" / name / "candidate-x").mkdir(parents=True)
-    mine = scratch.of_slot(tmp_path, "evaluator-0", "new")
+    mine = scratch.scratch_for_slot(tmp_path, "evaluator-0", "new")
     scratch.Scratch(mine)
     left = sorted(path.name for path in (tmp_path / "scratch").iterdir())
     assert left == ["evaluator-0-new", "evaluator-1-other"]
@@ -170,14 +180,14 @@ def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
     """A fresh interpreter started by another program, confined like any runner, answers as one."""
     verdict = judge.judge(task, candidate())
     assert isinstance(verdict, Verdict)
-    standard = judge.bench.standard.of(task)
-    assert isinstance(standard, Standard)
+    fixture = judge.session.references.fixture_of(task)
+    assert isinstance(fixture, ReferenceFixture)
     folder = judge.scratch.fresh("tool")
     said = inspection._run(
-        judge.bench.nursery,
-        standard,
+        judge.session.zygote,
+        fixture,
         candidate(forward="import os; print('under', os.environ['TOOL'], flush=True)"),
-        judge.bench.grounds.confinement(folder, trusted=False),
+        judge.session.confinements.confinement(folder, trusted=False),
         ("env", "TOOL=glass"),
     )
     judge.scratch.remove(folder)
@@ -197,17 +207,17 @@ except OSError:
 
 def test_a_tool_may_talk_to_itself_alone(judge: Judge, task: Task) -> None:
     """Tools reach what they look at over 127.0.0.1, in a network where nobody else is."""
-    standard = judge.bench.standard.of(task)
-    assert isinstance(standard, Standard)
-    if not judge.bench.nursery.ready.namespaces:
+    fixture = judge.session.references.fixture_of(task)
+    assert isinstance(fixture, ReferenceFixture)
+    if not judge.session.zygote.ready.namespaces:
         pytest.skip("this user gets no namespaces here, and tools are not run")
     folder = judge.scratch.fresh("tool")
     with socket.create_server(("127.0.0.1", 0)) as server:
         said = inspection._run(
-            judge.bench.nursery,
-            standard,
+            judge.session.zygote,
+            fixture,
             candidate(forward=TALKS.format(port=server.getsockname()[1])),
-            judge.bench.grounds.confinement(folder, trusted=False),
+            judge.session.confinements.confinement(folder, trusted=False),
             ("env",),
         )
         server.settimeout(0.01)
@@ -220,7 +230,7 @@ def test_a_tool_may_talk_to_itself_alone(judge: Judge, task: Task) -> None:
 def test_a_tool_finds_our_rooms_where_folders_can_t_be_listed() -> None:
     """The program around a candidate imports without any folder of ours on Python's path."""
     libraries = next(path for path in sys.path if (Path(path) / "msgspec").is_dir())
-    program = alone.program_text().replace("\nmain()", "\nprint(main.__module__)")
+    program = fresh_interpreter.program_text().replace("\nmain()", "\nprint(main.__module__)")
     done = subprocess.run(
         [sys.executable, "-S", "-c", program],
         capture_output=True,
@@ -229,14 +239,14 @@ def test_a_tool_finds_our_rooms_where_folders_can_t_be_listed() -> None:
         env={"PYTHONPATH": libraries},
         cwd="/",
     )
-    assert done.stdout.strip() == "actors.evaluator.children.alone", done.stderr
+    assert done.stdout.strip() == "actors.evaluator.children.fresh_interpreter", done.stderr
 
 
 def test_measuring_goes_well_after_it_was_not_wanted(judge: Judge, task: Task) -> None:
     """A lease that is revoked while the reference starts leaves nothing half open behind."""
     fresh = msgspec.structs.replace(task, source=task.source + "\n# another one\n")
     asked = iter([False])
-    with pytest.raises(Unwanted):
+    with pytest.raises(EvaluationCancelledError):
         judge.measure(fresh, lambda: next(asked, True))
     assert isinstance(judge.measure(fresh), Reference)
 
@@ -244,19 +254,19 @@ def test_measuring_goes_well_after_it_was_not_wanted(judge: Judge, task: Task) -
 def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Task) -> None:
     """Whoever asks it next gets an answer: it does not stay stopped."""
     assert isinstance(judge.judge(task, candidate()), Verdict)
-    standard = judge.bench.standard.of(task)
-    assert isinstance(standard, Standard)
-    race = Race(
-        standard,
-        standard.runner,
-        Stillness(set()),
-        Sensors(""),
+    fixture = judge.session.references.fixture_of(task)
+    assert isinstance(fixture, ReferenceFixture)
+    benchmark = PairedBenchmark(
+        fixture,
+        fixture.runner,
+        ProcessFreezer(set()),
+        GpuSensors(""),
         time_s=0.05,
         call_s=10.0,
         floor_us=0.0,
     )
-    assert race.alone_us(1.0) > 0
-    answer = standard.runner.ask(Ping(), 10.0)
+    assert benchmark.alone_us(1.0) > 0
+    answer = fixture.runner.ask(Ping(), 10.0)
     assert isinstance(answer, tuple)
     assert isinstance(answer[0], Done)
 
@@ -270,20 +280,20 @@ def test_a_reference_that_fails_is_told_from_a_machine_that_fails(judge: Judge, 
         ahead = 0
         device = judge.device
 
-        def __init__(self, error: Unjudgeable) -> None:
+        def __init__(self, error: JudgeUnavailableError) -> None:
             self._error = error
 
         def measure(self, task: Task, *_: object) -> Reference:
             raise self._error
 
-    def returned(error: Unjudgeable) -> Returned:
+    def returned(error: JudgeUnavailableError) -> HandedBack:
         worker = EvaluatorWorker(Failing(error))  # type: ignore[arg-type]
-        result = worker.work(Measure(lease=LEASE, task=task), FakePort())
-        assert isinstance(result, Returned)
+        result = worker.work(MeasureReference(lease=LEASE, task=task), FakePort())
+        assert isinstance(result, HandedBack)
         return result
 
-    assert returned(ReferenceFailed("killed")).tried
-    assert not returned(Unjudgeable("no process can be started")).tried
-    sick = returned(Quarantined("the canary died"))
+    assert returned(ReferenceFailedError("killed")).reference_failed
+    assert not returned(JudgeUnavailableError("no process can be started")).reference_failed
+    sick = returned(DeviceQuarantinedError("the canary died"))
     assert sick.quarantined
-    assert not sick.tried
+    assert not sick.reference_failed

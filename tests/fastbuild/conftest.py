@@ -11,17 +11,17 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch misses NumPy, once, when it is imported
     import torch  # noqa: F401
 
-from actors.evaluator.fastbuild.family import Family
-from actors.evaluator.fastbuild.store import Store
+from actors.evaluator.fastbuild.build_store import BuildStore
+from actors.evaluator.fastbuild.flag_set import FlagSet
 from actors.evaluator.fastbuild.toolkit import Toolkit
-from actors.evaluator.fastbuild.workshop import prepare
+from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
 
 
 @pytest.fixture(scope="session")
-def store(build_store: Store) -> Path:
+def store(build_store: BuildStore) -> Path:
     return build_store.toolkits
 
 
 @pytest.fixture(scope="session")
 def toolkit(store: Path) -> Toolkit:
-    return prepare(store, [Family()])
+    return prepare_toolkit(store, [FlagSet()])

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from actors.evaluator.fastbuild.__main__ import build
-from actors.evaluator.fastbuild.importing import Imported
-from actors.evaluator.fastbuild.results import Results
+from actors.evaluator.fastbuild.candidate_import import ImportReport
+from actors.evaluator.fastbuild.result_cache import ResultCache
 from actors.evaluator.fastbuild.toolkit import Toolkit
 
 CANDIDATES = Path(__file__).parent / "candidates"
 
 
-def built(name: str, store: Path, folder: Path) -> Imported:
+def built(name: str, store: Path, folder: Path) -> ImportReport:
     (folder / "extensions").mkdir(exist_ok=True)
     return build(CANDIDATES / f"{name}.py", store, folder, limit_s=100)
 
@@ -34,12 +34,12 @@ def test_an_honest_candidate_is_built_the_light_way(
     name: str, binding: str, store: Path, tmp_path: Path
 ) -> None:
     """It imports, runs and was not built by torch."""
-    imported = built(name, store, tmp_path)
+    report = built(name, store, tmp_path)
 
-    assert imported.error == ""
-    assert imported.results
+    assert report.error == ""
+    assert report.results
     assert [("light", binding, True)] == [
-        (one.way, one.binding, one.precompiled) for one in imported.builds
+        (one.way, one.binding, one.precompiled) for one in report.builds
     ]
 
 
@@ -56,11 +56,11 @@ def test_a_broken_candidate_is_told_its_own_line(
     name: str, words: str, store: Path, tmp_path: Path
 ) -> None:
     """The compiler's words, the candidate's own line numbers, without a second build by torch."""
-    imported = built(name, store, tmp_path)
+    report = built(name, store, tmp_path)
 
-    assert "refused" == imported.builds[-1].way
-    assert words in imported.error
-    assert f"Error building extension '{name}'" in imported.error
+    assert "refused" == report.builds[-1].way
+    assert words in report.error
+    assert f"Error building extension '{name}'" in report.error
 
 
 def test_the_same_candidate_is_not_built_twice(
@@ -70,11 +70,11 @@ def test_the_same_candidate_is_not_built_twice(
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    results = Results(store / "results")
-    key = results.key((CANDIDATES / "cpu_relu.py").read_text(encoding="utf-8"), toolkit.key)
+    result_cache = ResultCache(store / "results")
+    key = result_cache.key((CANDIDATES / "cpu_relu.py").read_text(encoding="utf-8"), toolkit.key)
     before = built("cpu_relu", store, first)
-    assert results.keep(key, first / "extensions")
-    assert results.restore(key, second / "extensions")
+    assert result_cache.store(key, first / "extensions")
+    assert result_cache.copy_to(key, second / "extensions")
     after = built("cpu_relu", store, second)
 
     assert ["ready"] == [one.way for one in after.builds]
@@ -88,6 +88,6 @@ def test_a_killed_build_leaves_nothing_that_blocks(store: Path, tmp_path: Path) 
     (first / "extensions/cpu_relu").mkdir(parents=True)
     (first / "extensions/cpu_relu/lock").touch()
     second.mkdir()
-    assert Results(store / "others").keep("key", first / "extensions") is False
+    assert ResultCache(store / "others").store("key", first / "extensions") is False
 
     assert "" == built("cpu_relu", store, second).error

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from actors.evaluator.fastbuild import asked
-from actors.evaluator.fastbuild.family import Family, canonical
-from actors.evaluator.fastbuild.refusal import binds_by_table, refusal
-from actors.evaluator.fastbuild.slots import fitting
-from actors.evaluator.fastbuild.source import Source
+from actors.evaluator.fastbuild import source_requirements
+from actors.evaluator.fastbuild.build_slots import slots_for
+from actors.evaluator.fastbuild.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.flag_set import FlagSet, canonical
+from actors.evaluator.fastbuild.unsupported import can_bind_by_table, unsupported_reason
 
 LEAD = "#include <torch/extension.h>\n"
 MODULE = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{}\n}}\n"
 
 
 def why(text: str, hidden: frozenset[str] = frozenset()) -> str | None:
-    return refusal([Source(path="/x/main.cpp", text=LEAD + text)], [], hidden)
+    return unsupported_reason([CandidateSource(path="/x/main.cpp", text=LEAD + text)], [], hidden)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_only_plain_lists_of_functions_go_through_the_table(body: str, table: bo
     """Whatever else a module does is pybind11's."""
     text = LEAD + MODULE.format(body)
 
-    assert table == binds_by_table(Source(path="/x/main.cpp", text=text))
+    assert table == can_bind_by_table(CandidateSource(path="/x/main.cpp", text=text))
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_only_plain_lists_of_functions_go_through_the_table(body: str, table: bo
 )
 def test_nothing_is_prepared_for_flags_that_could_do_something(flag: str) -> None:
     """Trusted code compiles only with flags that neither run, read nor write anything."""
-    assert not Family(cflags=(flag,)).plain()
-    assert not Family(cuda_cflags=(flag,)).plain()
+    assert not FlagSet(cflags=(flag,)).is_plain()
+    assert not FlagSet(cuda_cflags=(flag,)).is_plain()
 
 
 def test_the_order_of_free_flags_does_not_matter_and_that_of_levels_does() -> None:
@@ -101,8 +101,8 @@ def test_the_order_of_free_flags_does_not_matter_and_that_of_levels_does() -> No
 
 def test_builds_at_once_are_bound_by_memory_and_never_none() -> None:
     """Many cores and little memory: few builds."""
-    assert fitting(cpus=64, free_gib=5.0) == 2
-    assert fitting(cpus=1, free_gib=0.1) == 1
+    assert slots_for(cpus=64, free_gib=5.0) == 2
+    assert slots_for(cpus=1, free_gib=0.1) == 1
 
 
 @pytest.mark.parametrize(
@@ -117,21 +117,23 @@ def test_headers_are_made_for_the_flags_that_a_text_names(
     text: str, flags: tuple[str, ...]
 ) -> None:
     """Written out or under a name; nobody runs the text to find out."""
-    assert {Family(cflags=flags)} == asked.families(text, cuda=True)
+    assert {FlagSet(cflags=flags)} == source_requirements.flag_sets(text, cuda=True)
 
 
 def test_flags_that_could_do_something_are_not_asked_for() -> None:
     """What is not plain, and what is no list of words, prepares nothing."""
-    assert not asked.families('load(extra_cflags=["-fplugin=x.so"])', cuda=True)
-    assert {Family()} == asked.families("load(extra_cflags=flags())", cuda=True)
+    assert not source_requirements.flag_sets('load(extra_cflags=["-fplugin=x.so"])', cuda=True)
+    assert {FlagSet()} == source_requirements.flag_sets("load(extra_cflags=flags())", cuda=True)
 
 
 def test_cuda_is_prepared_for_only_with_a_card() -> None:
     """A text with CUDA sources, judged on a CPU, costs no headers for nvcc."""
     text = 'load_inline(cuda_sources=SOURCE, extra_cuda_cflags=["-O3"])'
 
-    assert {Family(cuda_cflags=("-O3",), with_cuda=True)} == asked.families(text, cuda=True)
-    assert {Family()} == asked.families(text, cuda=False)
+    assert {FlagSet(cuda_cflags=("-O3",), with_cuda=True)} == source_requirements.flag_sets(
+        text, cuda=True
+    )
+    assert {FlagSet()} == source_requirements.flag_sets(text, cuda=False)
 
 
 @pytest.mark.parametrize(
@@ -144,4 +146,4 @@ def test_cuda_is_prepared_for_only_with_a_card() -> None:
 )
 def test_without_torchs_headers_nothing_is_prepared(text: str, needs: bool) -> None:
     """Such a build takes two seconds either way, a toolkit half a minute."""
-    assert needs == asked.needs_headers(text)
+    assert needs == source_requirements.needs_headers(text)

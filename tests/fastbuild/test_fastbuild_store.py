@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.evaluator.fastbuild.process import Deadline, TooLong, run
-from actors.evaluator.fastbuild.results import Results
-from actors.evaluator.fastbuild.slots import Slots
-from actors.evaluator.fastbuild.store import HALF, sweep
-from actors.evaluator.fastbuild.toolkit import Toolkit, find
+from actors.evaluator.fastbuild.build_slots import BuildSlots
+from actors.evaluator.fastbuild.build_store import UNFINISHED_PREFIX, remove_unfinished
+from actors.evaluator.fastbuild.compiler_process import BuildTimeoutError, Deadline, run_compiler
+from actors.evaluator.fastbuild.result_cache import ResultCache
+from actors.evaluator.fastbuild.toolkit import Toolkit, find_toolkit
 
 
 def built(folder: Path, content: bytes = b"library") -> Path:
@@ -27,21 +27,21 @@ def built(folder: Path, content: bytes = b"library") -> Path:
 
 def test_a_candidate_finds_only_what_it_built_itself(tmp_path: Path) -> None:
     """What a hostile candidate leaves is kept under its own text; another text is another key."""
-    results = Results(tmp_path / "results")
-    hostile, honest = results.key("hostile", "toolkit"), results.key("honest", "toolkit")
+    result_cache = ResultCache(tmp_path / "results")
+    hostile, honest = result_cache.key("hostile", "toolkit"), result_cache.key("honest", "toolkit")
 
-    assert results.keep(hostile, built(tmp_path / "one", b"poison"))
-    assert not results.restore(honest, tmp_path / "two")
-    assert hostile != honest != results.key("honest", "another torch")
+    assert result_cache.store(hostile, built(tmp_path / "one", b"poison"))
+    assert not result_cache.copy_to(honest, tmp_path / "two")
+    assert hostile != honest != result_cache.key("honest", "another torch")
 
 
 def test_no_lock_comes_back(tmp_path: Path) -> None:
     """torch waits for ever for a lock that a killed build left."""
-    results = Results(tmp_path / "results")
-    key = results.key("a", "b")
+    result_cache = ResultCache(tmp_path / "results")
+    key = result_cache.key("a", "b")
 
-    assert results.keep(key, built(tmp_path / "one"))
-    assert results.restore(key, tmp_path / "two")
+    assert result_cache.store(key, built(tmp_path / "one"))
+    assert result_cache.copy_to(key, tmp_path / "two")
     assert (tmp_path / "two/mine/mine.so").read_bytes() == b"library"
     assert not (tmp_path / "two/mine/lock").exists()
 
@@ -54,41 +54,41 @@ def test_a_link_to_a_secret_is_not_followed(tmp_path: Path) -> None:
     (folder / "mine").mkdir(parents=True)
     (folder / "mine/mine.so").symlink_to(secret)
     os.mkfifo(folder / "mine/other.so")
-    results = Results(tmp_path / "results")
+    result_cache = ResultCache(tmp_path / "results")
 
-    assert not results.keep("key", folder)
-    assert not results.restore("key", tmp_path / "two")
+    assert not result_cache.store("key", folder)
+    assert not result_cache.copy_to("key", tmp_path / "two")
 
 
 def test_what_arrives_first_stays(tmp_path: Path) -> None:
     """A result is never replaced under the same key."""
-    results = Results(tmp_path / "results")
-    results.keep("key", built(tmp_path / "one", b"first"))
-    results.keep("key", built(tmp_path / "two", b"second"))
-    results.restore("key", tmp_path / "back")
+    result_cache = ResultCache(tmp_path / "results")
+    result_cache.store("key", built(tmp_path / "one", b"first"))
+    result_cache.store("key", built(tmp_path / "two", b"second"))
+    result_cache.copy_to("key", tmp_path / "back")
 
     assert (tmp_path / "back/mine/mine.so").read_bytes() == b"first"
 
 
 def test_the_oldest_results_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store of results does not grow for ever."""
-    monkeypatch.setattr("actors.evaluator.fastbuild.results.MOST_KEPT", 2)
-    results = Results(tmp_path / "results")
+    monkeypatch.setattr("actors.evaluator.fastbuild.result_cache.MAX_ENTRIES", 2)
+    result_cache = ResultCache(tmp_path / "results")
     for number in range(4):
-        results.keep(f"key{number}", built(tmp_path / str(number)))
+        result_cache.store(f"key{number}", built(tmp_path / str(number)))
         os.utime(tmp_path / f"results/key{number}", (number, number))
 
-    assert ["key2", "key3"] == sorted(path.name for path in results.root.iterdir())
+    assert ["key2", "key3"] == sorted(path.name for path in result_cache.root.iterdir())
 
 
 def test_halves_are_swept_when_no_maker_can_be_at_work_any_more(tmp_path: Path) -> None:
     """What a killed maker left goes; what one makes just now stays."""
     for name in ("old", "new"):
-        (tmp_path / f"{HALF}{name}/inside").mkdir(parents=True)
-    os.utime(tmp_path / f"{HALF}old", (1, 1))
-    sweep(tmp_path)
+        (tmp_path / f"{UNFINISHED_PREFIX}{name}/inside").mkdir(parents=True)
+    os.utime(tmp_path / f"{UNFINISHED_PREFIX}old", (1, 1))
+    remove_unfinished(tmp_path)
 
-    assert [f"{HALF}new"] == [path.name for path in tmp_path.iterdir()]
+    assert [f"{UNFINISHED_PREFIX}new"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_half_a_toolkit_is_none(store: Path, toolkit: Toolkit, tmp_path: Path) -> None:
@@ -96,27 +96,27 @@ def test_half_a_toolkit_is_none(store: Path, toolkit: Toolkit, tmp_path: Path) -
     half = tmp_path / toolkit.key
     half.mkdir()
 
-    assert find(store).folder == toolkit.folder
+    assert find_toolkit(store).folder == toolkit.folder
     with pytest.raises(Exception, match="holds no toolkit"):
-        find(tmp_path)
+        find_toolkit(tmp_path)
 
 
 def test_a_killed_holder_frees_its_slot(tmp_path: Path) -> None:
     """SIGKILL in the middle of a build, and the next build starts."""
     words = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from actors.evaluator.fastbuild.slots import Slots\n"
-        f"with Slots(Path({str(tmp_path)!r}), 1).taken(5):\n"
+        "from actors.evaluator.fastbuild.build_slots import BuildSlots\n"
+        f"with BuildSlots(Path({str(tmp_path)!r}), 1).taken(5):\n"
         "    print('held', flush=True)\n    time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(TooLong), Slots(tmp_path, 1).taken(0.1):
+        with pytest.raises(BuildTimeoutError), BuildSlots(tmp_path, 1).acquired(0.1):
             pass
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-    with Slots(tmp_path, 1).taken(1.0) as number:
+    with BuildSlots(tmp_path, 1).acquired(1.0) as number:
         assert number == 0
 
 
@@ -136,8 +136,8 @@ def ends(state: Path) -> bool:
 def test_at_the_deadline_the_whole_group_dies(tmp_path: Path) -> None:
     """A driver's children do not outlive it."""
     script = f"sleep 300 & echo $! > {tmp_path}/pid; wait"
-    with pytest.raises(TooLong):
-        run(["/bin/sh", "-c", script], tmp_path, Deadline(0.5))
+    with pytest.raises(BuildTimeoutError):
+        run_compiler(["/bin/sh", "-c", script], tmp_path, Deadline(0.5))
     child = int((tmp_path / "pid").read_text())
     state = Path(f"/proc/{child}/stat")
 
@@ -147,4 +147,4 @@ def test_at_the_deadline_the_whole_group_dies(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_written_keeps_nothing_and_raises_nothing(tmp_path: Path) -> None:
     """Nobody's verdict depends on whether a result was kept."""
     (tmp_path / "file").write_text("in the way")
-    assert not Results(tmp_path / "file" / "results").keep("key", tmp_path)
+    assert not ResultCache(tmp_path / "file" / "results").store("key", tmp_path)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from protocol import settings as settings_file
 from protocol.settings import SearchSettings, Settings
-from protocol.values import WORKERS
+from protocol.values import WORKER_ROLES
 
 FAKE_WORKER = Path(__file__).parent / "fake_worker.py"
 TOP = Path(__file__).parents[2]
-PLACES = ("coordinator", *WORKERS)
+PLACES = ("coordinator", *WORKER_ROLES)
 
 
 class FakeRun:

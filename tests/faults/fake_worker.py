@@ -13,24 +13,24 @@ from pathlib import Path
 from random import Random
 
 from actors.actor import run_actor
-from actors.port import Port
-from actors.post import add_post_arguments, post_from
+from actors.identity import add_identity_arguments, identity_from
+from actors.work_context import WorkContext
 from protocol import messages
 from protocol.values import (
     Call,
     Candidate,
     Device,
+    Outcome,
     Plan,
     Reference,
     Role,
     Verdict,
-    Word,
     request_key,
 )
 
 EAGER_US = float(os.environ.get("FAKE_EAGER_US", "100"))  # a slower machine measures more
 INPUTS = "float32[64, 256]"
-USD, MOST_USD = 0.01, 0.03  # of a call
+USD, MAX_USD = 0.01, 0.03  # of a call
 CHARGED = Path("charged.txt")  # what the server would have on its bill
 
 
@@ -38,12 +38,12 @@ def verdict_of(source: str) -> Verdict:
     """Return what a candidate always comes to."""
     rng = Random(source)
     if rng.random() < 0.4:
-        return Verdict(verdict=Word.WRONG, reason="as scripted", stage="check")
+        return Verdict(verdict=Outcome.WRONG, reason="as scripted", stage="check")
     median_us = round(rng.uniform(20.0, 150.0), 1) * EAGER_US / 100.0
     if EAGER_US != 100.0:  # another machine also ranks a little differently
         median_us *= Random(f"{source} {EAGER_US}").uniform(0.6, 1.6)
     return Verdict(
-        verdict=Word.CORRECT,
+        verdict=Outcome.CORRECT,
         median_us=median_us,
         reference_us=EAGER_US,
         speedup=EAGER_US / median_us,
@@ -60,20 +60,22 @@ class FakeWorker:
         self.device: Device | None = None
         self._work_s = work_s
 
-    def work(self, request: messages.Work, port: Port) -> messages.Result | messages.Returned:
+    def work(
+        self, request: messages.Work, context: WorkContext
+    ) -> messages.Result | messages.HandedBack:
         lease = request.lease
-        port.doing(lease.work)
-        if isinstance(request, messages.Ask):
-            self._ask(request, port)
-            if port.revoked():
-                return messages.Returned(lease=lease, reason="stopped")
+        context.set_activity(lease.work)
+        if isinstance(request, messages.AgentRequest):
+            self._ask(request, context)
+            if context.is_revoked():
+                return messages.HandedBack(lease=lease, reason="stopped")
         match request:
-            case messages.Measure():
-                return messages.Measured(
+            case messages.MeasureReference():
+                return messages.ReferenceMeasured(
                     lease=lease, reference=Reference(eager_us=EAGER_US, inputs=INPUTS)
                 )
             case messages.Evaluate():
-                port.running()
+                context.candidate_running()
                 time.sleep(self._work_s)
                 return messages.Evaluated(lease=lease, verdict=verdict_of(request.source))
             case messages.MakePlan():
@@ -88,21 +90,23 @@ class FakeWorker:
                 return messages.Repaired(lease=lease, candidate=Candidate(source=source))
 
             case messages.Solve() | messages.Reflect():
-                self._ask(request, port)
+                self._ask(request, context)
                 told = getattr(request, "reflections", ())
                 words = Plan(advice=f"words {lease.work} after {len(told)}", scaffold="")
                 source = f"# {lease.work} from {request.node.node}: {' | '.join(told)}\n"
                 return messages.Written(lease=lease, candidate=Candidate(source=source), plan=words)
 
-    def _ask(self, request: messages.AgentWork, port: Port) -> None:
+    def _ask(self, request: messages.AgentWork, context: WorkContext) -> None:
         """Buy a reply with leave, and write down on the side that it was charged."""
         work = request.lease.work
-        if request.answered or not port.reserve("fake", request_key(work), MOST_USD):
+        if request.completed_calls or not context.reserve_budget(
+            "fake", request_key(work), MAX_USD
+        ):
             return
         with CHARGED.open("a") as bill:
             bill.write(f"{work}\n")
         time.sleep(self._work_s)
-        port.answered(Call(model="fake", request=work, reply="…", usd=USD))
+        context.call_completed(Call(model="fake", request=work, reply="…", usd=USD))
 
     def close(self) -> None:
         """Nothing to end."""
@@ -110,12 +114,12 @@ class FakeWorker:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    add_post_arguments(parser)
+    add_identity_arguments(parser)
     parser.add_argument("--role", type=Role, required=True)
     parser.add_argument("--work-s", type=float, default=0.002)
     arguments = parser.parse_args()
     worker = FakeWorker(arguments.role, arguments.work_s)
-    return run_actor(worker, post_from(arguments))
+    return run_actor(worker, identity_from(arguments))
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ from typing import Any
 
 from fake_run import FakeRun
 
-from actors.supervisor import keys
+from actors.supervisor import guest_tickets
 from protocol import settings as settings_file
 from protocol import tickets
-from protocol.settings import LOCAL, SearchSettings, Settings
-from scripts.faults import sample
+from protocol.settings import LOCAL_ADDRESS, SearchSettings, Settings
+from scripts.faults import sample_tasks
 
 TOP = Path(__file__).parents[2]
 LEASE_S = 1.5
@@ -38,11 +38,11 @@ class ScriptedRun(FakeRun):
         *,
         budget: int,
         failpoints: str = "",
-        listen: str = LOCAL,
+        listen: str = LOCAL_ADDRESS,
         elsewhere: str = "",
     ) -> None:
         (run_dir / "tasks").mkdir(parents=True)
-        (task,) = sample.write(run_dir / "tasks", tasks=1, budget=budget, seed=3, cheap=True)
+        (task,) = sample_tasks.write(run_dir / "tasks", tasks=1, budget=budget, seed=3, cheap=True)
         settings = Settings(
             tasks=(task.stem,),
             model=f"script:{run_dir / 'tasks' / 'script.jsonl'}",
@@ -59,7 +59,9 @@ class ScriptedRun(FakeRun):
         self._stopped: dict[int, float] = {}
         # With it the evaluator stands on another machine, which reaches us at this address.
         self._elsewhere = elsewhere
-        self._ticket = keys.open_house(run_dir, settings, time.time()) if elsewhere else None
+        self._ticket = (
+            guest_tickets.create_keys(run_dir, settings, time.time()) if elsewhere else None
+        )
 
     @classmethod
     @contextmanager
@@ -93,7 +95,7 @@ class ScriptedRun(FakeRun):
 
     def _place_of(self, place: str) -> list[str]:
         if place != "evaluator" or self._ticket is None:
-            return ["--connect", LOCAL, "--slot", f"{place}-0"]
+            return ["--connect", LOCAL_ADDRESS, "--slot", f"{place}-0"]
         slot = f"{place}-0@there.{self._ticket.name}"
         return ["--connect", self._elsewhere, "--slot", slot, "--ticket", tickets.FILE_NAME]
 

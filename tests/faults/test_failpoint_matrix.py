@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import at_once
+import parallel_scenes
 import pytest
 from fake_run import PLACES
 from scripted_run import ScriptedRun
@@ -21,25 +21,27 @@ Ledger = tuple[list[tuple], ...]
 
 # What every run of this size comes past, by who says it; the rest needs refusals, drains, money.
 SAID = {
-    "coordinator": ("Welcome", "Heard", "MakePlan", "Write", "Repair", "Measure", "Evaluate",
-                    "Stored", "Recorded"),
-    "planner": ("Hello", "Beat", "Answered", "Planned", "Unusable"),
+    "coordinator": ("Welcome", "HeartbeatAck", "MakePlan", "Write", "Repair", "MeasureReference",
+    "Evaluate",
+                    "CallStored", "ResultStored"),
+    "planner": ("Hello", "Heartbeat", "CallCompleted", "Planned", "ReplyUnusable"),
     "coder": ("Written",),
     "debugger": ("Repaired",),
-    "evaluator": ("Hello", "Running", "Measured", "Evaluated"),
+    "evaluator": ("Hello", "CandidateRunning", "ReferenceMeasured", "Evaluated"),
 }  # fmt: skip
 HEARD = {
-    "coordinator": ("Hello", "Beat", "Answered", "Planned", "Written", "Repaired", "Unusable",
-                    "Running", "Measured", "Evaluated"),
-    "planner": ("Welcome", "Heard", "MakePlan", "Stored", "Recorded"),
+    "coordinator": ("Hello", "Heartbeat", "CallCompleted", "Planned", "Written", "Repaired",
+    "ReplyUnusable",
+                    "CandidateRunning", "ReferenceMeasured", "Evaluated"),
+    "planner": ("Welcome", "HeartbeatAck", "MakePlan", "CallStored", "ResultStored"),
     "coder": ("Write",),
     "debugger": ("Repair",),
-    "evaluator": ("Welcome", "Measure", "Evaluate", "Recorded"),
+    "evaluator": ("Welcome", "MeasureReference", "Evaluate", "ResultStored"),
 }  # fmt: skip
 # An answer to a heartbeat comes with time, not with work: a process that dies often may hear none.
-TIMELY = {"hear.Heard", "heard.Heard"}
+TIMELY = {"hear.HeartbeatAck", "heard.HeartbeatAck"}
 # After these the candidate has run and is charged with the loss.
-CHARGED = ("sent.Running", "after-work", "send.Evaluated", "sent.Evaluated")
+CHARGED = ("sent.CandidateRunning", "after-work", "send.Evaluated", "sent.Evaluated")
 
 
 Play = Callable[[str], ScriptedRun]
@@ -61,7 +63,7 @@ def play(
     def one(scene: str) -> ScriptedRun:
         return finished(tmp_path_factory.mktemp("scene") / "run", ";".join(SCENES[scene]))
 
-    with at_once.played(request, one) as play:
+    with parallel_scenes.played_in_parallel(request, one) as play:
         yield play
 
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import at_once
+import parallel_scenes
 import pytest
 from scripted_run import LEASE_S, ScriptedRun
 
-from scripts.faults.proxy import Proxy, Way
+from scripts.faults.tcp_proxy import Direction, FaultyProxy
 
 BUDGET = 8
 
@@ -45,13 +45,13 @@ class Echo:
 @pytest.fixture
 def proxy():
     echo = Echo()
-    proxy = Proxy(echo.server.getsockname()[:2])
+    proxy = FaultyProxy(echo.server.getsockname()[:2])
     yield proxy
     proxy.close()
     echo.server.close()
 
 
-def connect(proxy: Proxy) -> socket.socket:
+def connect(proxy: FaultyProxy) -> socket.socket:
     connection = socket.create_connection(proxy.address)
     connection.settimeout(10.0)
     return connection
@@ -64,7 +64,7 @@ def read(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-def test_it_passes_every_byte_in_order(proxy: Proxy) -> None:
+def test_it_passes_every_byte_in_order(proxy: FaultyProxy) -> None:
     """Megabytes both ways, also while a delay is set."""
     sent = random.Random(1).randbytes(3_000_000)
     with connect(proxy) as connection:
@@ -73,17 +73,17 @@ def test_it_passes_every_byte_in_order(proxy: Proxy) -> None:
         assert sent == read(connection, len(sent))
 
 
-def test_a_hole_swallows_and_its_end_cuts(proxy: Proxy) -> None:
+def test_a_hole_swallows_and_its_end_cuts(proxy: FaultyProxy) -> None:
     """Nothing is heard, nothing is closed; once it passes again, old connections are gone."""
     with connect(proxy) as connection:
         connection.sendall(b"before")
         assert b"before" == read(connection, 6)
-        proxy.hole(Way.DOWN)
+        proxy.drop_traffic(Direction.DOWN)
         connection.sendall(b"lost")
         connection.settimeout(0.5)
         with pytest.raises(TimeoutError):
             connection.recv(1)
-        proxy.hole()
+        proxy.drop_traffic()
         connection.settimeout(10.0)
         assert b"" == connection.recv(1)
     with connect(proxy) as connection:
@@ -91,10 +91,10 @@ def test_a_hole_swallows_and_its_end_cuts(proxy: Proxy) -> None:
         assert b"after" == read(connection, 5)
 
 
-def test_a_flip_changes_one_bit_once(proxy: Proxy) -> None:
+def test_a_flip_changes_one_bit_once(proxy: FaultyProxy) -> None:
     """One bit of one chunk; what follows is as it was."""
     with connect(proxy) as connection:
-        proxy.flip(Way.UP)
+        proxy.flip(Direction.UP)
         connection.sendall(bytes(9))
         flipped = read(connection, 9)
         connection.sendall(bytes(9))
@@ -103,31 +103,35 @@ def test_a_flip_changes_one_bit_once(proxy: Proxy) -> None:
     assert 1 == proxy.flipped
 
 
-def test_a_half_closed_way_ends_and_the_other_goes_on(proxy: Proxy) -> None:
+def test_a_half_closed_way_ends_and_the_other_goes_on(proxy: FaultyProxy) -> None:
     """As after shutdown(SHUT_WR): the far end answers what it got, then closes."""
     with connect(proxy) as connection:
         connection.sendall(b"last words")
         assert b"last words" == read(connection, 10)
-        proxy.half_close(Way.UP)
+        proxy.half_close(Direction.UP)
         assert b"" == connection.recv(1)
 
 
-PARTITIONS = {"up": (Way.UP,), "down": (Way.DOWN,), "both": (Way.UP, Way.DOWN)}
+PARTITIONS = {
+    "up": (Direction.UP,),
+    "down": (Direction.DOWN,),
+    "both": (Direction.UP, Direction.DOWN),
+}
 Ledger = tuple[list[tuple], ...]
 
 
-def behind_a_hole(folder: Path, ways: tuple[Way, ...]) -> Ledger:
+def behind_a_hole(folder: Path, ways: tuple[Direction, ...]) -> Ledger:
     """Return the ledger of a run whose evaluator was cut off past its lease."""
     port = socket.create_server(("127.0.0.1", 0))
     listen = f"tcp://127.0.0.1:{port.getsockname()[1]}"
     port.close()
-    proxy = Proxy(("127.0.0.1", int(listen.rpartition(":")[2])))
+    proxy = FaultyProxy(("127.0.0.1", int(listen.rpartition(":")[2])))
     with ScriptedRun.playing(folder, budget=BUDGET, listen=listen, elsewhere=proxy.endpoint) as run:
         while run.progress() < 3:
             time.sleep(0.01)
-        proxy.hole(*ways)
+        proxy.drop_traffic(*ways)
         time.sleep(1.5 * LEASE_S)
-        proxy.hole()
+        proxy.drop_traffic()
         run.wait()
     proxy.close()
     return run.ledger()
@@ -142,7 +146,7 @@ def play(
     def one(scene: str) -> Ledger:
         return behind_a_hole(tmp_path_factory.mktemp("scene") / "run", PARTITIONS[scene])
 
-    with at_once.played(request, one) as play:
+    with parallel_scenes.played_in_parallel(request, one) as play:
         yield play
 
 

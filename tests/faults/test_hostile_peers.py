@@ -11,8 +11,8 @@ import zmq
 from fake_run import FakeRun
 
 from protocol import codec, transport
-from protocol.messages import Evaluated, Hello, Lease, Refuse, Who
-from protocol.values import Role, Verdict, Word
+from protocol.messages import Evaluated, Hello, Identify, Lease, Refuse
+from protocol.values import Outcome, Role, Verdict
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def run(tmp_path: Path):
     run.stop()
 
 
-class Stranger:
+class UnknownPeer:
     """A DEALER that says whatever a test wants."""
 
     def __init__(self, run: FakeRun, name: str) -> None:
         self.context = zmq.Context()
         path = os.path.relpath(run.run_dir / "coordinator.sock")
         self.socket = transport.connect(self.context, f"ipc://{path}", name)
-        self.codec = codec.to_worker()
+        self.codec = codec.worker_codec()
 
     def say(self, frames: list[bytes]) -> None:
         self.socket.setsockopt(zmq.SNDTIMEO, 5000)
@@ -49,7 +49,7 @@ class Stranger:
 def stranger(run: FakeRun):
     while not (run.run_dir / "coordinator.sock").exists():
         time.sleep(0.01)
-    stranger = Stranger(run, "stranger")
+    stranger = UnknownPeer(run, "stranger")
     yield stranger
     stranger.close()
 
@@ -60,7 +60,7 @@ def finish(run: FakeRun) -> None:
 
 
 def test_noise_is_answered_with_a_refusal_and_the_run_goes_on(
-    run: FakeRun, stranger: Stranger
+    run: FakeRun, stranger: UnknownPeer
 ) -> None:
     """Random bytes, too many frames and another major hurt nobody but their sender."""
     other = codec.MAGIC[:-1] + b"\x09"
@@ -71,24 +71,22 @@ def test_noise_is_answered_with_a_refusal_and_the_run_goes_on(
 
 
 def test_a_frame_beyond_the_limit_closes_that_connection_only(
-    run: FakeRun, stranger: Stranger
+    run: FakeRun, stranger: UnknownPeer
 ) -> None:
     """More than the largest message is never read into memory; the others do not notice."""
     stranger.say([codec.MAGIC, bytes(codec.MAX_FRAME_BYTES + 1)])
     finish(run)
 
 
-def test_a_verdict_from_somebody_without_a_lease_is_not_taken(
-    run: FakeRun, stranger: Stranger
-) -> None:
+def test_a_verdict_without_a_lease_is_not_taken(run: FakeRun, stranger: UnknownPeer) -> None:
     """Unknown peers are asked who they are; a role may say only its own; a lease has one holder."""
-    wire = codec.to_coordinator()
+    wire = codec.coordinator_codec()
     lie = Evaluated(
         lease=Lease(work="t/1/evaluate", epoch=1),
-        verdict=Verdict(verdict=Word.CORRECT, median_us=0.001, speedup=1e6),
+        verdict=Verdict(verdict=Outcome.CORRECT, median_us=0.001, speedup=1e6),
     )
     stranger.say(wire.encode(lie))
-    assert isinstance(stranger.hear(), Who)
+    assert isinstance(stranger.hear(), Identify)
     hello = Hello(role=Role.PLANNER, slot="spy", incarnation="stranger", pid=1, credit=0)
     stranger.say(wire.encode(hello))
     stranger.hear()
@@ -98,9 +96,9 @@ def test_a_verdict_from_somebody_without_a_lease_is_not_taken(
     assert run.rows("SELECT COUNT(*) FROM node WHERE score_us < 1.0") == [(0,)]
 
 
-def test_a_name_that_is_not_the_sockets_is_refused(run: FakeRun, stranger: Stranger) -> None:
+def test_a_name_that_is_not_the_sockets_is_refused(run: FakeRun, stranger: UnknownPeer) -> None:
     """Nobody says Hello in another's name."""
     hello = Hello(role=Role.EVALUATOR, slot="evaluator-0", incarnation="somebody", pid=1)
-    stranger.say(codec.to_coordinator().encode(hello))
+    stranger.say(codec.coordinator_codec().encode(hello))
     assert isinstance(stranger.hear(), Refuse)
     finish(run)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-import at_once
+import parallel_scenes
 import pytest
 from fake_run import PLACES, FakeRun
 
@@ -86,7 +86,7 @@ def play(
     def one(scene: str) -> FakeRun:
         return killed_again_and_again(tmp_path_factory.mktemp("scene") / "run", scene)
 
-    with at_once.played(request, one) as play:
+    with parallel_scenes.played_in_parallel(request, one) as play:
         yield play
 
 

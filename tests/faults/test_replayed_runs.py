@@ -14,7 +14,7 @@ import pytest
 from fake_run import TOP, FakeRun
 
 from protocol import settings as settings_file
-from protocol.values import AGENTS
+from protocol.values import AGENT_ROLES
 from scripts import replay
 
 TASK = """import torch
@@ -55,7 +55,7 @@ class AgentRun(FakeRun):
         (run_dir / "tasks" / "t.py").write_text(TASK)
 
     def start(self, place: str) -> None:
-        if place not in AGENTS:
+        if place not in AGENT_ROLES:
             super().start(place)
             return
         argv = ["-m", "actors.agents", "--role", place, "--connect", "ipc://coordinator.sock"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from scripted_run import TOP
 
-from scripts.faults.books import Ledger
+from scripts.faults.ledger_diff import RunLedger
 
 
 def chaos(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,9 +35,9 @@ def test_a_short_chaos_loses_nothing(tmp_path: Path) -> None:
 
 def test_what_is_lost_or_doubled_is_counted() -> None:
     """A missing line, a changed one and one that is there twice each make the ledgers differ."""
-    calm = Ledger(rows=(("node", "t", 1, "a"), ("call", "w", "q")))
-    same = Ledger(rows=(("call", "w", "q"), ("node", "t", 1, "a")))
-    other = Ledger(rows=(("node", "t", 1, "b"), ("call", "w", "q"), ("call", "w", "q")))
+    calm = RunLedger(rows=(("node", "t", 1, "a"), ("call", "w", "q")))
+    same = RunLedger(rows=(("call", "w", "q"), ("node", "t", 1, "a")))
+    other = RunLedger(rows=(("node", "t", 1, "b"), ("call", "w", "q"), ("call", "w", "q")))
 
     assert ((), ()) == (calm.lost(same), calm.doubled(same))
     assert (("node", "t", 1, "a"),) == calm.lost(other)

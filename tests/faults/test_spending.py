@@ -83,11 +83,19 @@ def test_a_spent_cap_stops_the_run_and_a_larger_one_goes_on(cap: float, tmp_path
 
 
 POINTS = (
-    *("coordinator.hear.Reserve=kill@2", "coordinator.heard.Reserve=kill@3"),
-    *("coordinator.send.Reserved=kill@4", "coordinator.sent.Reserved=kill@2"),
-    *("planner.sent.Reserve=kill", "planner.hear.Reserved=kill@2", "planner.send.Answered=kill@2"),
-    *("coder.heard.Reserved=kill", "coder.sent.Answered=kill@2", "coder.send.Reserve=duplicate@2"),
-    "planner.send.Reserve=drop@3",
+    *("coordinator.hear.ReserveBudget=kill@2", "coordinator.heard.ReserveBudget=kill@3"),
+    *("coordinator.send.BudgetReserved=kill@4", "coordinator.sent.BudgetReserved=kill@2"),
+    *(
+        "planner.sent.ReserveBudget=kill",
+        "planner.hear.BudgetReserved=kill@2",
+        "planner.send.CallCompleted=kill@2",
+    ),
+    *(
+        "coder.heard.BudgetReserved=kill",
+        "coder.sent.CallCompleted=kill@2",
+        "coder.send.ReserveBudget=duplicate@2",
+    ),
+    "planner.send.ReserveBudget=drop@3",
 )
 
 

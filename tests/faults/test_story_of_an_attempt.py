@@ -14,7 +14,7 @@ from scripted_run import TOP, ScriptedRun
 def run(tmp_path_factory: pytest.TempPathFactory) -> ScriptedRun:
     """A run whose first candidate costs an evaluator."""
     folder = tmp_path_factory.mktemp("story") / "run"
-    armed = "evaluator.sent.Running=kill"
+    armed = "evaluator.sent.CandidateRunning=kill"
     with ScriptedRun.playing(folder, budget=4, failpoints=armed) as run:
         run.wait()
     return run

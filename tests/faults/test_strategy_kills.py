@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from fake_run import PLACES, FakeRun
 
-from actors.coordinator.archive import Archive
-from actors.coordinator.lookback import Lookback
-from actors.coordinator.store import Store
+from actors.coordinator.replay.verify import RunVerifier
+from actors.coordinator.storage.read_only_database import ReadOnlyDatabase
+from actors.coordinator.storage.store import Store
 from protocol import settings as settings_file
 
 BUDGET = 10
@@ -60,8 +60,8 @@ def test_several_under_way_and_power_cuts_leave_what_the_search_decides(tmp_path
     the verdicts in their recorded order, and no reply was bought twice."""
     run_dir = tmp_path / "run"
     nodes_of(run_dir, "stark", cuts=(3, 6), in_flight=3)
-    archive = Archive(run_dir)
-    ((task, *_),) = Store(archive).tasks()
+    database = ReadOnlyDatabase(run_dir)
+    ((task, *_),) = Store(database).tasks()
 
-    assert [] == Lookback(archive, task, settings_file.read(run_dir)).differences()
-    archive.close()
+    assert [] == RunVerifier(database, task, settings_file.read(run_dir)).differences()
+    database.close()

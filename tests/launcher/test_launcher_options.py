@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.launcher.options import Kind, Options
-from actors.launcher.places import command
+from actors.launcher.backends import job_command
+from actors.launcher.options import BackendKind, LaunchOptions
 
 TOP = Path(__file__).parent.parent.parent
 
@@ -80,8 +80,8 @@ def test_a_batch_system_without_parsl_says_what_to_install(tmp_path: Path) -> No
 
 def test_a_job_is_told_where_its_ticket_lies_and_never_what_it_says(tmp_path: Path) -> None:
     """Command lines are read by everybody on a node; spaces and quotes in paths change nothing."""
-    options = Options(evaluators=4, setup="module load cuda", project="/it's here")
-    line = command(options, tmp_path / "a ticket.json", tmp_path)
+    options = LaunchOptions(evaluators=4, setup="module load cuda", project="/it's here")
+    line = job_command(options, tmp_path / "a ticket.json", tmp_path)
 
     assert line.startswith("module load cuda\ncd ")
     assert f"--join '{tmp_path}/a ticket.json' --evaluators 4" in line
@@ -90,7 +90,7 @@ def test_a_job_is_told_where_its_ticket_lies_and_never_what_it_says(tmp_path: Pa
 
 def test_kinds_are_those_of_the_manual() -> None:
     """What a user may type after --launch."""
-    assert ["slurm", "k8s", "pbs", "lsf", "ssh", "local"] == [str(kind) for kind in Kind]
+    assert ["slurm", "k8s", "pbs", "lsf", "ssh", "local"] == [str(kind) for kind in BackendKind]
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from command import SUPERVISOR, Command
 from private_slurm import PrivateSlurm, missing
+from supervisor_command import SUPERVISOR, Command
 
-from actors.launcher import record
-from actors.launcher.batch import Batch
-from actors.launcher.keeper import Phase
-from actors.launcher.options import Kind, Options
-from actors.launcher.record import Record
+from actors.launcher import job_record
+from actors.launcher.job_controller import JobPhase
+from actors.launcher.job_record import JobRecord
+from actors.launcher.options import BackendKind, LaunchOptions
+from actors.launcher.parsl_backend import ParslBackend
 
 WHY_NOT = missing() or (
     "" if importlib.util.find_spec("parsl") else "parsl is not installed: the extra `cluster`"
@@ -46,17 +46,19 @@ def test_a_launcher_that_was_killed_leaves_its_jobs_to_the_next(
 ) -> None:
     """What `launch.json` keeps is enough to see a job run, to cancel it, and to see it end."""
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    options = Options(provider={"walltime": "00:05:00", "exclusive": False})
-    first = Batch(Kind.SLURM, options, "sleep 100", tmp_path, {})
+    options = LaunchOptions(provider={"walltime": "00:05:00", "exclusive": False})
+    first = ParslBackend(BackendKind.SLURM, options, "sleep 100", tmp_path, {})
     job = first.submit()
-    record.write(tmp_path, Record(kind="slurm", jobs=dict(first.memory())))
+    job_record.write_record(tmp_path, JobRecord(kind="slurm", jobs=dict(first.saved_state())))
     del first
 
-    second = Batch(Kind.SLURM, options, "sleep 100", tmp_path, record.read(tmp_path).jobs)
-    wait(lambda: second.phases() == {job: Phase.RUNNING})
+    second = ParslBackend(
+        BackendKind.SLURM, options, "sleep 100", tmp_path, job_record.read_record(tmp_path).jobs
+    )
+    wait(lambda: second.phases() == {job: JobPhase.RUNNING})
     second.cancel([job])
-    wait(lambda: second.phases() == {job: Phase.ENDED})
-    assert {} == second.memory()
+    wait(lambda: second.phases() == {job: JobPhase.ENDED})
+    assert {} == second.saved_state()
 
 
 def wait(there: Callable[[], bool]) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 import zmq
 from fake_run import FAKE_WORKER, FakeRun
 
-from actors.supervisor import keys
-from protocol import codec, ring, tickets, transport
+from actors.supervisor import guest_tickets
+from protocol import codec, key_ring, tickets, transport
 from protocol import settings as settings_file
 from protocol.messages import Message
-from protocol.tickets import Credential, Ticket
-from protocol.values import WORKERS, Role
+from protocol.tickets import ConnectionCredential, Ticket
+from protocol.values import WORKER_ROLES, Role
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +38,7 @@ class NetRun(FakeRun):
         run_dir: Path,
         *,
         budget: int,
-        away: tuple[str, ...] = WORKERS,
+        away: tuple[str, ...] = WORKER_ROLES,
         listen: str = "127.0.0.1",
         reached: str = "127.0.0.1",
         inside: dict[str, list[str]] | None = None,
@@ -56,17 +56,21 @@ class NetRun(FakeRun):
         self.guest = run_dir.parent / "guest"
         self.guest.mkdir()
 
-    def issue(self, path: Path, roles: tuple[Role, ...] = WORKERS, seconds: float = 600) -> Ticket:
+    def issue(
+        self, path: Path, roles: tuple[Role, ...] = WORKER_ROLES, seconds: float = 600
+    ) -> Ticket:
         """Write a ticket as a supervisor that listens does."""
-        known = ring.read(self.run_dir) or ring.Ring(server=ring.new_pair())
+        known = key_ring.read(self.run_dir) or key_ring.KeyRing(server=key_ring.new_key_pair())
         expires = time.time() + seconds
-        return keys.issue(self.run_dir, known, path, self.settings, (self.address,), roles, expires)
+        return guest_tickets.issue_ticket(
+            self.run_dir, known, path, self.settings, (self.address,), roles, expires
+        )
 
     def start(self, place: str) -> None:
         if place not in self.away:
             argv, folder = self.at_home(place), self.run_dir
         else:
-            tickets.write(self.guest / f"{place}.json", self.ticket.only(Role(place)))
+            tickets.write(self.guest / f"{place}.json", self.ticket.restricted_to(Role(place)))
             folder = self.guest
             argv = [str(FAKE_WORKER), "--role", place]
             argv += ["--connect", self.addresses.get(place, self.address)]
@@ -102,35 +106,37 @@ class NetRun(FakeRun):
 ENVIRONMENT = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": str(ROOT)}
 
 
-class Visitor:
+class RawGuest:
     """A connection of any credential, that says whatever a test wants."""
 
-    def __init__(self, address: str, credential: Credential | None, name: str = "") -> None:
+    def __init__(
+        self, address: str, credential: ConnectionCredential | None, name: str = ""
+    ) -> None:
         self.name = name or secrets.token_hex(8)
         self._context = zmq.Context()
-        self._line = transport.Line(self._context, address, self.name, credential)
-        self._to = codec.to_coordinator()
-        self._from = codec.to_worker()
+        self._connection = transport.Connection(self._context, address, self.name, credential)
+        self._to = codec.coordinator_codec()
+        self._from = codec.worker_codec()
         self.denied = False
 
     def up(self, seconds: float = 3.0) -> bool:
         """Wait for a finished handshake; False when there was none."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self.denied:
-            news = self._line.news(time.monotonic())
-            self.denied |= news.denied
-            if news.up:
+            events = self._connection.poll_events(time.monotonic())
+            self.denied |= events.key_rejected
+            if events.connected:
                 return True
-            self._line.monitor.poll(50)
+            self._connection.monitor.poll(50)
         return False
 
     def say(self, message: Message) -> None:
-        self._line.socket.setsockopt(zmq.SNDTIMEO, 5000)
-        self._line.socket.send_multipart(self._to.encode(message))
+        self._connection.socket.setsockopt(zmq.SNDTIMEO, 5000)
+        self._connection.socket.send_multipart(self._to.encode(message))
 
     def hear(self, seconds: float = 10.0) -> Message:
-        assert self._line.socket.poll(int(seconds * 1000)), "nothing was answered"
-        return self._from.decode(self._line.socket.recv_multipart())
+        assert self._connection.socket.poll(int(seconds * 1000)), "nothing was answered"
+        return self._from.decode(self._connection.socket.recv_multipart())
 
     def hear_until(self, kind: type[Message], seconds: float = 10.0) -> Message:
         until = time.monotonic() + seconds
@@ -141,10 +147,10 @@ class Visitor:
         raise TimeoutError(kind)
 
     def close(self) -> None:
-        self._line.close(0)
+        self._connection.close(0)
         self._context.term()
 
-    def __enter__(self) -> Visitor:
+    def __enter__(self) -> RawGuest:
         return self
 
     def __exit__(self, *_: object) -> None:

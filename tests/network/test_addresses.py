@@ -6,9 +6,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from net_run import NetRun, Visitor
+from net_run import NetRun, RawGuest
 
-from actors.supervisor import keys
+from actors.supervisor import guest_tickets
 from protocol.values import Role
 
 LISTED = """\
@@ -31,20 +31,20 @@ def test_addresses_that_mean_nothing_elsewhere_are_left_out(tmp_path: Path) -> N
     listed = tmp_path / "if_inet6"
     listed.write_text(LISTED)
 
-    assert ["::1", "fd00:99:1::1"] == list(keys._interfaces_6(listed))
-    assert [] == list(keys._interfaces_6(tmp_path / "nowhere"))
+    assert ["::1", "fd00:99:1::1"] == list(guest_tickets._interfaces_6(listed))
+    assert [] == list(guest_tickets._interfaces_6(tmp_path / "nowhere"))
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 @pytest.mark.parametrize("reached", ["[::1]", "127.0.0.1"])
-def test_who_listens_everywhere_is_reached_by_both_families(tmp_path: Path, reached: str) -> None:
+def test_a_wildcard_address_is_reached_by_both_families(tmp_path: Path, reached: str) -> None:
     """`--listen tcp://[::]:PORT`: the ticket has addresses of both, and both open the door."""
     run = NetRun(tmp_path / "run", budget=1, listen="[::]", reached=reached)
     run.start("coordinator")
     try:
         run.listening()
-        assert run.address in keys.addresses_of(run.settings.listen)
-        with Visitor(run.address, run.ticket.credential(Role.EVALUATOR)) as guest:
+        assert run.address in guest_tickets.addresses_of(run.settings.listen)
+        with RawGuest(run.address, run.ticket.credential(Role.EVALUATOR)) as guest:
             assert guest.up()
     finally:
         run.stop()

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from net_run import ENVIRONMENT, ROOT, NetRun
 
-from actors.supervisor import outcome
-from actors.supervisor.snapshot import Snapshot, TaskState
-from protocol import ring, tickets
+from actors.supervisor.reporting import run_results
+from actors.supervisor.reporting.snapshot import Snapshot, TaskState
+from protocol import key_ring, tickets
 
 
 def join(
@@ -45,7 +45,7 @@ def workers(run: NetRun) -> dict[str, tuple[int, int]]:
     return {slot: (pid, starts) for slot, pid, starts in rows}
 
 
-def test_a_killed_guest_leaves_nobody_behind_and_comes_back_as_itself(run: NetRun) -> None:
+def test_a_killed_guest_leaves_no_process_and_comes_back_as_itself(run: NetRun) -> None:
     """Its workers die with it, however it dies; the next one has the same slots, and so proves the
     old ones dead."""
     guest = join(run, "--planners", "1")
@@ -70,9 +70,9 @@ def test_a_revoked_guest_is_told_so_in_one_line(run: NetRun) -> None:
     """While it is inside and when it comes again: status 2 and why."""
     guest = join(run, "--planners", "1")
     until(lambda: workers(run))
-    known = ring.read(run.run_dir)
+    known = key_ring.read(run.run_dir)
     assert known is not None
-    ring.write(run.run_dir, known.without(run.ticket.name))
+    key_ring.write(run.run_dir, known.with_ticket_revoked(run.ticket.name))
     _, err = guest.communicate(timeout=40)
     assert (2, 1) == (guest.returncode, len(err.splitlines()))
     assert "revoked" in err
@@ -86,19 +86,24 @@ def test_a_run_that_knows_more_than_this_machine_is_not_served(run: NetRun) -> N
     """Whoever does not know one of the run's rules must not judge by the others: one line, status
     2. So is a role that the ticket is not for, before anybody is asked."""
     text = (run.run_dir / "stark.toml").read_text()
-    from actors.supervisor.flags import UsageError, parse
-    from actors.supervisor.joining import agree, counts
+    from actors.cli import UsageError
+    from actors.supervisor.cli.flags import parse_arguments
+    from actors.supervisor.join import local_settings, processes_by_role
     from protocol.values import Role
 
     wanted = dict.fromkeys((Role.PLANNER, Role.CODER, Role.DEBUGGER, Role.EVALUATOR), 1)
-    wish = parse(["--join", "x", "--min-sandbox", "3"])
-    assert agree(text, wanted, wish).min_sandbox == 3
+    arguments = parse_arguments(["--join", "x", "--min-sandbox", "3"])
+    assert local_settings(text, wanted, arguments).min_sandbox == 3
     with pytest.raises(UsageError, match="not known here"):
-        agree(text.replace("[rules]", "[rules]\nfaster_than_light = true"), wanted, wish)
+        local_settings(
+            text.replace("[rules]", "[rules]\nfaster_than_light = true"), wanted, arguments
+        )
     narrow = run.issue(run.guest / "narrow.json", (Role.EVALUATOR,))
     with pytest.raises(UsageError, match="not for planners"):
-        counts(parse(["--join", "x", "--planners", "1"]), narrow, ())
-    assert counts(parse(["--join", "x"]), narrow, ("0", "1"))[Role.EVALUATOR] == 2
+        processes_by_role(parse_arguments(["--join", "x", "--planners", "1"]), narrow, ())
+    assert (
+        processes_by_role(parse_arguments(["--join", "x"]), narrow, ("0", "1"))[Role.EVALUATOR] == 2
+    )
     assert tickets.read(run.guest / "narrow.json") == narrow
 
 
@@ -115,7 +120,7 @@ def test_a_run_that_is_not_heard_of_is_left_in_time(run: NetRun, tmp_path: Path)
     ((pid, _),) = workers(run).values()
     run.kill("coordinator")
     over = Snapshot(status="finished", tasks=(TaskState(name="t", budget=2, status="finished"),))
-    outcome.write_result(run.run_dir, outcome.results(over, run.settings))
+    run_results.write_result(run.run_dir, run_results.run_results(over, run.settings))
     early = join(run, *lend, "--max-wait", "0.01", ticket=copy, name="early")
     late = join(run, *lend, name="late")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from fake_run import FakeRun
-from hosts import Hosts, why_not
+from namespace_hosts import Hosts, why_not
 from net_run import ENVIRONMENT, NetRun
 
 WHY_NOT = why_not()

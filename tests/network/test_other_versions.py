@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from net_run import NetRun
 from test_guests import join
 
-from actors.supervisor.link import Link
-from protocol import ring, tickets
+from actors.supervisor.coordinator_client import CoordinatorClient
+from protocol import key_ring, tickets
 from protocol.codec import MAGIC
 
 
@@ -21,23 +21,23 @@ def answered(tmp_path: Path, magic: bytes, times: int) -> str:
     address = f"ipc://{tmp_path}/s"
     with context.socket(zmq.ROUTER) as server:
         server.bind(address)
-        link = Link(address)
+        coordinator = CoordinatorClient(address)
         for number in range(times):
             while not server.poll(10):
-                link.pump(time.monotonic() + 60 * number)
+                coordinator.pump(time.monotonic() + 60 * number)
             server.send_multipart([server.recv_multipart()[0], magic, b"?"])
             until = time.monotonic() + 0.3
-            while time.monotonic() < until and not link.refused:
-                link.pump(time.monotonic())
-        link.close()
+            while time.monotonic() < until and not coordinator.refusal_reason:
+                coordinator.pump(time.monotonic())
+        coordinator.close()
     context.term()
-    return link.refused
+    return coordinator.refusal_reason
 
 
 def test_another_major_is_told_to_the_person_who_joins(tmp_path: Path) -> None:
     """Its words can't be read, but that they are another version's can; one frame is noise."""
     other = MAGIC[:-1] + bytes([MAGIC[-1] + 1])
-    assert "protocol major 2, expected 1" in answered(tmp_path, other, 3)
+    assert "protocol major 3, expected 2" in answered(tmp_path, other, 3)
     assert answered(tmp_path, other, 1) == ""
     assert answered(tmp_path, b"noise!", 3) == ""
 
@@ -45,7 +45,7 @@ def test_another_major_is_told_to_the_person_who_joins(tmp_path: Path) -> None:
 def test_a_ticket_of_the_run_that_was_here_before_is_told(run: NetRun) -> None:
     """The new run at the old address has other keys: the guest waits, and says for what."""
     path = run.run_dir / tickets.FILE_NAME
-    tickets.write(path, replace(run.ticket, server=ring.new_pair().public))
+    tickets.write(path, replace(run.ticket, server=key_ring.new_key_pair().public))
     guest = join(run, "--planners", "1")
     assert guest.stdout is not None
     line = guest.stdout.readline()

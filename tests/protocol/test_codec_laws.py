@@ -10,28 +10,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import codec, messages
-from protocol.codec import MAGIC, BadFrame
+from protocol.codec import MAGIC, FrameError
 from protocol.messages import (
-    Beat,
+    BudgetReserved,
     Evaluate,
     Evaluated,
+    Heartbeat,
     Hello,
     Lease,
     MakePlan,
-    Recorded,
-    Reserve,
-    Reserved,
+    ReserveBudget,
+    ResultStored,
     Welcome,
     Written,
 )
-from protocol.values import Candidate, Observed, Plan, Reference, Role, Seconds, Task, Verdict, Word
+from protocol.values import (
+    AttemptView,
+    Candidate,
+    Outcome,
+    Plan,
+    Reference,
+    Role,
+    Seconds,
+    Task,
+    Verdict,
+)
 
 TEXT = st.text(max_size=40)
 FIGURE = st.none() | st.floats(allow_nan=False)
 LEASES = st.builds(Lease, work=TEXT, epoch=st.integers(0, 2**53))
 VERDICTS = st.builds(
     Verdict,
-    verdict=st.sampled_from(Word),
+    verdict=st.sampled_from(Outcome),
     reason=TEXT,
     median_us=FIGURE,
     speedup=FIGURE,
@@ -41,7 +51,7 @@ VERDICTS = st.builds(
     seconds=st.builds(Seconds, build=st.floats(0, 9)),
 )
 OBSERVED = st.builds(
-    Observed, node=st.integers(0, 99), source=TEXT, verdict=VERDICTS, score_us=FIGURE
+    AttemptView, node=st.integers(0, 99), source=TEXT, verdict=VERDICTS, score_us=FIGURE
 )
 TASKS = st.builds(Task, name=TEXT, source=TEXT)
 REFERENCES = st.builds(Reference, eager_us=st.floats(0.1, 1e9), inputs=TEXT)
@@ -52,17 +62,17 @@ TO_COORDINATOR = st.one_of(
         slot=TEXT,
         incarnation=TEXT,
         pid=st.integers(1, 2**22),
-        holds=st.lists(LEASES, max_size=3).map(tuple),
+        held_leases=st.lists(LEASES, max_size=3).map(tuple),
     ),
-    st.builds(Beat, holds=st.lists(LEASES, max_size=3).map(tuple), doing=TEXT),
+    st.builds(Heartbeat, held_leases=st.lists(LEASES, max_size=3).map(tuple), activity=TEXT),
     st.builds(
-        Reserve,
+        ReserveBudget,
         lease=LEASES,
-        number=st.integers(1, 2**31),
+        call_number=st.integers(1, 2**31),
         model=TEXT,
-        request=TEXT,
+        request_key=TEXT,
         usd=st.none() | st.floats(0, 1e4),
-        lost=st.integers(0, 9),
+        lost_call_number=st.integers(0, 9),
     ),
     st.builds(Written, lease=LEASES, candidate=st.builds(Candidate, source=TEXT)),
     st.builds(Evaluated, lease=LEASES, verdict=VERDICTS),
@@ -71,8 +81,8 @@ TO_WORKER = st.one_of(
     st.builds(Welcome, epoch=st.integers(0), beat_s=st.just(5.0), lease_s=st.just(15.0)).filter(
         lambda message: message.epoch < 2**63
     ),
-    st.builds(Recorded, lease=LEASES),
-    st.builds(Reserved, lease=LEASES, number=st.integers(1, 2**31)),
+    st.builds(ResultStored, lease=LEASES),
+    st.builds(BudgetReserved, lease=LEASES, call_number=st.integers(1, 2**31)),
     st.builds(Evaluate, lease=LEASES, task=TASKS, source=TEXT, reference=REFERENCES),
     st.builds(
         MakePlan,
@@ -90,7 +100,7 @@ TO_WORKER = st.one_of(
 @given(TO_COORDINATOR)
 def test_what_workers_say_arrives(message: messages.ToCoordinator) -> None:
     """Encode, decode: the same message."""
-    wire = codec.to_coordinator()
+    wire = codec.coordinator_codec()
 
     assert message == wire.decode(wire.encode(message))
 
@@ -98,7 +108,7 @@ def test_what_workers_say_arrives(message: messages.ToCoordinator) -> None:
 @given(TO_WORKER)
 def test_what_the_coordinator_says_arrives(message: messages.ToWorker) -> None:
     """Encode, decode: the same message."""
-    wire = codec.to_worker()
+    wire = codec.worker_codec()
 
     assert message == wire.decode(wire.encode(message))
 
@@ -106,9 +116,9 @@ def test_what_the_coordinator_says_arrives(message: messages.ToWorker) -> None:
 @given(st.lists(st.binary(max_size=200), max_size=4))
 @settings(max_examples=300)
 def test_random_frames_are_refused(frames: list[bytes]) -> None:
-    """Noise is a BadFrame and nothing else, whatever its shape."""
-    with pytest.raises(BadFrame):
-        codec.to_coordinator().decode(frames)
+    """Noise is a FrameError and nothing else, whatever its shape."""
+    with pytest.raises(FrameError):
+        codec.coordinator_codec().decode(frames)
 
 
 @given(TO_COORDINATOR, st.data())
@@ -116,30 +126,32 @@ def test_a_flipped_byte_is_another_message_or_refused(
     message: messages.ToCoordinator, data: st.DataObject
 ) -> None:
     """One wrong byte never escapes as another kind of error."""
-    wire = codec.to_coordinator()
+    wire = codec.coordinator_codec()
     magic, body = wire.encode(message)
     place = data.draw(st.integers(0, len(body) - 1))
     broken = (
         body[:place] + bytes([body[place] ^ data.draw(st.integers(1, 255))]) + body[place + 1 :]
     )
-    with contextlib.suppress(BadFrame):  # anything else that is raised fails the test
+    with contextlib.suppress(FrameError):  # anything else that is raised fails the test
         assert isinstance(wire.decode([magic, broken]), messages.ToCoordinator)
 
 
 def test_another_major_is_named() -> None:
     """A peer of another major is told which one this is."""
-    wire = codec.to_coordinator()
-    _, body = wire.encode(Beat())
+    wire = codec.coordinator_codec()
+    _, body = wire.encode(Heartbeat())
 
-    with pytest.raises(BadFrame, match="protocol major 9, expected 1"):
+    with pytest.raises(FrameError, match="protocol major 9, expected 2"):
         wire.decode([MAGIC[:-1] + bytes([9]), body])
 
 
 def test_a_newer_minor_is_understood() -> None:
     """A field that we do not know is skipped: peers of another minor work together."""
-    body = msgspec.msgpack.encode({"type": "Beat", "holds": [], "doing": "x", "mood": "good"})
+    body = msgspec.msgpack.encode(
+        {"type": "Heartbeat", "held_leases": [], "activity": "x", "mood": "good"}
+    )
 
-    assert codec.to_coordinator().decode([MAGIC, body]) == Beat(doing="x")
+    assert codec.coordinator_codec().decode([MAGIC, body]) == Heartbeat(activity="x")
 
 
 def test_plan_means_the_request_on_the_wire() -> None:
@@ -151,9 +163,9 @@ def test_plan_means_the_request_on_the_wire() -> None:
 @pytest.mark.parametrize("role", sorted(Role))
 def test_a_role_may_say_only_its_own(role: Role) -> None:
     """No role but an evaluator may judge, none but a supervisor may drain."""
-    allowed = codec.allowed(role)
+    allowed = codec.messages_allowed_from(role)
     lease = Lease(work="t/1/evaluate", epoch=1)
-    judged = Evaluated(lease=lease, verdict=Verdict(verdict=Word.CORRECT))
+    judged = Evaluated(lease=lease, verdict=Verdict(verdict=Outcome.CORRECT))
 
     assert isinstance(judged, allowed) == (role is Role.EVALUATOR)
     assert isinstance(messages.Drain(), allowed) == (role is Role.SUPERVISOR)

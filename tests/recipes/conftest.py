@@ -1,5 +1,5 @@
 """The bench is there for every test of this room."""
 
-from recipe_bench import bench
+from recipe_runner import bench
 
 __all__ = ["bench"]

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from recipe_bench import Bench, candidate
+from recipe_runner import Bench, candidate
 from test_recipes_numbers import FAMILIES
 
 CHANGES: list[dict[str, object]] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from recipe_bench import EXAMPLES, Bench, candidate, task
+from recipe_runner import EXAMPLES, Bench, candidate, task
 
 TUNED: dict[str, object] = {
     "vector": 16, "passes": "buffer", "unroll": 2, "maths": "quick", "bias": "kernel",

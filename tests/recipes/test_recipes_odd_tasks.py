@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from odd_tasks import READ, REFUSED
-from recipe_bench import (
+from recipe_runner import (
     HEAD,
     Bench,
     candidate,
@@ -24,12 +24,13 @@ from recipe_bench import (
     write_work,
 )
 
-from actors.agents.recipes import answer, answering, choices
-from actors.agents.recipes.compose import compose
-from actors.agents.recipes.knobs import start
-from actors.agents.recipes.names import undefined
-from actors.agents.recipes.objects import Unreadable
-from protocol.values import Reference, Word, source_key
+from actors.agents.recipes import answer, answering
+from actors.agents.recipes.codegen.compiler import compile_candidate
+from actors.agents.recipes.frontend.symbolic_values import UnsupportedSourceError
+from actors.agents.recipes.frontend.undefined_names import undefined_names
+from actors.agents.recipes.roles import heuristics
+from actors.agents.recipes.schedule.knobs import default_knobs
+from protocol.values import Outcome, Reference, source_key
 
 BUILT = (
     "Model inherits its forward",
@@ -107,7 +108,7 @@ def test_each_odd_module_imports_and_runs_to_its_end(
     with bench.torch.no_grad():
         expected = reference(*copy.deepcopy(inputs))
         assert told(expected) == told(made(*copy.deepcopy(inputs)))
-    assert not undefined(text) - undefined(READ[name])
+    assert not undefined_names(text) - undefined_names(READ[name])
 
 
 @pytest.mark.parametrize("name", READ)
@@ -115,7 +116,7 @@ def test_each_odd_module_gets_a_candidate_for_a_card(name: str) -> None:
     """The CUDA writers know what the C++ writers know, and their text is Python without a gap."""
     text = candidate(READ[name], {}, "cuda")
     compile(text, "candidate", "exec")
-    assert not undefined(text) - undefined(READ[name])
+    assert not undefined_names(text) - undefined_names(READ[name])
 
 
 @pytest.mark.parametrize("name", BUILT)
@@ -140,7 +141,7 @@ def test_a_refusal_names_what_and_where_and_is_final(name: str) -> None:
 @pytest.mark.parametrize("name", ["a branch on data", "an assignment in place", "autocast"])
 def test_a_failed_node_of_a_task_that_is_refused_is_the_plain_module(name: str) -> None:
     """A language model's broken candidate is mended all the same, by what is always right."""
-    node = observed("class ModelNew: pass", verdict=Word.WRONG)
+    node = observed("class ModelNew: pass", verdict=Outcome.WRONG)
     made = code(section(answer(repair_work(REFUSED[name][0], node)), "Candidate"))
     compile(made, "candidate", "exec")
     assert "ModelNew" in made
@@ -152,7 +153,7 @@ def test_a_fault_of_the_rules_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(_: object) -> str:
         raise KeyError("k7")
 
-    monkeypatch.setattr(answering, "plan", broken)
+    monkeypatch.setattr(answering, "planner_reply", broken)
     reply = section(answer(plan_work(READ["a walrus"])), NEVER)
     assert "KeyError" in reply
     assert "fault of the rule book's own" in reply
@@ -189,8 +190,8 @@ def test_the_reference_s_types_count_more_than_the_source(bench: Bench) -> None:
 
 def test_what_was_read_is_held_against_what_was_measured() -> None:
     """A misread shape is a refusal, not a candidate that takes the plain way without a word."""
-    with pytest.raises(Unreadable, match=r"output 0 was read as float32\[16, 64\]"):
-        compose(READ["a walrus"], "", "cpp", start("cpp"), "float32[16, 32]")
+    with pytest.raises(UnsupportedSourceError, match=r"output 0 was read as float32\[16, 64\]"):
+        compile_candidate(READ["a walrus"], "", "cpp", default_knobs("cpp"), "float32[16, 32]")
 
 
 def test_other_arguments_take_the_plain_way(bench: Bench, unbuilt: None) -> None:
@@ -226,8 +227,12 @@ def test_a_task_is_given_up_when_every_chain_of_changes_was_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While another node has something new the node alone is given up; after that, the task."""
-    few = {key: choices.CPP[key] for key in choices.CPP if key[0] in ("maths", "store")}
-    monkeypatch.setattr(choices, "CPP", few)
+    few = {
+        key: heuristics.CPP_CHANGES[key]
+        for key in heuristics.CPP_CHANGES
+        if key[0] in ("maths", "store")
+    }
+    monkeypatch.setattr(heuristics, "CPP_CHANGES", few)
     source = task("pass", "return torch.tanh(x) / 3.1", "torch.randn(8, 32)")
     made = [candidate(source, {"maths": m, "store": s})
             for m in ("tight", "quick") for s in ("cached", "stream")]  # fmt: skip
@@ -240,7 +245,9 @@ def test_a_task_is_given_up_when_every_chain_of_changes_was_tried(
 def test_a_repair_that_was_tried_is_not_made_again() -> None:
     """Where even the plain module is there already, the node is given up."""
     source = READ["a walrus"]
-    failed = observed(candidate(source, {}), verdict=Word.COMPILE_FAILED, log="command not found")
+    failed = observed(
+        candidate(source, {}), verdict=Outcome.COMPILE_FAILED, log="command not found"
+    )
     made = code(section(answer(repair_work(source, failed)), "Candidate"))
     reply = answer(repair_work(source, failed, tried=(source_key(made),)))
     assert section(reply, "Cannot at this node")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from recipe_bench import (
+from recipe_runner import (
     EXAMPLES,
     candidate,
     code,
@@ -16,10 +16,15 @@ from recipe_bench import (
 )
 
 from actors.agents.recipes import answer
-from actors.agents.recipes.knobs import difference, read_change, read_knobs, start
-from actors.agents.scaffolds import Scaffold, check
+from actors.agents.recipes.schedule.knobs import (
+    default_knobs,
+    knob_difference,
+    read_change,
+    read_knobs,
+)
+from actors.agents.replies.scaffolds import Scaffold, check_scaffold
 from protocol.messages import MakePlan
-from protocol.values import Observed, Word, source_key
+from protocol.values import AttemptView, Outcome, source_key
 
 SOFTMAX = task("pass", "return torch.softmax(x * 0.5, dim=-1)", "torch.randn(64, 256)")
 GATE = task("self.l = nn.Linear(24, 64)", "return F.silu(self.l(x)) + 1.0", "torch.randn(256, 24)")
@@ -28,7 +33,7 @@ LOOP = task("pass", "while x.sum() > 0:\n    x = x - 1\nreturn x", "torch.randn(
 SOURCES = [SOFTMAX, GATE, *(path.read_text() for path in EXAMPLES[:3])]
 
 
-def step(source: str, node: Observed | None = None, **more: object) -> tuple[str, str, str]:
+def step(source: str, node: AttemptView | None = None, **more: object) -> tuple[str, str, str]:
     """A plan's advice and scaffold, and the candidate that the coder makes of it."""
     reply = answer(plan_work(source, node, **more))
     advice, anchored = section(reply, "Advice"), code(section(reply, "Source"))
@@ -43,7 +48,7 @@ def test_a_scaffold_is_the_shown_source_and_anchors(source: str, backend: str) -
     node, shown = None, source
     for depth in range(1, 7):
         advice, anchored, made = step(source, node, backend=backend, seed=depth)
-        assert isinstance(check(anchored, shown), Scaffold)
+        assert isinstance(check_scaffold(anchored, shown), Scaffold)
         assert read_change(advice)
         assert "IMPROVE" not in made
         node, shown = observed(made, depth), made
@@ -52,14 +57,14 @@ def test_a_scaffold_is_the_shown_source_and_anchors(source: str, backend: str) -
 def test_a_plan_changes_one_knob_and_the_coder_that_one() -> None:
     """Grounded instruction: what the advice names is what the candidate has, and nothing else."""
     _, _, made = step(SOFTMAX)
-    assert start("cpp") == read_knobs(made)
+    assert default_knobs("cpp") == read_knobs(made)
     for seed in range(5):
         advice, _, next_made = step(SOFTMAX, observed(made), seed=seed)
         old, new = read_knobs(made), read_knobs(next_made)
         assert old is not None
         assert new is not None
-        assert read_change(advice) == difference(old, new)
-        assert 1 == len(difference(old, new))
+        assert read_change(advice) == knob_difference(old, new)
+        assert 1 == len(knob_difference(old, new))
         made = next_made
 
 
@@ -67,7 +72,7 @@ def test_no_plan_repeats_what_the_window_shows() -> None:
     """Children of one node are all different kernels, until the rule book says that it is done."""
     _, _, first = step(SOFTMAX)
     node = observed(first)
-    window: tuple[Observed, ...] = ()
+    window: tuple[AttemptView, ...] = ()
     seen = {source_key(first)}
     for number in range(2, 40):
         reply = answer(plan_work(SOFTMAX, node, window=window))
@@ -114,11 +119,13 @@ def test_what_it_can_t_do_is_said_in_a_sentence(source: str, word: str) -> None:
     assert "```" not in reply
 
 
-@pytest.mark.parametrize("word", [Word.WRONG, Word.CRASHED, Word.COMPILE_FAILED, Word.TIMED_OUT])
-def test_repairs_get_simpler_and_end_in_plain_pytorch(word: Word) -> None:
+@pytest.mark.parametrize(
+    "word", [Outcome.WRONG, Outcome.CRASHED, Outcome.COMPILE_FAILED, Outcome.TIMED_OUT]
+)
+def test_repairs_get_simpler_and_end_in_plain_pytorch(word: Outcome) -> None:
     """Each repair differs from all that failed; when kernels are used up the reference is back."""
     failed = candidate(GATE, {"vector": 16, "maths": "quick", "memory": "reuse", "unroll": 4})
-    siblings: tuple[Observed, ...] = ()
+    siblings: tuple[AttemptView, ...] = ()
     seen = {source_key(failed)}
     node = observed(failed, verdict=word, reason="it went wrong")
     for number in range(2, 20):
@@ -138,7 +145,7 @@ def test_repairs_get_simpler_and_end_in_plain_pytorch(word: Word) -> None:
 def test_without_a_compiler_the_repair_is_plain_at_once() -> None:
     """No attempt is spent on kernels that nothing here can build."""
     node = observed(
-        candidate(SOFTMAX, {}), verdict=Word.COMPILE_FAILED, log="c++: command not found"
+        candidate(SOFTMAX, {}), verdict=Outcome.COMPILE_FAILED, log="c++: command not found"
     )
     reply = answer(repair_work(SOFTMAX, node))
     assert "extern" not in code(section(reply, "Candidate"))
@@ -147,7 +154,7 @@ def test_without_a_compiler_the_repair_is_plain_at_once() -> None:
 def test_a_coder_follows_a_plan_in_words_with_a_change_of_its_own() -> None:
     """A language model's plan has no recipe line; then the rule book chooses for itself."""
     written = answer(write_work(SOFTMAX, "Use shared memory and be quick about it."))
-    assert start("cpp") == read_knobs(code(section(written, "Candidate")))
+    assert default_knobs("cpp") == read_knobs(code(section(written, "Candidate")))
 
 
 def test_a_foreign_backend_is_refused_in_words() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from drop_in_samples import candidate, drop_in
 
-from actors.evaluator.children import all_release_checks
+from actors.evaluator.children import gpu_release_checks
 from protocol.release import Limit
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -39,7 +39,7 @@ WITHOUT_DROPOUT = candidate()  # which evaluation does not need
 )
 def test_a_planted_winner_is_found(tmp_path: Path, source: str, name: str) -> None:
     """Global weights, a shared buffer, a replaced tensor's address, a mode left out."""
-    found = all_release_checks.outcome(drop_in(tmp_path, source), "cpu", name)
+    found = gpu_release_checks.run_check(drop_in(tmp_path, source), "cpu", name)
     assert (False, False) == (found.passed, found.skipped)
     assert found.reason
 
@@ -56,7 +56,7 @@ def test_a_limit_mends_what_was_found(tmp_path: Path, source: str, limit: Limit)
     """With its limit the file takes the plain forward there, and the kernels elsewhere."""
     file = drop_in(tmp_path, source, limits=(limit,))
     for name in ("fresh process", limit):
-        found = all_release_checks.outcome(file, "cpu", name)
+        found = gpu_release_checks.run_check(file, "cpu", name)
         assert found.passed, f"{name}: {found.reason}"
 
 
@@ -70,11 +70,11 @@ def test_a_limit_mends_what_was_found(tmp_path: Path, source: str, limit: Limit)
 )
 def test_an_honest_winner_passes(tmp_path: Path, name: str) -> None:
     """A candidate that is right without gradients is a drop-in, by the guard around it."""
-    found = all_release_checks.outcome(drop_in(tmp_path, candidate()), "cpu", name)
+    found = gpu_release_checks.run_check(drop_in(tmp_path, candidate()), "cpu", name)
     assert found.passed, found.reason
 
 
 def test_what_needs_a_card_says_so(tmp_path: Path) -> None:
     """A check that can't be made is neither passed nor failed."""
-    found = all_release_checks.outcome(drop_in(tmp_path, candidate()), "cpu", "CUDA graph")
+    found = gpu_release_checks.run_check(drop_in(tmp_path, candidate()), "cpu", "CUDA graph")
     assert (True, "there is no card") == (found.skipped, found.reason)

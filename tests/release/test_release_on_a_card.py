@@ -106,7 +106,7 @@ class ModelNew(nn.Module):
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    judge = Judge("cuda", Limits(), tmp_path_factory.mktemp("judge") / "scratch", say=print)
+    judge = Judge("cuda", Limits(), tmp_path_factory.mktemp("judge") / "scratch", log_line=print)
     yield judge
     judge.close()
 

@@ -15,7 +15,7 @@ from protocol.values import Task
 
 def main() -> None:
     """Release one candidate, and print seconds since the last line at each step."""
-    judge = Judge("cuda", Limits(), Path(tempfile.mkdtemp()) / "scratch", say=print)
+    judge = Judge("cuda", Limits(), Path(tempfile.mkdtemp()) / "scratch", log_line=print)
     task = Task(name="fused", source=TASK, device="cuda", backend="cuda")
     last = [time.monotonic(), "measuring"]
 

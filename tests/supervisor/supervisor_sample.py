@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from actors.coordinator.database import schema
+from actors.coordinator.storage.database import schema
 from protocol import settings as settings_file
 from protocol.settings import SearchSettings, Settings
-from protocol.values import Device, Reference, Seconds, Task, Verdict, Word
+from protocol.values import Device, Outcome, Reference, Seconds, Task, Verdict
 
 TASK_SOURCE = """import torch
 class Model(torch.nn.Module):
@@ -32,7 +32,7 @@ def correct(median_us: float, sandbox_level: int = 2) -> Verdict:
     """Return the verdict of a correct candidate, against 1000 µs."""
     ratio = 1000.0 / median_us
     return Verdict(
-        verdict=Word.CORRECT,
+        verdict=Outcome.CORRECT,
         median_us=median_us,
         reference_us=1000.0,
         speedup=ratio,
@@ -43,7 +43,7 @@ def correct(median_us: float, sandbox_level: int = 2) -> Verdict:
     )
 
 
-def failed(word: Word, reason: str, stage: str = "build") -> Verdict:
+def failed(word: Outcome, reason: str, stage: str = "build") -> Verdict:
     """Return the verdict of a candidate that failed."""
     return Verdict(
         verdict=word,
@@ -57,16 +57,16 @@ def failed(word: Word, reason: str, stage: str = "build") -> Verdict:
 
 def score_of(verdict: Verdict) -> float | None:
     """Return the score that a coordinator gives a verdict."""
-    return REFERENCE.eager_us / verdict.speedup if verdict.correct and verdict.speedup else None
+    return REFERENCE.eager_us / verdict.speedup if verdict.is_correct and verdict.speedup else None
 
 
 NODES: tuple[tuple[int, int, Verdict], ...] = (
-    (1, 0, failed(Word.COMPILE_FAILED, "error: expected ';' before <b>")),
+    (1, 0, failed(Outcome.COMPILE_FAILED, "error: expected ';' before <b>")),
     (2, 0, correct(800.0)),
     (3, 2, correct(400.0)),
-    (4, 2, failed(Word.WRONG, "y[0, 1] is 2.0, expected 1.0", stage="check")),
+    (4, 2, failed(Outcome.WRONG, "y[0, 1] is 2.0, expected 1.0", stage="check")),
     (5, 3, correct(500.0)),
-    (6, 0, Verdict(verdict=Word.NO_CANDIDATE, reason="the model refused")),
+    (6, 0, Verdict(verdict=Outcome.NO_CANDIDATE, reason="the model refused")),
 )
 
 
@@ -125,7 +125,7 @@ class Sample:
         self.add_node(name, 0, None, correct(1000.0), TASK_SOURCE)
         for number, parent, verdict in nodes:
             self.add_node(name, number, parent, verdict)
-        scores = [(score_of(verdict), number) for number, _, verdict in nodes if verdict.correct]
+        scores = [(score_of(verdict), number) for number, _, verdict in nodes if verdict.is_correct]
         if status == "finished" and scores:
             self.confirm(name, min(scores)[1])
 

@@ -17,16 +17,18 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from actors.coordinator.database import schema
+from actors import procfs
+from actors.coordinator.storage.database import schema
 from actors.log import open_log
-from actors.supervisor import children, leftovers, link, proc, shift, vigil
-from actors.supervisor.fleet import Fleet
-from actors.supervisor.ledger import Ledger
-from actors.supervisor.link import Link
-from actors.supervisor.restarts import Intensity
-from actors.supervisor.screen import PlainScreen
-from actors.supervisor.spec import ChildSpec
-from actors.supervisor.watch import Watch
+from actors.supervisor import coordinator_client, hang_detector, run_loop
+from actors.supervisor.coordinator_client import CoordinatorClient
+from actors.supervisor.processes import child_process, orphans
+from actors.supervisor.processes.child_specs import ChildSpec
+from actors.supervisor.processes.event_poller import EventPoller
+from actors.supervisor.processes.process_tree import ProcessTree
+from actors.supervisor.processes.restarts import RestartIntensity
+from actors.supervisor.reporting.run_reader import RunReader
+from actors.supervisor.reporting.screen import PlainScreen
 from protocol.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,19 +66,19 @@ import os, sys, zmq
 from protocol import codec, messages, transport
 
 socket = transport.listen(zmq.Context(), 'ipc://coordinator.sock')
-words = codec.to_coordinator()
+words = codec.coordinator_codec()
 while True:
     sender, *frames = socket.recv_multipart()
     match words.decode(frames):
         case messages.Hello():
             welcome = messages.Welcome(epoch=1, beat_s=0.2, lease_s=1.0)
             socket.send_multipart([sender, *words.encode(welcome)])
-        case messages.Beat(sent=sent):
+        case messages.Heartbeat(sent_at=sent):
             names = tuple(open('silent').read().split()) if os.path.exists('silent') else ()
-            heard = messages.Heard(sent=sent, silent=names)
+            heard = messages.HeartbeatAck(sent_at=sent, silent_incarnations=names)
             socket.send_multipart([sender, *words.encode(heard)])
             open('heard', 'w').close()
-        case messages.Lost(slot=slot, how=how):
+        case messages.WorkerLost(slot=slot, exit_description=how):
             with open('losses', 'a') as file:
                 file.write(f'{slot}: {how}\\n')
         case messages.Drain():
@@ -86,11 +88,11 @@ while True:
 
 # The first one hangs at the first beat that it ever gets; its successor is well.
 HANGS_ONCE = COORDINATOR.replace(
-    "case messages.Beat(",
-    "case messages.Beat() if not os.path.exists('hung'):\n"
+    "case messages.Heartbeat(",
+    "case messages.Heartbeat() if not os.path.exists('hung'):\n"
     "            open('hung', 'w').close()\n"
     "            time.sleep(600)\n"
-    "        case messages.Beat(",
+    "        case messages.Heartbeat(",
 ).replace("import os, sys, zmq", "import os, sys, time, zmq")
 
 
@@ -102,7 +104,7 @@ def spec(name: str, *argv: str, limit: int = 50, role: str = "evaluator") -> Chi
         argv=(sys.executable, "-c", *argv),
         environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "STARK_RUN": "scene"},
         restart="transient" if role == "coordinator" else "permanent",
-        intensity=Intensity(limit=limit, window_s=60.0),
+        intensity=RestartIntensity(limit=limit, period_s=60.0),
     )
 
 
@@ -117,33 +119,33 @@ def until(true: Callable[[], object], limit_s: float = 20.0) -> bool:
 
 
 def alive(pid: int) -> bool:
-    return proc.parent_of(pid) is not None and not proc.is_zombie(pid)
+    return procfs.parent_of(pid) is not None and not procfs.is_zombie(pid)
 
 
 def tree_dies(folder: Path) -> dict[str, object]:
     """Kill a child whose grandchild escaped with setsid and ignores signals."""
-    children.adopt_orphans()
+    child_process.become_subreaper()
     note = folder / "pid"
-    child = children.start(spec("evaluator-0", ESCAPE, str(note)), folder)
+    child = child_process.start_child(spec("evaluator-0", ESCAPE, str(note)), folder)
     started = until(note.exists)
     escaped = int(note.read_text())
-    children.kill(child)
-    status, how = children.bury(child)
-    swept = children.sweep(())
+    child_process.kill_child(child)
+    status, how = child_process.reap(child)
+    swept = child_process.reap_orphans(())
     return {
         "started": started,
         "status": status,
         "how": how,
         "swept": swept,
         "alive": alive(escaped),
-        "children": len(proc.children_of(os.getpid())),
+        "children": len(procfs.children_of(os.getpid())),
     }
 
 
 def lifeline(folder: Path) -> dict[str, object]:
     """Leave without a word, as a killed supervisor does: the child's standard input ends."""
     note = folder / "note"
-    children.start(spec("coder-0", LIFELINE, str(note)), folder)
+    child_process.start_child(spec("coder-0", LIFELINE, str(note)), folder)
     if os.fork() == 0:
         os._exit(0)  # a fork must not keep the lifeline for ever either
     os.wait()
@@ -153,30 +155,34 @@ def lifeline(folder: Path) -> dict[str, object]:
 def leftover_processes(folder: Path) -> dict[str, object]:
     """Find by the mark in the environment what somebody else started, and end all of it."""
     note = folder / "pid"
-    child = children.start(spec("evaluator-0", ESCAPE, str(note)), folder)
+    child = child_process.start_child(spec("evaluator-0", ESCAPE, str(note)), folder)
     until(note.exists)
     threading.Thread(target=child.process.wait, daemon=True).start()
-    found = leftovers.kill("scene")
-    return {"found": found, "left": len(leftovers.find("scene")), "other": len(leftovers.find("x"))}
+    found = orphans.kill_orphans("scene")
+    return {
+        "found": found,
+        "left": len(orphans.find_orphans("scene")),
+        "other": len(orphans.find_orphans("x")),
+    }
 
 
 def _shift(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dict[str, object]:
     os.chdir(folder)
     (folder / "logs").mkdir(exist_ok=True)
-    children.adopt_orphans()
-    watch = Watch()
-    fleet = Fleet(specs, folder, random.Random(1), on_start=watch.child)
-    line = Link("ipc://coordinator.sock")
+    child_process.become_subreaper()
+    poller = EventPoller()
+    processes = ProcessTree(specs, folder, random.Random(1), on_start=poller.add_child)
+    line = CoordinatorClient("ipc://coordinator.sock")
     for descriptor in line.descriptors:
-        watch.descriptor(descriptor)
+        poller.add_descriptor(descriptor)
     said = Path("said").open("w")  # noqa: SIM115  # as long as the process
-    work = shift.Shift(
+    work = run_loop.RunLoop(
         run_dir=folder,
         settings=Settings(max_minutes=minutes),
-        fleet=fleet,
-        watch=watch,
-        link=line,
-        ledger=Ledger(folder),
+        processes=processes,
+        poller=poller,
+        coordinator=line,
+        reader=RunReader(folder),
         screen=PlainScreen(said),
         log=open_log(folder, "supervisor"),
         note=lambda _recorded: None,
@@ -185,9 +191,9 @@ def _shift(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dic
     line.close()
     return {
         "kind": str(ending.kind),
-        "why": ending.why,
-        "starts": {name: place.starts for name, place in fleet.places.items()},
-        "left": len(proc.children_of(os.getpid())),
+        "why": ending.reason,
+        "starts": {name: place.starts for name, place in processes.supervised.items()},
+        "left": len(procfs.children_of(os.getpid())),
         "said": Path("said").read_text(),
     }
 
@@ -210,7 +216,7 @@ def candidates_doing(folder: Path) -> dict[str, object]:
         until(lambda: (folder / "enough").exists())
         os.kill(os.getpid(), signal.SIGINT)
 
-    shift.DRAIN_S = 0.5
+    run_loop.DRAIN_S = 0.5
     threading.Thread(target=disturb, daemon=True).start()
     return _shift(
         folder,
@@ -222,7 +228,7 @@ def candidates_doing(folder: Path) -> dict[str, object]:
 def coordinator_ends(folder: Path) -> dict[str, object]:
     """The coordinator's exit status 0 ends everything, also a child that will not listen."""
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
-    shift.GRACE_S = 0.5
+    run_loop.GRACE_S = 0.5
     return _shift(
         folder,
         spec("coordinator", "import time; time.sleep(0.5)", role="coordinator"),
@@ -252,7 +258,7 @@ def coordinator_returns(folder: Path) -> dict[str, object]:
 
 def coordinator_hangs(folder: Path) -> dict[str, object]:
     """A coordinator that lives and answers nothing is replaced; the next one is heard."""
-    link.LEAST_S = 0.5
+    coordinator_client.MIN_UNRESPONSIVE_S = 0.5
 
     def disturb() -> None:
         until((folder / "heard").exists)
@@ -285,7 +291,7 @@ def silent_worker(folder: Path) -> dict[str, object]:
 
 def stopped_worker(folder: Path) -> dict[str, object]:
     """A worker that was stopped before it ever said a word does not stay so."""
-    vigil.STOPPED = 0.01
+    hang_detector.STOPPED_LEASES = 0.01
 
     def disturb() -> None:
         until(lambda: (folder / "losses").exists())
@@ -305,7 +311,7 @@ def two_interrupts(folder: Path) -> dict[str, object]:
     """A coordinator that does not drain: the second signal ends all at once."""
 
     def disturb() -> None:
-        until(lambda: len(proc.children_of(os.getpid())) == 2)
+        until(lambda: len(procfs.children_of(os.getpid())) == 2)
         os.kill(os.getpid(), signal.SIGTERM)
         until(lambda: "SIGTERM" in (folder / "said").read_text())
         os.kill(os.getpid(), signal.SIGINT)
@@ -318,7 +324,7 @@ def two_interrupts(folder: Path) -> dict[str, object]:
 
 def time_is_up(folder: Path) -> dict[str, object]:
     """--max-minutes drains; a coordinator that hangs is ended when the drain's time is over."""
-    shift.DRAIN_S = 0.5
+    run_loop.DRAIN_S = 0.5
     return _shift(
         folder,
         spec("coordinator", SLEEP, role="coordinator"),
@@ -335,7 +341,7 @@ def _fenced(plain: ChildSpec) -> ChildSpec:
 
 def _pid_of(slot: str) -> int:
     """Return the pid of a child, which holds its output file open."""
-    for pid in proc.children_of(os.getpid()):
+    for pid in procfs.children_of(os.getpid()):
         try:
             if Path(f"/proc/{pid}/fd/1").readlink().name == f"{slot}.out":
                 return pid

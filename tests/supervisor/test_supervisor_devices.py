@@ -7,26 +7,26 @@ from pathlib import Path
 from msgspec.structs import replace
 from supervisor_sample import Sample, correct
 
-from actors.supervisor import outcome, phrases, report
-from actors.supervisor.ledger import Ledger
+from actors.supervisor.reporting import formatting, html_report, run_results
+from actors.supervisor.reporting.run_reader import RunReader
 
 
-def result_of(folder: Path, device: str) -> tuple[outcome.TaskResult, str, str]:
+def result_of(folder: Path, device: str) -> tuple[run_results.TaskResult, str, str]:
     """Return the result, the report and the header where the winner ran on `device`."""
     beside = replace(correct(400.0), device=device, median_us=41.0, reference_us=100.0)
     nodes = ((1, 0, correct(800.0)), (2, 0, beside if device != "cpu/1" else correct(400.0)))
     sample = Sample(folder, nodes=nodes, budget=2)
     sample.db.close()
-    ledger = Ledger(folder)
-    snapshot = ledger.poll()
+    reader = RunReader(folder)
+    snapshot = reader.poll()
     assert snapshot is not None
     (task,) = snapshot.tasks
     assert task.best is not None
-    head = outcome.header(task, task.best, sample.settings)
-    ledger.close()
-    found = outcome.results(snapshot, sample.settings).tasks[0]
-    assert phrases.ranked_by(task)
-    return found, report.render(folder), head
+    head = run_results.best_file_header(task, task.best, sample.settings)
+    reader.close()
+    found = run_results.run_results(snapshot, sample.settings).tasks[0]
+    assert formatting.ranking_device(task)
+    return found, html_report.render_report(folder), head
 
 
 def test_a_task_measured_on_one_kind_of_device_is_ranked_by_runtime(tmp_path: Path) -> None:
@@ -44,18 +44,20 @@ def test_everybody_is_shown_the_reference_as_it_was_measured_first(tmp_path: Pat
     beside = replace(correct(400.0), speedup=3.0, reference_us=1200.0)
     sample = Sample(tmp_path / "run", nodes=((1, 0, beside),), budget=1)
     sample.db.close()
-    ledger = Ledger(tmp_path / "run")
-    snapshot = ledger.poll()
-    ledger.close()
+    reader = RunReader(tmp_path / "run")
+    snapshot = reader.poll()
+    reader.close()
     assert snapshot is not None
     (task,) = snapshot.tasks
-    result = outcome.results(snapshot, sample.settings).tasks[0]
+    result = run_results.run_results(snapshot, sample.settings).tasks[0]
     assert result.reference.eager_us == 1000.0
     assert result.best is not None
     assert result.best.median_us == 1000.0 / 3.0
-    assert "3.00×" in phrases.best_line(task)
-    assert "333 µs (reference 1.00 ms)" in phrases.best_line(task)
-    assert "<b>1.00 ms</b><span>reference, a call</span>" in report.render(tmp_path / "run")
+    assert "3.00×" in formatting.best_line(task)
+    assert "333 µs (reference 1.00 ms)" in formatting.best_line(task)
+    assert "<b>1.00 ms</b><span>reference, a call</span>" in html_report.render_report(
+        tmp_path / "run"
+    )
 
 
 def test_a_winner_from_another_device_is_ranked_by_speedup_and_says_so(tmp_path: Path) -> None:

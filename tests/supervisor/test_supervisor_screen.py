@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from rich.console import Console
 from supervisor_sample import Sample, correct, failed
 
-from actors.supervisor.crew import Member, members
-from actors.supervisor.ledger import Ledger
-from actors.supervisor.screen import PlainScreen
-from actors.supervisor.snapshot import Node, Snapshot, TaskState, WorkerState
-from actors.supervisor.view import LiveScreen, nodes_to_show
+from actors.supervisor.reporting.live_view import LiveScreen, nodes_to_show
+from actors.supervisor.reporting.run_reader import RunReader
+from actors.supervisor.reporting.screen import PlainScreen
+from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState, WorkerState
+from actors.supervisor.reporting.worker_status import WorkerStatus, worker_statuses
 from protocol.settings import Settings
-from protocol.values import Verdict, Word
+from protocol.values import Outcome, Verdict
 
 
-def poll(ledger: Ledger) -> Snapshot:
-    snapshot = ledger.poll()
+def poll(reader: RunReader) -> Snapshot:
+    snapshot = reader.poll()
     assert snapshot is not None
     return snapshot
 
@@ -28,15 +28,15 @@ def poll(ledger: Ledger) -> Snapshot:
 def test_plain_lines_tell_each_attempt_once(tmp_path: Path) -> None:
     """A log of a run has one line an attempt, in words that can be searched."""
     sample = Sample(tmp_path, budget=30, status="running")
-    ledger, stream = Ledger(tmp_path), io.StringIO()
+    reader, stream = RunReader(tmp_path), io.StringIO()
     screen = PlainScreen(stream)
-    snapshot = poll(ledger)
+    snapshot = poll(reader)
     screen.show(snapshot, (), 0.0)
     screen.show(snapshot, (), 1.0)
     sample.add_node("gelu", 10, 3, correct(200.0))
-    screen.show(poll(ledger), (), 2.0)
+    screen.show(poll(reader), (), 2.0)
     sample.confirm("gelu", 10, correct(250.0))
-    snapshot = poll(ledger)
+    snapshot = poll(reader)
     screen.show(snapshot, (), 3.0)
     screen.show(snapshot, (), 4.0)
     lines = stream.getvalue().splitlines()
@@ -52,22 +52,22 @@ def test_plain_lines_tell_each_attempt_once(tmp_path: Path) -> None:
         "gelu: node 10 judged again: correct 4.00× (3.96–4.04) 250 µs, confirmed; at first 5.00×"
         " (4.95–5.05)",
     ]
-    ledger.close()
+    reader.close()
 
 
 def test_a_resumed_run_does_not_tell_old_attempts_again(tmp_path: Path) -> None:
     """Of what was recorded before, only the count is said."""
     sample = Sample(tmp_path, budget=30, status="running")
-    ledger, stream = Ledger(tmp_path), io.StringIO()
+    reader, stream = RunReader(tmp_path), io.StringIO()
     screen = PlainScreen(stream, resumed=True)
-    screen.show(poll(ledger), (), 0.0)
-    sample.add_node("gelu", 7, 3, failed(Word.TIMED_OUT, "endless", "check"))
-    screen.show(poll(ledger), (), 1.0)
+    screen.show(poll(reader), (), 0.0)
+    sample.add_node("gelu", 7, 3, failed(Outcome.TIMED_OUT, "endless", "check"))
+    screen.show(poll(reader), (), 1.0)
     assert stream.getvalue().splitlines() == [
         "resumed: 6 of 30 attempts are recorded already",
         "[ 7/30] gelu: timed_out  from 3: endless",
     ]
-    ledger.close()
+    reader.close()
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run() -> None:
@@ -82,20 +82,21 @@ def test_a_reader_that_goes_away_does_not_end_the_run() -> None:
     screen.say("two")
 
 
-def test_the_live_view_shows_tree_crew_and_spend(tmp_path: Path) -> None:
+def test_the_live_view_shows_tree_workers_and_spend(tmp_path: Path) -> None:
     """All that a person asks of a run is on one screen, and markup in a candidate is text."""
     sample = Sample(tmp_path, budget=30, status="running")
     sample.add_call("gelu/1/plan", 0.5)
-    ledger = Ledger(tmp_path)
+    reader = RunReader(tmp_path)
     console = Console(
         file=io.StringIO(), force_terminal=True, width=140, height=50, color_system=None
     )
     screen = LiveScreen(console, sample.settings, "runs/x")
     crew = (
-        Member(slot="coder-0", state="up", pid=7, restarts=2, doing="asking [bold]", seconds=63.0,
+        WorkerStatus(slot="coder-0", state="up", pid=7, restarts=2, activity="asking [bold]",
+        seconds=63.0,
                leases=3, rtt_ms=1.5, cause="signal 9 (SIGKILL)"),
     )  # fmt: skip
-    screen.show(poll(ledger), crew, 75.0)
+    screen.show(poll(reader), crew, 75.0)
     screen.say("evaluator-0 died [signal 9]")
     screen.close()
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -113,7 +114,7 @@ def test_the_live_view_shows_tree_crew_and_spend(tmp_path: Path) -> None:
         "died [signal 9]",
     ):
         assert words in text
-    ledger.close()
+    reader.close()
 
 
 def test_an_older_run_can_be_looked_at(tmp_path: Path) -> None:
@@ -125,29 +126,29 @@ def test_an_older_run_can_be_looked_at(tmp_path: Path) -> None:
     )
     for column in ("leases", "rtt_ms", "quarantine"):
         sample.db.execute(f"ALTER TABLE worker DROP COLUMN {column}")
-    ledger = Ledger(tmp_path)
-    (worker,) = poll(ledger).workers
-    ledger.close()
+    reader = RunReader(tmp_path)
+    (worker,) = poll(reader).workers
+    reader.close()
 
     assert ("building", 2, 0, None, "") == (
         worker.doing, worker.starts, worker.leases, worker.rtt_ms, worker.quarantine
     )  # fmt: skip
 
 
-def test_the_crew_shows_other_machines_workers(tmp_path: Path) -> None:
+def test_workers_of_other_machines_are_shown(tmp_path: Path) -> None:
     """Our own places with what they do; then whoever works elsewhere, but not the dead."""
     elsewhere = WorkerState(slot="evaluator-0@b", role="evaluator", state="up", doing="timing",
                             since=10.0, leases=2, rtt_ms=3.0)  # fmt: skip
     dead = WorkerState(slot="evaluator-1@b", role="evaluator", state="lost", doing="", since=1.0)
-    rows = members({}, Snapshot(workers=(elsewhere, dead)), 15.0, 0.0)
+    rows = worker_statuses({}, Snapshot(workers=(elsewhere, dead)), 15.0, 0.0)
 
     assert [("evaluator-0@b", "up", "timing", 5.0, 2)] == [
-        (row.slot, row.state, row.doing, row.seconds, row.leases) for row in rows
+        (row.slot, row.state, row.activity, row.seconds, row.leases) for row in rows
     ]
 
 
-def node(number: int, parent: int, verdict: Verdict) -> Node:
-    return Node(
+def node(number: int, parent: int, verdict: Verdict) -> NodeView:
+    return NodeView(
         task="t",
         number=number,
         parent=parent,
@@ -179,20 +180,22 @@ def test_a_cut_tree_keeps_the_best_and_no_node_without_its_parent(
 
 def test_the_model_line_names_roles_that_differ() -> None:
     """A user sees which model answers for whom."""
-    from actors.supervisor import phrases
+    from actors.supervisor.reporting import formatting
 
     settings = Settings(model="a", model_reason="as asked", coder_model="b")
-    assert phrases.model(settings) == "a (as asked), coder: b"
+    assert formatting.model_line(settings) == "a (as asked), coder: b"
 
 
 def test_a_long_wait_for_the_model_is_told_once(tmp_path: Path) -> None:
     """A log of a run that hangs on a rate limit says so; short waits make no noise."""
     Sample(tmp_path, nodes=(), status="running")
-    ledger, stream = Ledger(tmp_path), io.StringIO()
-    screen, snapshot = PlainScreen(stream), poll(ledger)
+    reader, stream = RunReader(tmp_path), io.StringIO()
+    screen, snapshot = PlainScreen(stream), poll(reader)
 
     def show(doing: str, at: float) -> None:
-        who = Member(slot="planner-0", state="up", pid=1, restarts=0, doing=doing, seconds=1.0)
+        who = WorkerStatus(
+            slot="planner-0", state="up", pid=1, restarts=0, activity=doing, seconds=1.0
+        )
         screen.show(snapshot, (who,), at)
 
     show("waiting for the model: 429, next try in 1 s", 0.0)
@@ -206,4 +209,4 @@ def test_a_long_wait_for_the_model_is_told_once(tmp_path: Path) -> None:
         "planner-0: waiting for the model: 529, next try in 16 s",
         "planner-0: waiting for the task's import (5 s; limit 60 s) gelu",
     ]
-    ledger.close()
+    reader.close()

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.supervisor import choices, environment, flags, hardware, preflight, spec
-from actors.supervisor.choices import CLAUDE
+from actors.cli import UsageError
+from actors.supervisor.cli import flags, gpu_discovery, preflight, run_settings
+from actors.supervisor.cli.run_settings import DEFAULT_CLAUDE_MODEL
+from actors.supervisor.processes import child_specs, environment
 from protocol.settings import Settings
 
 
@@ -17,9 +19,9 @@ def settle(
     gpus: tuple[str, ...] = (),
     tasks: int = 1,
 ) -> Settings:
-    wish = flags.parse(["--task", "t.py", *arguments.split()])
+    wish = flags.parse_arguments(["--task", "t.py", *arguments.split()])
     names = tuple(f"t{number}" for number in range(tasks))
-    return choices.of_new_run(wish, names, environ or {}, gpus)
+    return run_settings.new_run_settings(wish, names, environ or {}, gpus)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +42,10 @@ def test_the_model_is_claude_with_a_key_and_the_rule_book_without() -> None:
     """The default model follows the key, and the reason is said."""
     with_key = settle("", {"ANTHROPIC_API_KEY": "k"})
     without = settle("")
-    assert (CLAUDE, "ANTHROPIC_API_KEY is set") == (with_key.model, with_key.model_reason)
+    assert (DEFAULT_CLAUDE_MODEL, "ANTHROPIC_API_KEY is set") == (
+        with_key.model,
+        with_key.model_reason,
+    )
     assert without.model == "recipes"
     assert "rule book" in without.model_reason
     assert settle("--model recipes", {"ANTHROPIC_API_KEY": "k"}).model == "recipes"
@@ -59,7 +64,7 @@ def test_a_gpu_machine_gets_one_evaluator_a_card_and_as_many_in_flight() -> None
     assert ("cpu", "cpp", 3, 3) == (cpu.device, cpu.backend, cpu.evaluators, cpu.search.in_flight)
 
 
-def test_many_tasks_share_the_fleet() -> None:
+def test_many_tasks_share_the_workers() -> None:
     """A model that thinks: several tasks, few expansions each; one that does not: task by task."""
     key = {"ANTHROPIC_API_KEY": "k"}
 
@@ -93,7 +98,7 @@ def test_only_agents_get_the_key_and_evaluators_get_one_card(tmp_path: Path) -> 
         "CUDA_VISIBLE_DEVICES": "0,1",
     }
     settings = settle("--evaluators 3 --coders 2", environ, ("0", "1"))
-    children = spec.children(settings, tmp_path, "id", environ, ("0", "1"))
+    children = child_specs.run_specs(settings, tmp_path, "id", environ, ("0", "1"))
     assert [child.name for child in children] == [
         "coordinator",
         "planner-0",
@@ -117,12 +122,12 @@ def test_only_agents_get_the_key_and_evaluators_get_one_card(tmp_path: Path) -> 
 
 def test_no_card_is_seen_where_none_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA_VISIBLE_DEVICES hides cards from us as it does from CUDA."""
-    monkeypatch.setattr(hardware, "torch_is_cpu_only", lambda: False)
-    monkeypatch.setattr(hardware, "_cards", lambda: 4)
-    assert hardware.gpus({}) == ("0", "1", "2", "3")
-    assert hardware.gpus({"CUDA_VISIBLE_DEVICES": "2,3"}) == ("2", "3")
-    assert hardware.gpus({"CUDA_VISIBLE_DEVICES": ""}) == ()
-    assert hardware.gpus({"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == ("1",)
+    monkeypatch.setattr(gpu_discovery, "is_torch_cpu_only", lambda: False)
+    monkeypatch.setattr(gpu_discovery, "_cards", lambda: 4)
+    assert gpu_discovery.visible_gpus({}) == ("0", "1", "2", "3")
+    assert gpu_discovery.visible_gpus({"CUDA_VISIBLE_DEVICES": "2,3"}) == ("2", "3")
+    assert gpu_discovery.visible_gpus({"CUDA_VISIBLE_DEVICES": ""}) == ()
+    assert gpu_discovery.visible_gpus({"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == ("1",)
 
 
 def test_a_script_is_checked_as_the_model_reads_it(tmp_path: Path) -> None:
@@ -154,21 +159,24 @@ def test_a_task_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 )
 def test_a_resumed_run_stays_the_same_search(said: str, line: str) -> None:
     """The line names the flag as it was typed, and what the run has."""
-    wish = flags.parse(["--resume", "x", *said.split()])
-    with pytest.raises(flags.UsageError, match=f"^{line}: leave it out"):
-        choices.of_resumed_run(settle("--model recipes"), wish)
+    arguments = flags.parse_arguments(["--resume", "x", *said.split()])
+    with pytest.raises(UsageError, match=f"^{line}: leave it out"):
+        run_settings.resumed_run_settings(settle("--model recipes"), arguments)
 
 
 def test_a_token_is_a_key() -> None:
     """The command says which of the two it found."""
     settings = settle("", {"ANTHROPIC_AUTH_TOKEN": "t"})
 
-    assert (CLAUDE, "ANTHROPIC_AUTH_TOKEN is set") == (settings.model, settings.model_reason)
+    assert (DEFAULT_CLAUDE_MODEL, "ANTHROPIC_AUTH_TOKEN is set") == (
+        settings.model,
+        settings.model_reason,
+    )
 
 
 def test_every_child_is_marked_for_the_next_supervisor() -> None:
     """The mark is not overwritten when an actor renames itself in `ps`."""
-    assert environment.of_child({}, "id")["SPT_NOENV"] == "1"
+    assert environment.child_environment({}, "id")["SPT_NOENV"] == "1"
 
 
 @pytest.mark.parametrize("strategy", ["search", "sampling", "reflexion"])
@@ -177,5 +185,5 @@ def test_an_agent_that_works_alone_needs_no_team(strategy: str) -> None:
     alone = settle(f"--strategy {strategy} --planners 0 --debuggers 0")
     assert (0, 1, 0) == (alone.planners, alone.coders, alone.debuggers)
     for wrong in (f"--strategy {strategy} --coders 0", "--strategy team --planners 0"):
-        with pytest.raises(flags.UsageError, match="nobody would do their work"):
+        with pytest.raises(UsageError, match="nobody would do their work"):
             settle(wrong)

@@ -14,12 +14,13 @@ import pytest
 from msgspec.structs import replace
 from supervisor_sample import TASK_SOURCE, Sample
 
-from actors.supervisor.environment import NO_SETTINGS
-from actors.supervisor.flags import UsageError, check_environment
-from actors.supervisor.preflight import check_models, check_sandbox, name_of
+from actors.cli import UsageError
+from actors.supervisor.cli.flags import check_environment
+from actors.supervisor.cli.preflight import check_models, check_sandbox, name_of
+from actors.supervisor.processes.environment import NO_SETTINGS
 from protocol import settings as settings_file
 from protocol import tickets
-from protocol.ring import Ring, new_pair, new_ticket
+from protocol.key_ring import KeyRing, new_key_pair, new_ticket
 from protocol.settings import Settings
 from protocol.values import Role
 
@@ -42,7 +43,7 @@ def command(folder: Path, *arguments: str, **variables: str) -> subprocess.Compl
 
 def ticket(expires: float) -> tickets.Ticket:
     """Return a ticket for evaluators, of a run where nobody listens."""
-    house = Ring(server=new_pair())
+    house = KeyRing(server=new_key_pair())
     return new_ticket(
         house,
         run="run",

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import PROBLEM, RAISES, checkout
 from supervisor_sample import TASK_SOURCE, Sample
+from table_samples import PROBLEM, RAISES, checkout
 
 TOP = Path(__file__).parents[2]
 ARGUMENTS = "--root bench --level 1 --problems 1,3 --model script:script.jsonl --device cpu"
@@ -99,7 +99,7 @@ def test_where_nothing_can_be_measured_there_is_a_table_of_that(folder: Path) ->
     assert (folder / "results" / "level1-3" / "stark" / "rows.json").exists()
 
 
-def test_a_run_that_somebody_serves_is_left_alone(tmp_path: Path) -> None:
+def test_a_run_that_is_served_is_left_alone(tmp_path: Path) -> None:
     """Twice the same command at the same time: the second says so in a line and touches nothing."""
     run_dir = tmp_path / "results" / "level1-1" / "stark" / "run"
     Sample(run_dir, names=("level1_1_Relu_",), status="running").db.close()

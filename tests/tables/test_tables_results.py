@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from supervisor_sample import WINNER, Sample
 
-from scripts.tables import results
-from scripts.tables.rows import State
+from scripts.tables import result_files
+from scripts.tables.result_rows import ProblemState
 
 RELU, CONV, LARGE = "level1_1_Relu_", "level2_1_Conv", "level1_23_Softmax"
 
@@ -46,27 +46,27 @@ def place(tmp_path: Path) -> Path:
 
 def test_a_row_says_what_came_of_a_problem(place: Path) -> None:
     """Solved, unsolved with the last reason, unmeasured with why: nothing is left out."""
-    found = results.write(place)
+    found = result_files.write(place)
     relu, large, conv = found.rows
 
     assert (relu.level, relu.problem, relu.name) == (1, 1, "Relu_")
-    assert (relu.state, relu.speed_eager, relu.speed_compile) == (State.SOLVED, 2.5, 2.0)
+    assert (relu.state, relu.speed_eager, relu.speed_compile) == (ProblemState.SOLVED, 2.5, 2.0)
     assert (relu.attempts, relu.compiled, relu.correct) == (6, 4, 3)
     assert (relu.usd, relu.minutes) == (0.75, 1.5)
     assert relu.speed_max_autotune is None
-    assert (conv.state, conv.reason) == (State.UNSOLVED, "no_candidate: the model refused")
-    assert (large.state, large.reason) == (State.UNMEASURED, "too large for this machine")
+    assert (conv.state, conv.reason) == (ProblemState.UNSOLVED, "no_candidate: the model refused")
+    assert (large.state, large.reason) == (ProblemState.UNMEASURED, "too large for this machine")
 
 
 def test_all_files_tell_one_story(place: Path) -> None:
     """rows.json, rows.csv and table.md: nulls stay null, empty and a dash."""
-    found = results.write(place)
+    found = result_files.write(place)
     assert not list((place / "run").glob("run.db-*"))
-    again = msgspec.json.decode((place / results.ROWS).read_bytes(), type=type(found))
+    again = msgspec.json.decode((place / result_files.ROWS_FILE).read_bytes(), type=type(found))
     with (place / "rows.csv").open() as file:
         table = {row["task"]: row for row in csv.DictReader(file)}
 
-    assert found == again == results.read(place) == results.read(place / "run")
+    assert found == again == result_files.read(place) == result_files.read(place / "run")
     assert (table[RELU]["speed_eager"], table[RELU]["speed_max_autotune"]) == ("2.5", "")
     assert "| 1 Relu " in (place / "table.md").read_text()
     assert "unmeasured: too large for this machine" in (place / "table.md").read_text()
@@ -74,8 +74,8 @@ def test_all_files_tell_one_story(place: Path) -> None:
 
 def test_kernels_lie_where_kernelbench_looks_for_them(place: Path) -> None:
     """One kernel a solved problem, verdicts by number, times in milliseconds by file name."""
-    results.write(place)
-    results.write(place)  # twice: what an older state of the run left is gone
+    result_files.write(place)
+    result_files.write(place)  # twice: what an older state of the run left is gone
     top = place / "kernelbench"
     kernels = sorted(path.name for path in top.glob("runs/*/*"))
     judged = json.loads((top / "judged/level1/eval_results.json").read_text())
@@ -97,9 +97,9 @@ def test_a_run_without_a_database_yet_has_open_problems(tmp_path: Path) -> None:
     sample = Sample(tmp_path / "run", names=(RELU, CONV))
     sample.db.close()
     (tmp_path / "run" / "run.db").unlink()
-    found = results.write(tmp_path)
+    found = result_files.write(tmp_path)
 
-    assert {State.UNFINISHED} == {row.state for row in found.rows}
+    assert {ProblemState.UNFINISHED} == {row.state for row in found.rows}
     assert [None, None] == [row.speed_eager for row in found.rows]
 
 
@@ -107,4 +107,4 @@ def test_another_programs_run_is_not_read_as_problems(tmp_path: Path) -> None:
     """A run of ordinary tasks is said to be none, in a line."""
     Sample(tmp_path / "run", names=("gelu",)).db.close()
     with pytest.raises(ValueError, match="gelu is no problem of KernelBench"):
-        results.write(tmp_path)
+        result_files.write(tmp_path)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # command
 
-import at_once
+import parallel_scenes
 import pytest
-from command import Command
+from supervisor_command import Command
 
 Scene = Callable[[Path], Command]
 
@@ -22,5 +22,5 @@ def play(
     def one(scene: Scene) -> Command:
         return scene(tmp_path_factory.mktemp("scene") / "here")
 
-    with at_once.played(request, one, Path(__file__).parent) as play:
+    with parallel_scenes.played_in_parallel(request, one, Path(__file__).parent) as play:
         yield play

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command import SUPERVISOR, Command
+from supervisor_command import SUPERVISOR, Command
 
 Scene = Callable[[Path], Command]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from command import TASK, Command
+from supervisor_command import TASK, Command
 
 PLACES = ("planner-0", "coder-0", "debugger-0", "evaluator-0")
 Scene = Callable[[Path], Command]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import TASK, TOP, Command, candidate
+from supervisor_command import TASK, TOP, Command, candidate
 
 sys.path.insert(0, str(TOP / "tests" / "agents"))
 

@@ -18,13 +18,20 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from actors.agents.models.failures import meaning, words_of
-from actors.agents.models.listening import Bounded, Heard, PastBounds, broken, garbled, listen
-from actors.agents.models.model import Bounds, Busy, Denied
-from actors.agents.models.warmth import Warmth
-from actors.agents.request import Request
-from protocol.prices import Price, Tokens
-from protocol.values import LOST, Call
+from actors.agents.models.errors import classify, error_text
+from actors.agents.models.model import ModelBusyError, ModelDeniedError, ReplyBounds
+from actors.agents.models.prompt_cache import PromptCacheGate
+from actors.agents.models.stream import (
+    BoundedByteStream,
+    ReplyBoundsError,
+    StreamedReply,
+    cost_of_broken_call,
+    not_a_stream,
+    read_stream,
+)
+from actors.agents.requests.request import Request
+from protocol.prices import Price, TokenCounts
+from protocol.values import STOP_LOST, Call
 
 if TYPE_CHECKING:
     import anthropic
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
 # Of the Claude models only these take a temperature, with thinking off; the others answer 400.
 TAKES_TEMPERATURE = ("claude-opus-4-5", "claude-opus-4-6", "claude-sonnet-4-6", "claude-haiku-4-5")
 # How a server's sentence names what it refuses.
-WISHES = {
+OPTIONAL_PARAMETERS = {
     "temperature": ("temperature",),
     "effort": ("effort", "output_config"),
     "cache_control": ("cache_control",),
@@ -42,7 +49,7 @@ CONNECT_S = 10.0
 SILENCE_S = 300.0  # between two events; a local server may read a long prompt that long
 
 
-class Claude:
+class ClaudeModel:
     """One model behind one address; safe to use from several threads."""
 
     def __init__(
@@ -53,70 +60,80 @@ class Claude:
         base_url: str = "",
         price: Price | None = None,
         at_once: int = 4,
-        bounds: Bounds | None = None,
-        warmth: Warmth | None = None,
+        bounds: ReplyBounds | None = None,
+        cache_gate: PromptCacheGate | None = None,
     ) -> None:
         self.name = name
         self.at_once = at_once
         self._api_key = api_key
         self._base_url = base_url
         self._price = price
-        self._bounds = bounds or Bounds()
-        self._warmth = warmth or Warmth()
+        self._bounds = bounds or ReplyBounds()
+        self._cache_gate = cache_gate or PromptCacheGate()
         self._client: anthropic.Anthropic | None = None
         self._lock = threading.Lock()
         self._is_claude = name.startswith("claude")
         # A model that is no Claude, behind base_url, may know plain text only: no cache marks.
-        self._refused = set() if self._is_claude else {"cache_control"}
+        self._rejected_parameters = set() if self._is_claude else {"cache_control"}
         if self._is_claude and not name.startswith(TAKES_TEMPERATURE):
-            self._refused.add("temperature")
+            self._rejected_parameters.add("temperature")
 
-    def most_usd(self, request: Request) -> float | None:
+    def max_cost_usd(self, request: Request) -> float | None:
         """Return what a call can cost at most, cached or not; None: no price is known."""
         if self._price is None:
             return None
-        return self._price.most_usd(len(request.render().encode()), request.max_tokens)
+        return self._price.max_cost_usd(len(request.render().encode()), request.max_tokens)
 
     def reply(self, request: Request) -> Call:
         """Return the final message of one streamed call."""
         import anthropic
 
         while True:
-            wishes = _wishes(request) - self._refused
+            wishes = _optional_parameters(request) - self._rejected_parameters
             try:
                 return self._call(request, wishes)
             except (anthropic.BadRequestError, anthropic.UnprocessableEntityError) as error:
-                failure = meaning(error, self.name, begun=False)
-                said = words_of(error).lower()
-                named = {wish for wish in wishes if any(sign in said for sign in WISHES[wish])}
-                if not named and not (self._may_be_plain(failure) and wishes):
+                failure = classify(error, self.name, begun=False)
+                said = error_text(error).lower()
+                named = {
+                    wish
+                    for wish in wishes
+                    if any(sign in said for sign in OPTIONAL_PARAMETERS[wish])
+                }
+                if not named and not (self._may_retry_without_options(failure) and wishes):
                     raise failure from error
-                self._refused |= named or wishes
+                self._rejected_parameters |= named or wishes
 
-    def _may_be_plain(self, failure: Exception) -> bool:
+    def _may_retry_without_options(self, failure: Exception) -> bool:
         """Whether the server may know nothing but text, and says so in words of its own."""
-        return not self._is_claude and isinstance(failure, Denied)
+        return not self._is_claude and isinstance(failure, ModelDeniedError)
 
     def _call(self, request: Request, wishes: set[str]) -> Call:
         started = time.monotonic()
-        begun: list[Tokens] = []
+        begun: list[TokenCounts] = []
         try:
-            heard = self._listen(request, wishes, begun)
-        except Busy as busy:
-            known = broken(begun[0], request.max_tokens) if busy.paid and begun else None
+            reply = self._stream_reply(request, wishes, begun)
+        except ModelBusyError as busy:
+            known = (
+                cost_of_broken_call(begun[0], request.max_tokens)
+                if busy.may_be_paid and begun
+                else None
+            )
             if known is not None:
-                busy.heard = self._bill(request, wishes, known, time.monotonic() - started)
+                busy.reply = self._bill(request, wishes, known, time.monotonic() - started)
             raise
-        return self._bill(request, wishes, heard, time.monotonic() - started)
+        return self._bill(request, wishes, reply, time.monotonic() - started)
 
-    def _bill(self, request: Request, wishes: set[str], heard: Heard, seconds: float) -> Call:
+    def _bill(
+        self, request: Request, wishes: set[str], reply: StreamedReply, seconds: float
+    ) -> Call:
         """Return a call as it is stored; one that broke off is no answer to its request."""
-        tokens = heard.tokens
+        tokens = reply.tokens
         return Call(
             model=self.name,
-            request="" if heard.stop == LOST else request.render(),
-            reply=heard.text,
-            stop=heard.stop,
+            request="" if reply.stop == STOP_LOST else request.render(),
+            reply=reply.text,
+            stop=reply.stop,
             temperature=request.temperature if "temperature" in wishes else None,
             effort=request.effort if "effort" in wishes else "",
             input_tokens=tokens.prompt,
@@ -127,24 +144,26 @@ class Claude:
             seconds=seconds,
         )
 
-    def _usd(self, request: Request, tokens: Tokens) -> float | None:
+    def _usd(self, request: Request, tokens: TokenCounts) -> float | None:
         if self._price is None:
             return None
         if not tokens.prompt:  # a server that counts none: every byte a token, as was kept for it
-            return self._price.most_usd(len(request.render().encode()), tokens.output)
-        return self._price.usd(tokens)
+            return self._price.max_cost_usd(len(request.render().encode()), tokens.output)
+        return self._price.cost_usd(tokens)
 
-    def _listen(self, request: Request, wishes: set[str], begun: list[Tokens]) -> Heard:
+    def _stream_reply(
+        self, request: Request, wishes: set[str], begun: list[TokenCounts]
+    ) -> StreamedReply:
         """Read one reply; what the server counts when it begins goes into `begun`."""
         import anthropic
 
-        client = self._open()
+        client = self._connected_client()
         caching = "cache_control" in wishes
         turn: AbstractContextManager[Callable[[bool], None]] = nullcontext(lambda cached: None)
         if caching:  # otherwise nobody gains by going second
-            turn = self._warmth.turn(f"{request.system}\0{request.stable}")
+            turn = self._cache_gate.wait_turn(f"{request.system}\0{request.stable_text}")
 
-        def on_begun(tokens: Tokens) -> None:
+        def on_begun(tokens: TokenCounts) -> None:
             begun.append(tokens)
             say(bool(tokens.cache_written or tokens.cache_read))
 
@@ -162,30 +181,34 @@ class Claude:
                     extra_body=_body(request, wishes) or None,
                 ) as stream,
             ):
-                return listen(stream, self._bounds, request.max_tokens, on_begun)
+                return read_stream(stream, self._bounds, request.max_tokens, on_begun)
         except httpx2.TimeoutException as error:
-            raise Busy(f"no word from the server for {SILENCE_S:.0f} s", paid=True) from error
+            raise ModelBusyError(
+                f"no word from the server for {SILENCE_S:.0f} s", may_be_paid=True
+            ) from error
         except httpx2.TransportError as error:
-            raise Busy("the connection was cut in the middle of a reply", paid=True) from error
-        except (httpx2.DecodingError, PastBounds) as error:
+            raise ModelBusyError(
+                "the connection was cut in the middle of a reply", may_be_paid=True
+            ) from error
+        except (httpx2.DecodingError, ReplyBoundsError) as error:
             # Not what it says that it is, or without end.
-            raise garbled(paid=bool(begun)) from error
+            raise not_a_stream(paid=bool(begun)) from error
         except (anthropic.BadRequestError, anthropic.UnprocessableEntityError):
             raise  # it may name a wish
         except anthropic.APIError as error:
-            raise meaning(error, self.name, begun=bool(begun)) from error
+            raise classify(error, self.name, begun=bool(begun)) from error
 
-    def _open(self) -> anthropic.Anthropic:
+    def _connected_client(self) -> anthropic.Anthropic:
         import anthropic
 
         with self._lock:
             if not self._api_key and not self._base_url:
-                raise Denied(
+                raise ModelDeniedError(
                     "ANTHROPIC_API_KEY is not set: set it and resume, or choose --model recipes"
                 )
             if self._client is None:
                 http = anthropic.DefaultHttpxClient(
-                    event_hooks={"response": [partial(_bound, self._bounds)]}
+                    event_hooks={"response": [partial(_bounded_response, self._bounds)]}
                 )
                 weakref.finalize(self, http.close)
                 self._client = anthropic.Anthropic(
@@ -198,12 +221,12 @@ class Claude:
             return self._client
 
 
-def _bound(bounds: Bounds, response: httpx2.Response) -> None:
+def _bounded_response(bounds: ReplyBounds, response: httpx2.Response) -> None:
     if isinstance(response.stream, httpx2.SyncByteStream):
-        response.stream = Bounded(response.stream, bounds)
+        response.stream = BoundedByteStream(response.stream, bounds)
 
 
-def _wishes(request: Request) -> set[str]:
+def _optional_parameters(request: Request) -> set[str]:
     """Return what this request would have beyond plain text."""
     wanted = {"cache_control"}
     if request.temperature is not None:
@@ -224,16 +247,19 @@ def _body(request: Request, wishes: set[str]) -> dict[str, object]:
 
 def _messages(request: Request, caching: bool) -> list[MessageParam]:
     """Return the conversation; with `caching`, a mark ends what is the same all task long."""
-    first: MessageParam = {"role": "user", "content": f"{request.stable}\n\n{request.varying}"}
+    first: MessageParam = {
+        "role": "user",
+        "content": f"{request.stable_text}\n\n{request.varying_text}",
+    }
     if caching:
         stable: TextBlockParam = {
             "type": "text",
-            "text": request.stable,
+            "text": request.stable_text,
             "cache_control": {"type": "ephemeral"},
         }
         first = {
             "role": "user",
-            "content": [stable, {"type": "text", "text": request.varying}],
+            "content": [stable, {"type": "text", "text": request.varying_text}],
         }
     messages = [first]
     for turn in request.turns:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from actors.agents.request import Request
+from actors.agents.requests.request import Request
 from protocol.values import Call, Value
 
-TOO_LONG, TOO_SLOW = "too_long", "too_slow"  # our own stop reasons, beside the API's
+STOP_TOO_LONG, STOP_TOO_SLOW = "too_long", "too_slow"  # our own stop reasons, beside the API's
 
 
-class Bounds(Value, frozen=True, kw_only=True):
+class ReplyBounds(Value, frozen=True, kw_only=True):
     """How much of one reply is read."""
 
     characters: int = 512 * 1024  # what is longer holds no candidate, and nobody wants to read it
@@ -31,44 +31,45 @@ class Model(Protocol):
     def reply(self, request: Request) -> Call:
         """Return the answer; may be called from several threads.
 
-        Raises `Busy`, `Denied` or `TooLong`, each with one line for people.
+        Raises `ModelBusyError`, `ModelDeniedError` or `RequestTooLongError`, each with one line for
+        people.
         """
         ...
 
 
 @runtime_checkable
-class Paid(Protocol):
+class PaidModel(Protocol):
     """A model whose answers cost money, or may: each call has to be allowed first."""
 
     name: str
 
-    def most_usd(self, request: Request) -> float | None:
+    def max_cost_usd(self, request: Request) -> float | None:
         """Return what one call can cost at most, in US dollars; None where no price is known."""
         ...
 
 
-class Busy(Exception):
+class ModelBusyError(Exception):
     """Not now: a rate limit, an overloaded or broken server, a lost connection.  Ask again."""
 
     def __init__(
         self,
         reason: str,
         *,
-        after_s: float = 0.0,
+        retry_after_s: float = 0.0,
         tries: int | None = None,
-        paid: bool = False,
-        heard: Call | None = None,
+        may_be_paid: bool = False,
+        reply: Call | None = None,
     ) -> None:
         super().__init__(reason)
-        self.after_s = after_s  # the server's own wish
+        self.retry_after_s = retry_after_s  # the server's own wish
         self.tries = tries  # so many failures in a row mean that a person must look
-        self.paid = paid  # a model had begun to work, or may have: it counts as spent
-        self.heard = heard  # what is known of that call; None: nothing, it may have cost its most
+        self.may_be_paid = may_be_paid  # a model had begun to work, or may have: it counts as spent
+        self.reply = reply  # what is known of that call; None: nothing, it may have cost its most
 
 
-class Denied(Exception):
+class ModelDeniedError(Exception):
     """Never, until a person acts: a wrong key, no credit, a name that the server doesn't know."""
 
 
-class TooLong(Exception):
+class RequestTooLongError(Exception):
     """The request is longer than the model can read."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-from actors.agents.recipes.coding import code
-from actors.agents.recipes.objects import Exhausted, Unreadable
-from actors.agents.recipes.planning import plan
-from actors.agents.recipes.repairing import repair
-from actors.agents.recipes.solving import solve
+from actors.agents.recipes.frontend.symbolic_values import ExhaustedError, UnsupportedSourceError
+from actors.agents.recipes.roles.coder_rules import coder_reply
+from actors.agents.recipes.roles.debugger_rules import debugger_reply
+from actors.agents.recipes.roles.planner_rules import planner_reply
+from actors.agents.recipes.roles.solo_rules import solo_reply
 from protocol.messages import AgentWork, MakePlan, Reflect, Repair, Solve, Write
-from protocol.values import Scope
+from protocol.values import GiveUpScope
 
 BACKENDS = ("cpp", "cuda")
-HEADINGS: dict[Scope, str] = {"node": "Cannot at this node", "task": "Cannot at this task"}
-LEFT: dict[Scope, str] = {
+GIVE_UP_HEADINGS: dict[GiveUpScope, str] = {
+    "node": "Cannot at this node",
+    "task": "Cannot at this task",
+}
+GIVE_UP_REASONS: dict[GiveUpScope, str] = {
     "node": "every single change of this candidate leads to one that was tried",
     "task": "every candidate that its rules lead to was tried",
 }
@@ -30,36 +33,38 @@ def answer(work: AgentWork) -> str:
     if work.task.backend not in BACKENDS:
         return refusal("task", f"it writes C++ and CUDA, not {work.task.backend}")
     # A failed node is mended whatever the task: the plain module is always there.
-    scope: Scope = "node" if isinstance(work, Repair) else "task"
+    scope: GiveUpScope = "node" if isinstance(work, Repair) else "task"
     try:
-        return reply_to(work)
-    except Unreadable as problem:
+        return reply_by_role(work)
+    except UnsupportedSourceError as problem:
         return refusal(scope, str(problem))
-    except Exhausted as end:
-        return refusal(end.scope, f"nothing is left to try: {LEFT[end.scope]}")
+    except ExhaustedError as end:
+        return refusal(end.scope, f"nothing is left to try: {GIVE_UP_REASONS[end.scope]}")
     # Any Python text may be a task.  A fault of the rules must not end the process: it would be
     # asked the same again, and fail again, until the run gives up without a word on why.
     except Exception as fault:  # noqa: BLE001
-        return refusal(scope, f"a fault of the rule book's own, please report it: {where(fault)}")
+        return refusal(
+            scope, f"a fault of the rule book's own, please report it: {error_location(fault)}"
+        )
 
 
-def reply_to(work: AgentWork) -> str:
+def reply_by_role(work: AgentWork) -> str:
     match work:
         case MakePlan():
-            return plan(work)
+            return planner_reply(work)
         case Write():
-            return code(work)
+            return coder_reply(work)
         case Repair():
-            return repair(work)
+            return debugger_reply(work)
         case Solve() | Reflect():
-            return solve(work)
+            return solo_reply(work)
 
 
-def refusal(scope: Scope, why: str) -> str:
-    return f"## {HEADINGS[scope]}\n\nThe rule book can't go on: {why}.\n"
+def refusal(scope: GiveUpScope, why: str) -> str:
+    return f"## {GIVE_UP_HEADINGS[scope]}\n\nThe rule book can't go on: {why}.\n"
 
 
-def where(fault: Exception) -> str:
+def error_location(fault: Exception) -> str:
     """An exception in one line, with the place in our code."""
     last = traceback.extract_tb(fault.__traceback__)[-1]
     words = " ".join(f"{type(fault).__name__}: {fault}".split())[:200]

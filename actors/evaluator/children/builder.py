@@ -17,19 +17,26 @@ import socket
 import tempfile
 from pathlib import Path
 
-from actors.evaluator.children import beside, takeover
-from actors.evaluator.children.faults import raised
+from actors.evaluator.children import fast_build_hook, task_dependencies
+from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.runner import import_file
-from actors.evaluator.fastbuild.precompiled import Broken
-from actors.evaluator.fastbuild.process import TooLong
-from actors.evaluator.fastbuild.store import HALF
-from actors.evaluator.fastbuild.toolkit import Unprepared
-from actors.evaluator.wire.channel import Channel, Closed, close_all
-from actors.evaluator.wire.orders import Done, Furnish, Furnished, Import, Leave, ToBuilder
-from actors.evaluator.wire.runner_orders import FromRunner
+from actors.evaluator.fastbuild.build_store import UNFINISHED_PREFIX
+from actors.evaluator.fastbuild.compiler_process import BuildTimeoutError
+from actors.evaluator.fastbuild.precompiled_headers import PrecompiledHeaderError
+from actors.evaluator.fastbuild.toolkit import ToolkitMissingError
+from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
+from actors.evaluator.ipc.orders import (
+    Done,
+    Exit,
+    ImportSource,
+    PrepareToolkit,
+    ToBuilder,
+    ToolkitPrepared,
+)
+from actors.evaluator.ipc.runner_orders import FromRunner
 from protocol.values import DeviceKind
 
-MOST_HEADERS = 24  # precompiled, each up to 200 MB of disk
+MAX_PRECOMPILED_HEADERS = 24  # precompiled, each up to 200 MB of disk
 
 
 def serve(descriptor: int, device: DeviceKind) -> None:
@@ -42,39 +49,41 @@ def serve(descriptor: int, device: DeviceKind) -> None:
     while True:
         try:
             order, carried = channel.receive()
-        except Closed:
+        except ChannelClosedError:
             os._exit(0)
         close_all(carried)
-        answer: FromRunner | Furnished = Done()
-        if isinstance(order, Import):
+        answer: FromRunner | ToolkitPrepared = Done()
+        if isinstance(order, ImportSource):
             try:
-                takeover.take(order.source)
-                beside.lay_out(order.modules)
+                fast_build_hook.install_fast_builds(order.source)
+                task_dependencies.write_dependencies(order.modules)
                 import_file(order.source, "candidate")
             except BaseException as error:  # noqa: BLE001  # the candidate's: data
-                answer = raised(error)
-        elif isinstance(order, Furnish):
-            answer = furnished(order)
+                answer = describe_exception(error)
+        elif isinstance(order, PrepareToolkit):
+            answer = prepare_toolkit(order)
         channel.send(answer)
-        if isinstance(order, Leave):
+        if isinstance(order, Exit):
             return
 
 
-def furnished(order: Furnish) -> Furnished:
+def prepare_toolkit(order: PrepareToolkit) -> ToolkitPrepared:
     """Make the toolkit and the precompiled headers that the working directory lacks."""
-    from actors.evaluator.fastbuild.workshop import prepare
+    from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
 
     store = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix=HALF, dir=store) as scratch:
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED_PREFIX, dir=store) as scratch:
         tempfile.tempdir = scratch
         os.environ["TMPDIR"] = scratch
         try:
-            toolkit = prepare(store, (), order.limit_s)
-            if toolkit.precompiled.count() < MOST_HEADERS:
-                with contextlib.suppress(Broken, TooLong, OSError):  # built without, then
-                    prepare(store, order.families, order.limit_s)
-        except (Unprepared, Broken, TooLong, OSError) as error:
-            return Furnished(words=f"{type(error).__name__}: {error}")
+            toolkit = prepare_toolkit(store, (), order.limit_s)
+            if toolkit.precompiled.count() < MAX_PRECOMPILED_HEADERS:
+                with contextlib.suppress(
+                    PrecompiledHeaderError, BuildTimeoutError, OSError
+                ):  # built without, then
+                    prepare_toolkit(store, order.families, order.limit_s)
+        except (ToolkitMissingError, PrecompiledHeaderError, BuildTimeoutError, OSError) as error:
+            return ToolkitPrepared(words=f"{type(error).__name__}: {error}")
         finally:
             tempfile.tempdir = None
-    return Furnished(toolkit=toolkit.key)
+    return ToolkitPrepared(toolkit=toolkit.key)

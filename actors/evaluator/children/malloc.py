@@ -10,17 +10,17 @@ from __future__ import annotations
 import ctypes
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_PERTURB = -1, -3, -6
-MOST_KEPT = 32 << 20  # the largest threshold that glibc takes
+MAX_KEPT = 32 << 20  # the largest threshold that glibc takes
 NEVER = -1
 
 
-def keep() -> None:
+def never_trim() -> None:
     """Keep what is freed, as in a process that has run for a long time."""
-    _set(M_MMAP_THRESHOLD, MOST_KEPT)
+    _set(M_MMAP_THRESHOLD, MAX_KEPT)
     _set(M_TRIM_THRESHOLD, NEVER)
 
 
-def perturb(byte: int) -> None:
+def fill_freed_memory(byte: int) -> None:
     """Fill what is given and taken back with `byte`; 0 for not at all."""
     _set(M_PERTURB, byte)
 

@@ -13,49 +13,53 @@ from typing import Final
 
 import torch
 
-from actors.evaluator import correctness
-from actors.evaluator.children import devmem, tensors
-from actors.evaluator.children.blame import Unfitting
-from actors.evaluator.children.copies import as_it_lies, clone, parcel, same_bytes
-from actors.evaluator.children.original import Original, crossable
+from actors.evaluator.children import correctness, cuda_vmm, tensors
+from actors.evaluator.children.task_errors import UnsuitableTaskError
+from actors.evaluator.children.task_module import TaskModule, require_transferable
+from actors.evaluator.children.tensor_copies import (
+    clone,
+    has_same_bytes,
+    in_memory_order,
+    to_buffer,
+)
 from actors.evaluator.devices import device as devices
-from actors.evaluator.wire import region
-from actors.evaluator.wire.channel import Channel, Closed, close_all
-from actors.evaluator.wire.layout import leaves
-from actors.evaluator.wire.orders import Done, Leave
-from actors.evaluator.wire.referee_orders import (
-    Bear,
-    Bears,
-    Compare,
+from actors.evaluator.ipc import shared_memory
+from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
+from actors.evaluator.ipc.layout_checks import tensor_leaves
+from actors.evaluator.ipc.orders import Done, Exit
+from actors.evaluator.ipc.referee_orders import (
+    BatchDrawn,
+    CompareBytes,
     Compared,
-    Deal,
-    Dealt,
-    Describe,
-    Described,
-    Draw,
-    Drawn,
-    Expect,
-    Expected,
-    Forget,
+    ComputeExpected,
+    DescribeDevice,
+    DeviceDescribed,
+    DrawBatch,
+    DrawInputs,
+    ExpectedLayout,
+    ForgetDraws,
+    FreshBuffers,
     FromReferee,
     ImportTask,
-    Lend,
+    InputKindResult,
+    InputsDrawn,
+    LendMemory,
     MakeModel,
-    Prepare,
-    Prepared,
-    Renew,
-    Restore,
-    Take,
+    PrepareTask,
+    RestoreParameters,
+    StashOutputs,
+    TaskPrepared,
+    TaskUnsuitable,
     ToReferee,
-    Unfit,
+    TryInputKind,
 )
 from protocol.values import DeviceKind
 
-MOST_ROOM = 1 << 32
-UNSTEADY: Final = "the task draws random numbers: its outputs differ from call to call"
+MAX_INPUT_BYTES = 1 << 32
+RANDOM_OUTPUTS: Final = "the task draws random numbers: its outputs differ from call to call"
 
 
-class Round:
+class ReferenceRound:
     """One draw of inputs and what the reference makes of it."""
 
     def __init__(self, inputs: list[object]) -> None:
@@ -70,202 +74,216 @@ class Referee:
 
     def __init__(self, device: DeviceKind) -> None:
         self.device = device
-        self._original: Original
-        self._lends = False
+        self._task_module: TaskModule
+        self._uses_device_memory = False
         self._floor = 0.0
-        self._rounds: dict[int, Round] = {}
+        self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
-        self._taken: list[torch.Tensor] = []
+        self._stashed: list[torch.Tensor] = []
 
     def answer(self, order: ToReferee, carried: list[int]) -> tuple[FromReferee, list[int]]:
-        """Do what `order` says; raise `Unfitting` when the task is at fault."""
+        """Do what `order` says; raise `UnsuitableTaskError` when the task is at fault."""
         match order:
-            case Describe():
+            case DescribeDevice():
                 self._find_device()
                 if self.device == "cpu":
-                    return Described(device=devices.of_cpu()), []
-                return Described(device=devices.of_cuda(), uuid=devices.uuid_of_cuda()), []
-            case Prepare():
+                    return DeviceDescribed(device=devices.cpu_device()), []
+                return DeviceDescribed(
+                    device=devices.cuda_device(), uuid=devices.uuid_of_cuda()
+                ), []
+            case PrepareTask():
                 return self._prepare(order)
-            case Bear():
-                return Bears(bears=self._original.bears(order.kind, order.seed)), []
-            case Restore():
-                self._original.restore(order.names)
-            case Renew():
-                return Done(), self._parcels()
-            case Lend():
+            case TryInputKind():
+                return InputKindResult(
+                    accepted=self._task_module.accepts_kind(order.kind, order.seed)
+                ), []
+            case RestoreParameters():
+                self._task_module.restore(order.names)
+            case FreshBuffers():
+                return Done(), self._buffers()
+            case LendMemory():
                 return Done(), [self._lent(order.size)]
-            case Draw():
+            case DrawInputs():
                 return self._draw(order)
-            case Deal():
-                return self._deal(order)
+            case DrawBatch():
+                return self._draw_batch(order)
             case _:
                 return self._result(order, carried), []
         return Done(), []
 
-    def tidy(self) -> None:
+    def release_cached_memory(self) -> None:
         """Give memory back that the allocator keeps, where it is much: a card is shared."""
         if self.device == "cuda" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-            if kept > MOST_ROOM:
+            if kept > MAX_INPUT_BYTES:
                 torch.cuda.empty_cache()
 
     def _result(self, order: ToReferee, carried: list[int]) -> FromReferee:
         match order:
             case ImportTask():
                 self._find_device()
-                self._original = Original(order.source, self.device, order.modules)
+                self._task_module = TaskModule(order.source, self.device, order.modules)
             case MakeModel():
-                self._original.make(order.seed)
-            case Expect():
+                self._task_module.make(order.seed)
+            case ComputeExpected():
                 self._expect(self._rounds[order.draw], order.seed)
-                return Expected(outputs=tensors.layout_of(self._rounds[order.draw].eager))
-            case Take():
-                self._take(order, carried[0])
-            case Compare():
+                return ExpectedLayout(outputs=tensors.layout_of(self._rounds[order.draw].eager))
+            case StashOutputs():
+                self._stash(order, carried[0])
+            case CompareBytes():
                 return self._compare(order, carried)
-            case Forget():
+            case ForgetDraws():
                 for number in range(order.draw, order.draw + order.count):
                     self._rounds.pop(number, None)
-                self._taken = []
+                self._stashed = []
             case _:
                 pass
         return Done()
 
-    def _prepare(self, order: Prepare) -> tuple[FromReferee, list[int]]:
-        self._lends = order.lend and self.device == "cuda"
+    def _prepare(self, order: PrepareTask) -> tuple[FromReferee, list[int]]:
+        self._uses_device_memory = order.use_device_memory and self.device == "cuda"
         self._floor = correctness.PRECISIONS.get(order.precision, 0.0)
-        task = self._original
+        task = self._task_module
         inputs = task.inputs(order.seed + 1)
-        steady = task.repeats(inputs, None)
-        if not steady and not task.repeats(inputs, order.seed):
-            raise Unfitting(
+        steady = task.is_deterministic(inputs, None)
+        if not steady and not task.is_deterministic(inputs, order.seed):
+            raise UnsuitableTaskError(
                 "Model.forward gives different outputs for the same inputs, parameters and seed: "
                 "nothing can be compared with it"
             )
         task.find_precision(inputs)
-        task.shake(order.seed)
-        outputs = task.eager(clone(inputs), order.seed)
-        answer = Prepared(
+        task.perturb(order.seed)
+        outputs = task.eager_outputs(clone(inputs), order.seed)
+        answer = TaskPrepared(
             init=tensors.layout_of(task.init),
             state=tensors.layout_of(task.state),
             inputs=tensors.layout_of(inputs),
             outputs=tensors.layout_of(outputs),
-            steady=steady,
-            aliases=task.aliases(inputs, order.seed),
-            precise=task.precise,
-            room=_room() if self._lends else 0,
+            is_deterministic=steady,
+            aliases=task.has_aliases(inputs, order.seed),
+            has_double=task.has_double,
+            input_bytes=_input_room() if self._uses_device_memory else 0,
             notes=(
-                *(() if steady else (UNSTEADY,)),
+                *(() if steady else (RANDOM_OUTPUTS,)),
                 *correctness.unchecked([*tensors.tensors_in(outputs)]),
             ),
         )
-        crossable("Model's state", answer.state)
-        crossable("Model.forward", answer.outputs)
-        if not list(leaves(answer.outputs)):
-            raise Unfitting("Model.forward returns no tensor: there is nothing to compare")
-        return answer, self._parcels()
+        require_transferable("Model's state", answer.state)
+        require_transferable("Model.forward", answer.outputs)
+        if not list(tensor_leaves(answer.outputs)):
+            raise UnsuitableTaskError(
+                "Model.forward returns no tensor: there is nothing to compare"
+            )
+        return answer, self._buffers()
 
-    def _parcels(self) -> list[int]:
-        task = self._original
-        return [parcel(each, self._lent) for each in (task.init, task.state, task.first)]
+    def _buffers(self) -> list[int]:
+        task = self._task_module
+        return [to_buffer(each, self._lent) for each in (task.init, task.state, task.first)]
 
     def _find_device(self) -> None:
         if self.device == "cuda" and not torch.cuda.is_available():
-            raise Unfitting("no CUDA device can be used here; use --device cpu")
+            raise UnsuitableTaskError("no CUDA device can be used here; use --device cpu")
 
     def _lent(self, size: int) -> int:
-        return devmem.make(size) if self._lends else region.make(size, "parcel")
+        return (
+            cuda_vmm.allocate(size)
+            if self._uses_device_memory
+            else shared_memory.allocate(size, "parcel")
+        )
 
     # --- draws -------------------------------------------------------------------------------
 
-    def _draw(self, order: Draw) -> tuple[FromReferee, list[int]]:
+    def _draw(self, order: DrawInputs) -> tuple[FromReferee, list[int]]:
         self._drawn += 1
-        inputs = self._original.inputs(order.seed, order.kind)
-        self._rounds[self._drawn] = Round(inputs)
+        inputs = self._task_module.inputs(order.seed, order.kind)
+        self._rounds[self._drawn] = ReferenceRound(inputs)
         layout = tensors.layout_of(inputs)
-        return Drawn(draw=self._drawn, inputs=layout), [parcel(inputs, self._lent)]
+        return InputsDrawn(draw=self._drawn, inputs=layout), [to_buffer(inputs, self._lent)]
 
-    def _deal(self, order: Deal) -> tuple[FromReferee, list[int]]:
+    def _draw_batch(self, order: DrawBatch) -> tuple[FromReferee, list[int]]:
         first, hand = self._drawn + 1, []
         for number in range(order.count):
-            hand.append(self._original.inputs(order.seed + number))
+            hand.append(self._task_module.inputs(order.seed + number))
             self._drawn += 1
-            self._rounds[self._drawn] = Round(hand[-1])
+            self._rounds[self._drawn] = ReferenceRound(hand[-1])
         layouts = tuple(tensors.layout_of(inputs) for inputs in hand)
         # On the card one side could write to what the other is about to read: two, then.
-        sides = 2 if self._lends else 1
-        given = as_it_lies(hand) if order.strided else hand
-        return Dealt(first=first, inputs=layouts), [parcel(given, self._lent) for _ in range(sides)]
+        sides = 2 if self._uses_device_memory else 1
+        given = in_memory_order(hand) if order.strided else hand
+        return BatchDrawn(first=first, inputs=layouts), [
+            to_buffer(given, self._lent) for _ in range(sides)
+        ]
 
-    def _expect(self, drawn: Round, seed: int) -> None:
+    def _expect(self, drawn: ReferenceRound, seed: int) -> None:
         if drawn.eager is None:
             drawn.before = clone(drawn.inputs)
-            drawn.exact = self._original.exact(drawn.before, seed)
-            drawn.eager = self._original.eager(drawn.inputs, seed)
+            drawn.exact = self._task_module.double_outputs(drawn.before, seed)
+            drawn.eager = self._task_module.eager_outputs(drawn.inputs, seed)
 
     # --- comparisons -------------------------------------------------------------------------
 
-    def _take(self, order: Take, descriptor: int) -> None:
+    def _stash(self, order: StashOutputs, descriptor: int) -> None:
         """Copy bytes at once: whoever wrote them may still be writing."""
         # By one thread: others would spin for a while, in the midst of somebody's window.
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        with tensors.opened(descriptor, order.size) as window:
+        with tensors.open_buffer(descriptor, order.size) as window:
             taken = [window[begin:end].clone() for begin, end in order.parts]
         if order.strided:
             pairs = zip(taken, order.strided, strict=True)
-            taken = [tensors.in_order(part, layout) for part, layout in pairs]
-        if order.kept:
-            self._taken = taken
+            taken = [tensors.in_logical_order(part, layout) for part, layout in pairs]
+        if order.keep:
+            self._stashed = taken
         torch.set_num_threads(threads)
 
-    def _compare(self, order: Compare, carried: list[int]) -> Compared:
+    def _compare(self, order: CompareBytes, carried: list[int]) -> Compared:
         drawn = self._rounds[order.draw]
         expected = drawn.inputs if order.what == "inputs" else drawn.eager
         layout = tensors.layout_of(expected)
-        if order.taken is None:
+        if order.stashed is None:
             value = tensors.read(layout, carried[0], self.device)
         else:
-            value = tensors.value_of(layout, self._taken[order.taken], self.device)
+            value = tensors.value_of(layout, self._stashed[order.stashed], self.device)
         got = list(tensors.tensors_in(value))
         if order.what == "inputs":
             return _compare_inputs(drawn, got)
         return self._compare_outputs(drawn, got, share=order.share)
 
-    def _compare_outputs(self, drawn: Round, got: list[torch.Tensor], *, share: bool) -> Compared:
+    def _compare_outputs(
+        self, drawn: ReferenceRound, got: list[torch.Tensor], *, share: bool
+    ) -> Compared:
         eager = list(tensors.tensors_in(drawn.eager))
         exact = [None] * len(eager) if drawn.exact is None else tensors.tensors_in(drawn.exact)
         worst = taken = 0.0
         for number, (mine, theirs, truth) in enumerate(zip(got, eager, exact, strict=True)):
             where = "output" if len(eager) == 1 else f"output {number}"
-            finding = correctness.compare(mine, theirs, truth, where, floor=self._floor)
-            worst = max(worst, finding.max_error)
-            taken = max(taken, correctness.kernelbench(mine, theirs)) if share else 0.0
-            if finding.reason:
-                return Compared(reason=finding.reason, max_error=worst)
+            comparison = correctness.compare(mine, theirs, truth, where, floor=self._floor)
+            worst = max(worst, comparison.max_error)
+            taken = max(taken, correctness.kernelbench_error(mine, theirs)) if share else 0.0
+            if comparison.reason:
+                return Compared(reason=comparison.reason, max_error=worst)
         return Compared(max_error=worst, share=taken if share else None)
 
 
-def _room() -> int:
+def _input_room() -> int:
     """Return what one block's calls may take: they lie there half a dozen times."""
     free, _whole = torch.cuda.mem_get_info()
-    return min(MOST_ROOM, free // 32)
+    return min(MAX_INPUT_BYTES, free // 32)
 
 
-def _compare_inputs(drawn: Round, got: list[torch.Tensor]) -> Compared:
+def _compare_inputs(drawn: ReferenceRound, got: list[torch.Tensor]) -> Compared:
     before = tensors.tensors_in(drawn.before)
     for number, (mine, own, old) in enumerate(
         zip(got, tensors.tensors_in(drawn.inputs), before, strict=True)
     ):
         # Where the task's own module writes to its input, a candidate may or may not.
-        if same_bytes(own, old) and not same_bytes(mine, own):
+        if has_same_bytes(own, old) and not has_same_bytes(mine, own):
             return Compared(reason=f"input {number} is changed by the call")
     return Compared()
 
 
 def serve(descriptor: int, device: DeviceKind) -> None:
-    """Answer the judge until it says `Leave` or is gone."""
+    """Answer the judge until it says `Exit` or is gone."""
     channel: Channel[ToReferee] = Channel(
         socket.socket(fileno=descriptor), ToReferee, descriptors=True
     )
@@ -273,19 +291,19 @@ def serve(descriptor: int, device: DeviceKind) -> None:
     while True:
         try:
             order, carried = channel.receive()
-        except Closed:
+        except ChannelClosedError:
             os._exit(0)
         made: list[int] = []
         answer: FromReferee
         try:
             answer, made = referee.answer(order, carried)
-        except Unfitting as error:
-            answer = Unfit(words=str(error))
+        except UnsuitableTaskError as error:
+            answer = TaskUnsuitable(reason=str(error))
         finally:
             close_all(carried)
         linecache.clearcache()
-        referee.tidy()
+        referee.release_cached_memory()
         channel.send(answer, made)
         close_all(made)
-        if isinstance(order, Leave):
+        if isinstance(order, Exit):
             return

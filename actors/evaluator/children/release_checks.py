@@ -12,25 +12,25 @@ from typing import Any
 
 import torch
 
-from actors.evaluator.children.copies import clone
-from actors.evaluator.children.release_bench import (
+from actors.evaluator.children.release_comparison import (
     NotCheckableError,
-    ReleaseBench,
     ReleaseCheckError,
-    called,
+    ReleaseComparison,
+    call_on_copies,
     changes_state,
-    mapped,
-    same,
-    shaken,
+    map_tensors,
+    perturbed,
+    require_same,
     stats_of,
 )
+from actors.evaluator.children.tensor_copies import clone
 from actors.evaluator.children.tensors import tensors_in
 
 CALLS = 20  # of each of two threads
 BACKENDS = ("eager", "aot_eager", "inductor")
 
 
-class ReleaseChecks(ReleaseBench):
+class ReleaseChecks(ReleaseComparison):
     """The checks that need no card."""
 
     def run(self, name: str) -> None:
@@ -68,14 +68,14 @@ class ReleaseChecks(ReleaseBench):
                     f"gradient {number} is {'missing' if got is None else 'new'}"
                 )
             if got is not None:
-                same(got, expected, f"gradient {number}: ")
+                require_same(got, expected, f"gradient {number}: ")
 
     def check_state_dict(self) -> None:
         plain, winner = self.pair()
         inputs = self.inputs()
         self.expect(winner, plain, inputs, kernels=True)
         file = io.BytesIO()
-        torch.save(shaken(plain).state_dict(), file)
+        torch.save(perturbed(plain).state_dict(), file)
         for assign in (False, True):
             file.seek(0)
             state = torch.load(file)
@@ -116,7 +116,7 @@ class ReleaseChecks(ReleaseBench):
             cut = tensor.dim() and tensor.shape[0] == batch
             return tensor[: batch // 2].contiguous() if cut else tensor
 
-        self.expect(winner, plain, mapped(self.inputs(1), shorter), kernels=False)
+        self.expect(winner, plain, map_tensors(self.inputs(1), shorter), kernels=False)
         self.expect(winner, plain, self.inputs(2), kernels=True, where="the judged batch again: ")
 
     def check_non_contiguous(self) -> None:
@@ -132,8 +132,8 @@ class ReleaseChecks(ReleaseBench):
             room[1:] = tensor.reshape(-1)
             return room[1:].view(tensor.shape)
 
-        self.expect(winner, plain, mapped(self.inputs(), strided), where="strided inputs: ")
-        self.expect(winner, plain, mapped(self.inputs(), shifted), where="misaligned inputs: ")
+        self.expect(winner, plain, map_tensors(self.inputs(), strided), where="strided inputs: ")
+        self.expect(winner, plain, map_tensors(self.inputs(), shifted), where="misaligned inputs: ")
         self.expect(winner, plain, self.inputs(), kernels=True)
 
     def check_autocast(self) -> None:
@@ -152,7 +152,7 @@ class ReleaseChecks(ReleaseBench):
 
     def check_second_instance(self) -> None:
         plain, winner = self.pair()
-        other_plain = shaken(self.plain())
+        other_plain = perturbed(self.plain())
         other = self.like(other_plain)
         for seed in range(2):
             self.expect(winner, plain, self.inputs(seed))
@@ -165,14 +165,14 @@ class ReleaseChecks(ReleaseBench):
         work = []
         for seed in range(2):
             inputs = self.inputs(seed)
-            work.append((winner, inputs, called(copy.deepcopy(plain), inputs)))
+            work.append((winner, inputs, call_on_copies(copy.deepcopy(plain), inputs)))
         wrong: list[str] = []
 
         def calls(module: torch.nn.Module, inputs: list[object], expected: object) -> None:
             try:
                 for _number in range(CALLS):
                     with torch.no_grad():
-                        same(clone(module(*inputs)), expected)
+                        require_same(clone(module(*inputs)), expected)
             except Exception as error:  # noqa: BLE001  # of another thread: data
                 wrong.append(f"{type(error).__name__}: {error}")
 
@@ -210,7 +210,7 @@ class ReleaseChecks(ReleaseBench):
         torch._dynamo.reset()
         compiled: Callable[..., object] = torch.compile(plain, backend=backend, fullgraph=True)
         try:
-            called(compiled, self.inputs())
+            call_on_copies(compiled, self.inputs())
         except Exception:  # noqa: BLE001  # whatever a backend lacks
             return False
         return True
@@ -234,7 +234,7 @@ class ReleaseChecks(ReleaseBench):
             if (one.grad is None) is not (other.grad is None):
                 raise ReleaseCheckError(f"compiled: the gradient of {name} is missing")
             if one.grad is not None:
-                same(grads[1], grads[0], f"compiled: gradient of {name}: ")
+                require_same(grads[1], grads[0], f"compiled: gradient of {name}: ")
 
     def check_export(self) -> None:
         plain, winner = self.pair()
@@ -267,14 +267,14 @@ class ReleaseChecks(ReleaseBench):
         plain, winner = self.pair()
         inputs = self.inputs()
         self.expect(winner, plain, inputs, kernels=True)
-        stacked = mapped(inputs, lambda tensor: torch.stack([tensor, tensor]))
+        stacked = map_tensors(inputs, lambda tensor: torch.stack([tensor, tensor]))
         if not all(isinstance(each, torch.Tensor) for each in stacked):
             raise NotCheckableError("torch.vmap takes tensors alone")
         try:
             got = torch.vmap(winner)(*stacked)
         except Exception:  # noqa: BLE001  # an error is what is wanted
             return
-        same(got, torch.vmap(plain)(*stacked))
+        require_same(got, torch.vmap(plain)(*stacked))
 
     def check_no_compiler(self) -> None:
         """The file is imported where nothing can be built: the plain forward runs, and says so."""

@@ -1,7 +1,7 @@
 """The runner: imports one module file and calls it, as the judge orders.
 
-It runs in the child that is confined; from `Import` on nothing in this process can be trusted.
-The same code runs the task's own module for the clock, so that both sides pay the same.
+It runs in the child that is confined; from `ImportSource` on nothing in this process can be
+trusted. The same code runs the task's own module for the clock, so that both sides pay the same.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ from types import ModuleType
 import torch
 
 from actors.evaluator.children import (
-    beside,
-    canary,
-    devmem,
+    cuda_vmm,
+    device_check,
+    fast_build_hook,
     malloc,
-    places,
-    profile,
-    takeover,
+    parameter_loading,
+    profiler,
+    task_dependencies,
+    tensor_addresses,
     tensors,
-    whereabouts,
 )
-from actors.evaluator.children.faults import raised
-from actors.evaluator.children.guards import Guards
-from actors.evaluator.isolation import linux
-from actors.evaluator.wire.channel import Channel, Closed, close_all
-from actors.evaluator.wire.layout import Layout, total_bytes
-from actors.evaluator.wire.orders import Done, Import, Leave
-from actors.evaluator.wire.runner_orders import (
-    Bench,
-    Called,
+from actors.evaluator.children.exception_reports import describe_exception
+from actors.evaluator.children.redzones import RedZones
+from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
+from actors.evaluator.ipc.layout_checks import Layout, total_bytes
+from actors.evaluator.ipc.orders import Done, Exit, ImportSource
+from actors.evaluator.ipc.runner_orders import (
     CallOnce,
-    Canary,
+    CallProfiled,
+    CallRepeatedly,
+    CallReturned,
+    CheckDevice,
     CheckRelease,
-    Clear,
-    Collect,
-    Collected,
-    Compile,
-    Construct,
-    Feed,
-    FeedAll,
+    CollectOutputs,
+    CompileModule,
+    ConstructModule,
     FromRunner,
-    Load,
-    Loaded,
-    Places,
-    Present,
-    Profiled,
+    InputAddresses,
+    LoadParameters,
+    LocateInputs,
+    LocateOutputs,
+    OutputsCollected,
+    ParametersLoaded,
     ReleaseChecked,
+    ReleaseTensors,
+    SetInputBatch,
+    SetInputs,
     TakeProfile,
     ToRunner,
-    Where,
-    Write,
+    WriteTensors,
 )
+from actors.evaluator.sandbox import linux
 from protocol.values import DeviceKind
 
-AWAKE_S = 0.002  # between the orders of a window; a card's host has cores to spare
+SPIN_S = 0.002  # between the orders of a window; a card's host has cores to spare
 
 
-class NoClass(Exception):
+class MissingClassError(Exception):
     """The file does not define what was asked for."""
 
 
@@ -102,17 +102,17 @@ class Runner:
     def answer(self, order: ToRunner, carried: list[int]) -> FromRunner:
         """Do what `order` says; whatever the module raises comes out."""
         match order:
-            case Import():
+            case ImportSource():
                 self._import(order)
-            case Construct():
+            case ConstructModule():
                 seed_all(order.seed)
                 init = tensors.read(order.init, carried[0], self.device)
                 self._module = self._class(*init)  # type: ignore[operator,misc]
                 if isinstance(self._module, torch.nn.Module):
                     self._module = self._module.to(self.device)
-            case Load():
+            case LoadParameters():
                 return self._load(order, carried)
-            case Compile():
+            case CompileModule():
                 self._module = torch.compile(self._module, mode=order.mode)  # type: ignore[call-overload]
             case _:
                 return self._use(order, carried)
@@ -120,67 +120,67 @@ class Runner:
 
     def _use(self, order: ToRunner, carried: list[int]) -> FromRunner:
         match order:
-            case Feed():
+            case SetInputs():
                 self._feed({order.slot: order.inputs}, carried[0])
-            case FeedAll():
+            case SetInputBatch():
                 self._feed_all(order, carried[0])
             case CallOnce():
                 return self._call(order)
-            case Clear():
+            case ReleaseTensors():
                 self._clear()
-            case Bench():
+            case CallRepeatedly():
                 self._bench(order.calls, order.slots)
             case TakeProfile():
                 module, inputs = self._module, self._slots[order.slot]
                 look = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
-                return Profiled(profile=profile.take(look, self.device))
+                return CallProfiled(profile=profiler.profile_call(look, self.device))
             case CheckRelease():
                 return self._check_release(order.name)
-            case Canary():
-                canary.sing(self.device)
+            case CheckDevice():
+                device_check.check_device(self.device)
             case _:
                 return self._hand_over(order, carried)
         return Done()
 
     def _hand_over(self, order: ToRunner, carried: list[int]) -> FromRunner:
         match order:
-            case Collect():
+            case CollectOutputs():
                 tensors.write(self._outputs, carried[0], order.limit)
-                return Collected(outputs=tuple(map(tensors.layout_of, self._outputs)))
-            case Where():
+                return OutputsCollected(outputs=tuple(map(tensors.layout_of, self._outputs)))
+            case LocateInputs():
                 slots = [self._slots[slot] for slot in range(order.slots)]
-                return Places(places=whereabouts.of_inputs(slots))
-            case Present():
-                self._outputs, answer = whereabouts.of_outputs(self._outputs)
+                return InputAddresses(places=tensor_addresses.input_addresses(slots))
+            case LocateOutputs():
+                self._outputs, answer = tensor_addresses.output_addresses(self._outputs)
                 return answer
-            case Write():
+            case WriteTensors():
                 self._write(order, carried[0])
         return Done()
 
-    def _import(self, order: Import) -> None:
+    def _import(self, order: ImportSource) -> None:
         name = "candidate" if order.class_name == "ModelNew" else "task"
         if name == "candidate":
-            takeover.take(order.source)
-        beside.lay_out(order.modules)
+            fast_build_hook.install_fast_builds(order.source)
+        task_dependencies.write_dependencies(order.modules)
         module = import_file(order.source, name)
         found = getattr(module, order.class_name, None)
         if not callable(found):
-            raise NoClass(f"the file defines no class {order.class_name}")
+            raise MissingClassError(f"the file defines no class {order.class_name}")
         self._class = found
 
     def _check_release(self, name: str) -> ReleaseChecked:
         # Here alone: torch's compilers take seconds to import.
-        from actors.evaluator.children import all_release_checks
+        from actors.evaluator.children import gpu_release_checks
 
-        return all_release_checks.outcome(sys.modules["candidate"], self.device, name)
+        return gpu_release_checks.run_check(sys.modules["candidate"], self.device, name)
 
-    def _load(self, order: Load, regions: list[int]) -> Loaded:
+    def _load(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
         wanted, first = (tensors.read(order.state, each, self.device) for each in regions)
-        return places.load(self._module, wanted, first)  # type: ignore[arg-type]  # both dicts
+        return parameter_loading.load_parameters(self._module, wanted, first)  # type: ignore[arg-type]  # both dicts
 
-    def _feed_all(self, order: FeedAll, region: int) -> None:
+    def _feed_all(self, order: SetInputBatch, region: int) -> None:
         if self.device == "cuda":
-            devmem.reset_l2()
+            cuda_vmm.reset_persisting_l2()
         self._feed(dict(enumerate(order.inputs)), region)
 
     def _feed(self, layouts: dict[int, Layout], region: int) -> None:
@@ -190,20 +190,20 @@ class Runner:
             tensors.fill([self._slots[slot] for slot in layouts], list(layouts.values()), region)
         else:
             place = 0
-            with tensors.opened(region, sum(map(total_bytes, layouts.values()))) as window:
+            with tensors.open_buffer(region, sum(map(total_bytes, layouts.values()))) as buffer:
                 for slot, layout in layouts.items():
-                    self._lay_out(slot, layout, window[place:])
+                    self._lay_out(slot, layout, buffer[place:])
                     place += total_bytes(layout)
         self._synchronize()  # the copies must not run into what is timed next
 
-    def _lay_out(self, slot: int, layout: Layout, window: torch.Tensor) -> None:
-        fresh = tensors.value_of(layout, window, self.device)
+    def _lay_out(self, slot: int, layout: Layout, buffer: torch.Tensor) -> None:
+        fresh = tensors.value_of(layout, buffer, self.device)
         self._slots[slot] = tuple(fresh)  # type: ignore[arg-type]  # always a list
         self._layouts[slot] = layout
 
-    def _call(self, order: CallOnce) -> Called:
+    def _call(self, order: CallOnce) -> CallReturned:
         seed_all(order.seed)
-        guards = Guards(self.device, order.guard) if order.guard else None
+        redzones = RedZones(self.device, order.guard) if order.guard else None
         with torch.no_grad():
             output = self._module(*self._slots[order.slot])  # type: ignore[operator]
         self._synchronize()
@@ -212,7 +212,9 @@ class Runner:
             order.keep: output,
             **{k: v for k, v in self._kept.items() if k == order.keep - 1},
         }
-        return Called(output=tensors.layout_of(output), breach=guards.breach() if guards else "")
+        return CallReturned(
+            output=tensors.layout_of(output), redzone_breach=redzones.breach() if redzones else ""
+        )
 
     def _clear(self) -> None:
         self._slots, self._layouts, self._kept, self._outputs = {}, {}, {}, []
@@ -236,7 +238,7 @@ class Runner:
         self._synchronize()
         self._outputs = outputs
 
-    def _write(self, order: Write, region: int) -> None:
+    def _write(self, order: WriteTensors, region: int) -> None:
         value: object
         if order.what == "inputs":
             value = list(self._slots[order.number])
@@ -250,8 +252,8 @@ class Runner:
 
 
 def serve(descriptor: int, device: DeviceKind) -> None:
-    """Answer the judge until it says `Leave` or is gone."""
-    malloc.keep()
+    """Answer the judge until it says `Exit` or is gone."""
+    malloc.never_trim()
     linux.prctl(linux.PR_SET_DUMPABLE, 1)  # the judge is let into our memory
     faulthandler.enable()  # the stack of a segfault is worth a lot to who must repair it
     channel: Channel[ToRunner] = Channel(
@@ -260,17 +262,17 @@ def serve(descriptor: int, device: DeviceKind) -> None:
     runner = Runner(device)
     while True:
         try:
-            order, carried = channel.receive(AWAKE_S if device == "cuda" else 0.0)
-        except Closed:
+            order, carried = channel.receive(SPIN_S if device == "cuda" else 0.0)
+        except ChannelClosedError:
             os._exit(0)
         try:
             answer = runner.answer(order, carried)
         except BaseException as error:  # noqa: BLE001  # the candidate's, SystemExit too: data
-            answer = raised(error)
+            answer = describe_exception(error)
         finally:
             close_all(carried)
         channel.send(answer)
-        if isinstance(order, Leave):
+        if isinstance(order, Exit):
             return
 
 

@@ -15,33 +15,33 @@ from typing import TypeAlias
 
 import torch
 
-from actors.evaluator.children import devmem
-from actors.evaluator.wire.layout import (
+from actors.evaluator.children import cuda_vmm
+from actors.evaluator.ipc.layout_checks import (
     ITEM_BYTES,
     Layout,
     Leaf,
     Nest,
     Other,
     Plain,
-    leaves,
     offsets,
+    tensor_leaves,
     total_bytes,
 )
 
 MAX_DEPTH = 16
-MAX_WORD = 4096
-OURS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+MAX_PLAIN_CHARS = 4096
+PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
-Move: TypeAlias = Callable[[int, list[ctypes.Array[ctypes.c_char]], int], int]
+MemoryCopy: TypeAlias = Callable[[int, list[ctypes.Array[ctypes.c_char]], int], int]
 
 
-class Uncrossable(ValueError):
+class UntransferableError(ValueError):
     """A value that can't be handed to another process."""
 
 
 def layout_of(value: object, depth: int = 0) -> Layout:
     """Return the layout of any value; what can't cross becomes `Other`."""
-    if type(value) in OURS:
+    if type(value) in PLAIN_TENSOR_TYPES:
         return _leaf_of(value)  # type: ignore[arg-type]  # all three are tensors
     if depth < MAX_DEPTH:
         if type(value) is dict and all(type(key) is str for key in value):
@@ -77,7 +77,7 @@ def _plain_of(value: object) -> Layout:
         return Plain(kind="int", word=str(value))
     if type(value) is float:
         return Plain(kind="float", word=repr(value))
-    if type(value) is str and len(value) <= MAX_WORD:
+    if type(value) is str and len(value) <= MAX_PLAIN_CHARS:
         return Plain(kind="str", word=value)
     if type(value) is torch.dtype:
         return Plain(kind="dtype", word=str(value).removeprefix("torch."))
@@ -97,54 +97,56 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
 
 
 def write(value: object, region: int, limit: int | None = None) -> None:
-    """Write the bytes of `value`'s tensors to `region`; raise `Uncrossable` when they don't fit."""
+    """Write the bytes of `value`'s tensors to `region`; raise `UntransferableError` when they don't
+    fit.
+    """
     layout = layout_of(value)
     places = offsets(layout)
     if limit is not None and places[-1] > limit:
-        raise Uncrossable(f"{places[-1]} bytes, expected at most {limit}")
+        raise UntransferableError(f"{places[-1]} bytes, expected at most {limit}")
     if not places[-1]:
         return
     parts = [each for each in zip(tensors_in(value), places, strict=False) if each[0].numel()]
-    if not devmem.is_device(region) and all(_on_host(tensor) for tensor, _place in parts):
+    if not cuda_vmm.is_device_memory(region) and all(_on_host(tensor) for tensor, _place in parts):
         for tensor, place in parts:
-            _transfer(os.pwritev, region, _raw(tensor), place)
+            _transfer(os.pwritev, region, _raw_bytes(tensor), place)
         return
-    with opened(region, places[-1] if limit is None else limit, writing=True) as window:
+    with open_buffer(region, places[-1] if limit is None else limit, writing=True) as buffer:
         for tensor, place in parts:
-            raw = _raw(tensor)
-            window[place : place + raw.numel()].copy_(raw)
+            raw = _raw_bytes(tensor)
+            buffer[place : place + raw.numel()].copy_(raw)
 
 
-def _raw(tensor: torch.Tensor) -> torch.Tensor:
+def _raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return flat.view(torch.uint8)
 
 
 def _on_host(tensor: torch.Tensor) -> bool:
     """Whether the kernel can read and write a tensor's bytes, once they lie in a row."""
-    return type(tensor) in OURS and tensor.device.type == "cpu"
+    return type(tensor) in PLAIN_TENSOR_TYPES and tensor.device.type == "cpu"
 
 
-def _transfer(move: Move, region: int, tensor: torch.Tensor, place: int) -> None:
+def _transfer(move: MemoryCopy, region: int, tensor: torch.Tensor, place: int) -> None:
     """Move all bytes of a tensor on the host to or from a region: no page of ours is mapped."""
     at, left = tensor.data_ptr(), tensor.nbytes
     while left:
         done = move(region, [(ctypes.c_char * left).from_address(at)], place)
         if not done:
-            raise Uncrossable("a region ends too early")
+            raise UntransferableError("a region ends too early")
         at, place, left = at + done, place + done, left - done
 
 
 @contextmanager
-def opened(region: int, size: int, *, writing: bool = False) -> Iterator[torch.Tensor]:
+def open_buffer(region: int, size: int, *, writing: bool = False) -> Iterator[torch.Tensor]:
     """Give a region's bytes as a tensor, on the host or on the card."""
-    if not devmem.is_device(region):
+    if not cuda_vmm.is_device_memory(region):
         # Privately, where nothing is to be written: what is sealed can't be mapped otherwise.
         flags = mmap.MAP_SHARED if writing else mmap.MAP_PRIVATE
-        with mmap.mmap(region, size, flags=flags) as window:
-            yield torch.frombuffer(window, dtype=torch.uint8)
+        with mmap.mmap(region, size, flags=flags) as buffer:
+            yield torch.frombuffer(buffer, dtype=torch.uint8)
         return
-    mapping = devmem.Mapping(region, size)
+    mapping = cuda_vmm.Mapping(region, size)
     try:
         yield mapping.bytes
     finally:
@@ -156,24 +158,24 @@ def read(layout: Layout, region: int, device: str) -> object:
     size = total_bytes(layout)
     if not size:
         return value_of(layout, torch.empty(0, dtype=torch.uint8), device)
-    with opened(region, size) as window:
-        return value_of(layout, window, device)
+    with open_buffer(region, size) as buffer:
+        return value_of(layout, buffer, device)
 
 
 def fill(values: Sequence[object], layouts: Sequence[Layout], region: int) -> None:
     """Copy bytes that lie in `region`, one value after the other, into tensors that are there."""
     parts = list(_places(values, layouts))
-    if not devmem.is_device(region) and all(
+    if not cuda_vmm.is_device_memory(region) and all(
         _on_host(tensor) and tensor.is_contiguous() for tensor, _leaf, _place in parts
     ):
         for tensor, leaf, place in parts:
             if tensor.nbytes != leaf.nbytes:
-                raise Uncrossable("inputs are of another size than before")
+                raise UntransferableError("inputs are of another size than before")
             _transfer(os.preadv, region, tensor, place)
         return
-    with torch.no_grad(), opened(region, sum(map(total_bytes, layouts))) as window:
+    with torch.no_grad(), open_buffer(region, sum(map(total_bytes, layouts))) as buffer:
         for tensor, leaf, place in parts:
-            tensor.copy_(_seen(leaf, window, place))
+            tensor.copy_(_leaf_view(leaf, buffer, place))
 
 
 def _places(
@@ -185,7 +187,7 @@ def _places(
     places = [0]
     for value, layout in zip(values, layouts, strict=True):
         if layout != known:  # they mostly are: what is on the clock is not done twice
-            known, found, places = layout, list(leaves(layout)), offsets(layout)
+            known, found, places = layout, list(tensor_leaves(layout)), offsets(layout)
         for tensor, leaf, place in zip(tensors_in(value), found, places, strict=False):
             if leaf.nbytes:
                 # Past autograd's version counter: a cache that trusts it is wrong, too.
@@ -193,17 +195,17 @@ def _places(
         begin += places[-1]
 
 
-def _seen(leaf: Leaf, window: torch.Tensor, place: int) -> torch.Tensor:
+def _leaf_view(leaf: Leaf, buffer: torch.Tensor, place: int) -> torch.Tensor:
     dtype = getattr(torch, leaf.dtype)
-    return window[place : place + leaf.nbytes].view(dtype).reshape(leaf.shape)
+    return buffer[place : place + leaf.nbytes].view(dtype).reshape(leaf.shape)
 
 
-def in_order(raw: torch.Tensor, layout: Layout) -> torch.Tensor:
+def in_logical_order(raw: torch.Tensor, layout: Layout) -> torch.Tensor:
     """Return the bytes of a value in logical order; they lie as its (dense) strides say."""
-    if all(leaf.stride is None for leaf in leaves(layout)):
+    if all(leaf.stride is None for leaf in tensor_leaves(layout)):
         return raw
     ordered = raw.clone()
-    for leaf, place in zip(leaves(layout), offsets(layout), strict=False):
+    for leaf, place in zip(tensor_leaves(layout), offsets(layout), strict=False):
         if leaf.stride is not None:
             flat = raw[place : place + leaf.nbytes].view(getattr(torch, leaf.dtype))
             seen = flat.as_strided(leaf.shape, leaf.stride).contiguous().reshape(-1)
@@ -211,29 +213,29 @@ def in_order(raw: torch.Tensor, layout: Layout) -> torch.Tensor:
     return ordered
 
 
-def value_of(layout: Layout, window: torch.Tensor, device: str) -> object:
-    """Return a fresh value of `layout` from bytes that lie at the beginning of `window`."""
-    return _build(layout, window, iter(offsets(layout)), device)
+def value_of(layout: Layout, buffer: torch.Tensor, device: str) -> object:
+    """Return a fresh value of `layout` from bytes that lie at the beginning of `buffer`."""
+    return _build(layout, buffer, iter(offsets(layout)), device)
 
 
-def _build(layout: Layout, window: torch.Tensor, places: Iterator[int], device: str) -> object:
+def _build(layout: Layout, buffer: torch.Tensor, places: Iterator[int], device: str) -> object:
     if isinstance(layout, Leaf):
-        return _tensor(layout, window, next(places), device)
+        return _tensor(layout, buffer, next(places), device)
     if isinstance(layout, Nest):
-        items = [_build(item, window, places, device) for item in layout.items]
+        items = [_build(item, buffer, places, device) for item in layout.items]
         if layout.kind == "dict":
             return dict(zip(layout.keys, items, strict=True))
         return items if layout.kind == "list" else tuple(items)
     if isinstance(layout, Other):
-        raise Uncrossable(f"a {layout.type_name} can't be handed to another process")
+        raise UntransferableError(f"a {layout.type_name} can't be handed to another process")
     return _plain(layout)
 
 
-def _tensor(leaf: Leaf, window: torch.Tensor, place: int, device: str) -> torch.Tensor:
+def _tensor(leaf: Leaf, buffer: torch.Tensor, place: int, device: str) -> torch.Tensor:
     dtype = getattr(torch, leaf.dtype)
     if not leaf.nbytes:
         return torch.empty(leaf.shape, dtype=dtype, device=device)
-    seen = _seen(leaf, window, place)
+    seen = _leaf_view(leaf, buffer, place)
     if leaf.stride is None:
         return torch.empty(leaf.shape, dtype=dtype, device=device).copy_(seen)
     rebuilt = torch.empty_strided(leaf.shape, leaf.stride, dtype=dtype, device=device)

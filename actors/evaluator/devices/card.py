@@ -5,66 +5,77 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from actors.evaluator.devices import device as devices
-from actors.evaluator.devices.sensors import Sensors
-from actors.evaluator.grounds import Grounds
-from actors.evaluator.isolation.child import Child, Gone
-from actors.evaluator.isolation.nursery import Nursery, Unjudgeable
-from actors.evaluator.isolation.scratch import Scratch
-from actors.evaluator.wire.referee_orders import Describe, Described, FromReferee, Unfit
+from actors.evaluator.devices.sensors import GpuSensors
+from actors.evaluator.ipc.referee_orders import (
+    DescribeDevice,
+    DeviceDescribed,
+    FromReferee,
+    TaskUnsuitable,
+)
+from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
+from actors.evaluator.sandbox.confinement import ConfinementFactory
+from actors.evaluator.sandbox.scratch import Scratch
+from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError, ZygoteClient
 from protocol.values import Device
 
 
-class Card:
+class DeviceInfo:
     """The device of one judge, asked once."""
 
-    def __init__(self, nursery: Nursery, grounds: Grounds, scratch: Scratch) -> None:
-        self._nursery = nursery
-        self._grounds = grounds
+    def __init__(
+        self, zygote: ZygoteClient, confinements: ConfinementFactory, scratch: Scratch
+    ) -> None:
+        self._zygote = zygote
+        self._confinements = confinements
         self._scratch = scratch
         self._device: Device | None = None
-        self.sensors = Sensors("")
+        self.sensors = GpuSensors("")
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether no child needs to be asked any more."""
-        return self._device is not None or self._grounds.kind == "cpu"
+        return self._device is not None or self._confinements.kind == "cpu"
 
     @property
     def device(self) -> Device:
-        """What results are measured on; raises `Unjudgeable` where there is no such device."""
+        """What results are measured on; raises `JudgeUnavailableError` where there is no such
+        device.
+        """
         if self._device is None:
-            cpu = self._grounds.kind == "cpu"
-            self._device = devices.of_cpu() if cpu else self._ask()
+            cpu = self._confinements.kind == "cpu"
+            self._device = devices.cpu_device() if cpu else self._ask()
         return self._device
 
     @property
     def arch(self) -> str:
         """What CUDA sources are compiled for; "" on a CPU."""
-        return "" if self._grounds.kind == "cpu" else devices.arch_list(self.device)
+        return "" if self._confinements.kind == "cpu" else devices.arch_list(self.device)
 
     def _ask(self) -> Device:
-        self._nursery.awake()
+        self._zygote.ensure_started()
         folder = self._scratch.fresh("device")
         try:
-            referee: Child[FromReferee] = self._nursery.spawn(
+            referee: ChildClient[FromReferee] = self._zygote.spawn(
                 "referee",
-                self._grounds.confinement(folder, trusted=True),
+                self._confinements.confinement(folder, trusted=True),
                 FromReferee,
                 trusted=True,
             )
             try:
-                answer = referee.ask(Describe(), self._grounds.limits.import_s)
+                answer = referee.ask(DescribeDevice(), self._confinements.limits.import_s)
             finally:
                 referee.kill()
         finally:
             self._scratch.remove(folder)
-        if isinstance(answer, Gone):
-            raise Unjudgeable(f"the device can't be asked: {answer.said()}")
-        if isinstance(answer[0], Described):
-            self.sensors = Sensors(answer[0].uuid)
-            device, ceiling = answer[0].device, self.sensors.ceiling()
+        if isinstance(answer, ChildFailure):
+            raise JudgeUnavailableError(f"the device can't be asked: {answer.readable()}")
+        if isinstance(answer[0], DeviceDescribed):
+            self.sensors = GpuSensors(answer[0].uuid)
+            device, ceiling = answer[0].device, self.sensors.limits_text()
             if not ceiling:
                 return device
             # Two cards of one model are not one device when one of them is held down.
             return replace(device, fingerprint=f"{device.fingerprint}; {ceiling}")
-        raise Unjudgeable(answer[0].words if isinstance(answer[0], Unfit) else "no device")
+        raise JudgeUnavailableError(
+            answer[0].reason if isinstance(answer[0], TaskUnsuitable) else "no device"
+        )

@@ -1,6 +1,7 @@
 """What results were measured on: runtimes of different fingerprints are never ranked.
 
-`of_cpu` needs no torch and may be asked anywhere; `of_cuda` initialises CUDA: in a child only.
+`cpu_device` needs no torch and may be asked anywhere; `cuda_device` initialises CUDA: in a child
+only.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from actors.evaluator.devices import roofline
 from protocol.values import Device, DeviceKind
 
 # The widest that a processor's flags promise, the widest first.
-WIDTHS = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("asimd", 128), ("sse2", 128))
+VECTOR_WIDTHS = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("asimd", 128), ("sse2", 128))
 VECTOR_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "asimd", "sve")
-NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 
-def here() -> DeviceKind:
+def default_kind() -> DeviceKind:
     """Return "cuda" where this machine has a card, else "cpu"."""
-    return "cuda" if any(Path(node).exists() for node in NODES) else "cpu"
+    return "cuda" if any(Path(node).exists() for node in GPU_NODES) else "cpu"
 
 
-def of_cpu() -> Device:
+def cpu_device() -> Device:
     """Return this machine's processor as a device."""
     fields = _cpuinfo()
     model = fields.get("model name") or fields.get("CPU part") or platform.machine()
@@ -47,11 +48,11 @@ def of_cpu() -> Device:
 def _vector(flags: set[str]) -> str:
     """Return the width of vectors and the extensions that a kernel may count on."""
     named = " ".join(flag for flag in VECTOR_FLAGS if flag in flags)
-    width = next((f"{bits} bits" for flag, bits in WIDTHS if flag in flags), "")
+    width = next((f"{bits} bits" for flag, bits in VECTOR_WIDTHS if flag in flags), "")
     return ", ".join(filter(None, (width, named))) or "unknown"
 
 
-def of_cuda() -> Device:
+def cuda_device() -> Device:
     """Return the current CUDA card as a device; initialises CUDA."""
     import torch
 
@@ -90,7 +91,7 @@ def _memory(card: object) -> dict[str, str]:
 
 def _peak(card: object) -> dict[str, str]:
     """Return what the memory and the units can do at most: the driver's figures, or the table's."""
-    peak = roofline.of_card(
+    peak = roofline.gpu_peak(
         str(getattr(card, "name", "")),
         clock_khz=getattr(card, "memory_clock_rate", 0),
         bus_bits=getattr(card, "memory_bus_width", 0),

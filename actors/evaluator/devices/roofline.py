@@ -2,8 +2,8 @@
 
 See `docs/evaluation-laws.md`, law 8.
 
-Pure but for `measured_cpu`.  Bytes are those that must move: inputs, parameters and outputs, once.
-Figures of cards are the makers' dense ones; what the driver says of its memory comes first.
+Pure but for `measure_cpu_peak`.  Bytes are those that must move: inputs, parameters and outputs,
+once. Figures of cards are the makers' dense ones; what the driver says of its memory comes first.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from statistics import median
 
 from protocol.values import Device, Value
 
-MARGIN = 1.25  # the floor lets everybody be this much better than the maker's figure
+PEAK_MARGIN = 1.25  # the floor lets everybody be this much better than the maker's figure
 # From caches: more than any L2 gives.  Bytes that fit there need not come from memory at all.
 CACHE_OVER_MEMORY = 8.0
 CPU_BYTES = 1 << 26
 CPU_ROUNDS = 5
-BUSES = 2  # a memory's clock is told in cycles, it moves data twice in one
+DDR_FACTOR = 2  # a memory's clock is told in cycles, it moves data twice in one
 
 
-class Peak(Value, frozen=True, kw_only=True):
+class DevicePeak(Value, frozen=True, kw_only=True):
     """The most that a device does."""
 
     gb_s: float | None = None  # of its memory
@@ -34,14 +34,14 @@ class Peak(Value, frozen=True, kw_only=True):
     source: str = ""  # "driver", "table" or "measured"
 
     @property
-    def most_tflops(self) -> float | None:
+    def max_tflops(self) -> float | None:
         """The best of its units: what a floor must assume."""
         known = [figure for figure in (self.tflops, self.tensor_tflops) if figure is not None]
         return max(known) if known else None
 
 
 # Most particular first: a pattern in the card's name, GB/s, TFLOP/s (float32, tensor), L2 in MiB.
-CARDS = (
+KNOWN_GPUS = (
     (r"\bB200", 8000, 75, 2250, 126),
     (r"\bH200", 4800, 67, 989, 50),
     (r"\bH100 NVL", 3938, 60, 835, 50),
@@ -59,14 +59,16 @@ CARDS = (
 )
 
 
-def of_card(name: str, *, clock_khz: float = 0, bus_bits: float = 0, l2_bytes: float = 0) -> Peak:
+def gpu_peak(
+    name: str, *, clock_khz: float = 0, bus_bits: float = 0, l2_bytes: float = 0
+) -> DevicePeak:
     """Return the peak of a card; figures that the driver gave go before the table's."""
-    row = next((row for row in CARDS if re.search(row[0], name)), None)
-    told = clock_khz * 1e3 * bus_bits / 8 * BUSES / 1e9
+    row = next((row for row in KNOWN_GPUS if re.search(row[0], name)), None)
+    told = clock_khz * 1e3 * bus_bits / 8 * DDR_FACTOR / 1e9
     table = float(row[1]) if row else None
     # Some drivers tell the clock of idle memory, or half of it: the table knows better then.
     trusted = told if told and (table is None or 0.8 * table <= told <= 1.3 * table) else None
-    return Peak(
+    return DevicePeak(
         gb_s=trusted or table,
         tflops=float(row[2]) if row else None,
         tensor_tflops=float(row[3]) if row else None,
@@ -75,12 +77,12 @@ def of_card(name: str, *, clock_khz: float = 0, bus_bits: float = 0, l2_bytes: f
     )
 
 
-def of_device(device: Device) -> Peak:
+def device_peak(device: Device) -> DevicePeak:
     """Return the peak of `device`: its facts and the table, or what this processor does."""
     if device.kind == "cpu":
-        return measured_cpu(device.fingerprint)
+        return measure_cpu_peak(device.fingerprint)
     facts = device.facts
-    return of_card(
+    return gpu_peak(
         facts.get("card", device.name),
         clock_khz=_figure(facts, "memory clock") * 1e3,
         bus_bits=_figure(facts, "memory bus"),
@@ -94,7 +96,7 @@ def _figure(facts: Mapping[str, str], name: str) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def measured_cpu(_fingerprint: str) -> Peak:
+def measure_cpu_peak(_fingerprint: str) -> DevicePeak:
     """Return what one core of this processor copies; several do more, so this is no floor."""
     source, target = bytearray(CPU_BYTES), bytearray(CPU_BYTES)
     taken = []
@@ -102,20 +104,22 @@ def measured_cpu(_fingerprint: str) -> Peak:
         began = time.perf_counter()
         target[:] = source  # one memcpy: read and written
         taken.append(time.perf_counter() - began)
-    return Peak(gb_s=2 * CPU_BYTES / median(taken) / 1e9, source="measured")
+    return DevicePeak(gb_s=2 * CPU_BYTES / median(taken) / 1e9, source="measured")
 
 
 # --- how near -------------------------------------------------------------------------------------
 
 
-def summary(bytes_moved: float, flops: float, us: float, peak: Peak) -> dict[str, str]:
+def roofline_figures(
+    bytes_moved: float, flops: float, us: float, peak: DevicePeak
+) -> dict[str, str]:
     """Return printable figures of a call of `us` microseconds; what is not known is left out."""
     if us <= 0:
         return {}
     said: dict[str, str] = {}
     gb_s, tflops = bytes_moved / us / 1e3, flops / us / 1e6
     of_memory = gb_s / peak.gb_s if peak.gb_s else None
-    of_units = tflops / peak.most_tflops if peak.most_tflops else None
+    of_units = tflops / peak.max_tflops if peak.max_tflops else None
     if bytes_moved:
         resident = peak.cache_bytes >= bytes_moved
         said["bandwidth"] = f"{gb_s:.4g} GB/s{_share(of_memory, peak)}"
@@ -128,7 +132,7 @@ def summary(bytes_moved: float, flops: float, us: float, peak: Peak) -> dict[str
     return said
 
 
-def _share(share: float | None, peak: Peak) -> str:
+def _share(share: float | None, peak: DevicePeak) -> str:
     return "" if share is None else f", {share:.0%} of the peak ({peak.source})"
 
 
@@ -141,18 +145,20 @@ def _bound(of_memory: float, of_units: float) -> str:
 # --- what nobody can beat -------------------------------------------------------------------------
 
 
-def floor_us(bytes_in_out: float, flops: float, peak: Peak) -> float:
+def floor_us(bytes_in_out: float, flops: float, peak: DevicePeak) -> float:
     """Return the microseconds that a call needs on a perfect device; 0.0 where nothing is known.
 
-    Everything is read so that an honest candidate is never below: memory `MARGIN` faster than told,
-    arithmetic on the fastest units, and what the last cache holds moved from there.
+    Everything is read so that an honest candidate is never below: memory `PEAK_MARGIN` faster than
+    told, arithmetic on the fastest units, and what the last cache holds moved from there.
     """
     times = [0.0]
     if peak.gb_s is not None and peak.source != "measured":
         beyond = max(0.0, bytes_in_out - peak.cache_bytes)
         within = bytes_in_out - beyond
-        bytes_a_us = peak.gb_s * 1e3 * MARGIN
+        bytes_a_us = peak.gb_s * 1e3 * PEAK_MARGIN
         times.append(beyond / bytes_a_us + within / (bytes_a_us * CACHE_OVER_MEMORY))
-    if peak.most_tflops is not None:
-        times.append(flops / (peak.most_tflops * 1e6 * MARGIN * 2))  # eight bits: twice the figure
+    if peak.max_tflops is not None:
+        times.append(
+            flops / (peak.max_tflops * 1e6 * PEAK_MARGIN * 2)
+        )  # eight bits: twice the figure
     return max(times)

@@ -10,7 +10,7 @@ import pynvml
 
 from protocol.values import Value
 
-SLOW = {
+THROTTLE_REASONS = {
     pynvml.nvmlClocksThrottleReasonHwSlowdown: "slowed down by hardware",
     pynvml.nvmlClocksThrottleReasonHwThermalSlowdown: "too hot",
     pynvml.nvmlClocksThrottleReasonSwThermalSlowdown: "too hot",
@@ -19,7 +19,7 @@ SLOW = {
 }
 
 
-class Reading(Value, frozen=True, kw_only=True):
+class SensorReading(Value, frozen=True, kw_only=True):
     """One look at a card."""
 
     sm_mhz: int = 0
@@ -27,56 +27,58 @@ class Reading(Value, frozen=True, kw_only=True):
     celsius: int = 0
     throttled: str = ""  # why its clocks are held down; "" when they are not
 
-    def said(self) -> str:
+    def readable(self) -> str:
         """Return it for people."""
         held = f"throttled: {self.throttled}" if self.throttled else "not throttled"
         return f"{self.sm_mhz} MHz, memory {self.memory_mhz} MHz, {self.celsius} °C, {held}"
 
 
-class Sensors:
+class GpuSensors:
     """One card's, found by its UUID."""
 
     def __init__(self, uuid: str) -> None:
-        self._card: object = None
+        self._handle: object = None
         if not uuid:
             return
         try:
             pynvml.nvmlInit()
-            self._card = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid.removeprefix('GPU-')}")
+            self._handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid.removeprefix('GPU-')}")
         except pynvml.NVMLError:
             return
 
-    def read(self) -> Reading | None:
+    def read(self) -> SensorReading | None:
         """Look once; None where nothing can be seen."""
-        if self._card is None:
+        if self._handle is None:
             return None
         try:
-            reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._card)
-            return Reading(
-                sm_mhz=pynvml.nvmlDeviceGetClockInfo(self._card, pynvml.NVML_CLOCK_SM),
-                memory_mhz=pynvml.nvmlDeviceGetClockInfo(self._card, pynvml.NVML_CLOCK_MEM),
-                celsius=pynvml.nvmlDeviceGetTemperature(self._card, pynvml.NVML_TEMPERATURE_GPU),
-                throttled=next((words for bit, words in SLOW.items() if reasons & bit), ""),
+            reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+            return SensorReading(
+                sm_mhz=pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
+                memory_mhz=pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_MEM),
+                celsius=pynvml.nvmlDeviceGetTemperature(self._handle, pynvml.NVML_TEMPERATURE_GPU),
+                throttled=next(
+                    (words for bit, words in THROTTLE_REASONS.items() if reasons & bit), ""
+                ),
             )
         except pynvml.NVMLError:
             return None
 
-    def ceiling(self) -> str:
+    def limits_text(self) -> str:
         """Return the clock and the power that the card may reach; "" where it does not say."""
-        if self._card is None:
+        if self._handle is None:
             return ""
         try:
-            mhz = pynvml.nvmlDeviceGetMaxClockInfo(self._card, pynvml.NVML_CLOCK_SM)
-            milliwatt = pynvml.nvmlDeviceGetEnforcedPowerLimit(self._card)
+            mhz = pynvml.nvmlDeviceGetMaxClockInfo(self._handle, pynvml.NVML_CLOCK_SM)
+            milliwatt = pynvml.nvmlDeviceGetEnforcedPowerLimit(self._handle)
         except pynvml.NVMLError:
             return ""
         return f"{mhz} MHz, {milliwatt // 1000} W"
 
     def memory_used(self) -> int | None:
         """Return the bytes that are taken on the card, by anybody."""
-        if self._card is None:
+        if self._handle is None:
             return None
         try:
-            return int(pynvml.nvmlDeviceGetMemoryInfo(self._card).used)
+            return int(pynvml.nvmlDeviceGetMemoryInfo(self._handle).used)
         except pynvml.NVMLError:
             return None

@@ -18,28 +18,28 @@ from pathlib import Path
 import msgspec
 import torch
 
-from actors.commands import typed
-from actors.evaluator.fastbuild import asked
-from actors.evaluator.fastbuild.family import COMMON_CPU, COMMON_CUDA, Family
-from actors.evaluator.fastbuild.importing import Imported
-from actors.evaluator.fastbuild.precompiled import Broken
-from actors.evaluator.fastbuild.process import TooLong
-from actors.evaluator.fastbuild.record import WAYS
-from actors.evaluator.fastbuild.results import Results
-from actors.evaluator.fastbuild.slots import Slots, fitting_here
-from actors.evaluator.fastbuild.store import Store, of_user
-from actors.evaluator.fastbuild.toolkit import Unprepared
-from actors.evaluator.fastbuild.workshop import prepare
+from actors.cli import OneLineParser
+from actors.commands import typed_command
+from actors.evaluator.fastbuild import source_requirements
+from actors.evaluator.fastbuild.build_record import WAY_NAMES
+from actors.evaluator.fastbuild.build_slots import BuildSlots, slots_here
+from actors.evaluator.fastbuild.build_store import BuildStore, store_of_user
+from actors.evaluator.fastbuild.candidate_import import ImportReport
+from actors.evaluator.fastbuild.compiler_process import BuildTimeoutError
+from actors.evaluator.fastbuild.flag_set import COMMON_CPU_FLAG_SETS, COMMON_CUDA_FLAG_SETS, FlagSet
+from actors.evaluator.fastbuild.precompiled_headers import PrecompiledHeaderError
+from actors.evaluator.fastbuild.result_cache import ResultCache
+from actors.evaluator.fastbuild.toolkit import ToolkitMissingError
+from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
 from actors.installation import module_path
-from actors.usage import Parser
 
 LIMIT_S = 600.0
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the flags."""
-    parser = Parser(
-        prog=typed("build"),
+    parser = OneLineParser(
+        prog=typed_command("build"),
         description="Build one candidate and show which way it was built and what took how long.",
     )
     parser.add_argument(
@@ -52,7 +52,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--family", action="append", default=[], help="flags to prepare for, as builds record them"
     )
     parser.add_argument("--json", action="store_true", help="one line of JSON")
-    parser.add_argument("--store", type=Path, default=of_user(os.environ).root)
+    parser.add_argument("--store", type=Path, default=store_of_user(os.environ).root)
     parser.add_argument("--torch", action="store_true", help="torch's own way, for comparison")
     parser.add_argument("--again", action="store_true", help="even if it was built before")
     parser.add_argument("--limit-s", type=float, default=LIMIT_S)
@@ -64,23 +64,23 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return flags
 
 
-def fill(store: Path, device: str, families: list[str]) -> int:
+def prepare_flag_sets(store: Path, device: str, families: list[str]) -> int:
     """Prepare for the usual families of flags, or for those that are named."""
-    named = [msgspec.json.decode(family, type=Family) for family in families]
-    usual = (*COMMON_CPU, *(COMMON_CUDA if device == "cuda" else ()))
+    named = [msgspec.json.decode(family, type=FlagSet) for family in families]
+    usual = (*COMMON_CPU_FLAG_SETS, *(COMMON_CUDA_FLAG_SETS if device == "cuda" else ()))
     try:
-        toolkit = prepare(store, named or usual)
-    except (Unprepared, Broken) as error:
+        toolkit = prepare_toolkit(store, named or usual)
+    except (ToolkitMissingError, PrecompiledHeaderError) as error:
         sys.stderr.write(f"fast builds are off: {error}\n")
         return 1
     sys.stdout.write(f"{toolkit.folder}\n")
     return 0
 
 
-def build(file: Path, store: Path | None, folder: Path, limit_s: float) -> Imported:
+def build(file: Path, store: Path | None, folder: Path, limit_s: float) -> ImportReport:
     """Import `file` in a child whose extensions go to `folder`."""
     answer = folder / "answer.json"
-    module = ("-P", "-m", "actors.evaluator.fastbuild.importing")
+    module = ("-P", "-m", "actors.evaluator.fastbuild.candidate_import")
     argv = [sys.executable, *module, str(file), str(answer)]
     environment = {
         **os.environ,
@@ -93,21 +93,21 @@ def build(file: Path, store: Path | None, folder: Path, limit_s: float) -> Impor
     try:
         status = child.wait(limit_s)
     except subprocess.TimeoutExpired:
-        raise TooLong(f"the build took longer than {limit_s:g} s") from None
+        raise BuildTimeoutError(f"the build took longer than {limit_s:g} s") from None
     finally:
         child.kill()
         child.wait()
     if not answer.exists():
-        return Imported(seconds=0.0, error=f"the import ended the process with status {status}")
-    return msgspec.json.decode(answer.read_bytes(), type=Imported)
+        return ImportReport(seconds=0.0, error=f"the import ended the process with status {status}")
+    return msgspec.json.decode(answer.read_bytes(), type=ImportReport)
 
 
-def table(imported: Imported) -> str:
+def build_table(report: ImportReport) -> str:
     """Return what happened, for people."""
     lines = []
-    for one in imported.builds:
+    for one in report.builds:
         why = f" ({one.why})" if one.why else ""
-        lines.append(f"{one.name}: {WAYS[one.way]}{why}, {one.seconds:.2f} s")
+        lines.append(f"{one.name}: {WAY_NAMES[one.way]}{why}, {one.seconds:.2f} s")
         if one.way == "light":
             ready = "all" if one.precompiled else "not all"
             lines.append(f"  binding: {one.binding or 'none'}; headers precompiled: {ready}")
@@ -115,9 +115,9 @@ def table(imported: Imported) -> str:
             f"  {phase.began_s:7.2f} s  {phase.seconds:7.2f} s  {phase.name}"
             for phase in one.phases
         ]
-    lines.append(f"import: {imported.seconds:.2f} s")
-    if imported.error:
-        lines.append(imported.error)
+    lines.append(f"import: {report.seconds:.2f} s")
+    if report.error:
+        lines.append(report.error)
     return "\n".join(lines)
 
 
@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
     """Build the file; the status is 1 when it does not build."""
     flags = parse(arguments)
     if flags.prepare:
-        return fill(Store(flags.store).toolkits, flags.prepare, flags.family)
+        return prepare_flag_sets(BuildStore(flags.store).toolkits, flags.prepare, flags.family)
     file = flags.file.absolute()
     try:
         if file.exists() and not (file.is_file() or file.is_dir()):
@@ -141,13 +141,13 @@ def main(arguments: list[str]) -> int:
         at = f", line {line}" if line else ""
         words = getattr(error, "msg", None) or error
         return _refused(f"{flags.file} is no valid Python: {words}{at}")
-    if not asked.compiles(source):
+    if not source_requirements.may_compile(source):
         return _refused(f"{flags.file} calls neither load nor load_inline: nothing to build")
     try:
         return _built(file, source, flags)
     except OSError as error:
         return _refused(f"{error.filename or flags.store}: {error.strerror}")
-    except TooLong as error:
+    except BuildTimeoutError as error:
         sys.stderr.write(f"build: {error}\n")
         return 1
 
@@ -159,31 +159,31 @@ def _refused(words: str) -> int:
 
 def _built(file: Path, source: str, flags: argparse.Namespace) -> int:
     toolkit = None
-    store = Store(flags.store)
+    store = BuildStore(flags.store)
     if not flags.torch:
-        families = asked.families(source, cuda=torch.version.cuda is not None)
+        families = source_requirements.flag_sets(source, cuda=torch.version.cuda is not None)
         try:
-            toolkit = prepare(store.toolkits, families)
-        except (Unprepared, Broken) as error:
+            toolkit = prepare_toolkit(store.toolkits, families)
+        except (ToolkitMissingError, PrecompiledHeaderError) as error:
             sys.stderr.write(f"fast builds are off: {error}\n")
-    results = Results(store.results)
-    key = results.key(source, toolkit.key) if toolkit else ""
+    result_cache = ResultCache(store.results)
+    key = result_cache.key(source, toolkit.key) if toolkit else ""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "extensions").mkdir()
         if key and not flags.again:
-            results.restore(key, folder / "extensions")
+            result_cache.copy_to(key, folder / "extensions")
         began = time.monotonic()
-        with Slots(store.slots, fitting_here()).taken(flags.limit_s):
-            imported = build(file, store.toolkits if toolkit else None, folder, flags.limit_s)
-        if key and not imported.error:
-            results.keep(key, folder / "extensions")
+        with BuildSlots(store.slots, slots_here()).acquired(flags.limit_s):
+            report = build(file, store.toolkits if toolkit else None, folder, flags.limit_s)
+        if key and not report.error:
+            result_cache.store(key, folder / "extensions")
     if flags.json:
-        sys.stdout.write(msgspec.json.encode(imported).decode() + "\n")
+        sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
     else:
         whole = time.monotonic() - began
-        sys.stdout.write(f"{table(imported)}\nwith starting Python and torch: {whole:.2f} s\n")
-    return 1 if imported.error else 0
+        sys.stdout.write(f"{build_table(report)}\nwith starting Python and torch: {whole:.2f} s\n")
+    return 1 if report.error else 0
 
 
 if __name__ == "__main__":

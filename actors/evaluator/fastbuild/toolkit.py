@@ -13,28 +13,32 @@ from pathlib import Path
 
 import torch
 
-from actors.evaluator.fastbuild import index
-from actors.evaluator.fastbuild.index import Index
-from actors.evaluator.fastbuild.openings import Openings
-from actors.evaluator.fastbuild.order import compiler_in_use
-from actors.evaluator.fastbuild.precompiled import Precompiled, digest, identity
-from actors.evaluator.fastbuild.source import Source
+from actors.evaluator.fastbuild import operator_index
+from actors.evaluator.fastbuild.build_request import compiler_in_use
+from actors.evaluator.fastbuild.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.nvcc_preamble import PreambleCache
+from actors.evaluator.fastbuild.operator_index import OperatorIndex
+from actors.evaluator.fastbuild.precompiled_headers import (
+    PrecompiledHeaders,
+    compiler_identity,
+    digest,
+)
 
-_ROOM = Path(__file__).parent
-MAKERS = (
-    "bodies.py",
-    "device_tree.py",
-    "index.py",
-    "learning.py",
-    "names.py",
-    "tree.py",
-    "workshop.py",
+_FOLDER = Path(__file__).parent
+GENERATOR_FILES = (
+    "strip_bodies.py",
+    "cuda_header_tree.py",
+    "operator_index.py",
+    "probe_build.py",
+    "declared_names.py",
+    "header_tree.py",
+    "toolkit_builder.py",
 )  # whose text decides what a toolkit holds
-NAMES, LIGHT_MACROS, MACROS = "names", "light-macros", "macros"
-EXPORTED, BINDING, LINKER = "exported", "binding.o", "linker"
+NAMES_FILE, LIGHT_MACROS_FILE, MACROS_FILE = "names", "light-macros", "macros"
+EXPORTED_FILE, BINDING_FILE, LINKER_FILE = "exported", "binding.o", "linker"
 
 
-class Unprepared(Exception):
+class ToolkitMissingError(Exception):
     """There is no toolkit for this torch and compiler, or it can't be made."""
 
 
@@ -43,11 +47,13 @@ def headers_of_torch() -> Path:
     return Path(torch.__file__).parent / "include"
 
 
-def key() -> str:
+def toolkit_key() -> str:
     """Return the name of the toolkit for the torch and the compiler in use."""
     texts = [
         path.read_text(encoding="utf-8")
-        for path in sorted([*map(_ROOM.joinpath, MAKERS), *(_ROOM / "native").iterdir()])
+        for path in sorted(
+            [*map(_FOLDER.joinpath, GENERATOR_FILES), *(_FOLDER / "native").iterdir()]
+        )
     ]
     return digest(
         str(torch.__version__),
@@ -56,7 +62,7 @@ def key() -> str:
         str(headers_of_torch()),
         sysconfig.get_config_var("SOABI"),
         sysconfig.get_path("include", "posix_prefix"),
-        identity(compiler_in_use()),
+        compiler_identity(compiler_in_use()),
         texts,
     )
 
@@ -66,8 +72,8 @@ class Toolkit:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.precompiled = Precompiled(folder / "precompiled")
-        self.openings = Openings(folder / "openings")
+        self.precompiled = PrecompiledHeaders(folder / "precompiled")
+        self.preambles = PreambleCache(folder / "openings")
 
     @property
     def key(self) -> str:
@@ -75,39 +81,39 @@ class Toolkit:
 
     @property
     def binding(self) -> Path:
-        return self.folder / BINDING
+        return self.folder / BINDING_FILE
 
     @cached_property
-    def index(self) -> Index:
-        return index.read(self.folder)
+    def index(self) -> OperatorIndex:
+        return operator_index.read_index(self.folder)
 
     @cached_property
     def torch_names(self) -> frozenset[str]:
         """Every name that torch's full headers declare."""
-        return self._list(NAMES)
+        return self._list(NAMES_FILE)
 
     @cached_property
     def exported(self) -> frozenset[str]:
         """The methods of Tensor that torch's library defines, as the linker names them."""
-        return self._list(EXPORTED)
+        return self._list(EXPORTED_FILE)
 
     @cached_property
     def hidden_macros(self) -> frozenset[str]:
         """Macros that torch's full headers define and the light ones do not."""
-        return self._list(MACROS) - self._list(LIGHT_MACROS)
+        return self._list(MACROS_FILE) - self._list(LIGHT_MACROS_FILE)
 
     @cached_property
     def linker(self) -> tuple[str, ...]:
         """The flag for a faster linker, where one was seen to work."""
-        return tuple((self.folder / LINKER).read_text(encoding="ascii").split())
+        return tuple((self.folder / LINKER_FILE).read_text(encoding="ascii").split())
 
     def _list(self, name: str) -> frozenset[str]:
         return frozenset((self.folder / name).read_text(encoding="utf-8").split())
 
-    def include_folders(self, source: Source) -> list[Path]:
+    def include_folders(self, source: CandidateSource) -> list[Path]:
         """Return what is searched before torch's headers for `source`."""
         folders = [self.folder / "light"]
-        if not source.for_device:
+        if not source.is_cuda:
             return folders
         named = " ".join(source.includes)
         if not re.search(r"[<\"](thrust|cub|cuda|cute|cutlass|nv|cccl)/", named) and not any(
@@ -119,11 +125,13 @@ class Toolkit:
         return folders
 
 
-def find(store: Path) -> Toolkit:
-    """Return the toolkit in `store` for the torch in use; raise `Unprepared` if there is none."""
-    folder = store / key()
-    if not (folder / index.FILE_NAME).exists():
-        raise Unprepared(
+def find_toolkit(store: Path) -> Toolkit:
+    """Return the toolkit in `store` for the torch in use; raise `ToolkitMissingError` if there is
+    none.
+    """
+    folder = store / toolkit_key()
+    if not (folder / operator_index.FILE_NAME).exists():
+        raise ToolkitMissingError(
             f"{store} holds no toolkit for torch {torch.__version__}; prepare it first"
         )
     return Toolkit(folder)

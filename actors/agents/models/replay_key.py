@@ -1,0 +1,42 @@
+"""What a request asks, less what a machine measured: how a replay knows a request again.
+
+Pure.  A request shows times, profiles, logs and the machine's facts.  When the same run is made
+again these are a little different every time, and the question is the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+# As `prompting` and the templates in prompts/ write them.
+_REFERENCE_TIMES = "\nTime of PyTorch itself, a call:"
+_MACHINE_HEADING = "## The machine\n"
+_OBSERVATION = re.compile(
+    r"^\*\*Compiler observation\*\*\n+(?P<observation>[^\n]*).*?"
+    r"^\*\*Result\*\*\n+(?P<word>[^\n:,]*).*?"
+    r"(?=^# Earlier attempts|^## Attempt \d+: node|^# Your part|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def without_measurements(request: str) -> str:
+    """Return a request's text without figures, logs and facts; verdicts stay, as one word each."""
+    stable, heading, varying = request.partition("\n# Where we stand")
+    varying = _OBSERVATION.sub(r"\g<observation>\n\g<word>\n\n", varying)
+    return _without_figures(stable) + heading + varying
+
+
+def _without_figures(stable: str) -> str:
+    """Return the part that a task's requests share, without its times and the machine's facts."""
+    # What is found last is the task's: the example before it may hold the same words.
+    head, times, rest = stable.rpartition(_REFERENCE_TIMES)
+    notes, machine, _ = rest.partition("\n")[2].rpartition(_MACHINE_HEADING)
+    return head + times + notes + machine if times and machine else stable
+
+
+def first_differing_line(one: str, other: str) -> tuple[int, str, str]:
+    """Return the number of the first line in which two texts differ, and both lines."""
+    mine, theirs = one.split("\n"), other.split("\n")
+    shorter = min(len(mine), len(theirs))
+    place = next((n for n in range(shorter) if mine[n] != theirs[n]), shorter)
+    return place + 1, "".join(mine[place : place + 1]), "".join(theirs[place : place + 1])

@@ -1,0 +1,1 @@
+"""From scheduled regions to C++ and CUDA kernels and a whole module."""

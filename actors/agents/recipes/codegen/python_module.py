@@ -1,0 +1,302 @@
+"""The candidate's whole Python file: kernels, how they are built, and ModelNew.
+
+ModelNew keeps the task's constructor (so parameters have the same names) and its forward under the
+name `plain_forward`; the new forward calls the kernels where inputs and parameters are what they
+were written for, and `plain_forward` where they are not.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+
+from actors.agents.recipes.codegen.passes import Kernel, PassPlan
+from actors.agents.recipes.codegen.templates import (
+    ALIGNED_FUNCTION,
+    CPP_BUILD,
+    CUDA_BUILD,
+    FITS_FUNCTION,
+    class_of,
+    future_imports,
+    refuse_clashes,
+    task_remainder,
+)
+from actors.agents.recipes.frontend.statements import ForwardProgram
+from actors.agents.recipes.ir.graph import contiguous
+from actors.agents.recipes.schedule.fusion import Region, Schedule
+from actors.agents.recipes.schedule.knobs import Knobs, knobs_header
+from actors.agents.recipes.schedule.loop_nests import plan_loops
+
+
+class ModuleAssembler:
+    """Builds the file of one candidate."""
+
+    def __init__(
+        self,
+        program: ForwardProgram,
+        schedule: Schedule,
+        kernels: dict[Region, Kernel],
+        knobs: Knobs,
+        backend: str,
+    ) -> None:
+        self.program, self.schedule, self.kernels = program, schedule, kernels
+        self.knobs, self.backend = knobs, backend
+        self.graph = program.graph
+        self.device = "cuda" if backend == "cuda" else "cpu"
+        self.names: dict[int, str] = {}
+        self.body: list[str] = []
+        self.dense_names: dict[int, str] = {}  # nodes whose memory a kernel may read
+
+    def module_text(self, prelude: str) -> str:
+        """The whole file."""
+        source = "\n\n".join(kernel.text for kernel in self.kernels.values())
+        parts = [
+            knobs_header(self.knobs),
+            '"""ModelNew, written by the rule book `recipes` (rules, not a language model).',
+            "",
+            self.summary() + '"""',
+            *future_imports(self.program.source),
+            "import ctypes",
+            "import hashlib",
+            "import math",
+            "import platform",
+            "",
+            "import torch",
+            "from torch import nn",
+            "from torch.utils.cpp_extension import load_inline",
+            task_remainder(self.program.source),
+            "",
+            'SOURCE = r"""',
+            prelude,
+            "",
+            source,
+            '"""',
+            "",
+            (CUDA_BUILD if self.backend == "cuda" else CPP_BUILD).rstrip(),
+            *self.signatures(),
+            FITS_FUNCTION.format(device=self.device).rstrip(),
+        ]
+        if self.backend == "cuda":
+            parts.append(ALIGNED_FUNCTION.rstrip())
+        parts += ["", "", self.model(), ""]
+        return "\n".join(parts)
+
+    def summary(self) -> str:
+        count = len(self.kernels)
+        said = f"{count} kernel{'s' if count != 1 else ''} in place of PyTorch's operations"
+        if self.program.kept:
+            said += f"; left to PyTorch: {', '.join(self.program.kept)}"
+        return said + ".\nForward only: no gradients flow through the kernels.\n"
+
+    def signatures(self) -> list[str]:
+        lines = []
+        for kernel in self.kernels.values():
+            count = len(kernel.reads) + len(kernel.writes)
+            if self.backend == "cuda":
+                count += 1 + bool(kernel.scratch)
+            lines.append(f"library.{kernel.name}.argtypes = [ctypes.c_void_p] * {count}")
+            kind = "ctypes.c_int" if self.backend == "cuda" else "None"
+            lines.append(f"library.{kernel.name}.restype = {kind}")
+        return lines
+
+    # -- ModelNew ------------------------------------------------------------------------------
+
+    def model(self) -> str:
+        forward, made = class_of(self.program)
+        refuse_clashes(self.program, forward)
+        if forward.args.posonlyargs or forward.args.args:
+            (forward.args.posonlyargs or forward.args.args)[0].arg = "self"
+        spec = forward.args
+        taken = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+        given = [arg.arg for arg in taken if arg is not None]
+        guard = ["self.as_written"] if made.told else []
+        guard += [f"not {text}.training" for text in self.program.evaluated]
+        guard += self.program.guards
+        held = self.hold_parameters(given)
+        guard += self.guards()
+        self.steps()
+        lines = [
+            made.text,
+            "",
+            f"    def forward({ast.unparse(forward.args)}):",
+            *(f"        {line}" for line in held),
+            "        if not (",
+            "            " + "\n            and ".join(guard or ["True"]),
+            "        ):",
+            f"            return self.plain_forward({', '.join(self.program.given)})",
+            *(f"        {line}" for line in self.body),
+            f"        return {self.return_expression(self.program.output)}",
+        ]
+        return "\n".join(lines)
+
+    def hold_parameters(self, given: list[str]) -> list[str]:
+        """Parameters and buffers under short names: a module looks each up anew."""
+        lines = []
+        for index in sorted(self.graph.ancestors(self.program.results)):
+            node = self.graph[index]
+            if node.op == "leaf":
+                self.names[index] = node.text if node.text in given else f"p{index}"
+                if node.text not in given:
+                    lines.append(f"p{index} = {node.text}")
+        return lines
+
+    def guards(self) -> list[str]:
+        checks = []
+        live = self.graph.ancestors(self.program.results)
+        for index in sorted(live):
+            node = self.graph[index]
+            if node.op == "leaf":
+                checks.append(f"fits({self.names[index]}, {node.shape})")
+        if self.backend == "cuda" and checks:
+            first = next(self.names[i] for i in sorted(live) if self.graph[i].op == "leaf")
+            checks.append(f"{first}.get_device() == torch.cuda.current_device()")
+        return checks
+
+    def steps(self) -> None:
+        last: dict[int, int] = {}
+        for place, step in enumerate(self.schedule.steps):
+            for index in self.inputs_of_step(step):
+                last[index] = place
+        results = {self.storage_of(i) for i in self.program.results} | set(self.program.results)
+        self.last, self.results = last, results
+        for place, step in enumerate(self.schedule.steps):
+            if isinstance(step, Region):
+                self.launch_statement(step, place)
+            else:
+                self.torch_statement(step)
+            gone = sorted(
+                {
+                    self.names[i]
+                    for i, end in last.items()
+                    if end == place and i not in results and i in self.names
+                    and self.graph[i].op != "leaf"
+                }
+            )  # fmt: skip
+            kept = {self.names[i] for i in self.names if last.get(i, -1) > place or i in results}
+            gone = [name for name in gone if name not in kept and name.startswith("t")]
+            if gone and place < len(self.schedule.steps) - 1:
+                self.body.append(f"del {', '.join(gone)}")
+
+    def storage_of(self, index: int) -> int:
+        node = self.graph[index]
+        return node.args[0] if node.op == "view" else index
+
+    def inputs_of_step(self, step: Region | int) -> list[int]:
+        if isinstance(step, Region):
+            return list(self.kernels[step].reads)
+        return [self.storage_of(step)] if self.graph[step].op == "view" else [
+            j for arg in self.graph[step].args for j in (arg, self.storage_of(arg))]  # fmt: skip
+
+    def variable_of(self, index: int) -> str:
+        node = self.graph[index]
+        if node.op == "leaf" and index in self.dense_names:
+            return self.dense_names[index]
+        return self.names[index]
+
+    def torch_statement(self, index: int) -> None:
+        """A node that PyTorch computes, or a view of one that something in Python needs."""
+        node = self.graph[index]
+        if node.op == "view":
+            users = {a for i in self.graph.ancestors(self.program.results)
+                     if self.graph[i].op == "torch" for a in self.graph[i].args}  # fmt: skip
+            if index not in users and index not in self.program.results:
+                return
+            text = self.view_statement(index)
+        else:
+            text = node.text.strip().format(*(self.variable_of(arg) for arg in node.args))
+        self.names[index] = f"t{index}"
+        self.body.append(f"t{index} = {text}")
+
+    def view_statement(self, index: int) -> str:
+        node = self.graph[index]
+        base = self.variable_of(node.args[0])
+        plain = node.strides == contiguous(node.sizes) and node.offset == 0
+        if plain and math.prod(self.graph[node.args[0]].sizes) == math.prod(node.sizes):
+            return f"{base}.reshape({node.shape})"
+        return f"{base}.contiguous().as_strided({node.shape}, {node.strides}, {node.offset})"
+
+    def launch_statement(self, region: Region, place: int) -> None:
+        kernel = self.kernels[region]
+        for index in kernel.reads:
+            self.ensure_dense(index)
+        reused = self.reusable_outputs(region, place)
+        for index in kernel.writes:
+            self.names[index] = f"t{index}"
+            if index in reused:
+                self.body.append(f"t{index} = {self.dense_names[reused[index]]}")
+                continue
+            shape = self.graph[index].shape
+            self.body.append(f"t{index} = {self.dense_names[kernel.reads[0]]}.new_empty({shape})")
+        if kernel.scratch:
+            self.body.append(
+                f"scratch = {self.dense_names[kernel.reads[0]]}.new_empty({kernel.scratch})"
+            )
+        words = [f"{self.dense_names[i]}.data_ptr()" for i in kernel.reads]
+        words += [f"{self.names[i]}.data_ptr()" for i in kernel.writes]
+        for index in kernel.writes:
+            self.dense_names[index] = self.names[index]
+        if self.backend == "cuda":
+            words += ["scratch.data_ptr()"] if kernel.scratch else []
+            words.append("torch.cuda.current_stream().cuda_stream")
+            self.body.append(f"checked(library.{kernel.name}({', '.join(words)}))")
+        else:
+            self.body.append(f"library.{kernel.name}({', '.join(words)})")
+
+    def ensure_dense(self, index: int) -> None:
+        """Makes sure that a kernel finds plain memory behind a name."""
+        if index in self.dense_names:
+            return
+        node = self.graph[index]
+        if node.op == "leaf":
+            self.dense_names[index] = f"c{index}"
+            whole = f"{self.names[index]}.contiguous()"
+            if self.backend == "cuda":  # vector loads want 16 bytes
+                whole = f"aligned({self.names[index]})"
+            self.body.append(f"c{index} = {whole}")
+        else:
+            name = self.variable_of(index)
+            self.dense_names[index] = name
+            self.body.append(f"{name} = ready({name}, {node.shape})")
+            if self.backend == "cuda":
+                self.body.append(f"{name} = aligned({name})")
+
+    def reusable_outputs(self, region: Region, place: int) -> dict[int, int]:
+        """Outputs that may lie where an input lay: output -> input.
+
+        The input is a product that PyTorch made for us alone, read for the last time here, and
+        each number is read before its place is written.
+        """
+        if self.knobs.memory != "reuse" or region.pool is not None:
+            return {}
+        layout = plan_loops(self.graph, region)
+        flow = PassPlan(self.graph, region, layout, self.knobs)
+        found: dict[int, int] = {}
+        for store in layout.stores:
+            for load in layout.loads:
+                if (
+                    self.graph[load.base].fresh
+                    and load.node == load.base
+                    and (load.strides, load.offset) == (store.strides, 0)
+                    and sum(other.base == load.base for other in layout.loads) == 1
+                    and self.last.get(load.base) == place
+                    and load.base not in self.results
+                    and load.base not in found.values()
+                    and self.graph[load.base].shape == self.graph[store.node].shape
+                    and flow.pass_of[store.node] == flow.last
+                ):
+                    found[store.node] = load.base
+                    break
+        return found
+
+    def return_expression(self, output: object) -> str:
+        if isinstance(output, int):
+            return self.variable_of(output)
+        if isinstance(output, dict):
+            pairs = (f"{key!r}: {self.return_expression(item)}" for key, item in output.items())
+            return f"{{{', '.join(pairs)}}}"
+        if not isinstance(output, tuple | list):
+            raise TypeError("an output is a node or a nesting of nodes")
+        inner = ", ".join(self.return_expression(item) for item in output)
+        if isinstance(output, list):
+            return f"[{inner}]"
+        return f"({inner},)" if len(output) == 1 else f"({inner})"

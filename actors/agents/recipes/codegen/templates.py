@@ -1,0 +1,236 @@
+"""The parts of a candidate's file that are the same for all, and what is kept of the task's own."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+
+import msgspec
+
+from actors.agents.recipes.frontend.statements import ForwardProgram
+from actors.agents.recipes.frontend.symbolic_values import UnsupportedSourceError
+from actors.agents.recipes.frontend.task_source import (
+    TASK_GETTERS,
+    TaskSource,
+    bound_names,
+    is_main,
+    method,
+)
+
+CPP_BUILD = """\
+FLAGS = [
+    "-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math",
+    "-ffp-contract=fast", "-mprefer-vector-width=512", "-Wno-psabi", "-Wno-ignored-attributes",
+]
+# No torch header and no binding: C functions over pointers build in about two seconds.  OpenMP's
+# functions come from the library that torch has loaded, so that both share one team of threads.
+if platform.machine() not in ("x86_64", "AMD64"):
+    FLAGS.remove("-mprefer-vector-width=512")
+library = ctypes.CDLL(
+    load_inline(
+        name="recipe_" + hashlib.sha256(SOURCE.encode()).hexdigest()[:16],
+        cpp_sources=SOURCE,
+        extra_cflags=FLAGS,
+        no_implicit_headers=True,
+        is_python_module=False,
+    )
+)
+"""
+
+CUDA_BUILD = """\
+# No torch header and no binding: plain CUDA behind C functions builds in a second or two.
+library = ctypes.CDLL(
+    load_inline(
+        name="recipe_" + hashlib.sha256(SOURCE.encode()).hexdigest()[:16],
+        cpp_sources="",
+        cuda_sources=SOURCE,
+        extra_cuda_cflags=["-O3", "-std=c++17", "-diag-suppress", "177"],
+        no_implicit_headers=True,
+        is_python_module=False,
+    )
+)
+"""
+
+FITS_FUNCTION = '''
+
+def fits(tensor, shape):
+    """Whether the kernels were written for this tensor."""
+    return (
+        tensor.shape == shape
+        and tensor.dtype is torch.float32
+        and tensor.is_{device}
+    )
+
+
+def ready(tensor, shape):
+    """The tensor as contiguous memory, or an error that says what was expected."""
+    if not fits(tensor, shape):
+        raise RuntimeError(
+            f"a kernel takes float32{{list(shape)}} on {device}, "
+            f"got {{tensor.dtype}}{{list(tensor.shape)}} on {{tensor.device.type}}"
+        )
+    return tensor.contiguous()
+'''
+
+ALIGNED_FUNCTION = '''
+
+def aligned(tensor):
+    """The tensor as contiguous memory that begins where a vector load may."""
+    tensor = tensor.contiguous()
+    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
+
+
+def checked(status):
+    """Raises when a launch failed."""
+    if status:
+        raise RuntimeError(f"CUDA error {status} at a kernel's launch")
+'''
+
+
+# Names that a candidate's file defines for itself, besides torch's and Python's modules.
+RESERVED_NAMES = frozenset(
+    ["FLAGS", "SOURCE", "library", "fits", "ready", "aligned", "checked", "load_inline", "ModelNew"]
+)
+IMPORTED_MODULES = ("torch", "math", "ctypes", "hashlib", "platform")
+GENERATED_NAME = re.compile(r"[tpc]\d+|scratch")
+
+
+class ModelText(msgspec.Struct, frozen=True, kw_only=True):
+    """ModelNew up to its forward."""
+
+    text: str
+    told: bool  # whether it knows if it was made with the arguments that it was written for
+
+
+class ModelRenamer(ast.NodeTransformer):
+    """Model becomes ModelNew wherever the file names it."""
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        if node.id == "Model":
+            node.id = "ModelNew"
+        return node
+
+
+def class_of(program: ForwardProgram) -> tuple[ast.FunctionDef, ModelText]:
+    """The task's forward, and ModelNew with that one as `plain_forward`.
+
+    A Model that is one plain class is copied; one that has its methods from elsewhere (a base, an
+    assignment) stays as it is, and ModelNew inherits from it.
+    """
+    source = program.source
+    found = source.method(source.model, "forward")
+    if found is None:
+        raise UnsupportedSourceError("Model has no forward")
+    told = program.made_for
+    if source.plain:
+        return copied_class(source, told)
+    lines = ["class ModelNew(Model):"]
+    init = source.method(source.model, "__init__")
+    if told and init is not None:
+        spec = copy.deepcopy(init[0].args)
+        (spec.posonlyargs or spec.args)[0].arg = "self"
+        passed = [arg.arg for arg in spec.posonlyargs + spec.args][1:]
+        passed += [f"*{spec.vararg.arg}"] if spec.vararg else []
+        passed += [f"{arg.arg}={arg.arg}" for arg in spec.kwonlyargs]
+        passed += [f"**{spec.kwarg.arg}"] if spec.kwarg else []
+        lines += [
+            f"    def __init__({ast.unparse(spec)}):",
+            f"        super().__init__({', '.join(passed)})",
+            f"        self.as_written = {told}",
+            "",
+        ]
+    lines.append("    plain_forward = Model.forward")
+    return copy.deepcopy(found[0]), ModelText(text="\n".join(lines), told=bool(told))
+
+
+def copied_class(source: TaskSource, told: str) -> tuple[ast.FunctionDef, ModelText]:
+    body = copy.deepcopy(source.model)
+    body.name = "ModelNew"
+    ModelRenamer().visit(body)
+    init, forward = method(body, "__init__"), method(body, "forward")
+    if forward is None:
+        raise UnsupportedSourceError("Model has no forward")
+    own = copy.deepcopy(forward)
+    forward.name = "plain_forward"
+    if init is not None and told:
+        me = (init.args.posonlyargs + init.args.args)[0].arg
+        # At its beginning: further on the arguments' names may stand for something else.
+        at = int(ast.get_docstring(init) is not None)
+        init.body[at:at] = ast.parse(f"{me}.as_written = {told}").body
+    return own, ModelText(text=ast.unparse(body), told=init is not None and bool(told))
+
+
+def refuse_clashes(program: ForwardProgram, forward: ast.FunctionDef) -> None:
+    """Raise where the task's file uses a name that a candidate needs for itself."""
+    source = program.source
+    for node in source.tree.body:
+        for name in bound_names(node):
+            symbol = source.imports.get(name)
+            other = name in IMPORTED_MODULES and (symbol is None or symbol.name != name)
+            if name in RESERVED_NAMES or other:
+                raise UnsupportedSourceError(
+                    f"the name {name} is one that a candidate needs for itself"
+                    f" ({source.at(node.lineno)})"
+                )
+    spec = forward.args
+    taken = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+    for arg in taken:
+        if arg is not None and (
+            GENERATED_NAME.fullmatch(arg.arg) or arg.arg in RESERVED_NAMES | {*IMPORTED_MODULES}
+        ):
+            raise UnsupportedSourceError(
+                f"forward's argument {arg.arg} has a name that a candidate needs for itself"
+                f" ({source.at(arg.lineno)})"
+            )
+    for name in ("plain_forward", "as_written"):
+        if source.method(source.model, name) is not None:
+            raise UnsupportedSourceError(
+                f"Model has a method {name}, which a candidate needs for itself"
+            )
+
+
+def future_imports(source: TaskSource) -> list[str]:
+    """The file's imports from __future__, which have to come first."""
+    found = [n for n in source.tree.body if isinstance(n, ast.ImportFrom)]
+    return [ast.unparse(node) for node in found if node.module == "__future__"]
+
+
+def task_remainder(source: TaskSource) -> str:
+    """What the task's file holds besides its get_… functions, and Model where it is copied."""
+    lines: list[str] = []
+    have = {"import torch", "from torch import nn"}
+    dropped = set(TASK_GETTERS) | ({"Model"} if source.plain else set())
+    for node in source.tree.body:
+        if is_left_out(node, source, dropped):
+            dropped |= set(bound_names(node)) - {"Model"}
+            continue
+        text = ast.unparse(node)
+        if source.plain:
+            text = ast.unparse(ModelRenamer().visit(copy.deepcopy(node)))
+        if text in have:
+            continue
+        spaced = isinstance(node, ast.FunctionDef | ast.ClassDef)
+        lines.append(f"\n\n{text}\n" if spaced else text)
+    return "\n".join(lines)
+
+
+def is_left_out(node: ast.stmt, source: TaskSource, dropped: set[str]) -> bool:
+    """Whether a candidate does without a statement: the task's trial of itself, its docstring."""
+    match node:
+        case ast.ClassDef(name="Model"):
+            return source.plain
+        case ast.FunctionDef(name=name):
+            return name in TASK_GETTERS
+        case ast.ClassDef():
+            return False
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.If(test=test) if is_main(test):
+            return True
+        case ast.ImportFrom(module="__future__"):
+            return True
+        case ast.Import() | ast.ImportFrom():
+            return False
+    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return bool(used & dropped)

@@ -1,0 +1,1 @@
+"""From a task's source to the operation graph."""

@@ -1,0 +1,372 @@
+"""Expressions in a task's source."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import math
+import operator
+from collections.abc import Callable
+
+from actors.agents.recipes.frontend.attributes import AttributeReader, Namespace, resolve_symbol
+from actors.agents.recipes.frontend.plain_values import (
+    NUMERIC,
+    evaluate_plain,
+    hashable,
+    meta_arithmetic,
+    plain_value,
+)
+from actors.agents.recipes.frontend.symbolic_values import (
+    ARGUMENT_ERRORS,
+    BoundMethod,
+    MetaTensor,
+    ModuleValue,
+    OpaqueValue,
+    ParameterValue,
+    Symbol,
+    TaskFunction,
+    UnsupportedSourceError,
+)
+from actors.agents.recipes.frontend.task_source import TaskSource
+from actors.agents.recipes.ir.elementwise import apply
+from actors.agents.recipes.ir.elementwise import pow as power
+from actors.agents.recipes.ir.graph import OperationGraph, UnsupportedOperationError
+from actors.agents.recipes.ir.movement import slice_tensor
+from actors.agents.recipes.ir.tensor_views import TensorView
+
+ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[..., object]]] = {
+    ast.Add: ("add", operator.add),
+    ast.Sub: ("sub", operator.sub),
+    ast.Mult: ("mul", operator.mul),
+    ast.Div: ("div", operator.truediv),
+    ast.FloorDiv: ("", operator.floordiv),
+    ast.Mod: ("", operator.mod),
+    ast.Pow: ("", operator.pow),
+    ast.BitAnd: ("and", operator.and_),
+    ast.BitOr: ("or", operator.or_),
+    ast.MatMult: ("", operator.matmul),
+}
+SIGNS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.Pow: "**", ast.BitAnd: "&", ast.BitOr: "|", ast.MatMult: "@",
+}  # fmt: skip
+COMPARISONS: dict[type[ast.cmpop], tuple[str, str, Callable[..., object]]] = {
+    ast.Gt: ("gt", ">", operator.gt),
+    ast.Lt: ("lt", "<", operator.lt),
+    ast.GtE: ("ge", ">=", operator.ge),
+    ast.LtE: ("le", "<=", operator.le),
+    ast.Eq: ("eq", "==", operator.eq),
+    ast.NotEq: ("ne", "!=", operator.ne),
+}
+TENSORS = (TensorView, ParameterValue)
+BUILTINS = frozenset(
+    ["print", "isinstance", "super", "hasattr", "getattr", "setattr", "type", "callable", "object"]
+)
+
+
+class ExpressionReader(AttributeReader):
+    """The part of the reader that evaluates expressions."""
+
+    def __init__(self, source: TaskSource, graph: OperationGraph, fold_bias: bool) -> None:
+        super().__init__(graph, fold_bias)
+        self.source = source
+        self.constants: Namespace = {}
+        self.line = 0  # of the task's file, where the reader is
+
+    def evaluate(  # noqa: C901 - one case for each kind of expression
+        self, node: ast.expr, names: Namespace
+    ) -> object:
+        """What an expression stands for."""
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.Name():
+                return self.name(node.id, names)
+            case ast.Attribute():
+                return self.attribute(self.evaluate(node.value, names), node.attr)
+            case ast.Call():
+                return self.evaluate_call(node, names)
+            case ast.BinOp():
+                left, right = self.evaluate(node.left, names), self.evaluate(node.right, names)
+                return self.arithmetic(type(node.op), left, right)
+            case ast.UnaryOp():
+                return self.unary_operation(node.op, self.evaluate(node.operand, names))
+            case ast.Compare(ops=[op], comparators=[other]):
+                return self.comparison(
+                    op, self.evaluate(node.left, names), self.evaluate(other, names)
+                )
+            case ast.Compare():
+                return self.chained_comparison(node, names)
+            case ast.BoolOp():
+                return self.boolean_operation(node, names)
+            case ast.IfExp():
+                chosen = node.body if plain_value(self.evaluate(node.test, names)) else node.orelse
+                return self.evaluate(chosen, names)
+            case ast.Tuple():
+                return tuple(self.items(node.elts, names))
+            case ast.List():
+                return self.items(node.elts, names)
+            case ast.Dict():
+                return self.dictionary(node, names)
+            case ast.Subscript():
+                return self.item(self.evaluate(node.value, names), self.index(node.slice, names))
+            case ast.ListComp(generators=[loop]) | ast.GeneratorExp(generators=[loop]):
+                return [
+                    self.evaluate(node.elt, inner)
+                    for inner in self.comprehension_turns(loop, names)
+                ]
+            case ast.DictComp(generators=[loop]):
+                return {
+                    plain_value(self.evaluate(node.key, inner)): self.evaluate(node.value, inner)
+                    for inner in self.comprehension_turns(loop, names)
+                }
+            case ast.Lambda():
+                return function_of(node, names)
+            case ast.JoinedStr():
+                return "".join(self.format_piece(part, names) for part in node.values)
+            case ast.NamedExpr():
+                names[node.target.id] = self.evaluate(node.value, names)
+                return names[node.target.id]
+        kind = type(node).__name__.lower()
+        raise UnsupportedSourceError(f"`{ast.unparse(node)}` ({kind}) can't be followed")
+
+    def boolean_operation(self, node: ast.BoolOp, names: Namespace) -> object:
+        """`and` and `or`, which give the value that decides."""
+        value: object = None
+        for part in node.values:
+            value = self.evaluate(part, names)
+            if bool(plain_value(value)) is isinstance(node.op, ast.Or):
+                return value
+        return value
+
+    def chained_comparison(self, node: ast.Compare, names: Namespace) -> object:
+        """`a < b < c`, of what Python itself can decide on."""
+        values = [self.evaluate(part, names) for part in (node.left, *node.comparators)]
+        return all(
+            plain_value(self.comparison(op, left, right))
+            for op, left, right in zip(node.ops, values, values[1:], strict=False)
+        )
+
+    def dictionary(self, node: ast.Dict, names: Namespace) -> dict[object, object]:
+        made: dict[object, object] = {}
+        for key, item in zip(node.keys, node.values, strict=True):
+            value = self.evaluate(item, names)
+            if key is None:
+                if not isinstance(value, dict):
+                    raise UnsupportedOperationError("a dictionary that is not known")
+                made.update(value)
+            else:
+                made[hashable(plain_value(self.evaluate(key, names)))] = value
+        return made
+
+    def format_piece(self, part: ast.expr, names: Namespace) -> str:
+        """A piece of an f-string."""
+        if isinstance(part, ast.Constant):
+            return str(part.value)
+        if not isinstance(part, ast.FormattedValue) or part.conversion != -1:
+            raise UnsupportedOperationError("an f-string whose text is not known")
+        value = plain_value(self.evaluate(part.value, names))
+        if not isinstance(value, bool | int | float | str | None):
+            raise UnsupportedOperationError("an f-string whose text is not known")
+        spec = "" if part.format_spec is None else self.evaluate(part.format_spec, names)
+        return str(evaluate_plain(format, value, spec))
+
+    def name(self, name: str, names: Namespace) -> object:
+        for table in (names, self.constants, self.source.imports):
+            if name in table:
+                return self.require_unchanged(name, table[name])
+        if name in self.source.functions:
+            return TaskFunction(body=self.source.functions[name])
+        if name in self.source.classes:
+            return self.source.classes[name]
+        if name in self.source.hidden:
+            return OpaqueValue(text=name)
+        if name in NUMERIC or name in BUILTINS:
+            return Symbol(name=name)
+        for module in self.source.star:
+            if module != "math" or hasattr(math, name):
+                return resolve_symbol(f"{module}.{name}", name)
+        raise UnsupportedOperationError(f"the name {name}")
+
+    def require_unchanged(self, name: str, value: object) -> object:
+        """The value; raises for a tensor that an earlier call changed in place."""
+        if isinstance(value, TensorView) and value.node in self.spoilt:
+            at = self.source.at(self.spoilt[value.node])
+            raise UnsupportedSourceError(
+                f"{name} is used again after it was changed in place ({at})"
+            )
+        return value
+
+    def items(self, nodes: list[ast.expr], names: Namespace) -> list[object]:
+        out: list[object] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                inner = self.evaluate(node.value, names)
+                if not isinstance(inner, tuple | list):
+                    raise UnsupportedSourceError(f"`*{ast.unparse(node.value)}` is not known")
+                out.extend(inner)
+            else:
+                out.append(self.evaluate(node, names))
+        return out
+
+    def evaluate_call(self, node: ast.Call, names: Namespace) -> object:
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and "super()" in names:
+            return names["super()"]
+        callee = self.evaluate(node.func, names)
+        args = self.items(node.args, names)
+        kwargs = self.keywords(node, names)
+        self.line = node.lineno
+        return self.call(callee, args, kwargs)
+
+    def keywords(self, node: ast.Call, names: Namespace) -> dict[str, object]:
+        """A call's keyword arguments."""
+        kwargs: dict[str, object] = {}
+        for keyword in node.keywords:
+            value = self.evaluate(keyword.value, names)
+            if keyword.arg is not None:
+                kwargs[keyword.arg] = value
+            elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+                kwargs.update(value)
+            else:
+                raise UnsupportedSourceError(f"`**{ast.unparse(keyword.value)}` is not known")
+        return kwargs
+
+    def comprehension_turns(self, loop: ast.comprehension, names: Namespace) -> list[Namespace]:
+        """The names of each turn of a comprehension."""
+        items = self.evaluate(loop.iter, names)
+        if isinstance(items, ModuleValue):
+            items = items.children
+        if isinstance(items, dict):
+            items = list(items)
+        if not isinstance(items, tuple | list) or loop.is_async:
+            raise UnsupportedOperationError(f"a comprehension over {ast.unparse(loop.iter)}")
+        found = []
+        for item in items:
+            inner = dict(names)
+            self.assign(loop.target, item, inner)
+            if all(plain_value(self.evaluate(test, inner)) for test in loop.ifs):
+                found.append(inner)
+        return found
+
+    def assign(self, target: ast.expr, value: object, names: Namespace) -> None:
+        raise NotImplementedError
+
+    def arithmetic(self, kind: type[ast.operator], left: object, right: object) -> object:
+        name, function = ARITHMETIC.get(kind, ("", None))
+        if isinstance(left, TENSORS) or isinstance(right, TENSORS):
+            return self.tensor_arithmetic(kind, name, left, right)
+        if isinstance(left, MetaTensor) or isinstance(right, MetaTensor):
+            return meta_arithmetic(left, right)
+        if function is None or isinstance(left, OpaqueValue) or isinstance(right, OpaqueValue):
+            raise UnsupportedOperationError("arithmetic on what is not known")
+        return evaluate_plain(function, left, right)
+
+    def tensor_arithmetic(
+        self, kind: type[ast.operator], name: str, left: object, right: object
+    ) -> object:
+        self.graph.call += 1
+        left, right = (
+            self.as_tensor(v) if isinstance(v, ParameterValue) else v for v in (left, right)
+        )
+        try:
+            if kind is ast.Pow:
+                return power(self.graph, left, right)
+            if name:
+                return apply(self.graph, name, left, right)
+        except UnsupportedOperationError:
+            pass
+        if kind not in SIGNS:
+            raise UnsupportedSourceError("an operator that can't be followed")
+        nodes: list[int] = []
+        text = (
+            f"({self.argument_text(left, nodes)} {SIGNS[kind]} {self.argument_text(right, nodes)})"
+        )
+        self.placeholders.append(SIGNS[kind])
+        value = self.torch_node(text, nodes)
+        rule = "matmul" if kind is ast.MatMult else ""
+        return self.with_inferred_shape(value, rule, [left, right], {})
+
+    def unary_operation(self, op: ast.unaryop, value: object) -> object:
+        if isinstance(value, TENSORS):
+            tensor = self.as_tensor(value)
+            if isinstance(op, ast.USub):
+                return self.call(BoundMethod(owner=tensor, name="neg"), [], {})
+            if isinstance(op, ast.Invert):
+                if self.graph[tensor.node].shape is not None:
+                    return apply(self.graph, "not", tensor)
+                nodes: list[int] = []
+                return self.torch_node(f"(~{self.argument_text(tensor, nodes)})", nodes)
+            raise UnsupportedSourceError("a branch depends on a tensor's numbers")
+        if isinstance(op, ast.Not):
+            return not plain_value(value)
+        if isinstance(op, ast.USub) and isinstance(value, int | float):
+            return -value
+        raise UnsupportedOperationError("a sign before what is not a number")
+
+    def comparison(self, op: ast.cmpop, left: object, right: object) -> object:
+        if isinstance(op, ast.Is | ast.IsNot):
+            if isinstance(left, OpaqueValue) or not (right is None or isinstance(right, bool)):
+                raise UnsupportedSourceError("a comparison with `is` can't be followed")
+            return (left is right) == isinstance(op, ast.Is)
+        if isinstance(op, ast.In | ast.NotIn) and isinstance(right, tuple | list | str | dict):
+            if isinstance(right, tuple | list):
+                for item in right:
+                    plain_value(item)
+            inside = plain_value(left) in right
+            return inside == isinstance(op, ast.In)
+        if type(op) not in COMPARISONS:
+            raise UnsupportedSourceError("a comparison that can't be followed")
+        name, sign, function = COMPARISONS[type(op)]
+        if isinstance(left, Symbol) and isinstance(right, Symbol) and name in ("eq", "ne"):
+            return (left.name == right.name) == (name == "eq")
+        if isinstance(left, TENSORS) or isinstance(right, TENSORS):
+            pair = [
+                self.as_tensor(v) if isinstance(v, ParameterValue) else v for v in (left, right)
+            ]
+            with contextlib.suppress(UnsupportedOperationError):
+                return apply(self.graph, name, *pair)
+            nodes: list[int] = []
+            words = [self.argument_text(value, nodes) for value in pair]
+            self.placeholders.append(sign)
+            return self.torch_node(f"({words[0]} {sign} {words[1]})", nodes)
+        return evaluate_plain(function, plain_value(left), plain_value(right))
+
+    def index(self, node: ast.expr, names: Namespace) -> object:
+        if isinstance(node, ast.Tuple):
+            return tuple(self.index(part, names) for part in node.elts)
+        if isinstance(node, ast.Slice):
+            ends = (node.lower, node.upper, node.step)
+            return slice(*(None if end is None else self.evaluate(end, names) for end in ends))
+        return self.evaluate(node, names)
+
+    def item(self, owner: object, index: object) -> object:
+        if isinstance(owner, ModuleValue) and owner.children is not None:
+            owner = owner.children
+        if isinstance(owner, TENSORS):
+            self.graph.call += 1
+            tensor = self.as_tensor(owner)
+            try:
+                return slice_tensor(self.graph, tensor, index)
+            except (UnsupportedOperationError, *ARGUMENT_ERRORS):
+                nodes: list[int] = []
+                text = f"{self.argument_text(tensor, nodes)}[{self.argument_text(index, nodes)}]"
+                self.placeholders.append("indexing")
+                return self.torch_node(text, nodes)
+        if isinstance(owner, tuple | list | str) and isinstance(index, int | slice):
+            return evaluate_plain(operator.getitem, owner, index)
+        if isinstance(owner, dict) and isinstance(index, bool | int | float | str):
+            return evaluate_plain(operator.getitem, owner, index)
+        if isinstance(owner, ModuleValue | OpaqueValue) and owner.text:
+            if isinstance(index, int | str):
+                return OpaqueValue(text=f"{owner.text}[{index!r}]")
+            inside: list[int] = []
+            self.placeholders.append("indexing")
+            return self.torch_node(f"{owner.text}[{self.argument_text(index, inside)}]", inside)
+        raise UnsupportedOperationError("an index into what is not known")
+
+
+def function_of(node: ast.Lambda, names: Namespace) -> TaskFunction:
+    """A lambda as a function."""
+    body: list[ast.stmt] = [ast.copy_location(ast.Return(value=node.body), node)]
+    made = ast.FunctionDef(name="lambda", args=node.args, body=body, decorator_list=[])
+    return TaskFunction(body=ast.copy_location(made, node), closure=names)

@@ -1,0 +1,164 @@
+"""What Python itself decides on while a task's source is read: numbers, texts, shapes, types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from actors.agents.recipes.frontend.symbolic_values import (
+    ARGUMENT_ERRORS,
+    BoundMethod,
+    MetaTensor,
+    OpaqueValue,
+    ParameterValue,
+    Symbol,
+    UnsupportedSourceError,
+)
+from actors.agents.recipes.ir.graph import Shape, UnsupportedOperationError, broadcast
+from actors.agents.recipes.ir.tensor_views import TensorView
+
+NUMERIC: dict[str, Callable[..., object]] = {
+    "len": len, "int": int, "float": float, "bool": bool, "abs": abs, "min": min, "max": max,
+    "round": round, "tuple": tuple, "list": list, "range": range, "enumerate": enumerate,
+    "zip": zip, "sum": sum, "str": str, "reversed": reversed, "sorted": sorted, "dict": dict,
+    "divmod": divmod, "any": any, "all": all,
+}  # fmt: skip
+FILLED = {float: "float32", int: "int64", bool: "bool"}  # what torch.full makes of a number
+CONTAINER_FUNCTIONS = frozenset(
+    ["len", "tuple", "list", "enumerate", "zip", "reversed", "dict"]
+)  # those that do not look at what is inside
+
+
+def refuse_unknown(value: object) -> None:
+    """Raise where anything in a value is not known: Python would take it for true."""
+    if isinstance(value, tuple | list):
+        for item in value:
+            refuse_unknown(item)
+    elif not isinstance(value, bool | int | float | str | None | slice | dict):
+        raise UnsupportedOperationError("a number that is")
+
+
+def is_float32(args: list[object]) -> bool:
+    """Whether the one argument is that type."""
+    return len(args) == 1 and getattr(args[0], "name", "") in ("torch.float32", "torch.float")
+
+
+def is_instance(value: object, kinds: object) -> bool:
+    """`isinstance` of what is known while reading."""
+    names = [getattr(k, "name", "") for k in (kinds if isinstance(kinds, tuple) else (kinds,))]
+    if isinstance(value, TensorView | ParameterValue | MetaTensor):
+        tensors = {"torch.Tensor", "torch.nn.Parameter"} & set(names)
+        if tensors and (isinstance(value, ParameterValue) or "torch.Tensor" in names):
+            return True
+        if not tensors and all(name in NUMERIC for name in names):
+            return False
+    plain = {"int": int, "float": float, "bool": bool, "str": str, "tuple": tuple, "list": list}
+    if isinstance(value, bool | int | float | str | tuple | list | None):
+        known = [plain.get(name) for name in names]
+        if all(known) or {"torch.Tensor"} >= {n for n in names if n not in plain}:
+            return any(kind is not None and isinstance(value, kind) for kind in known)
+    raise UnsupportedOperationError("isinstance() of what is not known")
+
+
+def meta_method(made: MetaTensor, name: str) -> MetaTensor:
+    """A tensor that is made while constructing, after a method: where its shape stays known."""
+    dtype = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
+             "long": "int64", "int": "int32", "bool": "bool"}.get(name)  # fmt: skip
+    if dtype is not None:
+        return msgspec.structs.replace(made, dtype=dtype)
+    if name in ("softmax", "abs", "exp", "contiguous", "clone", "detach", "requires_grad_", "neg",
+                "normal_", "uniform_", "zero_", "fill_", "sqrt", "sin", "cos", "tanh"):  # fmt: skip
+        return made
+    raise UnsupportedOperationError(f"a tensor's .{name}() while constructing")
+
+
+def evaluate_plain_method(
+    owner: dict[object, object] | str, name: str, args: list[object], kwargs: dict[str, object]
+) -> object:
+    """A method of a plain dictionary or string."""
+    found = getattr(owner, name, None)
+    if found is None or not callable(found):
+        raise UnsupportedOperationError(f"the attribute {name}")
+    value = evaluate_plain(found, *args, **kwargs)
+    return value if isinstance(owner, str) or name == "get" else list(value)  # type: ignore[call-overload]
+
+
+def evaluate_plain(function: Callable[..., object], *args: object, **kwargs: object) -> object:
+    """Plain Python on plain values; what does not work is unknown to us."""
+    try:
+        value = function(*args, **kwargs)
+        if isinstance(value, Iterator | range):
+            value = list(value)
+    except ARGUMENT_ERRORS as error:
+        raise UnsupportedOperationError(str(error)) from error
+    return value
+
+
+def meta_tensor(name: str, args: list[object], kwargs: dict[str, object]) -> MetaTensor | None:
+    """The shape of a tensor that is made while constructing, None where it is not plain."""
+    kind = made_type(name, args, kwargs)
+    if name.endswith("_like"):
+        made = args[0] if args and isinstance(args[0], MetaTensor) else None
+        retyped = made is not None and "dtype" in kwargs
+        return msgspec.structs.replace(made, dtype=kind) if made and retyped else made
+    if name == "tensor":
+        value = args[0] if args else None
+        if isinstance(value, float):
+            return MetaTensor(shape=(), dtype=kind)
+        if isinstance(value, list) and value and all(isinstance(v, float) for v in value):
+            return MetaTensor(shape=(len(value),), dtype=kind)
+        return None
+    if name == "randint":
+        args = args[-1:]
+    if name == "full":
+        args = args[:1]
+    if "size" in kwargs:
+        args = [kwargs["size"]]
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
+    if not isinstance(sizes, tuple | list):
+        return None
+    shape: Shape = tuple(n for n in sizes if isinstance(n, int))
+    return MetaTensor(shape=shape, dtype=kind) if len(shape) == len(sizes) else None
+
+
+def made_type(name: str, args: list[object], kwargs: dict[str, object]) -> str:
+    """The type of what one of torch's functions makes: as asked for, else as torch does."""
+    asked = kwargs.get("dtype")
+    if asked is not None:
+        return asked.name.removeprefix("torch.") if isinstance(asked, Symbol) else "unknown"
+    if name == "randint":
+        return "int64"
+    if name == "full":
+        filling = args[1] if len(args) > 1 else kwargs.get("fill_value")
+        return FILLED.get(type(filling), "unknown")
+    return "float32"
+
+
+def meta_arithmetic(left: object, right: object) -> MetaTensor:
+    """Arithmetic on a tensor that is made while constructing: its shape, and its type if kept."""
+    metas = [value for value in (left, right) if isinstance(value, MetaTensor)]
+    if not all(isinstance(value, MetaTensor | bool | int | float) for value in (left, right)):
+        raise UnsupportedOperationError("arithmetic on what is not known")
+    dtypes = {value.dtype for value in metas}
+    dtype = dtypes.pop() if dtypes <= {"float32"} else "unknown"
+    return MetaTensor(shape=broadcast(*(m.shape for m in metas)), dtype=dtype, line=metas[0].line)
+
+
+def hashable(value: object) -> object:
+    """A dictionary's key."""
+    if isinstance(value, bool | int | float | str | None):
+        return value
+    raise UnsupportedOperationError("a dictionary with such keys")
+
+
+def plain_value(value: object) -> object:
+    """A value that Python itself can decide on."""
+    if isinstance(value, TensorView | ParameterValue):
+        raise UnsupportedSourceError("a branch depends on a tensor's numbers")
+    if isinstance(value, OpaqueValue | Symbol | BoundMethod):
+        what = getattr(value, "text", "") or getattr(value, "name", "")
+        raise UnsupportedSourceError(
+            f"a branch depends on {what or 'something'}, whose value is not known"
+        )
+    return value

@@ -1,0 +1,156 @@
+"""What stays in PyTorch: expressions written down again, with placeholders for their tensors."""
+
+from __future__ import annotations
+
+import math
+
+from actors.agents.recipes.frontend.symbolic_values import (
+    ARGUMENT_ERRORS,
+    ModuleValue,
+    OpaqueValue,
+    ParameterValue,
+    Symbol,
+    UnsupportedSourceError,
+)
+from actors.agents.recipes.ir.graph import OperationGraph, UnsupportedOperationError
+from actors.agents.recipes.ir.shape_inference import MATRIX_PRODUCTS, SHAPE_RULES
+from actors.agents.recipes.ir.tensor_views import (
+    TensorView,
+    identity_view,
+    is_identity_view,
+    materialized,
+    visible_shape,
+)
+
+IN_TORCH = {"gt": "gt", "lt": "lt", "ge": "ge", "le": "le", "eq": "eq", "ne": "ne",
+            "and": "logical_and", "or": "logical_or", "not": "logical_not"}  # fmt: skip
+
+
+class TorchFallback:
+    """The part of the reader that leaves things to PyTorch."""
+
+    def __init__(self, graph: OperationGraph) -> None:
+        self.graph = graph
+        self.placeholders: list[str] = []  # what stays in PyTorch, for people
+        self.kept_at: dict[str, int] = {}  # and the line on which it stands first
+        self.misfits: dict[str, str] = {}  # tensors that no kernel can take, and why
+        self.line = 0
+
+    def with_inferred_shape(
+        self, value: TensorView, bare: str, args: list[object], kwargs: dict[str, object]
+    ) -> TensorView:
+        """The torch expression's value with its shape, where a rule gives it."""
+        rule = SHAPE_RULES.get(bare)
+        if rule is None:
+            return value
+        try:
+            shape = rule(*map(self.shape_of, args), **{
+                k: self.shape_of(v) for k, v in kwargs.items() if k != "training"
+            })  # fmt: skip
+        except (UnsupportedOperationError, *ARGUMENT_ERRORS):
+            return value
+        if not isinstance(shape, tuple) or not all(type(n) is int and n > 0 for n in shape):
+            return value
+        node = self.graph[value.node]
+        fresh = bare in MATRIX_PRODUCTS
+        return identity_view(
+            self.graph, self.graph.torch_node(node.text, node.args, shape, fresh=fresh)
+        )
+
+    def shape_of(self, value: object) -> object:
+        if isinstance(value, TensorView):
+            if self.graph[value.node].is_mask:
+                raise UnsupportedOperationError("the type of what PyTorch makes of booleans")
+            return visible_shape(self.graph, value)
+        if isinstance(value, tuple | list):
+            return tuple(self.shape_of(item) for item in value)
+        return value
+
+    def torch_value(self, text: str, args: list[object], kwargs: dict[str, object]) -> TensorView:
+        """An expression that PyTorch evaluates: `text(args)`, or a method for ".text"."""
+        if not text:
+            raise UnsupportedSourceError("a module is made while the forward runs")
+        nodes: list[int] = []
+        words = [self.argument_text(arg, nodes) for arg in args]
+        words += [f"{name}={self.argument_text(value, nodes)}" for name, value in kwargs.items()]
+        if text.startswith("."):
+            whole_text = f"{words[0]}{text}({', '.join(words[1:])})"
+        else:
+            called = text.replace("{", "{{").replace("}", "}}")
+            whole_text = f"{called}({', '.join(words)})"
+        self.placeholders.append(text.removeprefix("torch.nn.functional."))
+        return self.torch_node(whole_text, nodes)
+
+    def torch_node(self, text: str, nodes: list[int]) -> TensorView:
+        # two equal texts may be two draws of a dropout: each is a node of its own
+        if self.placeholders:
+            self.kept_at.setdefault(self.placeholders[-1], self.line)
+        unique = text + " " * (len(self.placeholders) % 997)
+        return TensorView(node=self.graph.torch_node(unique, tuple(nodes), None), groups=())
+
+    def argument_text(  # noqa: C901 - one case for each kind of value
+        self, value: object, nodes: list[int]
+    ) -> str:
+        """Python text for an argument, with a placeholder for each tensor."""
+        match value:
+            case TensorView():
+                if self.graph[value.node].op == "const":
+                    return repr(self.graph[value.node].value)
+                node = value.node
+                if self.graph[node].shape is not None and not is_identity_view(self.graph, value):
+                    node = materialized(self.graph, value)
+                if self.graph[node].is_mask:
+                    return self.mask(node, nodes)
+                nodes.append(node)
+                return f"{{{len(nodes) - 1}}}"
+            case bool() | int() | str() | None:
+                return repr(value).replace("{", "{{").replace("}", "}}")
+            case float():
+                return repr(value) if math.isfinite(value) else f"float('{value}')"
+            case slice():
+                parts = (value.start, value.stop, value.step)
+                return f"slice({', '.join(self.argument_text(part, nodes) for part in parts)})"
+            case tuple() | list():
+                inner = ", ".join(self.argument_text(item, nodes) for item in value)
+                if isinstance(value, list):
+                    return f"[{inner}]"
+                return f"({inner},)" if len(value) == 1 else f"({inner})"
+            case Symbol(spelling=text) | OpaqueValue(text=text) | ModuleValue(text=text) if text:
+                return text.replace("{", "{{").replace("}", "}}")
+            case dict():
+                pairs = (f"{self.argument_text(k, nodes)}: {self.argument_text(v, nodes)}"
+                         for k, v in value.items())  # fmt: skip
+                return f"{{{{{', '.join(pairs)}}}}}"
+            case ParameterValue():
+                return self.argument_text(self.as_tensor(value), nodes)
+            case _ if value is ...:
+                return "..."
+        raise UnsupportedSourceError("an argument is not known, and can't be written down again")
+
+    def mask(self, index: int, nodes: list[int]) -> str:
+        """A comparison's result for PyTorch, which computes it anew: no kernel writes one."""
+        node = self.graph[index]
+        if node.op == "const":
+            return repr(node.value)
+        if not node.is_mask:
+            nodes.append(index)
+            return f"{{{len(nodes) - 1}}}"
+        words = [self.mask(arg, nodes) for arg in node.args]
+        if node.op not in IN_TORCH or words[0].startswith(("-", "0", "1", "2")):
+            raise UnsupportedSourceError("a comparison's result is needed by what stays in PyTorch")
+        return f"torch.{IN_TORCH[node.op]}({', '.join(words)})"
+
+    def as_tensor(self, value: object) -> TensorView:
+        """A tensor for a parameter or tensor; its shape may be unknown."""
+        if isinstance(value, ParameterValue):
+            if value.dtype != "float32" and value.shape is not None:
+                at = f" (line {value.line})" if value.line else ""
+                self.misfits[value.text] = f"{value.text} is {value.dtype}{at}"
+            if value.shape is None or value.dtype != "float32":
+                text = value.text.replace("{", "{{").replace("}", "}}")
+                return TensorView(node=self.graph.torch_node(text, (), None), groups=())
+            return identity_view(self.graph, self.graph.leaf(value.text, value.shape))
+        if isinstance(value, TensorView):
+            return value
+        kind = "number" if isinstance(value, int | float) else type(value).__name__.lower()
+        raise UnsupportedOperationError(f"a {kind} where a tensor is wanted")

@@ -1,0 +1,1 @@
+"""The operation graph and what torch's functions mean in it."""

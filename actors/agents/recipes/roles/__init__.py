@@ -1,0 +1,1 @@
+"""The rules of planner, coder, debugger and solo agent."""

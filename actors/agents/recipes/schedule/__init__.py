@@ -1,0 +1,1 @@
+"""Which nodes run together, over which loops, with which knobs."""

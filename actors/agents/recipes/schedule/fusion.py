@@ -1,0 +1,278 @@
+"""Which nodes run together in one kernel, and in which order kernels and PyTorch calls follow.
+
+A region is one loop nest: one domain (the widest shape in it), at most one set of reduced
+dimensions, at most one pool.  Regions grow greedily from the operands on; a merge that would need
+a kernel to run before itself, or another shape of loop, is not made.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from actors.agents.recipes.ir.graph import (
+    ELEMENTWISE,
+    POOLS,
+    REDUCTIONS,
+    GraphNode,
+    OperationGraph,
+    Shape,
+    UnsupportedOperationError,
+    broadcast,
+)
+
+Depth = Literal["all", "layers", "single"]
+
+
+class Region(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of one kernel."""
+
+    nodes: frozenset[int]
+    domain: Shape
+    dims: tuple[int, ...] = ()  # reduced, counted from the right: -1 is the last
+    pool: int | None = None
+    outputs: tuple[int, ...] = ()
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """What ModelNew's forward does, in order: a region, or a node that PyTorch computes."""
+
+    steps: tuple[Region | int, ...]
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return tuple(step for step in self.steps if isinstance(step, Region))
+
+
+def is_fusable(node: GraphNode) -> bool:
+    """Whether a kernel of ours computes it."""
+    return node.op in ELEMENTWISE or node.op in REDUCTIONS or node.op in POOLS
+
+
+class Fusion:
+    """Grows the regions of one graph."""
+
+    def __init__(
+        self, graph: OperationGraph, results: tuple[int, ...], depth: Depth, careful: bool
+    ) -> None:
+        self.graph = graph
+        self.depth = depth
+        self.careful = careful  # never count on a later user to join
+        self.live = sorted(graph.ancestors(results))
+        self.results = results
+        self.home: dict[int, int] = {}  # node -> key of its region
+        self.regions: dict[int, Region] = {}
+        self.users: dict[int, set[int]] = {}
+        for index in self.live:
+            for arg in graph[index].args:
+                self.users.setdefault(arg, set()).add(index)
+        for index in self.live:
+            if is_fusable(graph[index]):
+                self.add(index)
+
+    def add(self, index: int) -> None:
+        self.regions[index] = is_never_fused(self.graph, index)
+        self.home[index] = index
+        for arg in sorted(self.graph[index].args, reverse=True):
+            if arg in self.home and self.home[arg] != self.home[index]:
+                self.merge(self.home[arg], self.home[index])
+
+    def merge(self, left: int, right: int) -> None:
+        """Makes one region of two where that is one loop nest and no circle."""
+        if not self.depth_allows(self.regions[left], self.regions[right]):
+            return
+        joined = merged_regions(self.graph, self.regions[left], self.regions[right])
+        if joined is None or not self.is_sound(joined):
+            return
+        before = dict(self.home)
+        for node in joined.nodes:
+            self.home[node] = left
+        if self.is_circular():
+            self.home = before
+            return
+        del self.regions[right]
+        self.regions[left] = joined
+
+    def depth_allows(self, left: Region, right: Region) -> bool:
+        """Whether the depth of fusion that is asked for allows it."""
+        if self.depth == "all":
+            return True
+        if self.depth == "single":
+            return not (left.dims or right.dims or left.pool or right.pool)
+        origins = {self.graph.origin[n] for n in left.nodes | right.nodes}
+        return len(origins) == 1
+
+    def is_sound(self, region: Region) -> bool:
+        """Whether what others need of it has a shape that its loop writes."""
+        needed = {
+            node
+            for node in region.nodes
+            if node in self.results or any(u not in region.nodes for u in self.users.get(node, ()))
+        }
+        later = {n for n in needed if n not in self.results and not self.is_settled(n, region)}
+        if self.careful:
+            later = set()
+        writable = writable_shapes(self.graph, region)
+        return all(self.graph[node].shape in writable for node in needed - later)
+
+    def is_settled(self, node: int, region: Region) -> bool:
+        """Whether a user outside can't join the region any more: it is placed, or not ours."""
+        outside = [u for u in self.users.get(node, ()) if u not in region.nodes]
+        return any(u in self.home or not is_fusable(self.graph[u]) for u in outside)
+
+    def is_circular(self) -> bool:
+        """Whether some region would need its own result."""
+        state: dict[int, int] = {}
+        below: dict[int, set[int]] = {}
+        for index in self.live:
+            key = self.home.get(index, index)
+            below.setdefault(key, set()).update(
+                self.home.get(arg, arg) for arg in self.graph[index].args
+            )
+        for keys in below.values():
+            keys.discard(-1)
+
+        def visit(key: int) -> bool:
+            if state.get(key) == 1:
+                return True
+            if state.get(key) == 2:
+                return False
+            state[key] = 1
+            found = any(visit(other) for other in below.get(key, ()) if other != key)
+            state[key] = 2
+            return found
+
+        return any(visit(key) for key in list(below))
+
+    def schedule(self) -> Schedule:
+        """The steps in an order in which each finds what it needs."""
+        done = {i for i in self.live if self.graph[i].op in ("leaf", "const")}
+        closed = {key: self.with_outputs(region) for key, region in self.regions.items()}
+        steps: list[Region | int] = []
+        todo: list[tuple[int, Region | int]] = [
+            (max(region.nodes), region) for region in closed.values()
+        ] + [(i, i) for i in self.live if self.graph[i].op in ("torch", "view")]
+        todo.sort(key=lambda item: item[0])
+        while todo:
+            for _, step in todo:
+                needs = region_inputs(self.graph, step) if isinstance(step, Region) else set(
+                    self.graph[step].args)  # fmt: skip
+                if needs <= done:
+                    break
+            else:
+                raise UnsupportedOperationError("an order in which the parts can run")
+            todo = [item for item in todo if item[1] is not step]
+            steps.append(step)
+            done |= set(step.outputs) if isinstance(step, Region) else {step}
+        return Schedule(steps=tuple(steps))
+
+    def with_outputs(self, region: Region) -> Region:
+        """The region with its outputs; values of a shape it can't write are an error."""
+        outputs = tuple(
+            sorted(
+                node
+                for node in region.nodes
+                if node in self.results
+                or any(u not in region.nodes for u in self.users.get(node, ()))
+            )
+        )
+        writable = writable_shapes(self.graph, region)
+        if any(self.graph[node].shape not in writable for node in outputs):
+            raise UnsupportedOperationError("a value of a shape that its kernel does not write")
+        return msgspec.structs.replace(region, outputs=outputs)
+
+
+def region_inputs(graph: OperationGraph, region: Region) -> set[int]:
+    """What a region reads, constants aside."""
+    return {
+        arg
+        for node in region.nodes
+        for arg in graph[node].args
+        if arg not in region.nodes and graph[arg].op != "const"
+    }
+
+
+def is_never_fused(graph: OperationGraph, index: int) -> Region:
+    node = graph[index]
+    if node.op in REDUCTIONS:
+        domain = graph[node.args[0]].sizes
+        dims = tuple(d - len(domain) for d in node.dims)
+        return Region(nodes=frozenset({index}), domain=domain, dims=dims)
+    pool = index if node.op in POOLS else None
+    return Region(nodes=frozenset({index}), domain=node.sizes, pool=pool)
+
+
+def reduced_shape(region: Region) -> Shape:
+    rank = len(region.domain)
+    return tuple(1 if d - rank in region.dims else n for d, n in enumerate(region.domain))
+
+
+def writable_shapes(graph: OperationGraph, region: Region) -> set[Shape]:
+    """The shapes that the region's loop can write."""
+    if region.pool is not None:
+        return {region.domain}
+    return {region.domain, reduced_shape(region)}
+
+
+def fits_domain(shape: Shape, domain: Shape) -> bool:
+    try:
+        return broadcast(shape, domain) == domain
+    except UnsupportedOperationError:
+        return False
+
+
+def merged_regions(graph: OperationGraph, left: Region, right: Region) -> Region | None:
+    """One region of two, or None where they are not one loop nest.  `right` uses `left`."""
+    nodes = left.nodes | right.nodes
+    if left.pool is not None or right.pool is not None:
+        return merged_into_pool(graph, left, right, nodes)
+    if left.dims and right.dims and left.dims != right.dims:
+        return None
+    if not left.dims and not right.dims:
+        try:
+            return Region(nodes=nodes, domain=broadcast(left.domain, right.domain))
+        except UnsupportedOperationError:
+            return None
+    dims = left.dims or right.dims
+    fixed = left if left.dims else right
+    other = right if left.dims else left
+    if other.dims and other.domain != fixed.domain:
+        return None
+    if not fits_domain(other.domain, fixed.domain):
+        return None
+    if not in_one_piece(fixed.domain, dims):
+        return None
+    return Region(nodes=nodes, domain=fixed.domain, dims=dims)
+
+
+def merged_into_pool(
+    graph: OperationGraph, left: Region, right: Region, nodes: frozenset[int]
+) -> Region | None:
+    if left.dims or right.dims or (left.pool is not None and right.pool is not None):
+        return None
+    if left.pool is not None:  # an epilogue on the pool's result
+        if not fits_domain(right.domain, left.domain):
+            return None
+        return Region(nodes=nodes, domain=left.domain, pool=left.pool)
+    if right.pool is None:
+        return None
+    source = graph[right.pool].args[0]  # a prologue on the pool's input
+    if source not in left.nodes or left.domain != graph[source].sizes:
+        return None
+    return Region(nodes=nodes, domain=right.domain, pool=right.pool)
+
+
+def in_one_piece(domain: Shape, dims: tuple[int, ...]) -> bool:
+    """Whether nothing but size 1 lies between the reduced dimensions."""
+    between = range(min(dims), max(dims) + 1)
+    return math.prod(domain[d] for d in between if d not in dims) == 1
+
+
+def fuse_graph(graph: OperationGraph, results: tuple[int, ...], depth: Depth) -> Schedule:
+    """The schedule at a depth of fusion; raises Unknown when parts don't fit together."""
+    try:
+        return Fusion(graph, results, depth, careful=False).schedule()
+    except UnsupportedOperationError:
+        return Fusion(graph, results, depth, careful=True).schedule()

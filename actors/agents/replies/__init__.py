@@ -1,0 +1,1 @@
+"""What a model answered: sections, anchors, scaffolds, candidates."""

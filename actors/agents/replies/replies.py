@@ -1,0 +1,187 @@
+"""Replies: a model's text, cut into named sections and fenced blocks.
+
+Pure, and tolerant of what models really write: words around, headings in another case or size,
+several blocks, fences in fences, CRLF, a block that was never closed.  It judges nothing; the
+roles do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from actors.agents.replies.anchors import lines_of
+from protocol.values import GiveUpScope, Value
+
+# Headings by which a model says that it has no answer, and what it gives up on.
+REFUSALS: dict[str, GiveUpScope] = {
+    "cannot": "attempt",
+    "cannot at this node": "node",
+    "cannot at this task": "task",
+}
+SECTION_NAMES = ("advice", "source", "candidate", "diagnosis", "reflection", *REFUSALS)
+_HEADING = re.compile(r" {0,3}#{1,6}\s*(?:\d+[.)]\s*)?[*_`]*([^*_`:#]*?)[*_`]*:?[*_`]*\s*#*\s*")
+_BOLD = re.compile(r" {0,3}\*\*([A-Za-z]+):?\*\*:?\s*")
+_FENCE = re.compile(r"(\s*)(`{3,}|~{3,})\s*([^`~\s]*)[^`]*")
+
+
+class FencedBlock(Value, frozen=True, kw_only=True):
+    """One fenced block."""
+
+    language: str  # the first word after the fence, lower case
+    code: str
+
+
+class ReplySection(Value, frozen=True, kw_only=True):
+    """What stands under one heading."""
+
+    name: str  # one of NAMES, or "" for what stands under no known heading
+    text: str = ""  # without its blocks
+    blocks: tuple[FencedBlock, ...] = ()
+    is_complete: str = ""  # from the first fence to the last, should the fences between mislead
+
+
+class Reply(Value, frozen=True, kw_only=True):
+    """A whole reply."""
+
+    sections: tuple[ReplySection, ...]
+
+    def text(self, name: str) -> str:
+        """Return the words under the first heading `name` that has any; "" when none has."""
+        return next((s.text for s in self.sections if s.name == name and s.text), "")
+
+    def code(self, name: str, fits: Callable[[str], bool]) -> str | None:
+        """Return the code under heading `name` that fits, or any that fits, or the named code.
+
+        The last that fits wins: a model that changes its mind corrects itself downwards.  Where
+        none fits there is still an answer if there is any code, so that its fault can be named.
+        """
+        named = [section for section in self.sections if section.name == name]
+        others = [section for section in self.sections if section.name != name]
+        fenced_code = [block.code for section in named for block in section.blocks]
+        unfenced = [section.text + "\n" for section in named if not section.blocks]
+        choices = (
+            fenced_code,
+            [section.is_complete for section in named],
+            unfenced,
+            [block.code for section in others for block in section.blocks],
+            [section.is_complete for section in others],
+        )
+        for codes in choices:
+            fitting = [code for code in codes if code.strip() and fits(code)]
+            if fitting:
+                return fitting[-1]
+        return next((code for codes in choices[:1] for code in codes if code.strip()), None)
+
+
+def fenced(code: str, language: str = "python") -> str:
+    """Return `code` as a block whose fence is longer than any in it."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", code)), default=2)
+    fence = "`" * (longest + 1)
+    end = "" if code.endswith("\n") else "\n"
+    return f"{fence}{language}\n{code}{end}{fence}"
+
+
+def parse_reply(text: str) -> Reply:
+    """Return the sections of a reply; any text has at least the nameless one."""
+    lines = lines_of(text.replace("\r\n", "\n").replace("\r", "\n"))
+    spans = _block_spans(lines)
+    in_block = {number for first, last in spans for number in range(first, last + 1)}
+    heads = [(0, "")]
+    for number, line in enumerate(lines):
+        name = None if number in in_block else _heading(line)
+        if name is not None:
+            heads.append((number, name))
+    stops = [number for number, _ in heads[1:]] + [len(lines)]
+    sections = [
+        _section(name, lines, start, stop, [s for s in spans if start <= s[0] < stop])
+        for (start, name), stop in zip(heads, stops, strict=True)
+    ]
+    return Reply(sections=tuple(sections))
+
+
+def _section(
+    name: str, lines: Sequence[str], start: int, stop: int, spans: Sequence[tuple[int, int]]
+) -> ReplySection:
+    in_block = {number for first, last in spans for number in range(first, last + 1)}
+    first = start + 1 if name else start
+    words = [lines[n] for n in range(first, stop) if n not in in_block]
+    whole = _code(lines, spans[0][0], spans[-1][1]) if len(spans) > 1 else ""
+    return ReplySection(
+        name=name,
+        text="\n".join(words).strip(),
+        blocks=tuple(
+            FencedBlock(language=_language(lines[a]), code=_code(lines, a, b)) for a, b in spans
+        ),
+        is_complete=whole,
+    )
+
+
+def _heading(line: str) -> str | None:
+    """Return the known name in a heading, "" for an unknown heading, None for no heading."""
+    match = _BOLD.fullmatch(line)
+    if match is not None:
+        name = match.group(1).lower()
+        return name if name in SECTION_NAMES else None
+    match = _HEADING.fullmatch(line)
+    if match is None:
+        return None
+    name = match.group(1).strip().lower()
+    if name in SECTION_NAMES:
+        return name
+    return "" if line.lstrip().startswith("##") else None  # one # may be a comment
+
+
+def _block_spans(lines: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the line numbers of the outermost fenced blocks, their fences included."""
+    spans: list[tuple[int, int]] = []
+    number = 0
+    while number < len(lines):
+        if _FENCE.fullmatch(lines[number]):
+            last = _closing(lines, number)
+            spans.append((number, last))
+            number = last
+        number += 1
+    return spans
+
+
+def _closing(lines: Sequence[str], opening: int) -> int:
+    """Return the line on which the block that begins at `opening` ends."""
+    mark = _mark(lines[opening])
+    depth = 1
+    bare: list[int] = []
+    for number in range(opening + 1, len(lines)):
+        inner = _mark(lines[number])
+        if not inner or inner[0] != mark[0] or len(inner) < len(mark):
+            continue
+        if _language(lines[number]):
+            depth += 1
+            continue
+        bare.append(number)
+        depth -= 1
+        if depth == 0:
+            return number
+    # Fences that do not pair up: it ends with the last bare one before the next known heading, or
+    # was never closed.
+    stop = opening + 1
+    while stop < len(lines) and not (lines[stop].startswith("##") and _heading(lines[stop])):
+        stop += 1
+    return max((number for number in bare if number < stop), default=stop - 1)
+
+
+def _mark(line: str) -> str:
+    match = _FENCE.fullmatch(line)
+    return match.group(2) if match else ""
+
+
+def _language(line: str) -> str:
+    match = _FENCE.fullmatch(line)
+    return match.group(3).lower() if match else ""
+
+
+def _code(lines: Sequence[str], first: int, last: int) -> str:
+    match = _FENCE.fullmatch(lines[first])
+    indent = match.group(1) if match else ""
+    closed = last > first and bool(_mark(lines[last])) and not _language(lines[last])
+    body = lines[first + 1 : last if closed else last + 1]
+    return "".join(line.removeprefix(indent) + "\n" for line in body)

@@ -1,0 +1,59 @@
+"""The spool: replies on local disk between the model and the coordinator's acknowledgement.
+
+Written before anything else sees the reply, and shared by all agents of one run directory: when an
+agent is killed in between, whoever gets the work next finds the reply here and does not buy it
+again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from protocol.values import Call
+
+
+class ReplySpool:
+    """A folder with one file for each reply that may not be stored yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, work: str, request: str) -> Call | None:
+        """Return the reply to `request` that was bought for `work`, if one is here."""
+        try:
+            call = msgspec.msgpack.decode(self._path(work, request).read_bytes(), type=Call)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except ValueError:
+            return None  # not ours, or of another version: ask again
+        return call if call.request == request else None
+
+    def store(self, work: str, call: Call) -> None:
+        """Put a reply on disk, whole and flushed; raise OSError when the disk does not take it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(work, call.request)
+        scratch = path.with_suffix(f".{os.getpid()}.new")
+        with scratch.open("wb") as file:
+            file.write(msgspec.msgpack.encode(call))
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def remove(self, work: str, request: str) -> None:
+        """Forget a reply that the coordinator has stored."""
+        with contextlib.suppress(OSError):  # left behind, it is the same reply to the same request
+            self._path(work, request).unlink()
+
+    def _path(self, work: str, request: str) -> Path:
+        key = hashlib.sha256(f"{work}\0{request}".encode()).hexdigest()
+        return self._folder / f"{key[:40]}.reply"

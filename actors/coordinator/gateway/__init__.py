@@ -1,0 +1,1 @@
+"""What peers may say, and the frames that go in and out."""

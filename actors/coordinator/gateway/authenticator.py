@@ -1,0 +1,145 @@
+"""The door to other machines: who may connect, and whose word a message is.
+
+A thread of pyzmq's answers libzmq's questions (ZAP) from the key ring; the coordinator asks for the
+origin of every single message, so that a ticket that expires or is revoked counts at once.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+
+import zmq
+from structlog.typing import FilteringBoundLogger
+from zmq.auth.thread import ThreadAuthenticator
+
+from actors.coordinator.scheduling.peer_identity import PeerIdentity
+from protocol import key_ring as ring_file
+from protocol import transport
+from protocol.key_ring import KeyRing
+from protocol.values import AGENT_ROLES
+
+MAX_LOGGED_ATTEMPTS = 1000  # that are logged, if in vain
+POLL_S = 0.5  # a revocation counts this soon
+LISTEN_PAUSE_S = 2.0  # nobody is let in for so long, once there is a crowd
+
+
+class Authenticator:
+    """The key ring as it is now, read again whenever its file changes."""
+
+    def __init__(
+        self, run_dir: Path, key_ring: KeyRing, log: FilteringBoundLogger, most: int | None = None
+    ) -> None:
+        """`most`: descriptors that may be open; half of what the system allows."""
+        self._run_dir = run_dir
+        self._log = log
+        self._key_ring = key_ring
+        self._stamp = self._file_stamp()
+        self._next_poll = 0.0
+        self._logged_attempts = 0
+        self._zap: ThreadAuthenticator | None = None
+        self._socket: zmq.Socket[bytes] | None = None
+        self._addresses: tuple[str, ...] = ()
+        # libzmq aborts the process that has no descriptor left for a connection.
+        self._max_connections = most or resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        self._listening_again_at: float | None = None
+
+    def open(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        """Answer for `context` who may come in; before its sockets are bound."""
+        self._zap = ThreadAuthenticator(context)
+        self._zap.start()
+        self._zap.configure_curve_callback(transport.ZAP_DOMAIN, self)
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self._zap is not None:
+            self._zap.stop()
+            self._zap = None
+
+    def attach(self, socket: zmq.Socket[bytes], addresses: tuple[str, ...]) -> None:
+        """Take care of who knocks at `addresses`, where `socket` listens."""
+        self._socket, self._addresses = socket, addresses
+
+    def limit_connections(self, now: float) -> None:
+        """Shut the public door while connections take most of our descriptors: strangers can."""
+        if self._socket is None:
+            return
+        if self._listening_again_at is None:
+            if _descriptors() > self._max_connections:
+                self._log.error("too many connections: the door is shut for a while")
+                transport.stop_listening(self._socket, self._addresses)
+                self._listening_again_at = now + LISTEN_PAUSE_S
+        elif now >= self._listening_again_at:
+            self._listening_again_at = now + LISTEN_PAUSE_S
+            if _descriptors() <= self._max_connections:
+                self._reopen(self._socket)
+
+    def _reopen(self, socket: zmq.Socket[bytes]) -> None:
+        try:
+            transport.resume_listening(socket, self._addresses)
+        except OSError as error:  # somebody took the port meanwhile: tried again
+            self._log.error("the door can't be opened", error=str(error))
+        else:
+            self._listening_again_at = None
+
+    def callback(self, _domain: str, key: bytes) -> bool:
+        """Whether the holder of a public key may connect: asked in the ZAP thread."""
+        # Always: a ticket may be newer than our last look, and libzmq asks only once.
+        self._reload_keys(time.monotonic(), now_or_never=True)
+        issued = self._key_ring.issued_key(key.decode("ascii", "replace"))
+        admitted = issued is not None and issued.is_valid(time.time())
+        self._logged_attempts += 1
+        if (
+            admitted or self._logged_attempts <= MAX_LOGGED_ATTEMPTS
+        ):  # strangers must not fill the disk
+            self._log.info("knock", ticket=issued.ticket if issued else "", admitted=admitted)
+        return admitted
+
+    def identity_of_key(self, public: str) -> PeerIdentity:
+        """Return whose message came under that key, which was good when its holder connected."""
+        self._reload_keys(time.monotonic())
+        issued = self._key_ring.issued_key(public)
+        if issued is None:
+            return PeerIdentity(ticket="unknown", is_revoked=True)
+        return PeerIdentity(
+            ticket=issued.ticket, role=issued.role, is_revoked=not issued.is_valid(time.time())
+        )
+
+    def grants_agent_roles(self, ticket: str) -> bool:
+        """Whether a ticket is for roles that talk to models."""
+        return any(role in AGENT_ROLES for role in self._key_ring.roles_of_ticket(ticket))
+
+    def _reload_keys(self, now: float, *, now_or_never: bool = False) -> None:
+        if now < self._next_poll and not now_or_never:
+            return
+        self._next_poll = now + POLL_S
+        stamp = self._file_stamp()
+        if stamp == self._stamp:
+            return
+        try:
+            key_ring = ring_file.read(self._run_dir)
+        except ValueError as error:
+            self._log.warning("the key ring can't be read", error=str(error))
+            return
+        self._stamp = stamp
+        # Without a ring nobody has a key.
+        self._key_ring = key_ring or KeyRing(server=self._key_ring.server)
+
+    def _file_stamp(self) -> tuple[int, int]:
+        try:
+            found = (self._run_dir / ring_file.FILE_NAME).stat()
+        except OSError:
+            return (0, 0)
+        return (found.st_mtime_ns, found.st_ino)
+
+
+def _descriptors() -> int:
+    """Return about how many descriptors are open: the lowest free number, in one step."""
+    try:
+        free = os.dup(0)
+    except OSError:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    os.close(free)
+    return free

@@ -1,0 +1,158 @@
+"""Work ids and the messages that carry work: what a granted lease tells its worker.
+
+The search speaks of stages and node numbers; here they become `Plan`, `Write`, `Repair`,
+`MeasureReference` and `Evaluate` with sources, verdicts and replies already bought, all read from
+the store.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+
+from msgspec.structs import replace
+
+from actors.coordinator.search.search import OfferWork
+from actors.coordinator.search.stages import Attempt, Stage
+from actors.coordinator.search.tree import ROOT
+from actors.coordinator.storage.activity_store import ActivityStore
+from actors.coordinator.storage.store import Store
+from protocol import messages
+from protocol.messages import Lease
+from protocol.values import AttemptView, Plan, Reference, Role, Task, source_key
+
+ROLE_OF = {
+    Stage.PLAN: Role.PLANNER,
+    Stage.WRITE: Role.CODER,
+    Stage.REPAIR: Role.DEBUGGER,
+    # Where one agent does all, it is the coder's process, with prompts of its own.
+    Stage.SOLVE: Role.CODER,
+    Stage.REFLECT: Role.CODER,
+    Stage.MEASURE: Role.EVALUATOR,
+    Stage.EVALUATE: Role.EVALUATOR,
+    Stage.CONFIRM: Role.EVALUATOR,
+}
+
+CONFIRM_ROUNDS = 3  # fresh processes each: what differs from start to start is seen
+MAX_ROUNDS = 9  # as long as the interval is wide
+CACHED_VIEWS = 1024  # nodes kept at hand, so that a window costs no read
+MAX_TRIED_SHOWN = 512  # of so many candidates the keys are sent: some ten kilobytes
+
+
+def work_id(task: str, number: int, stage: Stage) -> str:
+    """Name one stage of one attempt: "gelu/7/write"."""
+    return f"{task}/{number}/{stage}"
+
+
+def parse_work(work: str) -> tuple[str, int, Stage]:
+    """Return (task, attempt, stage) of a work id that `work_id` made."""
+    task, number, stage = work.rsplit("/", 2)
+    return task, int(number), Stage(stage)
+
+
+class WorkMessages:
+    """Makes the message for a granted lease."""
+
+    def __init__(self, store: Store, activity: ActivityStore, tasks: dict[str, Task]) -> None:
+        self._store = store
+        self._activity = activity
+        self._tasks = tasks
+        # What is recorded never changes, and the same few nodes are shown again and again.
+        self._keys: dict[str, deque[str]] = {}
+        self._read: dict[str, int] = {}  # the row of the last node whose key is there
+        self._node = lru_cache(maxsize=CACHED_VIEWS)(store.attempt_view)
+        self._reference = lru_cache(maxsize=CACHED_VIEWS)(self._measured_reference)
+
+    def message_for(
+        self, lease: Lease, offer: OfferWork, under_way: Sequence[Attempt] = ()
+    ) -> messages.Work:
+        """Return what the worker is to do; everything it needs is inside.
+
+        `under_way` are the attempts that have no node yet, this one included.
+        """
+        name, number, stage = parse_work(lease.work)
+        task = self._tasks[name]
+        if stage is Stage.MEASURE:
+            return messages.MeasureReference(lease=lease, task=task)
+        reference = self._reference(name)
+        if stage in (Stage.EVALUATE, Stage.CONFIRM):
+            candidate = self._store.candidate(name, number)
+            if candidate is None:
+                raise RuntimeError(f"{lease.work} is leased without a candidate")
+            return messages.Evaluate(
+                lease=lease,
+                task=task,
+                source=candidate.source,
+                reference=reference,
+                rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
+                most_rounds=MAX_ROUNDS if stage is Stage.CONFIRM else 0,
+            )
+        parent = offer.attempt.parent
+        # A repair has the plan of its node to stand on; everything else needs a source.
+        standing = self._node if stage is Stage.REPAIR else self._node_with_source
+        shown = [n for n in offer.window if n not in (ROOT, parent)]
+        return self._request(stage, name, number, offer)(
+            lease=lease,
+            task=task,
+            attempt=number,
+            node=standing(name, parent),
+            root=self._node(name, ROOT),
+            # Of the attempts before the last one, a reflecting agent is shown the words alone.
+            window=tuple(self._node(name, n) for n in shown if stage is not Stage.REFLECT),
+            reference=reference,
+            seed=offer.seed,
+            completed_calls=self._activity.calls(lease.work),
+            tried=self._tried(name, under_way),
+            planned=self._planned(
+                name, [a for a in under_way if a.parent == parent and a.number != number]
+            ),
+        )
+
+    def _tried(self, task: str, under_way: Sequence[Attempt]) -> tuple[str, ...]:
+        """Return the keys of the newest candidates; each node's source is read once."""
+        keys = self._keys.setdefault(task, deque(maxlen=MAX_TRIED_SHOWN))
+        for place, source in self._store.sources(task, self._read.get(task, 0)):
+            keys.append(source_key(source))
+            self._read[task] = place
+        written = [self._store.candidate(task, a.number) for a in under_way]
+        return (*keys, *(source_key(one.source) for one in written if one is not None))
+
+    def _planned(self, task: str, siblings: Sequence[Attempt]) -> tuple[str, ...]:
+        """Return the advice of plans for the same node that have no candidate yet."""
+        plans = [self._store.plan(task, a.number) for a in siblings if a.stage is Stage.WRITE]
+        return tuple(plan.advice for plan in plans if plan is not None)
+
+    def _request(
+        self, stage: Stage, task: str, number: int, offer: OfferWork
+    ) -> Callable[..., messages.AgentWork]:
+        """Return the message for an agent's stage, with what this stage alone is told."""
+        if stage is Stage.PLAN:
+            return messages.MakePlan
+        if stage is Stage.SOLVE:
+            return messages.Solve
+        if stage is Stage.REFLECT:
+            remembered = [self._node(task, n).advice for n in offer.window if n != ROOT]
+            return partial(messages.Reflect, reflections=tuple(reversed(remembered)))
+        node = self._node_with_source(task, offer.attempt.parent)
+        plan = self._store.plan(task, number)
+        return partial(
+            messages.Write if stage is Stage.WRITE else messages.Repair,
+            plan=plan or Plan(advice="", scaffold=node.source),
+        )
+
+    def _node_with_source(self, task: str, number: int) -> AttemptView:
+        """Return a node; one whose agent gave no code has the source that it was to change.
+
+        Otherwise a chain that one refusal broke would begin with the reference again.
+        """
+        node = above = self._node(task, number)
+        while not above.source.strip() and above.parent is not None:
+            above = self._node(task, above.parent)
+        return node if above is node else replace(node, source=above.source)
+
+    def _measured_reference(self, task: str) -> Reference:
+        reference = self._store.reference(task)
+        if reference is None:
+            raise RuntimeError(f"{task}: work is leased before its reference was measured")
+        return reference

@@ -1,0 +1,1 @@
+"""A stored run followed, rebuilt and verified."""

@@ -1,0 +1,1 @@
+"""Which worker gets which work: leases, queues, slots, budget."""

@@ -1,0 +1,75 @@
+"""All leases that are held: by work, by holder, under epochs that only grow.  Pure.
+
+It promises that a piece of work has one holder at a time, and that only the holder of the present
+lease is taken for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from actors.coordinator.scheduling.granted_leases import GrantedLease
+from actors.coordinator.scheduling.workers import Peer
+from protocol.messages import Lease
+
+
+class LeaseTable:
+    """The grants of one run."""
+
+    def __init__(self, *, lease_s: float, epoch: int) -> None:
+        self.lease_s = lease_s
+        self.grants: dict[str, GrantedLease] = {}  # by work
+        self._epoch = epoch  # of the last lease granted; only ever grows
+        self._held: defaultdict[str, set[str]] = defaultdict(set)  # incarnation -> granted works
+
+    def grant(self, work: str, peer: Peer, now: float) -> GrantedLease:
+        """Lease work to a peer under a new epoch."""
+        self._epoch += 1
+        granted = GrantedLease(
+            work=work,
+            role=peer.role,
+            slot=peer.slot,
+            incarnation=peer.incarnation,
+            epoch=self._epoch,
+            expires_at=now + self.lease_s,
+        )
+        self.restore(granted)
+        return granted
+
+    def restore(self, granted: GrantedLease) -> None:
+        """Note a lease, also one that an earlier coordinator granted."""
+        self.grants[granted.work] = granted
+        self._held[granted.incarnation].add(granted.work)
+
+    def held(self, lease: Lease, incarnation: str) -> GrantedLease | None:
+        """Return the present grant under that lease, if it is that peer's; None: not any more."""
+        granted = self.grants.get(lease.work)
+        if granted is None or (granted.epoch, granted.incarnation) != (lease.epoch, incarnation):
+            return None
+        return granted
+
+    def renew(self, lease: Lease, incarnation: str, now: float) -> bool:
+        """Give a lease its whole time again; False where it is not that peer's any more."""
+        granted = self.held(lease, incarnation)
+        if granted is None:
+            return False
+        granted.expires_at = now + self.lease_s
+        granted.missed_heartbeats = 0
+        return True
+
+    def held_by(self, incarnation: str) -> list[GrantedLease]:
+        """Return the leases of one incarnation, the oldest first."""
+        works = self._held.get(incarnation, set())
+        return sorted((self.grants[work] for work in works), key=lambda grant: grant.epoch)
+
+    def expired(self, now: float) -> list[GrantedLease]:
+        """Return the leases whose time is over."""
+        return [grant for grant in self.grants.values() if grant.expires_at <= now]
+
+    def release(self, granted: GrantedLease) -> None:
+        """End a lease."""
+        del self.grants[granted.work]
+        held = self._held[granted.incarnation]
+        held.discard(granted.work)
+        if not held:
+            del self._held[granted.incarnation]

@@ -1,0 +1,317 @@
+"""Who works on what: workers, credit, leases with epochs, and the queue of offered work.
+
+A pure state machine like the search: methods take `now` (monotonic seconds) and return what to
+say.  It promises that a piece of work is leased to one incarnation at a time, that only the holder
+of the present lease can end it, and that what is lost is offered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from actors.coordinator.scheduling.granted_leases import (
+    ANY_WORKER,
+    GrantedLease,
+    LeaseEnd,
+    Placement,
+)
+from actors.coordinator.scheduling.leases import LeaseTable
+from actors.coordinator.scheduling.peer_identity import LOCAL_PEER, PeerIdentity, machine_of
+from actors.coordinator.scheduling.retry_policy import LossCounter
+from actors.coordinator.scheduling.slots import SlotTable
+from actors.coordinator.scheduling.task_queues import task_of
+from actors.coordinator.scheduling.work_queue import WorkQueue
+from actors.coordinator.scheduling.workers import LeastLoaded, Peer
+from protocol.messages import Heartbeat, Hello, Lease
+from protocol.values import Role
+
+MAX_MISSED_HEARTBEATS = 2  # heartbeats that do not list a lease before it counts as never received
+
+
+class Scheduler:
+    """Every peer, every lease, and the work that waits for a free peer."""
+
+    def __init__(self, *, lease_s: float, epoch: int) -> None:
+        self.lease_s = lease_s
+        self.peers: dict[str, Peer] = {}
+        self._leases = LeaseTable(lease_s=lease_s, epoch=epoch)
+        self.grants: Mapping[str, GrantedLease] = self._leases.grants  # by work
+        self._slots = SlotTable(lease_s=lease_s)
+        self.silent: Mapping[str, Peer] = self._slots.silent  # not heard of, and not known dead
+        self._queue = WorkQueue(self.peers)
+        self._losses = LossCounter()
+        # What follows answers in steps that do not grow with the fleet.
+        self._least_loaded = {role: LeastLoaded(self.peers) for role in Role}
+        self._has_new_peer = 0
+
+    # --- work --------------------------------------------------------------------------------
+
+    def enqueue(
+        self, work: str, role: Role, placement: Placement = ANY_WORKER, *, first: bool = False
+    ) -> None:
+        """Queue work for a role, and a kind of device; what was lost goes `first`."""
+        self._queue.add(work, role, placement, first=first)
+
+    def waiting_count(self) -> int:
+        """Return how many pieces of work nobody holds."""
+        return len(self._queue)
+
+    def peer_count(self, identity: PeerIdentity) -> int:
+        """Return how many peers a ticket has; of this machine's own nobody keeps count."""
+        if identity.is_local:
+            return 0
+        return sum(peer.identity.ticket == identity.ticket for peer in self.peers.values())
+
+    def is_idle(self, local_roles: Collection[Role]) -> bool:
+        """Whether nothing is held, and nothing waits for a role that is `local_roles` or
+        connected.
+        """
+        roles = {*local_roles, *(peer.role for peer in self.peers.values())}
+        return not self.grants and not any(map(self._queue.has_waiting, roles))
+
+    def grant_leases(self, now: float) -> list[GrantedLease]:
+        """Lease waiting work to peers with credit, the least loaded first."""
+        granted: list[GrantedLease] = []
+        for role, least_loaded in self._least_loaded.items():
+            unfit: list[Peer] = []
+            while self._queue.has_waiting(role) and (peer := least_loaded.pop()) is not None:
+                work = self._queue.take_best(peer, now)
+                if work is None:
+                    unfit.append(peer)
+                    continue
+                granted.append(self._lease(work, peer, now))
+                least_loaded.add(peer)
+            for peer in unfit:
+                least_loaded.add(peer)
+        return granted
+
+    def restore(
+        self,
+        grants: Iterable[GrantedLease],
+        losses: dict[str, int],
+        cuts: dict[str, int] | None = None,
+    ) -> None:
+        """Take up stored leases: their holders have until `expires` to claim them."""
+        self._losses.restore(losses, cuts or {})
+        for granted in grants:
+            self._leases.restore(granted)
+            self._slots.add(granted.slot, granted.incarnation)
+            self._queue.restore(granted.work, granted.role)
+
+    def has_lease(self, incarnation: str, lease: Lease) -> bool:
+        """Whether this peer has that very lease."""
+        return self._leases.held(lease, incarnation) is not None
+
+    def settle_result(self, lease: Lease, incarnation: str) -> GrantedLease | None:
+        """End the lease that a result came for; None when it is not that peer's any more."""
+        granted = self._leases.held(lease, incarnation)
+        if granted is None:
+            return None
+        self._free(granted)
+        self._queue.done(lease.work)
+        self._losses.forget_work(lease.work)
+        return granted
+
+    def hand_back(
+        self, lease: Lease, incarnation: str, *, reference_failed: bool = False
+    ) -> LeaseEnd | None:
+        """Take back undone work, uncharged; what was `reference_failed` too often is exhausted."""
+        granted = self._leases.held(lease, incarnation)
+        if granted is None:
+            return None
+        if reference_failed:
+            self._losses.charge_failed_try(lease.work)
+        return self._end(granted, "returned", charged=False)
+
+    def requeue_for_local(self, lease: Lease, incarnation: str, now: float) -> LeaseEnd | None:
+        """Take back from a guest what somebody of this machine's own can be asked to do instead.
+
+        None: it is no guest's, or nobody here can do it, and so its word has to be believed.
+        """
+        granted, peer = self._leases.held(lease, incarnation), self.peers.get(incarnation)
+        if granted is None or peer is None or peer.identity.is_local:
+            return None
+        if not self._queue.can_run_locally(granted.work, now):
+            return None
+        self._queue.keep_local(granted.work)
+        return self._end(granted, "returned", charged=False)
+
+    def candidate_running(self, lease: Lease, incarnation: str) -> GrantedLease | None:
+        """Note that candidate code runs under this lease."""
+        granted = self._leases.held(lease, incarnation)
+        if granted is not None:
+            granted.candidate_running = True
+        return granted
+
+    def held_by(self, incarnation: str) -> list[GrantedLease]:
+        """Return the leases of one incarnation, the oldest first."""
+        return self._leases.held_by(incarnation)
+
+    # --- peers -------------------------------------------------------------------------------
+
+    def connect_peer(
+        self, hello: Hello, now: float, identity: PeerIdentity = LOCAL_PEER
+    ) -> tuple[list[Lease], list[LeaseEnd]]:
+        """Welcome a peer; return the leases that it must drop and those that ended.
+
+        An older incarnation of the same slot is dead: the supervisor runs one at a time.
+        """
+        ended: list[LeaseEnd] = []
+        former = self._slots.other_incarnations(hello.slot, hello.incarnation)
+        if former and hello.role is Role.SUPERVISOR and machine_of(hello.slot):
+            ended += self.machine_lost(machine_of(hello.slot))
+        for incarnation in former:
+            ended += self.peer_lost(incarnation)
+        self._slots.assign(hello.slot, hello.incarnation)
+        ended += self._losses.refund_reconnected(hello.incarnation)
+        peer = self._arrive(hello, now, identity)
+        revoked: list[Lease] = []
+        for lease in hello.held_leases:
+            if self._leases.renew(lease, peer.incarnation, now):
+                peer.leases.add(lease.work)
+            else:
+                revoked.append(lease)
+        held = {lease.work for lease in hello.held_leases}
+        for granted in self.held_by(peer.incarnation):
+            if granted.work not in held:
+                ended.append(self._end(granted, "missed", charged=False))
+        self._least_loaded[peer.role].add(peer)
+        return revoked, ended
+
+    def renew_leases(
+        self, incarnation: str, heartbeat: Heartbeat, now: float
+    ) -> tuple[list[Lease], list[LeaseEnd]]:
+        """Renew what a heartbeat lists; return the leases to drop and those never received."""
+        peer = self.peers[incarnation]
+        peer.last_heard = now
+        peer.credit = heartbeat.credit
+        self._queue.note_device_kind(peer)
+        revoked: list[Lease] = []
+        for lease in heartbeat.held_leases:
+            if self._leases.renew(lease, incarnation, now):
+                continue
+            granted = self.grants.get(lease.work)
+            if (
+                granted is None or granted.incarnation != incarnation
+            ):  # else a newer one is on its way
+                revoked.append(lease)
+        held = {lease.work for lease in heartbeat.held_leases}
+        ended: list[LeaseEnd] = []
+        for work in peer.leases - held:
+            granted = self.grants[work]
+            granted.missed_heartbeats += 1  # the first may have crossed the lease on the wire
+            if granted.missed_heartbeats >= MAX_MISSED_HEARTBEATS:
+                ended.append(self._end(granted, "missed", charged=False))
+        self._least_loaded[peer.role].add(peer)
+        return revoked, ended
+
+    def peer_lost(self, incarnation: str) -> list[LeaseEnd]:
+        """Forget a dead peer; its work is offered again, charged if candidate code ran."""
+        held = self._forget(incarnation)
+        return [self._end(grant, "lost", charged=grant.candidate_running) for grant in held]
+
+    def dismiss_peer(self, incarnation: str) -> list[LeaseEnd]:
+        """Forget a peer that is not wanted; its work is offered again and nobody is charged."""
+        held = self._forget(incarnation)
+        return [self._end(grant, "dismissed", charged=False) for grant in held]
+
+    def machine_lost(self, machine: str) -> list[LeaseEnd]:
+        """Forget all peers of a machine whose supervisor is another one now: they died with it.
+
+        What ran there is offered again, and its candidate is charged only when that has happened
+        too often; what was charged because they fell silent is taken back.
+        """
+        ended: list[LeaseEnd] = []
+        for incarnation in self._slots.vacate_machine(machine):
+            ended += self._losses.refund_machine_loss(incarnation)
+            for granted in self._forget(incarnation):
+                charged = granted.candidate_running and self._losses.charge_machine_loss(
+                    granted.work
+                )
+                ended.append(self._end(granted, "lost" if charged else "cut", charged=charged))
+        return ended
+
+    def _forget(self, incarnation: str) -> list[GrantedLease]:
+        gone = self.peers.pop(incarnation, None)
+        if gone is not None:
+            self._queue.note_task(gone, "")
+        self._slots.mark_heard(incarnation)
+        self._losses.confirm_loss(incarnation)
+        return self.held_by(incarnation)
+
+    def expire_leases(self, now: float) -> list[LeaseEnd]:
+        """End the leases whose holders have not been heard of in time."""
+        late = self._leases.expired(now)
+        for peer in self._slots.remove_silent(self.peers, now):
+            # It may only be stopped: a heartbeat will be answered with `Identify`, and it says
+            # Hello.
+            self._queue.note_task(peer, "")
+        for granted in late:
+            if granted.candidate_running:
+                self._losses.charge_silent(granted)
+        return [self._end(grant, "expired", charged=grant.candidate_running) for grant in late]
+
+    def pause_peer(self, incarnation: str, until: float) -> None:
+        """Lease nothing to a peer before `until`."""
+        if incarnation in self.peers:
+            self.peers[incarnation].paused_until = until
+
+    def expect_peer(self, slot: str, role: Role, incarnation: str, now: float) -> None:
+        """An earlier coordinator knew this peer: it has a lease's time to be heard of again."""
+        self._slots.expect(
+            Peer(
+                incarnation=incarnation,
+                slot=slot,
+                role=role,
+                credit=0,
+                last_heard=now,
+                connected_since=now,
+            )
+        )
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _arrive(self, hello: Hello, now: float, identity: PeerIdentity) -> Peer:
+        """Take a peer in, or what is new of one that says Hello again."""
+        known = self.peers.get(hello.incarnation)
+        self._has_new_peer += 1
+        peer = Peer(
+            incarnation=hello.incarnation,
+            slot=hello.slot,
+            role=hello.role,
+            credit=hello.credit,
+            last_heard=now,
+            connected_since=known.connected_since if known else now,
+            number=known.number if known else self._has_new_peer,
+            identity=identity,
+            kind=hello.device.fingerprint if hello.device else "",
+            leases=known.leases if known else set(),
+            queued=known.queued if known else set(),
+            task=known.task if known else "",
+        )
+        self.peers[hello.incarnation] = peer
+        self._queue.note_device_kind(peer)
+        return peer
+
+    def _lease(self, work: str, peer: Peer, now: float) -> GrantedLease:
+        granted = self._leases.grant(work, peer, now)
+        peer.leases.add(work)
+        self._queue.note_task(peer, task_of(work))
+        return granted
+
+    def _free(self, granted: GrantedLease) -> None:
+        self._leases.release(granted)
+        peer = self.peers.get(granted.incarnation)
+        if peer is not None:
+            peer.leases.discard(granted.work)
+            self._least_loaded[peer.role].add(peer)
+
+    def _end(self, granted: GrantedLease, outcome: str, *, charged: bool) -> LeaseEnd:
+        self._free(granted)
+        role, placement = self._queue.done(granted.work)
+        if charged:
+            self._losses.charge_loss(granted.work)
+        if self._losses.is_exhausted(granted.work):
+            return LeaseEnd(granted, outcome, exhausted=True)
+        self.enqueue(granted.work, role, placement, first=True)
+        return LeaseEnd(granted, outcome)

@@ -1,0 +1,1 @@
+"""The search over one task: tree, leaderboard, policies, strategies, windows."""

@@ -1,0 +1,83 @@
+"""The leaderboard: the best distinct kernels, overall and outside any node's subtree.
+
+A selection asks for the r leaders outside node i's subtree.  Two facts make that cheap at any size:
+a node that is asked for the first time has no descendants yet, so the top of the board answers; and
+a node that is asked again needs only what has joined since.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sortedcontainers import SortedList
+
+from actors.coordinator.search.tree import Tree
+
+Entry = tuple[float, int]  # (score in microseconds, node number)
+MAX_CACHED_JOINS = 64  # more new members than this, and reading the board from the top is cheaper
+
+
+@dataclass(slots=True)
+class CachedLeaders:
+    """The answer for one node when it was last asked, and how many had joined by then."""
+
+    joined: int = 0
+    leaders: list[Entry] = field(default_factory=list)
+
+
+class Leaderboard:
+    """All correct nodes with a kernel of their own; the root is one from the start."""
+
+    def __init__(self, tree: Tree, leaders: int) -> None:
+        self._tree = tree
+        self._leaders = leaders
+        self._board: SortedList[Entry] = SortedList()
+        self._joined: list[Entry] = []  # in the order in which they joined
+        self._kernels: set[str] = set()
+        self._cached: dict[int, CachedLeaders] = {}
+
+    def add(self, number: int, kernel: str) -> bool:
+        """Add a correct node; False when its kernel is already on the board.
+
+        `kernel` identifies the source: of two nodes with the same kernel the first one counts.
+        """
+        if kernel in self._kernels:
+            return False
+        self._kernels.add(kernel)
+        entry = (self._tree[number].score, number)
+        self._board.add(entry)
+        self._joined.append(entry)
+        return True
+
+    def ranked(self) -> Iterator[Entry]:
+        """Yield all entries, best first."""
+        return iter(self._board)
+
+    @property
+    def best(self) -> Entry | None:
+        """The best entry of all; None while the board is empty."""
+        return self._board[0] if self._board else None
+
+    def leaders_outside(self, number: int) -> list[int]:
+        """Return the r best nodes that are not in `number`'s subtree, best first."""
+        asked = self._cached.get(number)
+        if asked is not None and len(self._joined) - asked.joined <= MAX_CACHED_JOINS:
+            for entry in self._joined[asked.joined :]:
+                if not self._tree.is_within(entry[1], number):
+                    insort(asked.leaders, entry)
+            del asked.leaders[self._leaders :]
+        else:
+            asked = self._cached[number] = CachedLeaders(leaders=self._scan_from_best(number))
+        asked.joined = len(self._joined)
+        return [leader for _, leader in asked.leaders]
+
+    def _scan_from_best(self, number: int) -> list[Entry]:
+        found: list[Entry] = []
+        for entry in self._board:
+            if len(found) == self._leaders:
+                break
+            if not self._tree.is_within(entry[1], number):
+                found.append(entry)
+        return found

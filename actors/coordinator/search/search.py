@@ -1,0 +1,346 @@
+"""The search over one task: a pure state machine, `handle(event) -> [instruction]`.
+
+No socket, clock, file or global random inside.  The coordinator's shell feeds it what happened and
+carries out what it asks, so that a crash at any point can be tried in milliseconds.  Every draw is
+seeded by task, attempt and stage: with one expansion at a time, two runs grow the same tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+
+from actors.coordinator.search.leaderboard import Leaderboard
+from actors.coordinator.search.stages import Attempt, Stage
+from actors.coordinator.search.strategy import Strategy, WaitsForNodes, WindowContext
+from actors.coordinator.search.tree import FAILED_SCORE, ROOT, Tree
+from protocol.settings import SearchSettings
+from protocol.values import GiveUpScope
+
+ROOT_KERNEL = "root"
+CONFIRMED_LEADERS = 3  # at the most so many of the best are judged again, to end with a true figure
+
+
+# --- events: what happened ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReferenceReady:
+    """The reference runs in this many microseconds."""
+
+    eager_us: float
+
+
+@dataclass(frozen=True)
+class ReferenceRefused:
+    """The reference can't be measured: there is nothing to compare with."""
+
+    problem: str
+
+
+@dataclass(frozen=True)
+class StageEnded:
+    """An attempt's present stage gave what the next one needs."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class AttemptEnded:
+    """An attempt has its verdict; `score` is FAILED unless it is correct."""
+
+    number: int
+    score: float
+    kernel: str  # identifies the source
+    gives_up_on: GiveUpScope = "attempt"  # what its agent has nothing more to try on
+
+
+@dataclass(frozen=True)
+class BestConfirmed:
+    """One of the best was judged again, at length; FAILED when it did not stand."""
+
+    number: int
+    score: float
+    faster: bool  # whether it was confirmed to be faster than the reference
+
+
+SearchEvent = ReferenceReady | ReferenceRefused | StageEnded | AttemptEnded | BestConfirmed
+
+# --- instructions: what to do ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OfferWork:
+    """Have somebody do this stage of this attempt; `window` names the nodes that he sees."""
+
+    stage: Stage
+    attempt: Attempt
+    window: tuple[int, ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class SaveAttempt:
+    """Make this attempt's progress durable."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
+class FinishTask:
+    """The task is over; `problem` says why it was never begun."""
+
+    problem: str = ""
+
+
+Instruction = OfferWork | SaveAttempt | FinishTask
+
+
+class Search:
+    """The tree of one task and the attempts under way on it."""
+
+    def __init__(
+        self, *, task: str, seed: int, strategy: Strategy, settings: SearchSettings
+    ) -> None:
+        self.task = task
+        self.settings = settings
+        self.budget = settings.budget
+        self.finished = False
+        self.given_up = False  # an agent can do nothing at all for this task: no attempt is begun
+        self.tree: Tree | None = None
+        self.leaderboard: Leaderboard | None = None
+        self.under_way: dict[int, Attempt] = {}
+        self.begun = 0  # attempts begun, those ended included
+        self.confirmed: dict[int, BestConfirmed] = {}
+        self._second_looks = 0  # since the last attempt ended
+        self._seed = seed
+        self._strategy = strategy
+        self._waiting: dict[int, Attempt] = {}  # those whose agents are to see a node to come
+
+    @property
+    def recorded(self) -> int:
+        """Nodes in the tree, less the root."""
+        return len(self.tree.recorded) if self.tree is not None else 0
+
+    @property
+    def ended(self) -> int:
+        """Attempts that have their verdict."""
+        return self.begun - len(self.under_way)
+
+    def score(self, number: int) -> float:
+        """Return a node's score in the tree."""
+        return self._tree[number].score
+
+    def begin(self) -> list[Instruction]:
+        """Return the first instruction of a task that has no reference yet."""
+        measure = Attempt(number=ROOT, parent=ROOT, repair=False, stage=Stage.MEASURE)
+        return [OfferWork(Stage.MEASURE, measure)]
+
+    def handle(self, event: SearchEvent) -> list[Instruction]:
+        """Take in one event and return what is to be done now, in order."""
+        match event:
+            case ReferenceReady():
+                self._add_root(event.eager_us)
+                return self._grow()
+            case ReferenceRefused():
+                self.finished = True
+                return [FinishTask(event.problem)]
+            case StageEnded():
+                return self._advance(self.under_way[event.number])
+            case AttemptEnded():
+                self._end(event)
+                return self._grow() + self._release()
+            case BestConfirmed():
+                self.confirmed[event.number] = event
+                self._second_looks += 1
+                return self._confirm_or_finish()
+
+    # --- restoring ---------------------------------------------------------------------------
+
+    def restore(
+        self,
+        eager_us: float,
+        nodes: list[tuple[int, int, float, str]],
+        attempts: list[Attempt],
+        confirmed: Iterable[BestConfirmed] = (),
+        second_looks: int = 0,
+        offered: dict[int, OfferWork] | None = None,
+        given_up: dict[int, GiveUpScope] | None = None,
+    ) -> list[Instruction]:
+        """Take up a stored search; return the offers for what was under way, and new ones.
+
+        Args:
+            eager_us: the root's score.
+            nodes: (number, parent, score, kernel) of every node but the root, in the order in
+                which they were recorded.
+            attempts: those that have no node yet, by number.
+            confirmed: what those that were judged again came to.
+            second_looks: how many of these were judged again since the last attempt ended.
+            offered: what those attempts had been offered as, by number; offered so again.
+            given_up: what the agents of recorded nodes gave up on, by number.
+        """
+        self._add_root(eager_us)
+        self.confirmed = {one.number: one for one in confirmed}
+        for number, parent, score, kernel in nodes:
+            self._tree.begin(parent)
+            self._add(number, parent, score, kernel)
+        for attempt in attempts:
+            self._tree.begin(attempt.parent)
+            self.under_way[attempt.number] = attempt
+        self.begun = len(nodes) + len(attempts)
+        self._second_looks = second_looks
+        for number, scope in (given_up or {}).items():
+            self._give_up(number, scope)
+        known = offered or {}
+        offers: list[Instruction] = []
+        for attempt in attempts:
+            made = known.get(attempt.number)
+            offers += [made] if made else self._offer_or_wait(attempt)
+        return offers + self._grow() + self._release()
+
+    # --- the loop of the method --------------------------------------------------------------
+
+    def _grow(self) -> list[Instruction]:
+        """Begin attempts until the budget, the number under way or the tree forbids it.
+
+        Where nothing is under way and nothing can be grown, the task is over before its budget.
+        """
+        instructions: list[Instruction] = []
+        is_stuck = self.given_up
+        while (
+            not is_stuck
+            and self.begun < self.budget
+            and len(self.under_way) < self.settings.in_flight
+        ):
+            number = self.begun + 1
+            parent = self._strategy.select(self._tree, self._rng(number, "select"))
+            if parent is None or self._tree[parent].closed:
+                is_stuck = True
+                break
+            node = self._tree[parent]
+            attempt = Attempt(
+                number=number,
+                parent=parent,
+                repair=node.has_bug,
+                stage=self._strategy.first_stage(node),
+            )
+            self._tree.begin(parent)
+            self.begun = number
+            self.under_way[number] = attempt
+            instructions += [SaveAttempt(attempt), self._offer(attempt)]
+        if not self.under_way and (is_stuck or self.begun >= self.budget):
+            instructions += self._confirm_or_finish()
+        return instructions
+
+    def _confirm_or_finish(self) -> list[Instruction]:
+        """Have the best judged again until the best of all is one that was; then finish.
+
+        The best of many noisy measurements is too good to be true.
+        """
+        number = self._next_to_confirm()
+        if number is None:
+            self.finished = True
+            return [FinishTask()]
+        parent = self._tree[number].parent or ROOT
+        again = Attempt(number=number, parent=parent, repair=False, stage=Stage.CONFIRM)
+        return [OfferWork(Stage.CONFIRM, again)]
+
+    def _next_to_confirm(self) -> int | None:
+        """Return the best node that was not judged again, as long as it may be the winner.
+
+        It may be while no confirmed score is as good, and also while none of the confirmed ones is
+        faster than the reference and it still seems to be.
+        """
+        fresh = next(
+            (
+                (score, number)
+                for score, number in self._board.ranked()
+                if number != ROOT and number not in self.confirmed
+            ),
+            None,
+        )
+        if fresh is None or self._second_looks >= CONFIRMED_LEADERS:
+            return None
+        score, number = fresh
+        standing = [one for one in self.confirmed.values() if one.score <= score]
+        is_settled = any(one.faster for one in standing) or score >= self._tree[ROOT].score
+        return None if standing and is_settled else number
+
+    def _advance(self, attempt: Attempt) -> list[Instruction]:
+        following = Stage.WRITE if attempt.stage is Stage.PLAN else Stage.EVALUATE
+        attempt = Attempt(
+            number=attempt.number, parent=attempt.parent, repair=attempt.repair, stage=following
+        )
+        self.under_way[attempt.number] = attempt
+        return [SaveAttempt(attempt), *self._offer_or_wait(attempt), *self._release()]
+
+    def _offer_or_wait(self, attempt: Attempt) -> list[Instruction]:
+        strategy = self._strategy
+        if isinstance(strategy, WaitsForNodes) and strategy.must_wait(attempt, self._tree):
+            self._waiting[attempt.number] = attempt
+            return []
+        return [self._offer(attempt)]
+
+    def _release(self) -> list[Instruction]:
+        """Offer what need not wait any more; all of it when nothing else is under way."""
+        waiting, self._waiting = self._waiting, {}
+        offers = [offer for one in waiting.values() for offer in self._offer_or_wait(one)]
+        if not offers and len(self._waiting) == len(self.under_way):
+            offers = [self._offer(one) for one in self._waiting.values()]
+            self._waiting = {}
+        return offers
+
+    def _end(self, event: AttemptEnded) -> None:
+        attempt = self.under_way.pop(event.number)
+        self._second_looks = 0
+        self._add(event.number, attempt.parent, event.score, event.kernel)
+        self._give_up(event.number, event.gives_up_on)
+
+    def _give_up(self, number: int, scope: GiveUpScope) -> None:
+        """Grow no more what the agent of this node gave up on; there is nothing in it to mend."""
+        if scope == "attempt":
+            return
+        self.given_up |= scope == "task"
+        self._tree.close(number)
+        self._tree.close(self._tree[number].parent or ROOT)
+
+    def _add(self, number: int, parent: int, score: float, kernel: str) -> None:
+        self._tree.add(number, parent, score)
+        if score != FAILED_SCORE:
+            self._board.add(number, kernel)
+
+    def _offer(self, attempt: Attempt) -> OfferWork:
+        window: tuple[int, ...] = ()
+        if attempt.stage is not Stage.EVALUATE:
+            context = WindowContext(self._tree, self._board, self.settings.window_cap)
+            rng = self._rng(attempt.number, attempt.stage)
+            window = self._strategy.window(attempt, context, rng)
+        seed = self._rng(attempt.number, f"{attempt.stage} seed").getrandbits(32)
+        return OfferWork(attempt.stage, attempt, window, seed)
+
+    # --- small things ------------------------------------------------------------------------
+
+    def _add_root(self, eager_us: float) -> None:
+        self.tree = Tree(
+            root_score=eager_us,
+            root_children=self.settings.root_children,
+            failed_children=self.settings.failed_children,
+        )
+        self.leaderboard = Leaderboard(self.tree, self.settings.leaders)
+        self.leaderboard.add(ROOT, ROOT_KERNEL)
+
+    def _rng(self, number: int, purpose: str) -> Random:
+        return Random(f"{self._seed}/{self.task}/{number}/{purpose}")
+
+    @property
+    def _tree(self) -> Tree:
+        if self.tree is None:
+            raise RuntimeError(f"{self.task}: the reference was not measured yet")
+        return self.tree
+
+    @property
+    def _board(self) -> Leaderboard:
+        if self.leaderboard is None:
+            raise RuntimeError(f"{self.task}: the reference was not measured yet")
+        return self.leaderboard

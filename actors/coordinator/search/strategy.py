@@ -1,0 +1,211 @@
+"""Strategies: what an attempt is.  Where it grows, which agents make it, and what they see.
+
+The same evaluator, budget and store serve all of them, so that what they find can be compared.  A
+strategy is a small class, a function of the tree and the generator that it is given; the search
+asks it.  To add one, write the class, name it in `StrategyName` of `protocol/settings.py`, and give
+the name its row in `STRATEGIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol, runtime_checkable
+
+from actors.coordinator.search.leaderboard import Leaderboard
+from actors.coordinator.search.policy import Policy
+from actors.coordinator.search.stages import Attempt, Stage
+from actors.coordinator.search.tree import ROOT, Node, Tree
+from actors.coordinator.search.window import code_window, debug_window, plan_window
+from protocol.settings import SearchSettings, StrategyName
+
+
+@dataclass(frozen=True)
+class WindowContext:
+    """What windows are cut from."""
+
+    tree: Tree
+    leaderboard: Leaderboard
+    cap: int
+
+
+class Strategy(Protocol):
+    """Decides where an attempt grows, how it begins, and what each agent is shown."""
+
+    def select(self, tree: Tree, rng: Random) -> int | None:
+        """Return the node to grow, or None when nothing can be begun until an attempt ends."""
+        ...
+
+    def first_stage(self, node: Node) -> Stage:
+        """Return an attempt's first stage on that node; after PLAN comes WRITE, then EVALUATE."""
+        ...
+
+    def window(self, attempt: Attempt, context: WindowContext, rng: Random) -> tuple[int, ...]:
+        """Return the nodes that the agent of its stage sees, node i and the root among them."""
+        ...
+
+
+@runtime_checkable
+class WaitsForNodes(Protocol):
+    """A strategy whose windows may have to wait for nodes that are under way."""
+
+    def must_wait(self, attempt: Attempt, tree: Tree) -> bool:
+        """Whether the agent of its stage is to see a node that is not there yet."""
+        ...
+
+
+@dataclass(frozen=True)
+class StarkStrategy:
+    """STARK (arXiv 2510.16996, algorithm 1): the policy's node, a team of agents, their windows.
+
+    A node with a bug goes to the debug agent, any other to the plan agent and then to the code
+    agent; each sees the window of section 4.4.
+    """
+
+    policy: Policy
+
+    def select(self, tree: Tree, rng: Random) -> int | None:
+        return self.policy.select(tree, rng)
+
+    def first_stage(self, node: Node) -> Stage:
+        return Stage.REPAIR if node.has_bug else Stage.PLAN
+
+    def window(self, attempt: Attempt, context: WindowContext, rng: Random) -> tuple[int, ...]:
+        i = attempt.parent
+        match attempt.stage:
+            case Stage.PLAN:
+                return plan_window(context.tree, context.leaderboard, i, context.cap, rng)
+            case Stage.WRITE:
+                return code_window(context.tree, i, context.cap, rng)
+        return debug_window(context.tree, i, context.cap, rng)
+
+
+@dataclass(frozen=True)
+class SearchAgentStrategy:
+    """The paper's "Search Agent" (section 5, table 3): one agent and the strategic search.
+
+    The policy's node, as in `StarkStrategy`, but a single agent improves or repairs it in one call.
+     It sees W(i) = {i, root}, which section 4.4 gives for a search without dynamic windows: these
+    belong to the team's coordination, which this ablation takes away.
+    """
+
+    policy: Policy
+
+    def select(self, tree: Tree, rng: Random) -> int | None:
+        return self.policy.select(tree, rng)
+
+    def first_stage(self, node: Node) -> Stage:
+        return Stage.SOLVE
+
+    def window(self, attempt: Attempt, context: WindowContext, rng: Random) -> tuple[int, ...]:
+        return _only(attempt.parent)
+
+
+class TeamStrategy:
+    """The paper's "MA-only" (section 5, table 3): the team of agents, best of K instead of search.
+
+    Samples are independent of each other: each is planned and written from the root, W(i) = {i,
+    root}, and the fastest correct one wins.  The debug agent belongs to the workflow, so a sample
+    that fails is repaired before the next one is begun: it, then its repair if that fails too, up
+    to `repairs` in a row (the paper gives no number).  Every candidate counts against the budget,
+    repairs included, as in the search.
+    """
+
+    def __init__(self, *, repairs: int) -> None:
+        self.repairs = repairs
+        self._tree: Tree | None = None
+        self._looked = 0  # of the tree's record: whoever stands before it needs no repair any more
+
+    def select(self, tree: Tree, rng: Random) -> int | None:
+        if self._tree is not tree:
+            self._tree, self._looked = tree, 0
+        while self._looked < len(tree.recorded):
+            number = tree.recorded[self._looked]
+            node = tree[number]
+            if not node.closed and node.degree == 0 and 0 < _failures(tree, number) <= self.repairs:
+                return number
+            self._looked += 1
+        return ROOT
+
+    def first_stage(self, node: Node) -> Stage:
+        return Stage.REPAIR if node.has_bug else Stage.PLAN
+
+    def window(self, attempt: Attempt, context: WindowContext, rng: Random) -> tuple[int, ...]:
+        return _only(attempt.parent)
+
+
+@dataclass(frozen=True)
+class SamplingStrategy:
+    """The "Sampling Agent" (arXiv 2510.16996, section 5; KernelBench, Ouyang et al. 2025).
+
+    A single agent is asked the same question again and again, from the root and without a word on
+    what came of it, and the fastest correct answer wins.  The root's cap is a rule of the search,
+    and there is none here.
+    """
+
+    def select(self, tree: Tree, rng: Random) -> int | None:
+        return ROOT
+
+    def first_stage(self, node: Node) -> Stage:
+        return Stage.SOLVE
+
+    def window(self, attempt: Attempt, context: WindowContext, rng: Random) -> tuple[int, ...]:
+        return _only(attempt.parent)
+
+
+@dataclass(frozen=True)
+class ReflexionStrategy:
+    """The "Reflexion Agent" (arXiv 2510.16996, section 5; Shinn et al. 2023, arXiv 2303.11366).
+
+    One chain: each attempt begins with the last one, whatever came of it, sees its source and its
+    feedback, says in words what it teaches, and only then writes.  The words are kept with the
+    node; an attempt is shown those of the last `memory` nodes of the chain (the authors bound it at
+    one to three), and no earlier source.  One attempt at a time, however many may be under way.
+    """
+
+    memory: int
+
+    def select(self, tree: Tree, rng: Random) -> int | None:
+        last = tree.recorded[-1] if tree.recorded else ROOT
+        return None if tree[last].pending else last
+
+    def first_stage(self, node: Node) -> Stage:
+        return Stage.SOLVE if node.number == ROOT else Stage.REFLECT
+
+    def window(self, attempt: Attempt, context: WindowContext, rng: Random) -> tuple[int, ...]:
+        remembered: list[int] = []
+        at: int | None = attempt.parent
+        while at is not None and len(remembered) < self.memory:
+            remembered.append(at)
+            at = context.tree[at].parent
+        return tuple(dict.fromkeys((attempt.parent, ROOT, *remembered)))
+
+
+def _only(i: int) -> tuple[int, ...]:
+    return tuple(dict.fromkeys((i, ROOT)))
+
+
+def _failures(tree: Tree, number: int) -> int:
+    """Return how many nodes in a row failed, this one and those above it."""
+    count, node = 0, tree[number]
+    while node.has_bug and node.parent is not None:
+        count, node = count + 1, tree[node.parent]
+    return count
+
+
+STRATEGIES: dict[StrategyName, Callable[[Policy, SearchSettings], Strategy]] = {
+    "stark": lambda policy, settings: StarkStrategy(policy),
+    "search": lambda policy, settings: SearchAgentStrategy(policy),
+    "team": lambda policy, settings: TeamStrategy(repairs=settings.repairs),
+    "sampling": lambda policy, settings: SamplingStrategy(),
+    "reflexion": lambda policy, settings: ReflexionStrategy(memory=settings.memory),
+}
+
+
+def make_strategy(name: StrategyName, policy: Policy, settings: SearchSettings) -> Strategy:
+    """Return the strategy of that name; raise ValueError that lists the names there are."""
+    make = STRATEGIES.get(name)
+    if make is None:
+        raise ValueError(f"unknown strategy {name!r}: there are {', '.join(sorted(STRATEGIES))}")
+    return make(policy, settings)

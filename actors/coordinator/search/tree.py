@@ -1,0 +1,168 @@
+"""The tree of attempts: shape, scores and eligibility; no text, no socket, no clock.
+
+The search and its policies read it.  The root is the PyTorch reference; every other node is one
+attempt.  Sources and logs stay in the store, so that a million nodes fit in memory and a selection
+costs the same at ten nodes and at a million.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from random import Random
+
+from sortedcontainers import SortedList
+
+ROOT = 0
+FAILED_SCORE = math.inf  # the score of whatever is not correct
+
+
+@dataclass(slots=True)
+class Node:
+    """One attempt.  `score` is its runtime in microseconds, lower is better."""
+
+    number: int
+    parent: int | None
+    score: float
+    child_index: int = 0  # index among its parent's children
+    depth: int = 0
+    jump_ancestor: int = (
+        ROOT  # an ancestor further up, chosen so that any one is O(log depth) steps away
+    )
+    children: list[int] = field(default_factory=list)  # evaluated ones, in the order they ended
+    grandchildren: list[int] = field(default_factory=list)
+    pending: int = 0  # children under way
+    failed: int = 0  # evaluated children that failed
+    closed: bool = False  # its agent has nothing more to try on it
+
+    @property
+    def has_bug(self) -> bool:
+        return math.isinf(self.score)
+
+    @property
+    def correct_children(self) -> int:
+        """Evaluated children that are correct."""
+        return len(self.children) - self.failed
+
+    @property
+    def degree(self) -> int:
+        """Children, those under way included."""
+        return len(self.children) + self.pending
+
+
+class Tree:
+    """Nodes by number, with the best eligible node and the leaves always at hand."""
+
+    def __init__(self, *, root_score: float, root_children: int, failed_children: int) -> None:
+        self.root_children = root_children
+        self.failed_children = failed_children
+        self.nodes: dict[int, Node] = {}
+        # What happened, in order: a policy with figures of its own reads on from where it was.
+        self.begun: list[int] = []  # the parent of each child that was begun
+        self.recorded: list[int] = []  # evaluated nodes but the root, as they ended
+        self.correct: list[int] = []  # the correct ones among them, the root first
+        # Sorted, so that a draw depends on which leaves there are and not on how they came about.
+        self._leaves: SortedList[int] = SortedList()
+        # (score, number) of correct nodes; an ineligible one is dropped when it comes up and
+        # pushed again if a late child makes it eligible.
+        self._heap: list[tuple[float, int]] = []
+        self._insert(Node(number=ROOT, parent=None, score=root_score))
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number]
+
+    # --- growing -----------------------------------------------------------------------------
+
+    def begin(self, parent: int) -> None:
+        """Note that a child of `parent` is under way."""
+        node = self.nodes[parent]
+        if node.degree == 0:
+            self._leaves.discard(parent)  # a closed one is none any more
+        node.pending += 1
+        self.begun.append(parent)
+
+    def add(self, number: int, parent: int, score: float) -> Node:
+        """Add the evaluated child that `begin` announced; FAILED for one that is not correct."""
+        above = self.nodes[parent]
+        above.pending -= 1
+        was_eligible = self.is_eligible(above)
+        node = Node(
+            number=number,
+            parent=parent,
+            score=score,
+            child_index=len(above.children),
+            depth=above.depth + 1,
+            jump_ancestor=self._jump_below(above),
+        )
+        above.children.append(number)
+        above.failed += node.has_bug
+        if above.parent is not None:
+            self.nodes[above.parent].grandchildren.append(number)
+        if not was_eligible and not above.has_bug and self.is_eligible(above):
+            heapq.heappush(self._heap, (above.score, above.number))
+        self._insert(node)
+        self.recorded.append(number)
+        return node
+
+    def close(self, number: int) -> None:
+        """Let a node have no further child."""
+        self.nodes[number].closed = True
+        self._leaves.discard(number)
+
+    def is_within(self, number: int, top: int) -> bool:
+        """Whether a node lies in the subtree of `top` (itself included), in O(log depth) steps."""
+        node, height = self.nodes[number], self.nodes[top].depth
+        while node.depth > height:
+            far = self.nodes[node.jump_ancestor]
+            node = far if far.depth >= height else self.nodes[node.parent or ROOT]
+        return node.number == top
+
+    def _jump_below(self, above: Node) -> int:
+        """Return the jump of a child: skew-binary (Myers 1983), as long as the last two joined."""
+        middle = self.nodes[above.jump_ancestor]
+        far = self.nodes[middle.jump_ancestor]
+        joined = above.depth - middle.depth == middle.depth - far.depth
+        return far.number if joined else above.number
+
+    # --- choosing ----------------------------------------------------------------------------
+
+    def is_eligible(self, node: Node) -> bool:
+        """Whether the policy may grow this node now."""
+        if node.closed:
+            return False
+        if node.number == ROOT and node.degree >= self.root_children:
+            return False
+        if node.has_bug and node.pending:
+            return False  # it is being debugged
+        return not (node.failed > self.failed_children and node.correct_children == 0)
+
+    def best_eligible(self) -> int | None:
+        """Return the correct, eligible node with the best score (the oldest among equals)."""
+        while self._heap:
+            number = self._heap[0][1]
+            if self.is_eligible(self.nodes[number]):
+                return number
+            heapq.heappop(self._heap)
+        return None
+
+    def random_leaf(self, rng: Random) -> int | None:
+        """Return an expandable leaf, failing ones included, each as likely as the other."""
+        if not self._leaves:
+            return None
+        leaf: int = self._leaves[rng.randrange(len(self._leaves))]
+        return leaf
+
+    def leaves(self) -> frozenset[int]:
+        """Return the open nodes that have no child, neither evaluated nor under way."""
+        return frozenset(self._leaves)
+
+    def _insert(self, node: Node) -> None:
+        self.nodes[node.number] = node
+        if not node.has_bug:
+            heapq.heappush(self._heap, (node.score, node.number))
+            self.correct.append(node.number)
+        self._leaves.add(node.number)

@@ -1,0 +1,60 @@
+"""The three windows: which earlier attempts each agent sees (arXiv 2510.16996, section 4.4).
+
+Node i and the root belong to every window.  A window of more than `cap` nodes is a uniform draw of
+`cap` from it; the prompts show node i and the root in places of their own in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from actors.coordinator.search.leaderboard import Leaderboard
+from actors.coordinator.search.tree import ROOT, Tree
+
+
+def plan_window(tree: Tree, board: Leaderboard, i: int, cap: int, rng: Random) -> tuple[int, ...]:
+    """Return i, the root, i's children, and the leaders outside i's subtree."""
+    return _sample_window((i, ROOT, *board.leaders_outside(i)), tree[i].children, cap, rng)
+
+
+def code_window(tree: Tree, i: int, cap: int, rng: Random) -> tuple[int, ...]:
+    """Return i, the root, i's children, and the children of i's siblings."""
+    parent = tree[i].parent
+    # The children of all of a parent's children: i's own and its siblings'.
+    shown = tree[i].children if parent is None else tree[parent].grandchildren
+    return _sample_window((i, ROOT), shown, cap, rng)
+
+
+def debug_window(tree: Tree, i: int, cap: int, rng: Random) -> tuple[int, ...]:
+    """Return i, the root, and i's siblings."""
+    parent = tree[i].parent
+    siblings = () if parent is None else tree[parent].children
+    return _sample_window((i, ROOT), siblings, cap, rng, skip=tree[i].child_index)
+
+
+def _sample_window(
+    fixed: tuple[int, ...],
+    others: Sequence[int],
+    cap: int,
+    rng: Random,
+    skip: int | None = None,
+) -> tuple[int, ...]:
+    """Return fixed + others (less the one at `skip`), or a draw of `cap` from them.
+
+    Costs the same for five others and for a million: indices are drawn, nothing is copied.
+    """
+    fixed = tuple(dict.fromkeys(fixed))
+    skipping = skip is not None and len(others) > 0
+    count = len(fixed) + len(others) - skipping
+
+    def member(index: int) -> int:
+        if index < len(fixed):
+            return fixed[index]
+        index -= len(fixed)
+        if skipping and skip is not None and index >= skip:
+            index += 1
+        return others[index]
+
+    chosen = range(count) if count <= cap else sorted(rng.sample(range(count), cap))
+    return tuple(member(index) for index in chosen)

@@ -1,0 +1,1 @@
+"""`run.db`: the single writer's tables and the reads of them."""

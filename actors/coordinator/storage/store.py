@@ -1,0 +1,303 @@
+"""The store: a run's tasks, attempts and nodes, as typed reads and writes.
+
+Who may lease what, what was bought and who works is kept beside it, in `activity_store.py`; both
+write into the same transaction, so that a node and the end of its lease are durable together or not
+at all.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+
+import msgspec
+
+from actors.coordinator.search.stages import Attempt, Stage
+from actors.coordinator.storage.database import Database
+from protocol.values import (
+    RENAMED_REFERENCE,
+    AttemptView,
+    Candidate,
+    GiveUpScope,
+    Outcome,
+    Plan,
+    Reference,
+    Task,
+    Value,
+    Verdict,
+)
+
+_encode = msgspec.msgpack.encode
+CONFIRMED, UNCONFIRMABLE = 1, 2  # what became of a node's second look
+
+
+def _decode(verdict: bytes) -> Verdict:
+    return msgspec.msgpack.decode(verdict, type=Verdict)
+
+
+class NodeRow(Value, frozen=True, kw_only=True):
+    """What the tree keeps of a stored node."""
+
+    number: int
+    parent: int
+    score_us: float | None
+    source: str
+    confirmed: int = 0
+    verdict: Verdict | None = None  # None: as a million are read, only where it matters
+
+    @property
+    def is_confirmed_faster(self) -> bool:
+        """Whether the node was judged again and is faster than the reference."""
+        return self.confirmed == CONFIRMED and self.verdict is not None and self.verdict.is_faster
+
+    @property
+    def gives_up_on(self) -> GiveUpScope:
+        """What its agent gave up on."""
+        return self.verdict.gives_up_on if self.verdict is not None else "attempt"
+
+
+class Store:
+    """The tree's truth."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        # What attempts under way have so far, and the references: written here, read often.
+        self._plans: dict[tuple[str, int], Plan] = {}
+        self._candidates: dict[tuple[str, int], Candidate] = {}
+        self._references: dict[str, Reference] = {}
+
+    # --- the run -----------------------------------------------------------------------------
+
+    def count_start(self, at: float) -> int:
+        """Note that a coordinator begins; return how many there have been."""
+        self._db.write(
+            "INSERT INTO run (id, run_id, status, epoch, created, started, seconds)"
+            " VALUES (1, ?, 'running', 1, ?, ?, 0.0) ON CONFLICT DO UPDATE"
+            " SET epoch = epoch + 1, started = excluded.started, status = 'running', reason = ''",
+            (secrets.token_hex(8), at, at),
+        )
+        self._db.commit()
+        epoch: int = self._db.value("SELECT epoch FROM run")
+        return epoch
+
+    def change_supervisor(self, supervisor: str) -> bool:
+        """Note which supervisor serves the run; whether that was another one before."""
+        former = str(self._db.value("SELECT supervisor FROM run"))
+        self._db.write("UPDATE run SET supervisor = ?", (supervisor,))
+        return former not in ("", supervisor)
+
+    def set_status(self, status: str, reason: str = "") -> None:
+        self._db.write("UPDATE run SET status = ?, reason = ?", (status, reason))
+
+    def add_seconds(self, seconds: float) -> None:
+        self._db.write("UPDATE run SET seconds = seconds + ?", (seconds,))
+
+    # --- tasks -------------------------------------------------------------------------------
+
+    def add_task(self, task: Task, budget: int) -> None:
+        """Add a task that is new, or the larger budget of one that is not."""
+        self._db.write(
+            "INSERT INTO task (name, source, settings, budget, status)"
+            " VALUES (?, ?, ?, ?, 'new') ON CONFLICT DO UPDATE SET budget = excluded.budget,"
+            " status = CASE WHEN status = 'finished' AND excluded.budget > task.budget"
+            " THEN 'measured' ELSE status END",
+            (task.name, task.source, _encode(task), budget),
+        )
+
+    def set_reference(self, task: str, reference: Reference, at: float) -> None:
+        """Record the reference's figures and the root, which is a node like the others."""
+        self._db.write(
+            "UPDATE task SET reference = ?, status = 'measured' WHERE name = ?",
+            (_encode(reference), task),
+        )
+        root = Verdict(
+            verdict=Outcome.CORRECT,
+            median_us=reference.eager_us,
+            reference_us=reference.eager_us,
+            speedup=1.0,
+            device=reference.device.fingerprint,
+        )
+        self._db.write(
+            "INSERT INTO node (task, number, source, advice, word, verdict, score_us, outside, at)"
+            " SELECT name, 0, source, '', 'correct', ?, ?, '[]', ? FROM task WHERE name = ?",
+            (_encode(root), reference.eager_us, at, task),
+        )
+
+    def end_task(self, task: str, problem: str) -> None:
+        status = "refused" if problem else "finished"
+        self._db.write(
+            "UPDATE task SET status = ?, problem = ? WHERE name = ?", (status, problem, task)
+        )
+
+    def refused_tasks(self) -> list[str]:
+        """Return why tasks were refused, "NAME: why"."""
+        rows = self._db.rows("SELECT name, problem FROM task WHERE problem != '' ORDER BY rowid")
+        return [f"{name}: {problem}" for name, problem in rows]
+
+    def reference(self, task: str) -> Reference | None:
+        """Return the measured reference, once there is one."""
+        known = self._references.get(task)
+        if known is None:
+            row = self._db.row("SELECT reference FROM task WHERE name = ?", (task,))
+            if not row or not row[0]:
+                return None
+            known = self._references[task] = msgspec.msgpack.decode(row[0], type=Reference)
+        return known
+
+    def tasks(self) -> list[tuple[Task, int, str]]:
+        """Return (task, budget, status) in the order in which they were named."""
+        rows = self._db.rows("SELECT settings, budget, status FROM task ORDER BY rowid")
+        return [(msgspec.msgpack.decode(row[0], type=Task), row[1], row[2]) for row in rows]
+
+    # --- attempts and nodes ------------------------------------------------------------------
+
+    def save_attempt(self, task: str, attempt: Attempt) -> None:
+        """Record that an attempt has reached a stage; a repair inherits its parent's plan."""
+        self._db.write(
+            "INSERT INTO attempt (task, number, parent, kind, state) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET state = excluded.state",
+            (
+                task,
+                attempt.number,
+                attempt.parent,
+                "repair" if attempt.repair else "improve",
+                attempt.stage,
+            ),
+        )
+        if attempt.stage is Stage.REPAIR:
+            self._db.write(
+                "UPDATE attempt SET plan = (SELECT plan FROM node WHERE task = ? AND number = ?)"
+                " WHERE task = ? AND number = ?",
+                (task, attempt.parent, task, attempt.number),
+            )
+
+    def save_plan(self, task: str, number: int, plan: Plan) -> None:
+        self._plans[task, number] = plan
+        self._db.write(
+            "UPDATE attempt SET plan = ? WHERE task = ? AND number = ?",
+            (_encode(plan), task, number),
+        )
+
+    def save_candidate(self, task: str, number: int, candidate: Candidate) -> None:
+        self._candidates[task, number] = candidate
+        self._db.write(
+            "UPDATE attempt SET candidate = ? WHERE task = ? AND number = ?",
+            (_encode(candidate), task, number),
+        )
+
+    def plan(self, task: str, number: int) -> Plan | None:
+        """Return an attempt's plan, once there is one."""
+        known = self._plans.get((task, number))
+        if known is not None:
+            return known
+        row = self._db.row("SELECT plan FROM attempt WHERE task = ? AND number = ?", (task, number))
+        return msgspec.msgpack.decode(row[0], type=Plan) if row and row[0] else None
+
+    def candidate(self, task: str, number: int) -> Candidate | None:
+        """Return an attempt's candidate, once there is one."""
+        known = self._candidates.get((task, number))
+        if known is not None:
+            return known
+        row = self._db.row(
+            "SELECT candidate FROM attempt WHERE task = ? AND number = ?", (task, number)
+        )
+        return msgspec.msgpack.decode(row[0], type=Candidate) if row and row[0] else None
+
+    def add_node(
+        self, task: str, number: int, verdict: Verdict, score_us: float | None, at: float
+    ) -> None:
+        """Record an attempt's end; a second one for the same attempt is a bug and raises."""
+        candidate = self.candidate(task, number)
+        plan = self.plan(task, number)
+        self._db.write(
+            "INSERT INTO node (task, number, parent, source, advice, word, verdict, score_us,"
+            " plan, outside, at) SELECT ?, ?, parent, ?, ?, ?, ?, ?, plan, ?, ? FROM attempt"
+            " WHERE task = ? AND number = ?",
+            (
+                task,
+                number,
+                candidate.source if candidate else "",
+                plan.advice if plan else "",
+                verdict.verdict,
+                _encode(verdict),
+                score_us,
+                json.dumps(candidate.outside if candidate else ()),
+                at,
+                task,
+                number,
+            ),
+        )
+        self._db.write(
+            "UPDATE attempt SET state = 'done' WHERE task = ? AND number = ?", (task, number)
+        )
+        self._plans.pop((task, number), None)
+        self._candidates.pop((task, number), None)
+
+    def confirm_node(
+        self, task: str, number: int, verdict: Verdict | None, score_us: float | None
+    ) -> None:
+        """Let the second look count; None: it could not be had, the first verdict stays."""
+        if verdict is not None:
+            self._db.write(
+                "UPDATE node SET word = ?, verdict = ?, score_us = ? WHERE task = ? AND number = ?",
+                (verdict.verdict, _encode(verdict), score_us, task, number),
+            )
+        self._db.write(
+            "UPDATE node SET confirmed = ? WHERE task = ? AND number = ?",
+            (UNCONFIRMABLE if verdict is None else CONFIRMED, task, number),
+        )
+
+    def nodes(self, task: str) -> list[NodeRow]:
+        """Return every node but the root, in the order in which they were recorded."""
+        rows = self._db.rows(
+            "SELECT number, parent, score_us, source, confirmed,"
+            " CASE WHEN confirmed > 0 OR word = ? OR instr(verdict, CAST(? AS BLOB))"
+            " THEN verdict END FROM node WHERE task = ? AND number > 0 ORDER BY id",
+            (Outcome.NO_CANDIDATE, RENAMED_REFERENCE, task),
+        )
+        return [
+            NodeRow(
+                number=number,
+                parent=parent,
+                score_us=score,
+                source=source,
+                confirmed=again,
+                verdict=_decode(blob) if blob else None,
+            )
+            for number, parent, score, source, again, blob in rows
+        ]
+
+    def sources(self, task: str, after: int) -> list[tuple[int, str]]:
+        """Return (id, source) of the nodes with code that were recorded after the one of id."""
+        return self._db.rows(
+            "SELECT id, source FROM node WHERE task = ? AND number > 0 AND id > ?"
+            " AND source != '' ORDER BY id",
+            (task, after),
+        )
+
+    def attempts_under_way(self, task: str) -> list[Attempt]:
+        rows = self._db.rows(
+            "SELECT number, parent, kind, state FROM attempt WHERE task = ? AND state != 'done'"
+            " ORDER BY number",
+            (task,),
+        )
+        return [
+            Attempt(number=number, parent=parent, repair=kind == "repair", stage=Stage(state))
+            for number, parent, kind, state in rows
+        ]
+
+    def attempt_view(self, task: str, number: int) -> AttemptView:
+        """Return a recorded node as an agent sees it."""
+        ((parent, advice, source, verdict, score_us),) = self._db.rows(
+            "SELECT parent, advice, source, verdict, score_us FROM node"
+            " WHERE task = ? AND number = ?",
+            (task, number),
+        )
+        return AttemptView(
+            node=number,
+            parent=parent,
+            advice=advice,
+            source=source,
+            verdict=msgspec.msgpack.decode(verdict, type=Verdict),
+            score_us=score_us,
+        )

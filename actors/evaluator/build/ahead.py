@@ -1,0 +1,152 @@
+"""The judge's builds: in turn with its measurements, or ahead of them in a yard of their own.
+
+On a card candidates are built while another one is measured; on a CPU that would be measured, too,
+so there builds and timing take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from actors.evaluator.build.stage import NO_MODULES, BuildStage, BuildResult
+from actors.evaluator.fastbuild.source_requirements import may_compile
+from actors.evaluator.fastbuild.build_slots import slots_here
+from actors.evaluator.sandbox.confinement import ConfinementFactory
+from actors.evaluator.sandbox.child_client import EvaluationCancelledError
+from actors.evaluator.sandbox.zygote_client import ZygoteClient, JudgeUnavailableError
+from actors.evaluator.sandbox.scratch import Scratch
+from actors.evaluator.build.toolkits import ToolkitProvider
+from actors.evaluator.sandbox.disk_space import DiskSpace
+from protocol.settings import Limits
+from protocol.values import DeviceKind
+
+MIN_STORE_LEVEL = 2  # the sandbox level from which on nobody inside writes to the store
+MAX_AHEAD = 4
+RESERVED_CORES = 2  # cores for judge and runner, which are on the clock
+
+
+def builds_ahead(device: DeviceKind) -> int:
+    """Return how many builds may run ahead of the measurements of `device`."""
+    if device == "cpu":
+        return 0
+    return min(MAX_AHEAD, slots_here(RESERVED_CORES))
+
+
+class Builder:
+    """How one judge's candidates get built."""
+
+    def __init__(self, confinements: ConfinementFactory, limits: Limits, log_line: Callable[[str],
+    None]) -> None:
+        self._confinements = confinements
+        self._limits = limits
+        self._toolkits = ToolkitProvider(log_line)
+
+    def toolkit(
+        self, source: str, zygote: ZygoteClient, arch: str, is_cancelled: Callable[[], bool]
+    ) -> str:
+        """Return the key of the toolkit to build `source` with, prepared now; "" for none."""
+        store = self._confinements.store
+        if store is None or not may_compile(source):
+            return ""
+        zygote.ensure_started()
+        if zygote.ready.level < MIN_STORE_LEVEL:
+            return ""
+        return self._toolkits.toolkit_for(
+            source,
+            zygote,
+            lambda: self._confinements.toolkit_confinement(store, arch),
+            is_cancelled,
+            cuda=self._confinements.kind == "cuda",
+        )
+
+    def build_stage(
+        self,
+        source: str,
+        zygote: ZygoteClient,
+        folder: Path,
+        arch: str,
+        is_cancelled: Callable[[], bool],
+        modules: Mapping[str, str] = NO_MODULES,
+    ) -> BuildStage:
+        """Return what builds `source` in `folder`, once all is prepared for it."""
+        toolkit = self.toolkit(source, zygote, arch, is_cancelled)
+        return BuildStage(
+            zygote,
+            self._confinements.confinement(folder, trusted=False, arch=arch, toolkit=toolkit),
+            source,
+            device=self._confinements.kind,
+            store=self._confinements.store,
+            toolkit=toolkit,
+            is_cancelled=is_cancelled,
+            modules=modules,
+        )
+
+
+class BuildAhead:
+    """Builds ahead: a zygote of their own, so that no measurement ends or stops them.
+
+    A runner's processes are told from others by their zygote, and a judge that begins anew ends its
+    own with all that hangs on it.  The card is not in here.
+    """
+
+    def __init__(
+        self, builder: Builder, limits: Limits, root: Path, min_level: int, hide: tuple[str, ...]
+    ) -> None:
+        self._builder = builder
+        self._limits = limits
+        self._scratch = Scratch(root)
+        self._disk = DiskSpace(self._scratch.root.parent)
+        self._zygote = ZygoteClient(
+            "cpu", self._scratch.root, limits.output_kib * 1024, min_level=min_level, hide=hide
+        )
+        self._closed = threading.Event()
+
+    def prepare(self, sources: list[str], arch: str) -> None:
+        """Prepare in the background what `sources` will be built with."""
+        threading.Thread(target=self._prepare, args=(sources, arch), daemon=True).start()
+
+    def _prepare(self, sources: list[str], arch: str) -> None:
+        try:
+            for source in sources:
+                self._builder.toolkit(source, self._zygote, arch, self._closed.is_set)
+        except (JudgeUnavailableError, EvaluationCancelledError):
+            return  # the first build that needs it tries again, and says so
+
+    def build(
+        self,
+        source: str,
+        arch: str,
+        is_cancelled: Callable[[], bool],
+        modules: Mapping[str, str] = NO_MODULES,
+    ) -> BuildResult | None:
+        """Build `source` now; None when the world failed, and the judge must do it in turn."""
+        folder = self._scratch.fresh("candidate")
+
+        def stop() -> bool:
+            return self._closed.is_set() or is_cancelled()
+
+        try:
+            stage = self._builder.build_stage(source, self._zygote, folder, arch, stop, modules)
+            built = stage.run(self._limits.build_s)
+            if built.fault is not None:
+                self._disk.require_for(built.fault.outcome,
+                f"{built.fault.reason} {built.fault.log}")
+            return built
+        except JudgeUnavailableError:
+            self._scratch.remove(folder)
+            return None
+        except BaseException:
+            self._scratch.remove(folder)
+            raise
+
+    def remove(self, built: BuildResult) -> None:
+        """Remove a candidate's folder."""
+        self._scratch.remove(Path(built.confinement.folder))
+
+    def close(self) -> None:
+        """End all builds and remove what they made."""
+        self._closed.set()
+        self._zygote.end()
+        self._scratch.close()

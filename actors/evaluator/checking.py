@@ -1,0 +1,127 @@
+"""The check: a candidate's results on fresh inputs of several kinds, each time in other storage.
+
+What it returned before must stay as it was, and what it was given must be left as the reference
+leaves it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from actors.evaluator.ipc.layout_checks import tensor_leaves
+from actors.evaluator.ipc.orders import CandidateRaised, InputKind
+from actors.evaluator.ipc.referee_orders import Compared
+from actors.evaluator.ipc.runner_orders import CallOnce, CallReturned, FromRunner
+from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.reference.referee_client import DrawnInputs
+from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
+from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child, wrong_result
+
+MAX_NAMES = 5
+MORE_CHECKS_S = 5.0  # a slow task is not checked on all kinds of draws
+
+
+class CorrectnessCheck:
+    """One candidate's rounds of checks."""
+
+    def __init__(
+        self,
+        fixture: ReferenceFixture,
+        runner: ChildClient[FromRunner],
+        *,
+        call_s: float,
+        missing: tuple[str, ...],
+    ) -> None:
+        """`missing`: parameters that the candidate lacks, often the reason of wrong results."""
+        self._fixture = fixture
+        self._referee = fixture.referee
+        self._runner = runner
+        self._call_s = call_s
+        self._missing = missing
+        self.max_error: float | None = None
+        self.error_share: float | None = None  # of KernelBench's tolerance, at worst
+
+    def run(self) -> CandidateFault | None:
+        """Compare results on fresh inputs, each time in storage that held others before."""
+        earlier: tuple[DrawnInputs, CallReturned] | None = None
+        drawn: list[DrawnInputs] = []
+        began, least = time.monotonic(), max(2, self._fixture.task.checks)
+        plain: list[InputKind] = ["plain"]
+        kinds = plain + self._fixture.kinds
+        try:
+            for number, kind in enumerate(kinds + plain * (least - len(kinds))):
+                if number >= least and time.monotonic() - began > MORE_CHECKS_S:
+                    break
+                drawing = self._referee.draw(kind)
+                drawn.append(drawing)
+                called = self._round(drawing, number)
+                if isinstance(called, CandidateFault):
+                    return called
+                fault = self._outputs_unchanged(earlier, number)
+                if fault is not None:
+                    return fault
+                earlier = (drawing, called)
+        finally:
+            for drawing in drawn:
+                os.close(drawing.buffer)
+                if self._runner.failure is None or self._fixture.is_alive:
+                    self._referee.forget(drawing.number)
+        return None
+
+    def _round(self, drawn: DrawnInputs, number: int) -> CallReturned | CandidateFault:
+        runner = self._runner
+        feed, carried = drawn.set_inputs_order(0)
+        answer = runner.ask(feed, self._call_s, carried)
+        if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
+            return fault_from_child(answer, "check", runner.output.text())
+        guard = tuple(leaf.nbytes for leaf in tensor_leaves(self._fixture.facts.outputs))
+        order = CallOnce(slot=0, seed=drawn.seed, keep=number, guard=guard)
+        answer = runner.ask(order, self._call_s)
+        if isinstance(answer, ChildFailure) or not isinstance(answer[0], CallReturned):
+            return fault_from_child(answer, "check", runner.output.text())
+        called = answer[0]
+        if called.redzone_breach:
+            return wrong_result(f"it {called.redzone_breach[:200]}", "check")
+        found = self._referee.compare_output(
+            runner, drawn.number, "check", called, number, share=number == 0
+        )
+        if not isinstance(found, CandidateFault) and not found.reason:
+            self._note_error(found)
+            found = self._referee.compare_inputs(runner, 0, drawn)
+        if isinstance(found, CandidateFault):
+            return found
+        if found.reason:
+            return wrong_result(
+                f"{found.reason}{self._unloaded_parameters()}", "check", found.max_error
+            )
+        return called
+
+    def _outputs_unchanged(
+        self, earlier: tuple[DrawnInputs, CallReturned] | None, number: int
+    ) -> CandidateFault | None:
+        """See that the call just made left the output of the one before alone."""
+        if earlier is None or self._fixture.facts.aliases:
+            return None
+        drawn, called = earlier
+        found = self._referee.compare_output(
+            self._runner, drawn.number, "check", called, number - 1
+        )
+        if isinstance(found, CandidateFault) or not found.reason:
+            return found if isinstance(found, CandidateFault) else None
+        reason = f"a later call changed an output that was returned before: {found.reason}"
+        return wrong_result(reason, "check", found.max_error)
+
+    def _unloaded_parameters(self) -> str:
+        """Say which parameters could not be copied: often the reason of wrong results."""
+        if not self._missing:
+            return ""
+        names = ", ".join(self._missing[:MAX_NAMES])
+        more = (
+            "" if len(self._missing) <= MAX_NAMES else f" and {len(self._missing) - MAX_NAMES} more"
+        )
+        return f" (ModelNew has no parameter or buffer named {names}{more})"
+
+    def _note_error(self, found: Compared) -> None:
+        self.max_error = max(self.max_error or 0.0, found.max_error or 0.0)
+        self.error_share = max(self.error_share or 0.0, found.share or 0.0)

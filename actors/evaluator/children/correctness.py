@@ -1,0 +1,201 @@
+"""What counts as equal.  Pure functions on tensors; runs in the referee, which is trusted.
+
+A result is judged against the reference in float64 where there is one.  What eager PyTorch itself
+loses in the task's own precision is measured, and a candidate may lose `ERROR_FACTOR` times as
+much; KernelBench's figures (1e-4 for float32, 1e-2 for halves) are the floor.  Both are relative to
+the element's magnitude plus the tensor's own root mean square, so that an output of tiny numbers is
+not passed by zeros.  Integers and booleans are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from protocol.values import Value
+
+ERROR_FACTOR = 8.0
+ELEMENTS_AT_ONCE = 1 << 24  # elements that are compared at once
+FLOORS = {
+    torch.float64: 1e-9,
+    torch.complex128: 1e-9,
+    torch.float32: 1e-4,
+    torch.complex64: 1e-4,
+    torch.float16: 1e-2,
+    torch.bfloat16: 1e-2,
+}
+# What `--precision` allows of results that are float32: what such arithmetic loses in long sums.
+PRECISIONS = {"tf32": 4e-3, "float16": 1e-2, "bfloat16": 4e-2}
+SMALL_FLOAT_FLOOR = 0.125  # the eight-bit floats
+MIN_SCALE = 1e-30  # a reference of nothing but zeros
+
+
+class Comparison(Value, frozen=True, kw_only=True):
+    """The outcome of one comparison."""
+
+    reason: str = ""  # "" when they agree
+    max_error: float = 0.0  # in units of the tolerance
+
+
+def compare(
+    got: torch.Tensor,
+    eager: torch.Tensor,
+    exact: torch.Tensor | None,
+    where: str,
+    *,
+    floor: float = 0.0,
+) -> Comparison:
+    """Compare `got` with the reference; shapes and dtypes are already known to be equal.
+
+    `eager` is the reference's output in the task's precision, `exact` the one in float64; `floor`
+    is what a user allows besides.  Goes through large tensors in pieces.
+    """
+    if not got.numel():
+        return Comparison()
+    truth = eager if exact is None else exact
+    if not _is_real(eager):
+        return _thorough_comparison(got, eager, truth, where, 0.0, 0.0)
+    size = _root_mean_square(truth)
+    allowed = max(floor, FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR))
+    off = _quick_comparison(got, truth, size)
+    if off <= allowed:  # what eager loses need not be known, and nothing is infinite or NaN
+        return Comparison(max_error=off / allowed)
+    allowed = max(allowed, ERROR_FACTOR * relative_loss(eager, truth))
+    return _thorough_comparison(got, eager, truth, where, size, allowed)
+
+
+def _quick_comparison(got: torch.Tensor, truth: torch.Tensor, size: float) -> float:
+    """Return the largest relative error; NaN where something is not finite."""
+    worst = 0.0
+    for _begin, (own, true) in _pieces(got, truth):
+        scale = true.abs().add_(size + MIN_SCALE)
+        here = (own - true).abs().div_(scale).max().item()  # of complex ones, too
+        if not here <= worst:  # NaN stays NaN
+            worst = here
+    return worst
+
+
+def _thorough_comparison(
+    got: torch.Tensor,
+    eager: torch.Tensor,
+    truth: torch.Tensor,
+    where: str,
+    size: float,
+    allowed: float,
+) -> Comparison:
+    worst, count, first = 0.0, 0, -1
+    for begin, (own, ours, true) in _pieces(got, eager, truth):
+        if _is_real(eager):
+            error = _error(own, ours, true) / ((_finite(true.abs()) + size + MIN_SCALE) * allowed)
+        else:
+            error = torch.where(own == ours, 0.0, math.inf)
+        bad = ~(error <= 1.0)
+        here = int(bad.sum().item())
+        if here and first < 0:
+            first = begin + int(bad.to(torch.uint8).argmax().item())
+        count += here
+        worst = max(worst, torch.nan_to_num(error, nan=math.inf, posinf=math.inf).max().item())
+    return _report(got, truth, worst, count, first, where) if count else Comparison(max_error=worst)
+
+
+def relative_loss(ours: torch.Tensor, truth: torch.Tensor) -> float:
+    """Return the share that `ours` is off at worst, relative to element and tensor."""
+    if not ours.numel() or not _is_real(ours):
+        return 0.0
+    size = _root_mean_square(truth)
+    return max(
+        (_finite((mine - true).abs()) / (_finite(true.abs()) + size + MIN_SCALE)).max().item()
+        for _begin, (mine, true) in _pieces(ours, truth)
+    )
+
+
+def kernelbench_error(got: torch.Tensor, eager: torch.Tensor) -> float:
+    """Return the largest error in units of KernelBench's tolerance, absolute plus relative."""
+    if not got.numel() or not _is_real(eager):
+        return 0.0
+    floor = FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR)
+    return max(
+        float((_finite((own - ours).abs()) / (floor * (1 + _finite(ours.abs())))).max().item())
+        for _begin, (own, ours) in _pieces(got, eager)
+    )
+
+
+def unchecked(outputs: Sequence[torch.Tensor]) -> tuple[str, ...]:
+    """Return a note where the reference's outputs say nothing: any others would be equal to them.
+
+    NaN where the reference has NaN counts as right, so an output of nothing but NaN checks nothing.
+    """
+    blank = [
+        number
+        for number, each in enumerate(outputs)
+        if each.numel() and _is_real(each) and bool(each.isnan().all())
+    ]
+    if not blank:
+        return ()
+    if len(blank) == len(outputs):
+        what = "output is" if len(outputs) == 1 else "outputs are"
+        return (f"the reference's {what} all NaN: nothing is checked",)
+    which = ", ".join(map(str, blank))
+    return (f"output {which} of the reference is all NaN: nothing of it is checked",)
+
+
+def _is_real(tensor: torch.Tensor) -> bool:
+    """Whether its elements are floating (or complex): integers are compared exactly."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _pieces(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
+    """Yield pieces of tensors of one shape, widened: float64 copies of gigabytes would not fit."""
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    for begin in range(0, flat[0].numel(), ELEMENTS_AT_ONCE):
+        yield begin, [_widened(tensor[begin : begin + ELEMENTS_AT_ONCE]) for tensor in flat]
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    # float32 is near enough to tell 1e-4; beside float64 torch widens it by itself.
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    if tensor.dtype in (torch.float16, torch.bfloat16) or tensor.element_size() == 1:
+        return tensor.double() if tensor.is_floating_point() else tensor
+    return tensor
+
+
+def _root_mean_square(truth: torch.Tensor) -> float:
+    total = sum(_finite(piece.abs()).square().sum().item() for _begin, (piece,) in _pieces(truth))
+    return math.sqrt(total / truth.numel())
+
+
+def _finite(values: torch.Tensor) -> torch.Tensor:
+    return torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _error(own: torch.Tensor, ours: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """Return the distance to the truth; inf where one is finite and the other is not."""
+    error = (own - truth).abs()
+    same = (own == truth) | (own.isnan() & truth.isnan())
+    # Where eager overflows in its precision, doing the same is as good as being right.
+    odd = ~ours.isfinite()
+    same |= odd & ((own == ours) | (own.isnan() & ours.isnan()))
+    error = torch.where(error.isfinite(), error, math.inf)
+    return torch.where(same, 0.0, error)
+
+
+def _report(
+    got: torch.Tensor, truth: torch.Tensor, worst: float, count: int, flat: int, where: str
+) -> Comparison:
+    place = [int(part) for part in torch.unravel_index(torch.tensor(flat), got.shape)]
+    times = "" if math.isinf(worst) else f", the worst {worst:.3g} times the tolerance"
+    return Comparison(
+        reason=(
+            f"{where}{place if place else ''}: expected {_number(truth, flat)}, "
+            f"got {_number(got, flat)}; {count} of {got.numel()} elements differ{times}"
+        ),
+        max_error=worst,
+    )
+
+
+def _number(tensor: torch.Tensor, flat: int) -> str:
+    value = tensor.reshape(-1)[flat].item()
+    return f"{value:.7g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,107 @@
+"""Other inputs and parameters than a task's own draws: what a candidate may not have counted on.
+
+A task's `get_inputs` draws from one distribution, and its parameters are often zeros and ones.  A
+candidate that is right only there is wrong.  Each kind of draw keeps what inputs can mean: masks,
+indices, probabilities, triangular and sorted tensors stay what they are; whether the task bears the
+rest (finite outputs, no blown-up error) is tried before it is used.  Pure, on tensors.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from actors.evaluator.ipc.orders import InputKind
+
+MAX_ELEMENTS_INSPECTED = 4096  # elements that decide what a tensor means
+FEW_VALUES = 3
+PERTURBATION = 0.2  # parameters move by this share
+
+
+def vary(inputs: object, kind: InputKind, seed: int) -> object:
+    """Return `inputs` (a nest of tensors) with what is free in them drawn differently."""
+    if isinstance(inputs, torch.Tensor):
+        return _tensor(inputs, kind, seed) if _is_free(inputs) else inputs
+    if isinstance(inputs, dict):
+        return {key: vary(item, kind, seed + n) for n, (key, item) in enumerate(inputs.items())}
+    if isinstance(inputs, list | tuple):
+        items = [vary(item, kind, seed + number) for number, item in enumerate(inputs)]
+        return items if isinstance(inputs, list) else tuple(items)
+    return inputs
+
+
+def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
+    """Return what `kind` makes of one tensor."""
+    generator = torch.Generator(device=x.device).manual_seed(seed)
+    odds = torch.rand(4, generator=torch.Generator().manual_seed(seed)).tolist()
+    unit = bool((x.min() >= 0) & (x.max() <= 1))
+
+    def noise() -> torch.Tensor:
+        return torch.rand(x.shape, generator=generator, device=x.device, dtype=torch.float32)
+
+    match kind:
+        case "scaled":
+            factor = 0.25 + 0.5 * odds[0] if unit or odds[1] < 0.5 else 1.5 + 2.5 * odds[0]
+            return torch.mul(x, factor)
+        case "shifted":
+            by = -x.mean() if unit else x.std()
+            return torch.add(x, by * (1 + odds[0]))
+        case "sparse":
+            return torch.where(noise() < 0.9, torch.zeros_like(x), x)
+        case "blocks":
+            rows = max(1, x.shape[0] // 4)
+            return torch.cat([x[:rows], x[:1].expand_as(x[rows:])])
+        case "spikes":
+            return torch.where(noise() < max(0.001, 8 / x.numel()), x.max() if unit else 8 * x, x)
+        case "permuted":
+            return x.flip(0).roll(int(odds[0] * x.shape[-1]), -1)
+        case _:
+            return x
+
+
+def _is_free(x: torch.Tensor) -> bool:
+    """Whether the elements look drawn one by one: no mask, index, probability or structure."""
+    if not x.is_floating_point() or x.dim() == 0 or x.numel() < 16:
+        return False
+    some = x.detach().reshape(-1)[:MAX_ELEMENTS_INSPECTED].float()
+    if not bool(some.isfinite().all()) or torch.unique(some).numel() <= FEW_VALUES:
+        return False
+    if bool((some[1:] >= some[:-1]).all()) or float((some == 0).float().mean()) > 0.3:
+        return False
+    sums = x.detach().reshape(-1, x.shape[-1])[:64].float().sum(-1)
+    if bool((x.min() >= 0) & ((sums - sums[0]).abs() < 1e-3).all()) and x.shape[-1] > 1:
+        return False
+    return not _is_structured(x)
+
+
+def _is_structured(x: torch.Tensor) -> bool:
+    """Whether a square matrix is symmetric, triangular or diagonal."""
+    if x.dim() < 2 or x.shape[-1] != x.shape[-2]:
+        return False
+    first = x.detach().reshape(-1, x.shape[-2], x.shape[-1])[0]
+    below, above = first.tril(-1), first.triu(1)
+    return bool((below == above.mT).all()) or not bool(below.any()) or not bool(above.any())
+
+
+def is_constant(value: torch.Tensor) -> bool:
+    """Whether all elements are equal: zeros and ones, as most modules begin with."""
+    return not value.numel() or bool((value == value.reshape(-1)[0]).all())
+
+
+def perturb(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
+    """Return the module's state with parameters, and statistics, a little different."""
+    generator = torch.Generator().manual_seed(seed)
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    state = {}
+    for name, value in model.state_dict().items():
+        moves = name in parameters or name.endswith(("running_mean", "running_var"))
+        state[name] = _perturbed(value.detach(), generator) if moves else value.detach().clone()
+    return state
+
+
+def _perturbed(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    if not value.is_floating_point():
+        return value.clone()
+    noise = torch.rand(value.shape, generator=generator) * 2 - 1
+    noise = noise.to(value.device, value.dtype)
+    # Signs stay, so that what must be positive still is; zeros alone get values of their own.
+    return value * (1 + PERTURBATION * noise) if bool(value.any()) else PERTURBATION * noise

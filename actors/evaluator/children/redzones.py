@@ -1,0 +1,80 @@
+"""Memory around what a candidate will allocate: poisoned before a call, looked at after it.
+
+Whoever reads what it never wrote finds NaN, not the result of an earlier call; whoever writes past
+the end of its output writes into memory that we hold.  Only in checked calls, never in timed ones.
+Runs in the runner; what it finds helps honest code, a liar's outputs are judged outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from actors.evaluator.children import malloc
+
+PATTERN = 0xA5
+POISON = 0xFF  # NaN in every floating type
+ALLOCATION_ROUNDING = 512  # what torch's caching allocator rounds to
+SMALL_ALLOCATION = 1 << 20  # up to here it serves from small segments
+SMALL_ZONE, ZONE = 1 << 17, 1 << 21  # our memory on each side
+MAX_PLACEMENTS = 16
+
+
+class RedZones:
+    """The zones of one checked call."""
+
+    def __init__(self, device: str, sizes: Sequence[int]) -> None:
+        """`sizes`: the bytes of each output that is expected."""
+        self._zones: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._padding: list[torch.Tensor] = []  # held, so that the hole is the only one of its size
+        if device == "cuda":
+            torch.cuda.empty_cache()  # only what is laid out here can be given to the candidate
+            for size in sizes:
+                self._place_zones(-(-size // ALLOCATION_ROUNDING) * ALLOCATION_ROUNDING)
+            torch.cuda.synchronize()
+        else:
+            malloc.fill_freed_memory(POISON)
+
+    def _place_zones(self, size: int) -> None:
+        """Leave a hole of `size` bytes, poisoned, between two zones of ours."""
+        if not size:
+            return
+        zone = SMALL_ZONE if size <= SMALL_ALLOCATION else ZONE
+        place = 0
+        if zone == ZONE:
+            whole = _bytes(zone + size + zone)
+            place = whole.data_ptr()
+            del whole  # cached: the three come out of it, one after the other
+        for _try in range(MAX_PLACEMENTS):
+            before = _bytes(zone)
+            if place and before.data_ptr() != place:
+                self._padding.append(before)  # a gap elsewhere: now it is none any more
+                continue
+            hole, after = _bytes(size), _bytes(zone)
+            if before.data_ptr() + zone == hole.data_ptr() == after.data_ptr() - size:
+                before.fill_(PATTERN)
+                after.fill_(PATTERN)
+                hole.fill_(POISON)
+                self._zones.append((before, after))
+                return
+            self._padding += [before, hole, after]
+
+    def breach(self) -> str:
+        """Return what was written outside of an output; "" when nothing was seen."""
+        if not self._zones:
+            malloc.fill_freed_memory(0)
+            return ""
+        for before, after in self._zones:
+            for zone, where in ((after, "after the end"), (before, "before the beginning")):
+                bad = zone != PATTERN
+                count = int(bad.sum().item())
+                if count:
+                    first = int(bad.to(torch.uint8).argmax().item())
+                    at = first if zone is after else zone.numel() - first
+                    return f"writes outside of its output: {count} bytes, {at} bytes {where}"
+        return ""
+
+
+def _bytes(size: int) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.uint8, device="cuda")

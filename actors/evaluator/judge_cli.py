@@ -1,0 +1,255 @@
+"""Judging by hand: a task and candidates from files, verdicts on stdout."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Timer
+from types import FrameType
+
+from actors.cli import discard_unflushed_output
+from actors.evaluator.judge import DEFAULT_RULES, Judge, JudgeUnavailableError, TaskProblem
+from actors.evaluator.release_stage import essential_failure
+from actors.evaluator.sandbox import scratch
+from actors.evaluator.sandbox.child_failures import verdict_json
+from actors.release.composition import drop_in_source
+from actors.task_imports import TaskImportError, task_imports
+from protocol.settings import JudgeRules, Limits
+from protocol.user_files import read_text
+from protocol.values import BACKEND_OF, DeviceKind, Outcome, Reference, Task, Verdict
+
+MAX_BYTES = 4 << 20  # more than the judge takes: that says so itself, in a verdict
+WAIT_S = 5.0  # what passes sooner is not told
+EXIT_CORRECT, EXIT_NOT_CORRECT, EXIT_USAGE, EXIT_UNJUDGED = 0, 1, 2, 4
+
+
+class OutputClosedError(Exception):
+    """There is nobody to tell a verdict; one line that says why."""
+
+
+class InputFileError(Exception):
+    """What was typed can't be used; the words are one line."""
+
+
+def read(path: Path, what: str) -> str:
+    """Return a file's text; raise `InputFileError` when it can't be read."""
+    try:
+        return read_text(path, MAX_BYTES)
+    except OSError as error:
+        raise InputFileError(f"can't read the {what} {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputFileError(f"the {what} {path} is not UTF-8 text: {error.reason}") from error
+
+
+def read_task(path: Path, device: DeviceKind) -> Task:
+    """Return the task in `path`; raise `InputFileError` when it is no Python."""
+    source = read(path, "task")
+    try:
+        compile(source, str(path), "exec")
+    except (RecursionError, MemoryError):
+        raise InputFileError(f"the task {path} can't be parsed: it is nested too deeply") from None
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        at = f", line {line}" if line else ""
+        words = getattr(error, "msg", None) or error
+        raise InputFileError(f"the task {path} is no valid Python: {words}{at}") from error
+    try:
+        modules = task_imports(source, path) if path.is_file() else {}
+    except TaskImportError as error:
+        raise InputFileError(str(error)) from error
+    backend = BACKEND_OF[device]
+    return Task(name=path.stem, source=source, device=device, backend=backend, modules=modules)
+
+
+class WaitNotice:
+    """Says what of the task is waited for, once that takes long."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._timer: Timer | None = None
+
+    def set_activity(self, words: str) -> None:
+        """Note what is done from now on."""
+        self.close()
+        if words.startswith("waiting"):
+            told = words.replace("(limit", f"({WAIT_S:.0f} s; limit")
+            self._timer = Timer(WAIT_S, self._say, (told,))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def close(self) -> None:
+        """Say nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def judge_files(
+    task_path: Path,
+    candidates: list[Path],
+    device: DeviceKind,
+    *,
+    json: bool,
+    limits: Limits,
+    min_level: int = 0,
+    rules: JudgeRules = DEFAULT_RULES,
+    profiled: bool = False,
+    drop_in: Path | None = None,
+) -> int:
+    """Judge each candidate; print its verdict; return the exit status."""
+    _leave_on_signals()
+    task = read_task(task_path, device)
+    sources = [(path, read(path, "candidate")) for path in candidates]
+    judge = Judge(
+        device,
+        limits,
+        scratch.scratch_for_process(),
+        rules=rules,
+        min_level=min_level,
+        log_line=_progress,
+    )
+    status = EXIT_CORRECT
+    waits = WaitNotice(_progress)
+    try:
+        judge.prepare([source for _path, source in sources])
+        measured = judge.measure(task, set_activity=waits.set_activity)
+        if isinstance(measured, TaskProblem):
+            raise InputFileError(f"the task {task_path} can't be judged: {measured.reason}")
+        texts = [source for _path, source in sources]
+        verdicts = judge_in_order(judge, task, measured, texts, profiled=profiled)
+        for (path, source), verdict in zip(sources, verdicts, strict=True):
+            if isinstance(verdict, TaskProblem):
+                raise InputFileError(f"the task {task_path} can't be judged: {verdict.reason}")
+            _print_verdict(verdict_json(verdict) if json else _readable(path, verdict, measured))
+            if verdict.verdict is not Outcome.CORRECT or (
+                drop_in is not None and not _release(judge, task, source, drop_in)
+            ):
+                status = EXIT_NOT_CORRECT
+    finally:
+        waits.close()
+        judge.close()
+    return status
+
+
+def _release(judge: Judge, task: Task, source: str, file: Path) -> bool:
+    """Check a candidate as a drop-in module and write that; return whether it is one."""
+    release = judge.release(task, source)
+    if isinstance(release, TaskProblem):
+        raise InputFileError(f"the task {task.name} can't be judged: {release.reason}")
+    for name in release.passed:
+        _progress(f"release check {name}: passed")
+    for name in release.limits:
+        _progress(f"release check {name}: the plain forward runs there, the kernels were not right")
+    for kind, found in (("failed", release.failed), ("not run", release.skipped)):
+        for name, reason in found.items():
+            _progress(f"release check {name}: {kind}: {reason}")
+    reason = essential_failure(release)
+    if reason:
+        _progress(reason)
+        return False
+    try:
+        file.write_text(drop_in_source(task.source, source, release), encoding="utf-8")
+    except OSError as error:
+        raise OutputClosedError(f"can't write {file}: {error.strerror}") from error
+    return True
+
+
+def judge_in_order(
+    judge: Judge,
+    task: Task,
+    reference: Reference,
+    sources: list[str],
+    *,
+    profiled: bool = False,
+) -> Iterator[Verdict | TaskProblem]:
+    """Judge one source after the other; the next ones are built meanwhile, where that may be."""
+    over = Event()
+    with ThreadPoolExecutor(max(1, judge.ahead)) as pool:
+        builds = deque(
+            pool.submit(judge.build, source, over.is_set, task.modules) for source in sources
+        )
+        try:
+            for source in sources:
+                built = builds.popleft().result()
+                found = judge.judge(task, source, reference, built=built, profiled=profiled)
+                if profiled and isinstance(found, Verdict):
+                    found = judge.inspect(task, source, found)
+                yield found
+        finally:
+            over.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def _print_verdict(text: str) -> None:
+    try:
+        print(text, flush=True)  # noqa: T201  # what was asked for
+    except OSError as error:
+        raise OutputClosedError(f"stdout takes no verdict: {error.strerror}") from error
+
+
+def _progress(words: str) -> None:
+    sys.stderr.write(f"evaluator: {words}\n")
+
+
+def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
+    head = f"{path.name}: {verdict.verdict}"
+    if verdict.is_correct and verdict.median_us is not None and verdict.speedup is not None:
+        low, high = verdict.speedup_ci95 or (float("nan"), float("nan"))
+        notes = "".join(f"\n{path.name}: {note}" for note in reference.notes)
+        return (
+            f"{head}, {verdict.median_us:.4g} µs against {verdict.reference_us:.4g} µs, "
+            f"{verdict.speedup:.3f}× (95 %: {low:.3f} to {high:.3f}) on "
+            f"{reference.device.name}{notes}"
+        )
+    at = f" ({verdict.stage})" if verdict.stage else ""
+    log = f"\n{verdict.log}" if verdict.log else ""
+    return f"{head}{at}: {verdict.reason}{log}"
+
+
+def _leave_on_signals() -> None:
+    def leave(number: int, _frame: FrameType | None) -> None:
+        # Unwinds through every `finally`: children end and the scratch folder goes.
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+
+
+def run(
+    task: Path,
+    candidates: list[Path],
+    device: DeviceKind,
+    *,
+    json: bool,
+    limits: Limits,
+    min_level: int = 0,
+    rules: JudgeRules = DEFAULT_RULES,
+    profiled: bool = False,
+    drop_in: Path | None = None,
+) -> int:
+    """As `judge_files`, with one line on stderr for what can't be done."""
+    try:
+        return judge_files(
+            task,
+            candidates,
+            device,
+            json=json,
+            limits=limits,
+            min_level=min_level,
+            rules=rules,
+            profiled=profiled,
+            drop_in=drop_in,
+        )
+    except InputFileError as error:
+        sys.stderr.write(f"evaluator: {error}\n")
+        return EXIT_USAGE
+    except JudgeUnavailableError as error:
+        sys.stderr.write(f"evaluator: could not judge: {error}\n")
+        return EXIT_UNJUDGED
+    except OutputClosedError as error:
+        sys.stderr.write(f"evaluator: {error}\n")
+        discard_unflushed_output()
+        return EXIT_UNJUDGED

@@ -1,0 +1,231 @@
+"""Labels of a candidate: what a reader should know of how it gets its result.
+
+See `docs/evaluation-laws.md`, law 12.
+
+Heuristics on its text, and on the names of the kernels that a profiler saw.  A label is no verdict
+and changes none; only with --require-custom-kernel do three of them count (`rejection_reason`).
+When in doubt there is no label: honest code is never refused for its words.
+
+library_only        no kernel of its own at all: torch's operators, torch.compile, C++ around them
+fallback_swallowed  a kernel's failure is swallowed and torch does the work
+decoy_kernel        a kernel is built, and forward does not call it or drops what it returns
+precision_cast      computes in a lower precision than the task's
+algebraic_shortcut  leaves out work of the reference: inputs, matrix products, or their order
+renamed_reference   is the task's own module under another name: see `renamed_reference`; never a
+winner
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from actors.evaluator.labels import precision, renamed_reference, shortcuts
+from actors.evaluator.labels.anatomy import CandidateAnatomy
+from actors.evaluator.labels.syntax import calls_in, is_library_name, last_name, variables_read
+from protocol.values import RENAMED_REFERENCE
+
+REJECTION_REASONS = {
+    "library_only": "it has no kernel of its own, and --require-custom-kernel asks for one",
+    "fallback_swallowed": "it swallows its kernel's failure and lets torch do the work "
+    "(--require-custom-kernel)",
+    "decoy_kernel": "it builds a kernel that forward does not use (--require-custom-kernel)",
+}
+MAX_CHARS = 1 << 18  # nobody writes more; reading a hostile text must not take long
+BROAD_EXCEPTIONS = frozenset(["", "Exception", "BaseException", "RuntimeError", "OSError"])
+EXIT_CALLS = frozenset(["exit", "_exit", "abort", "fail"])
+# Of torch, what computes nothing.
+ALLOCATION_CALLS = frozenset(
+    [
+        *("empty", "empty_like", "zeros", "zeros_like", "new_empty", "new_zeros", "device"),
+        *("contiguous", "view", "reshape", "flatten", "to", "cuda", "cpu", "size", "numel", "dim"),
+        *("stride", "data_ptr", "is_contiguous", "synchronize", "current_stream", "no_grad"),
+        *("tensor", "Parameter", "compile", "load_inline", "load", "is_available", "manual_seed"),
+        *("register_buffer", "detach", "expand", "permute", "transpose", "unsqueeze", "squeeze"),
+        *("get_device_capability", "get_device_properties", "device_count", "inference_mode"),
+    ]
+)
+# In C++ or CUDA text: something computes there that is not one call into torch.
+KERNEL_WORK = re.compile(
+    r"__global__|\b(?:for|while)\s*\(|\bparallel_for\b|\basm\b|_mm\d*_|TensorIterator|"
+    r"\bstd::(?:transform|accumulate|for_each|reduce|generate|fill)|"
+    r"\b(?:thrust|cub|cutlass|cute|dnnl|Eigen)::|cu(?:blas|dnn|fft|sparse)|cblas_|\bmkl_|"
+    r"#\s*include\s*\"|data_ptr"
+)
+
+
+def labels_of(
+    source: str, *, reference: str = "", kernels: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """Return the labels of `source`, sorted; () where it can't be read or is endless.
+
+    `reference` is the task's source, `kernels` the names that a profiler saw on a card (None or
+    empty: no card, or not profiled).
+    """
+    if len(source) > MAX_CHARS:
+        return ()
+    try:
+        candidate = CandidateAnatomy(source)
+        task = CandidateAnatomy(reference, "Model")
+        found = {
+            "library_only": is_library_only(candidate),
+            "fallback_swallowed": has_silent_fallback(candidate),
+            "decoy_kernel": has_decoy_kernel(candidate, kernels or ()),
+            "precision_cast": precision.has_lower_precision(candidate, task),
+            "algebraic_shortcut": shortcuts.leaves_out_work(candidate, task),
+            RENAMED_REFERENCE: renamed_reference.is_renamed(source, reference),
+        }
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    return tuple(sorted(label for label, there in found.items() if there))
+
+
+def rejection_reason(labels: Sequence[str]) -> str | None:
+    """Return why --require-custom-kernel refuses a candidate of these labels; None: it does not."""
+    return next((words for label, words in REJECTION_REASONS.items() if label in labels), None)
+
+
+def is_library_only(anatomy: CandidateAnatomy) -> bool:
+    """Whether nothing in the file is a kernel of its own."""
+    if anatomy.runs_dynamic_code:
+        return False
+    if not anatomy.has_kernel:
+        return True
+    if anatomy.kernel_names or not anatomy.native_texts:
+        return False
+    return not any(KERNEL_WORK.search(text) for text in anatomy.native_texts)
+
+
+# --- decoys ---------------------------------------------------------------------------------------
+
+
+def has_decoy_kernel(anatomy: CandidateAnatomy, kernels: Sequence[str]) -> bool:
+    """Whether there is a kernel and it has no part in what forward returns."""
+    if not anatomy.has_kernel or anatomy.runs_dynamic_code:
+        return False
+    used = [
+        call
+        for part in anatomy.forward_path
+        for call in calls_in(part)
+        if anatomy.calls_kernel(call)
+    ]
+    if {id(call) for call in used} <= _dropped(anatomy):
+        return True
+    return bool(kernels) and _unseen(anatomy, kernels)
+
+
+def _dropped(anatomy: CandidateAnatomy) -> set[int]:
+    """Return the kernel calls in forward whose result nobody reads and that write nothing."""
+    forward = anatomy.forward
+    if forward is None:
+        return set()
+    given = {argument.arg for argument in forward.args.args} - {"self"}
+    stored = {
+        node.id
+        for node in ast.walk(forward)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    read = {
+        node.id
+        for node in ast.walk(forward)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    dropped = set()
+    for node in ast.walk(forward):
+        match node:
+            case ast.Expr(value=ast.Call() as call):
+                pass
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
+                if name in read:
+                    continue
+            case _:
+                continue
+        arguments = [*call.args, *(word.value for word in call.keywords)]
+        inputs = {name for argument in arguments for name in variables_read(argument)} - {
+            "self",
+            "torch",
+        }
+        # One that writes in place writes to something of its own, or the input check finds it.
+        if inputs <= given - stored and not any(map(_own_memory, arguments)):
+            dropped.add(id(call))
+    return dropped
+
+
+def _own_memory(argument: ast.expr) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and variables_read(node) == {"self"}
+        for node in ast.walk(argument)
+    )
+
+
+def _unseen(anatomy: CandidateAnatomy, kernels: Sequence[str]) -> bool:
+    """Whether a card ran none of the kernels that the file writes."""
+    words = " ".join(anatomy.native_texts)
+    if not anatomy.kernel_names or "##" in words:
+        return False
+    own = [*anatomy.kernel_names, *(name for name in ("cub", "thrust", "cutlass") if name in words)]
+    return not any(name in kernel for name in own for kernel in kernels)
+
+
+# --- fallbacks ------------------------------------------------------------------------------------
+
+
+def has_silent_fallback(anatomy: CandidateAnatomy) -> bool:
+    """Whether a kernel may fail unnoticed because torch takes over."""
+    computing = [
+        call for part in anatomy.forward_path for call in calls_in(part) if _computes(call)
+    ]
+    return any(_takes_over(anatomy, computing, *parts) for parts in _guarded(anatomy.tree))
+
+
+def _guarded(tree: ast.AST) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
+    """Yield what is tried, and what is done when it fails."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try):
+            for handler in node.handlers:
+                kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+                if any((last_name(kind) if kind else "") in BROAD_EXCEPTIONS for kind in kinds):
+                    yield node.body, handler.body
+        elif isinstance(node, ast.With):
+            names = {last_name(item.context_expr) for item in node.items}
+            if "suppress" in names:
+                yield node.body, []
+
+
+def _takes_over(
+    anatomy: CandidateAnatomy,
+    computing: list[ast.Call],
+    body: list[ast.stmt],
+    handler: list[ast.stmt],
+) -> bool:
+    tried = ast.Module(body=body, type_ignores=[])
+    done = ast.Module(body=handler, type_ignores=[])
+    if not any(
+        anatomy.produces_kernel(call) or anatomy.calls_kernel(call) for call in calls_in(tried)
+    ):
+        return False
+    if any(isinstance(node, ast.Raise) for node in ast.walk(done)):
+        return False
+    for call in calls_in(done):
+        if (
+            last_name(call.func) in EXIT_CALLS
+            or anatomy.produces_kernel(call)
+            or anatomy.calls_kernel(call)
+        ):
+            return False
+    inside = {id(node) for node in ast.walk(tried)}
+    if any(isinstance(node, ast.BinOp) for node in ast.walk(done)):
+        return True
+    return any(id(call) not in inside for call in computing)
+
+
+def _computes(call: ast.Call) -> bool:
+    """Whether a call lets torch compute something."""
+    name = last_name(call.func)
+    if name in ALLOCATION_CALLS or not isinstance(call.func, ast.Attribute):
+        return False
+    return is_library_name(call.func) or name in shortcuts.CONTRACTIONS | shortcuts.SUMS | {
+        "softmax",
+        "relu",
+    }

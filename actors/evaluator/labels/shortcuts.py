@@ -1,0 +1,106 @@
+"""Whether a candidate leaves out work that its task writes down.  A heuristic, no verdict.
+
+Right results by less work are not wrong, but they say something of the task rather than of kernels:
+an output that is the same for all inputs, a matrix product that a sum of weights replaces.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from actors.evaluator.labels.anatomy import CandidateAnatomy
+from actors.evaluator.labels.syntax import calls_in, identifiers, last_name, variables_read
+
+CONTRACTIONS = frozenset(
+    [
+        *("matmul", "mm", "bmm", "addmm", "baddbmm", "linear", "einsum", "bilinear", "mv", "dot"),
+        *("Linear", "Bilinear", "scaled_dot_product_attention", "MultiheadAttention", "tensordot"),
+        *("addbmm", "addmv", "chain_matmul", "inner", "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell"),
+    ]
+)
+CONVOLUTION = re.compile(r"^(?:[Cc]onv(?:_?[Tt]ranspose)?[123]d|convolution)$")
+# Bounded repeats: the text may be hostile.
+PRODUCT_SUM = re.compile(
+    r"\+=[^;]{0,300}\*|=[^;=]{0,100}\+[^;=]{0,100}\*|=[^;=]{0,100}\*[^;=]{0,100}\+|"
+    r"fma|mma|dot|gemm|matmul|linear|conv|dp4a|xdl|inner_product|\bmm\b|addmm|einsum"
+)
+SUMS = frozenset(["sum", "mean"])
+DESCRIBES = frozenset(["shape", "dtype", "device", "ndim", "layout", "is_cuda"])
+LIKE = frozenset(
+    [
+        *("size", "dim", "numel", "len", "stride", "is_contiguous", "new_zeros", "new_ones"),
+        *("zeros_like", "ones_like", "empty_like", "full_like", "new_full", "new_empty"),
+    ]
+)
+
+
+def leaves_out_work(anatomy: CandidateAnatomy, task: CandidateAnatomy) -> bool:
+    """Whether work of the task is left out: what it reads, its products, or their order."""
+    if anatomy.forward is None or task.forward is None or anatomy.runs_dynamic_code:
+        return False
+    if _ignores(anatomy.forward) and not _ignores(task.forward):
+        return True
+    if not _contracts(task):
+        return False
+    python = _contracts(anatomy)
+    if not python and not any(PRODUCT_SUM.search(text) for text in _texts(anatomy)):
+        return True
+    # Weights summed up before the product instead of products summed up after it.
+    return bool(_sums(task)) and _sums_weights(anatomy) and not _sums_weights(task)
+
+
+def _texts(anatomy: CandidateAnatomy) -> Iterator[str]:
+    yield from anatomy.native_texts
+    for name in anatomy.kernel_names:
+        for definition in anatomy.definitions.get(name, []):
+            yield ast.unparse(definition)
+    if anatomy.has_kernel and not anatomy.native_texts and not anatomy.kernel_names:
+        yield "dot"  # a library from elsewhere may do anything
+
+
+def _ignores(forward: ast.FunctionDef) -> bool:
+    """Whether no number of any input is read; a shape is none."""
+    given = {argument.arg for argument in forward.args.args} - {"self"}
+    if forward.args.vararg is not None:
+        given.add(forward.args.vararg.arg)
+    return bool(given) and not any(given & _read(part) for part in forward.body)
+
+
+def _read(tree: ast.AST) -> set[str]:
+    if isinstance(tree, ast.Attribute) and tree.attr in DESCRIBES:
+        return set()
+    if isinstance(tree, ast.Call) and last_name(tree.func) in LIKE:
+        return set()
+    own = {tree.id} if isinstance(tree, ast.Name) else set()
+    return own.union(*(_read(part) for part in ast.iter_child_nodes(tree)))
+
+
+def _contracts(anatomy: CandidateAnatomy) -> bool:
+    names = {name for part in (anatomy.tree, *anatomy.forward_path) for name in identifiers(part)}
+    operators = any(
+        isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult)
+        for part in anatomy.forward_path
+        for node in ast.walk(part)
+    )
+    return operators or bool(names & CONTRACTIONS) or any(map(CONVOLUTION.match, names))
+
+
+def _sums(anatomy: CandidateAnatomy) -> list[ast.Call]:
+    return [
+        call
+        for part in anatomy.forward_path
+        for call in calls_in(part)
+        if last_name(call.func) in SUMS
+    ]
+
+
+def _sums_weights(anatomy: CandidateAnatomy) -> bool:
+    """Whether a parameter is summed up by itself: `self.weight.sum(0)`."""
+    for call in calls_in(anatomy.tree):
+        if last_name(call.func) in SUMS and isinstance(call.func, ast.Attribute):
+            read = variables_read(call) - {"torch"}
+            if read == {"self"} and {"weight", "w", "W"} & identifiers(call):
+                return True
+    return False

@@ -1,0 +1,1 @@
+"""A winner under NVIDIA's tools."""

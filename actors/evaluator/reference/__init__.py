@@ -1,0 +1,1 @@
+"""The task's own module: its referee, its runner, the fixture that keeps both warm."""

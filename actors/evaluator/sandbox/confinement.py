@@ -1,0 +1,82 @@
+"""What every child of one judge may see and take, and what of this machine lasts between them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from actors.evaluator.fastbuild.build_store import TOOLKITS_VARIABLE, BuildStore
+from actors.evaluator.ipc.orders import Confinement
+from actors.evaluator.sandbox import paths, sandbox
+from protocol.settings import Limits
+from protocol.values import DeviceKind
+
+MAX_PROCESSES = 1024  # of one candidate, threads counted; a compiler needs a few dozen
+MAX_FILE_GIB = 4
+TASK_COPIES = 4  # of a task's tensors that honest code may hold beside what the limit is meant for
+CUDA_ADDRESS_SPACE_GIB = 64.0  # CUDA maps much more than it uses
+BUILD_JOBS = 4
+
+
+class ConfinementFactory:
+    """One judge's surroundings; `store` is None where fast builds can't be kept."""
+
+    def __init__(
+        self, kind: DeviceKind, limits: Limits, hide: tuple[Path, ...], store: BuildStore | None
+    ) -> None:
+        self.kind = kind
+        self.limits = limits
+        self.store = store
+        self.task_bytes = 0  # of the present task's inputs, parameters and outputs
+        private = [*hide, *paths.home_folders(), *map(Path, paths.SHARED_FOLDERS)]
+        self._readable_paths = paths.required_paths()
+        self._toolkits: tuple[str, ...] = ()
+        if store is not None:
+            private.append(store.root)  # one candidate's results are no other's
+            self._toolkits = (str(store.toolkits),)
+        self.hide = paths.hidden_paths(private)
+
+    def confinement(
+        self, folder: Path, *, trusted: bool, arch: str = "", toolkit: str = ""
+    ) -> Confinement:
+        """Return the confinement of a child whose scratch is `folder`.
+
+        With a `toolkit` it builds the short way; the toolkits are its to read.
+        """
+        cuda = self.kind == "cuda"
+        data = int(self.limits.memory_gib * 2**30) + TASK_COPIES * self.task_bytes
+        if cuda:
+            data = max(data, int(CUDA_ADDRESS_SPACE_GIB * 2**30))
+        extra = {TOOLKITS_VARIABLE: self._toolkits[0]} if toolkit else {}
+        return Confinement(
+            folder=str(folder),
+            hide=self.hide,
+            keep=(*self._readable_paths, *(self._toolkits if toolkit else ())),
+            environment=self._environment(folder, arch, extra),
+            data_bytes=None if trusted else data,
+            file_bytes=None if trusted else MAX_FILE_GIB * 2**30,
+            processes=MAX_PROCESSES,
+            memory_bytes=None if trusted else self._memory_limit(),
+        )
+
+    def toolkit_confinement(self, store: BuildStore, arch: str) -> Confinement:
+        """Return the confinement of the child that makes toolkits: their folder is its own."""
+        return Confinement(
+            folder=str(store.toolkits),
+            hide=self.hide,
+            keep=self._readable_paths,
+            environment=self._environment(store.toolkits, arch, {}),
+            processes=MAX_PROCESSES,
+        )
+
+    def _environment(self, folder: Path, arch: str, extra: Mapping[str, str]) -> dict[str, str]:
+        jobs = {"MAX_JOBS": str(min(BUILD_JOBS, os.cpu_count() or 1))}
+        archs = {"TORCH_CUDA_ARCH_LIST": arch} if arch else {}
+        return sandbox.environment(dict(os.environ), str(folder), **jobs, **archs, **extra)
+
+    def _memory_limit(self) -> int:
+        """Return what a candidate's processes may take together, pages that they share included."""
+        whole = int(2 * self.limits.memory_gib * 2**30) + TASK_COPIES * self.task_bytes
+        ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return max(whole, ram // 2) if self.kind == "cuda" else whole

@@ -1,0 +1,245 @@
+"""What stands between a candidate and the machine.  Used by keepers, in the child, before it runs.
+
+Levels (`docs/evaluation-laws.md`, law 13), each only where all of it was tried and held
+(`sandbox/probe.py`):
+
+1  a scrubbed environment, resource limits, no capabilities, a session of its own, its whole tree
+   killed together; whichever parts of the levels above are there as well.
+2  landlock (reads the system and Python, writes its scratch folder and the card's nodes, no TCP),
+   a seccomp deny-list (no ptrace, no connect, no mounts, no namespaces, no bpf …), and the limits.
+3  pid, net, ipc and mount namespaces (and a user namespace, where we are not root): no other
+   process, no network, a read-only root, a private /tmp, /dev, /dev/shm and /run, home and run
+   directory empty but for what Python needs; the deny-list; and a control group that bounds memory
+   and processes together.  The walls are bubblewrap's, made by us: a zygote forks its children
+   warm, and nothing can be put around a fork.  Whether bwrap is installed changes nothing.
+   Landlock is added where the kernel has it.
+
+What it does not stop: what the kernel itself gets wrong in the calls that are left; the GPU's
+driver, which wants its ioctls; reading /usr, /etc, /opt, /sys, and what Python's own folders hold;
+seeing that a file exists (landlock hides contents, not names); filling the disk slowly, file by
+file, in scratch; burning all cores; side channels; patching our own runner in its own process.
+Where we are root the candidate is root without capabilities: it owns root's files, which are
+read-only.  At level 2 also: memory of many processes together, seeing other processes' names,
+slowing them down by affinity or priority, and litter in /dev/shm.  At level 1: nearly everything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import sys
+from pathlib import Path
+
+from actors.evaluator.ipc.orders import Confinement, ZygoteReady
+from actors.evaluator.sandbox import landlock, linux, paths, seccomp
+from actors.installation import module_path
+
+SPACES = linux.NEW_NS | linux.NEW_PID | linux.NEW_NET | linux.NEW_IPC
+CAREFUL = linux.MS_NOSUID | linux.MS_NODEV
+OPEN_FILES = 1024
+USER_PROCESSES = 4096
+HIGHEST = 3
+LEVEL = (
+    1  # the least; what was really there is `ZygoteReady.level`, which the judge writes on verdicts
+)
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
+ROOMY, EMPTY = "size=25%,mode=1777", "size=1m,mode=755"
+TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  # private, and writable
+MACHINE_WIDE = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+MASKED = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-")
+
+# What a child may know of the environment; everything else is dropped.
+PASSED = frozenset(
+    [
+        *("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
+        *("LANG", "LANGUAGE", "TZ", "TERM", "STARK_RUN", "SPT_NOENV", "VIRTUAL_ENV"),
+        *("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH", "PATH"),
+        *("CC", "CXX", "CUDAHOSTCXX"),
+    ]
+)
+PASSED_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_")
+# Whatever its name begins with: NVIDIA_API_KEY is no setting.
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH|PRIVATE", re.IGNORECASE)
+
+
+def refusal(minimum: int, level: int) -> str | None:
+    """Say why `level` is not enough for `minimum`; None when it is."""
+    if minimum <= level:
+        return None
+    if minimum > HIGHEST:
+        return f"sandbox level {minimum} is asked for, the highest is {HIGHEST} (--min-sandbox)"
+    return (
+        f"sandbox level {minimum} is asked for, this machine gives this user level {level}; "
+        f"use --min-sandbox {level}"
+    )
+
+
+def environment(origin: dict[str, str], folder: str, **extra: str) -> dict[str, str]:
+    """Return the whole environment of a child whose scratch is `folder`."""
+    kept = {
+        name: value
+        for name, value in origin.items()
+        if name in PASSED or (name.startswith(PASSED_PREFIXES) and not SECRET.search(name))
+    }
+    tools = str(Path(sys.executable).parent)  # ninja lies beside the interpreter
+    kept.update(
+        PATH=f"{tools}:{kept.get('PATH', os.defpath)}",
+        PYTHONPATH=module_path(kept),
+        HOME=folder,
+        TMPDIR=folder,
+        USER="candidate",
+        LOGNAME="candidate",
+        PYTHONDONTWRITEBYTECODE="1",
+        PYTORCH_NVML_BASED_CUDA_CHECK="1",
+        TORCH_EXTENSIONS_DIR=f"{folder}/extensions",
+        TRITON_CACHE_DIR=f"{folder}/triton",
+        TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor",
+        CUDA_CACHE_PATH=f"{folder}/cuda",
+        **extra,
+    )
+    return kept
+
+
+def unshare_namespaces(ready: ZygoteReady) -> None:
+    """In a keeper: leave our namespaces; the next fork is the first process of the new ones."""
+    uid, gid = os.getuid(), os.getgid()
+    linux.unshare(SPACES | (linux.NEW_USER if ready.user else 0))
+    if ready.user:
+        linux.map_user(uid, gid)
+
+
+def mount_filesystem(confinement: Confinement, ready: ZygoteReady, device: str) -> bool:
+    """In the first process of new namespaces: mount what it may see; say if processes are capped.
+
+    The order matters: what is kept is opened before what lies above it is hidden.
+    """
+    linux.mount("none", "/", "none", linux.MS_REC | linux.MS_PRIVATE)
+    linux.mount("proc", "/proc", "proc", CAREFUL | linux.MS_NOEXEC)
+    capped = _cap_processes(confinement.processes)
+    _hide(confinement)
+    for masked in filter(os.path.exists, MASKED):
+        linux.mount("/dev/null", masked, "none", linux.MS_BIND)
+    _mount_devices(device)
+    if ready.read_only:
+        linux.set_read_only("/", read_only=True, recursive=True)
+        own = [path for path in TEMPORARY if path in confinement.hide]
+        for path in (*own, *ready.writable, confinement.folder):
+            linux.set_read_only(path, read_only=False, recursive=False)
+        if "/proc" in ready.writable:
+            _guard_proc()
+    linux.mount("tmpfs", SHARED_MEMORY, "tmpfs", CAREFUL, ROOMY)
+    if confinement.own_network:
+        linux.raise_loopback()
+    return capped
+
+
+def _hide(confinement: Confinement) -> None:
+    """Make directories look empty, but for the scratch folder and what is needed in them."""
+    folders = [Path(path) for path in confinement.hide]
+    inside = [p for p in confinement.keep if any(Path(p).is_relative_to(f) for f in folders)]
+    # Outer ones first: an inner one comes along.
+    roots = [p for p in inside if not any(Path(p) != Path(o) and _below(p, o) for o in inside)]
+    kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in roots]
+    kept.append((confinement.folder, os.open(confinement.folder, os.O_PATH | os.O_CLOEXEC)))
+    for hidden in confinement.hide:
+        if Path(hidden).is_dir():  # unless one above it is hidden already
+            options = ROOMY if hidden in TEMPORARY else EMPTY
+            linux.mount("tmpfs", hidden, "tmpfs", CAREFUL, options)
+    for path, place in kept:
+        source = f"/proc/self/fd/{place}"
+        if Path(source).is_dir():
+            Path(path).mkdir(parents=True, exist_ok=True)
+        elif not Path(path).exists():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).touch()
+        linux.mount(source, path, "none", linux.MS_BIND | linux.MS_REC)
+        os.close(place)
+
+
+def _below(path: str, other: str) -> bool:
+    return Path(path).is_relative_to(other)
+
+
+def _mount_devices(device: str) -> None:
+    """Put a /dev in place that has a few harmless nodes and the card's."""
+    places = [
+        (path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in paths.device_nodes(device)
+    ]
+    linux.mount("tmpfs", "/dev", "tmpfs", linux.MS_NOSUID | linux.MS_NOEXEC, "size=64k,mode=755")
+    for path, place in places:
+        source = f"/proc/self/fd/{place}"
+        if Path(source).is_dir():
+            Path(path).mkdir()
+        else:
+            Path(path).touch()
+        linux.mount(source, path, "none", linux.MS_BIND | linux.MS_REC)
+        os.close(place)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        Path("/dev", name).symlink_to(f"/proc/self/fd/{number}")
+    Path("/dev/fd").symlink_to("/proc/self/fd")
+    Path(SHARED_MEMORY).mkdir()
+
+
+def _guard_proc() -> None:
+    """Keep what in /proc belongs to the whole machine read-only: the candidate may be root."""
+    for path in filter(os.path.exists, MACHINE_WIDE):
+        linux.mount(path, path, "none", linux.MS_BIND | linux.MS_REC)
+        linux.set_read_only(path, read_only=True, recursive=True)
+
+
+def _cap_processes(limit: int | None) -> bool:
+    # Since Linux 6.14 this figure belongs to the pid namespace; before, to the whole machine,
+    # where the write would hurt everybody.
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2] if part.isdigit())
+    if limit is None or release < (6, 14):
+        return False
+    try:
+        Path("/proc/sys/kernel/pid_max").write_text(str(limit), encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def confine(confinement: Confinement, ready: ZygoteReady, device: str) -> None:
+    """In the process that will run candidate code, last of all: limits, environment, privileges."""
+    limits = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_DATA, confinement.data_bytes),
+        (resource.RLIMIT_FSIZE, confinement.file_bytes),
+    ]
+    if confinement.processes is not None and os.getuid():
+        # Counted with all that the user runs, so no tight cap; root is exempt (`_cap_processes`).
+        limits.append((resource.RLIMIT_NPROC, confinement.processes + USER_PROCESSES))
+    for which, wanted in limits:
+        if wanted is not None:
+            hard = resource.getrlimit(which)[1]
+            least = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(which, (least, least))
+    os.environ.clear()
+    os.environ.update(confinement.environment)
+    os.chdir(confinement.folder)
+    if not confinement.isolated:
+        return
+    linux.drop_capabilities()
+    # Tools talk to what they look at over 127.0.0.1; in nobody else's network.
+    connects = confinement.own_network and ready.namespaces
+    if ready.landlock:
+        landlock.restrict(landlock_rules(confinement, ready, device), tcp=connects)
+    if ready.seccomp:
+        seccomp.install(own_network=connects, alone=ready.namespaces)
+
+
+def landlock_rules(
+    confinement: Confinement, ready: ZygoteReady, device: str
+) -> list[tuple[str, int]]:
+    """Return what landlock allows: path, access."""
+    allowed = [(path, landlock.READ_RIGHTS) for path in (*paths.SYSTEM_FOLDERS, *confinement.keep)]
+    allowed.append(("/proc", landlock.WRITE_RIGHTS if device == "cuda" else landlock.READ_RIGHTS))
+    allowed.append(("/dev", landlock.READ_DIR))
+    allowed += [(path, landlock.DEVICE_RIGHTS) for path in paths.device_nodes(device)]
+    own = [confinement.folder, SHARED_MEMORY]
+    if ready.namespaces:
+        own += [path for path in TEMPORARY if path in confinement.hide]
+    return allowed + [(path, landlock.OWN_FOLDER_RIGHTS) for path in own]

@@ -1,0 +1,103 @@
+"""The reference's times, kept from run to run: torch.compile takes minutes to try everything.
+
+One JSON file for each task, device, torch and way to measure, written by the judge alone, in the
+user's cache folder.  What can't be read, or says something else than it should, is as good as not
+there: it is measured again.  Eager is kept too, for people; candidates race against it live.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from protocol.values import Device, Task, Value
+
+VERSION = 1  # of the way to measure: another one starts anew
+MAX_BYTES = 1 << 16
+
+
+class ReferenceBaselines(Value, frozen=True, kw_only=True):
+    """Microseconds a call of the task's own module; None: not measured, or it does not compile."""
+
+    eager_us: float
+    compile_us: float | None = None
+    max_autotune_us: float | None = None
+
+
+class BaselineFile(Value, frozen=True, kw_only=True):
+    """A file's contents: what is kept, and what it is true of."""
+
+    version: int
+    fingerprint: str
+    task: str  # of its source, sha256
+    baselines: ReferenceBaselines
+
+
+def cache_folder(environment: dict[str, str]) -> Path:
+    """Return where baselines lie for the user of `environment`."""
+    cache = environment.get("XDG_CACHE_HOME", "")
+    # A relative one is to be ignored, as the specification of these folders says.
+    home = Path(environment.get("HOME") or tempfile.gettempdir())
+    root = Path(cache) if Path(cache).is_absolute() else home / ".cache"
+    return root / "stark-kernels" / "baselines"
+
+
+class BaselineCache:
+    """The baselines of one user's tasks."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def find(self, task: Task, device: Device) -> ReferenceBaselines | None:
+        """Return what was measured for just this task on just this device."""
+        try:
+            with self._path(task, device).open("rb") as file:
+                entry = msgspec.json.decode(file.read(MAX_BYTES), type=BaselineFile)
+        except (OSError, msgspec.DecodeError):
+            return None
+        wanted = (VERSION, device.fingerprint, _digest(task))
+        if (entry.version, entry.fingerprint, entry.task) != wanted or not _is_sane(
+            entry.baselines
+        ):
+            return None
+        return entry.baselines
+
+    def store(self, task: Task, device: Device, baselines: ReferenceBaselines) -> None:
+        """Keep what was measured; a cache that can't be written costs time, no result."""
+        entry = BaselineFile(
+            version=VERSION,
+            fingerprint=device.fingerprint,
+            task=_digest(task),
+            baselines=baselines,
+        )
+        path = self._path(task, device)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(msgspec.json.encode(entry))
+                Path(name).replace(path)  # readers see the old one or the new one
+            except OSError:
+                Path(name).unlink()
+
+    def _path(self, task: Task, device: Device) -> Path:
+        # The fingerprint holds the versions of torch, CUDA and the driver.
+        key = f"{VERSION}\0{device.kind}\0{device.fingerprint}\0{_digest(task)}"
+        return self.root / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
+
+
+def _digest(task: Task) -> str:
+    parts = [task.source, *(text for pair in sorted(task.modules.items()) for text in pair)]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _is_sane(baselines: ReferenceBaselines) -> bool:
+    figures = (baselines.eager_us, baselines.compile_us, baselines.max_autotune_us)
+    return all(us is None or (math.isfinite(us) and us > 0) for us in figures)

@@ -1,0 +1,81 @@
+"""What a verdict says besides its word: figures for people and agents, and labels.
+
+Labels are heuristics about a candidate's text.  They never change a verdict, unless the user asked
+for custom kernels only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from actors.evaluator.children.profiler import verdict_profile
+from actors.evaluator.devices.sensors import SensorReading
+from actors.evaluator.ipc.profile import KernelProfile
+from actors.evaluator.labels import labels
+from actors.evaluator.timing.timing_statistics import Timing
+from protocol.settings import JudgeRules
+from protocol.values import Outcome, Verdict
+
+
+def verdict_figures(
+    timed: Timing,
+    reading: SensorReading | None,
+    roofline: Mapping[str, str],
+    share: float | None,
+    notes: Sequence[str],
+    table: KernelProfile | None,
+) -> dict[str, str]:
+    """Return what was seen of a correct candidate: name -> printable figure."""
+    left_out = (
+        f", {timed.disturbed_groups} disturbed ones left out" if timed.disturbed_groups else ""
+    )
+    busy = (
+        f", {timed.busy_groups} disturbed ones used: the machine was busy"
+        if timed.busy_groups
+        else ""
+    )
+    more = ""
+    if timed.held_up_us:
+        more = (
+            f", against the reference's best time: in these groups it was held up, "
+            f"{timed.held_up_us:.4g} µs a call"
+        )
+    if timed.slowed_us:
+        more += (
+            f", against the reference alone: beside the candidate it took "
+            f"{timed.slowed_us:.4g} µs a call"
+        )
+    if timed.penalty_us:
+        more += f", {timed.penalty_us:.3g} µs a call added that it needed outside of them"
+    found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}{more}"}
+    if reading is not None:
+        found["clocks"] = reading.readable()
+    if share is not None:
+        within = "within" if share <= 1 else "outside of"
+        found["KernelBench's tolerance"] = f"{within} it: {share:.3g} of what it allows"
+    if notes:
+        found["task"] = "; ".join(notes)
+    found |= roofline
+    return verdict_profile(table, found) if table is not None else found
+
+
+def with_labels(
+    verdict: Verdict, source: str, reference: str, table: KernelProfile | None, rules: JudgeRules
+) -> Verdict:
+    """Return the verdict with its labels, or as rejected for them where the user wants that."""
+    if not verdict.is_correct:
+        return verdict
+    # A table that was cut may lack the very kernel: then only the text counts.
+    kernels = [row.name for row in table.rows] if table is not None and not table.more else None
+    found = labels.labels_of(source, reference=reference, kernels=kernels)
+    if not found:
+        return verdict
+    profile = {**(verdict.profile or {}), "labels": ", ".join(found)}
+    reason = labels.rejection_reason(found) if rules.require_custom_kernel else None
+    if reason is None:
+        return msgspec.structs.replace(verdict, profile=profile)
+    return msgspec.structs.replace(
+        verdict, verdict=Outcome.REJECTED, stage="check", reason=reason, profile=profile
+    )

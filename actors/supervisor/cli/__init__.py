@@ -1,0 +1,1 @@
+"""The command line, and all that is checked before anything starts."""

@@ -1,0 +1,357 @@
+"""The command line: flags to a `Arguments`, and every mistake in them to one line (`UsageError`).
+
+The table `OPTIONS` is also what `STARK_NAME` variables in the environment may set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from actors.cli import OneLineParser, UsageError
+from actors.commands import typed_command
+from actors.installation import VERSION
+from protocol import prices
+from protocol.settings import EFFORTS, MAX_COUNT, MAX_IN_FLIGHT, MAX_SEED, PRECISIONS
+from protocol.settings import POLICIES as POLICY_NAMES
+from protocol.settings import STRATEGIES as STRATEGY_NAMES
+from protocol.user_files import read_text
+
+COMMAND = typed_command()
+PREFIX = "STARK_"  # of settings in the environment
+MIN_SIMILARITY = 0.75  # how alike two names are of which one is a typo
+MAX_SHOWN = 40  # characters of what was typed, in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """What the command line asks for; `given` holds only what was really said, by field."""
+
+    tasks: tuple[Path, ...] = ()
+    resume: Path | None = None
+    run_dir: Path | None = None
+    json: bool = False
+    keep_refused: bool = False
+    join: str = ""
+    metrics: str = ""  # HOST:PORT
+    max_wait: float | None = None  # minutes
+    given: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def minutes(self) -> float | None:
+        """What `--max-minutes` says."""
+        said = self.given.get("max_minutes")
+        return said if isinstance(said, float) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingOption:
+    """One setting: its flag, its field in Settings (`search_line.budget`), how its text is read."""
+
+    flag: str
+    setting: str
+    read: Callable[[str], object]
+    metavar: str
+    help: str
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.flag.removeprefix("--").replace("-", "_").upper()
+
+
+def whole_number(least: int, most: int = MAX_COUNT) -> Callable[[str], int]:
+    """Return a reader of whole numbers from `least` to `most`."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number, {least} or more, got {shortened(text)!r}"
+            )
+        if number > most:
+            raise argparse.ArgumentTypeError(f"expected {most} at most, got {shortened(text)!r}")
+        return number
+
+    return read
+
+
+def sandbox_level(text: str) -> int:
+    """Read a sandbox level."""
+    if text not in ("0", "1", "2", "3"):
+        raise argparse.ArgumentTypeError(f"expected a sandbox level, 0 to 3, got {text!r}")
+    return int(text)
+
+
+def positive_number(text: str) -> float:
+    """Read a number above zero."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {shortened(text)!r}")
+    if number > MAX_COUNT:
+        raise argparse.ArgumentTypeError(f"expected {MAX_COUNT} at most, got {shortened(text)!r}")
+    return number
+
+
+def shortened(text: str) -> str:
+    """Return a word for a message: what was typed may be thousands of digits."""
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return a reader of fixed words."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise argparse.ArgumentTypeError(f"expected {' or '.join(words)}, got {text!r}")
+        return text
+
+    return read
+
+
+def nonempty_word(text: str) -> str:
+    """Read a word that is not empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected a name, got nothing")
+    return text.strip()
+
+
+def price_file(text: str) -> dict[str, object]:
+    """Read a file of prices, in the form of `protocol/prices.toml`."""
+    path = Path(text)
+    try:
+        table = prices.parse(read_text(path))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"can't read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise argparse.ArgumentTypeError(f"{path} is no UTF-8 text") from error
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from error
+    if not table:
+        raise argparse.ArgumentTypeError(f"{path} holds no prices")
+    return {model: msgspec.to_builtins(price) for model, price in table.items()}
+
+
+def launch_file(text: str) -> str:
+    """Read KIND:FILE and make the file's path absolute; what it says is looked at later."""
+    kind, colon, file = text.partition(":")
+    if not colon or not file:
+        raise argparse.ArgumentTypeError(f"expected KIND:FILE, as in slurm:gpus.toml, got {text!r}")
+    return f"{kind}:{Path(file).resolve()}"
+
+
+many = whole_number(1, MAX_IN_FLIGHT)
+_MODEL = "claude-…, recipes, script:FILE, replay:RUN, or a name that --base-url serves"
+OPTIONS = tuple(
+    SettingOption(flag=flag, setting=setting, read=read, metavar=metavar, help=text)
+    for flag, setting, read, metavar, text in (
+        ("--budget", "search.budget", whole_number(1), "N", "attempts per task (30)"),
+        ("--model", "model", nonempty_word, "NAME", _MODEL),
+        (
+            "--planner-model",
+            "planner_model",
+            nonempty_word,
+            "NAME",
+            "another model for the planner",
+        ),
+        ("--coder-model", "coder_model", nonempty_word, "NAME", "another model for the coder"),
+        (
+            "--debugger-model",
+            "debugger_model",
+            nonempty_word,
+            "NAME",
+            "another model for the debugger",
+        ),
+        ("--base-url", "base_url", nonempty_word, "URL", "a server that speaks the Messages API"),
+        ("--effort", "effort", one_of(*EFFORTS), "WORD", "how hard models think: low … max"),
+        (
+            "--at-once",
+            "at_once",
+            whole_number(1),
+            "N",
+            "model calls at once, each agent process (8)",
+        ),
+        ("--prices", "prices", price_file, "FILE", "TOML: your prices of models"),
+        ("--strategy", "strategy", one_of(*STRATEGY_NAMES), "WORD", ", ".join(STRATEGY_NAMES)),
+        ("--policy", "policy", one_of(*POLICY_NAMES), "WORD", ", ".join(POLICY_NAMES)),
+        ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),
+        ("--evaluators", "evaluators", whole_number(0), "N", "evaluator processes (one a GPU)"),
+        ("--planners", "planners", whole_number(0), "N", "planner processes (1)"),
+        ("--coders", "coders", whole_number(0), "N", "coder processes (1)"),
+        ("--debuggers", "debuggers", whole_number(0), "N", "debugger processes (1)"),
+        (
+            "--in-flight",
+            "search.in_flight",
+            whole_number(1, MAX_IN_FLIGHT),
+            "K",
+            "expansions at once (evaluators)",
+        ),
+        (
+            "--tasks-at-once",
+            "tasks_at_once",
+            whole_number(1),
+            "N",
+            "tasks open at once (4 an evaluator)",
+        ),
+        ("--seed", "seed", whole_number(0, MAX_SEED), "N", "seed of every draw (0)"),
+        ("--max-cost", "max_cost", positive_number, "USD", "stop before a call could pass this"),
+        ("--max-minutes", "max_minutes", positive_number, "M", "stop this start after M minutes"),
+        ("--min-sandbox", "min_sandbox", sandbox_level, "LEVEL", "refuse a weaker sandbox (1)"),
+        ("--precision", "rules.precision", one_of(*PRECISIONS), "WORD", "lowest allowed (task)"),
+        (
+            "--baselines",
+            "rules.baselines",
+            one_of("eager", "all"),
+            "WORD",
+            "all: torch.compile too",
+        ),
+        ("--listen", "listen", nonempty_word, "ADDR", "tcp://ADDR:PORT for other machines"),
+        ("--launch", "launch", launch_file, "KIND:FILE", "evaluators by slurm, k8s, pbs, lsf, ssh"),
+    )
+)
+
+
+# What a machine that joins says itself; everything else is the run's.
+LENDABLE_FLAGS = ("evaluators", "planners", "coders", "debuggers", "min_sandbox", "max_minutes")
+
+
+def parse_arguments(argv: Sequence[str]) -> Arguments:
+    """Return what `argv` asks for; raise UsageError with one line when it can't be understood."""
+    parsed = vars(_parser().parse_args(argv))
+    given = {
+        option.setting: parsed[option.setting]
+        for option in OPTIONS
+        if parsed[option.setting] is not None
+    }
+    if parsed["until_idle"]:
+        given["until_idle"] = True
+    if parsed["require_custom_kernel"]:
+        given["rules.require_custom_kernel"] = True
+    arguments = Arguments(
+        tasks=tuple(parsed["task"]),
+        resume=parsed["resume"],
+        run_dir=parsed["run_dir"],
+        json=parsed["json"],
+        keep_refused=parsed["keep_refused"],
+        join=parsed["join"] or "",
+        metrics=parsed["metrics"] or "",
+        max_wait=parsed["max_wait"],
+        given=given,
+    )
+    _refuse_contradictions(arguments)
+    return arguments
+
+
+def settings_from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    """Return the settings in `STARK_…` variables, by field."""
+    found: dict[str, object] = {}
+    for option in OPTIONS:
+        text = environ.get(option.variable, "")
+        if text:
+            try:
+                found[option.setting] = option.read(text)
+            except argparse.ArgumentTypeError as error:
+                raise UsageError(f"{option.variable}: {error}") from error
+    return found
+
+
+def check_environment(environ: Mapping[str, str], known: Collection[str]) -> None:
+    """Raise UsageError for a `STARK_…` variable that is none: a typo would change nothing.
+
+    `known`: those that are not settings.
+    """
+    words = {option.variable for option in OPTIONS} | set(known)
+    for given in sorted(environ):
+        if given.startswith(PREFIX) and given not in words:
+            near = difflib.get_close_matches(given, words, n=1, cutoff=MIN_SIMILARITY)
+            meant = f"did you mean {near[0]}?" if near else "settings are named as flags are"
+            raise UsageError(f"{given} in the environment is not a setting: {meant}")
+
+
+def _refuse_contradictions(arguments: Arguments) -> None:
+    if arguments.join:
+        _refuse_beside_join(arguments)
+        return
+    if arguments.max_wait is not None:
+        raise UsageError("--max-wait goes with --join: nobody else waits for a run")
+    if arguments.resume is not None:
+        for flag, there in (("--task", arguments.tasks), ("--run-dir", arguments.run_dir)):
+            if there:
+                raise UsageError(f"--resume goes on with the run's own tasks: leave out {flag}")
+    elif not arguments.tasks:
+        raise UsageError("nothing to do: give --task FILE, --resume runs/NAME or --join TICKET")
+
+
+def _refuse_beside_join(arguments: Arguments) -> None:
+    if arguments.tasks or arguments.resume is not None:
+        raise UsageError("--join lends this machine to a run elsewhere: leave out --task, --resume")
+    options = {option.setting: option.flag for option in OPTIONS}
+    for setting in arguments.given:
+        if setting not in LENDABLE_FLAGS:
+            flag = options.get(setting, "--" + setting.replace("_", "-"))
+            raise UsageError(f"--join obeys the run's own settings: leave out {flag}")
+    if arguments.metrics:
+        raise UsageError("--metrics goes with the run's own supervisor, which knows all machines")
+    if arguments.json:
+        raise UsageError("--join has no results to print: leave out --json")
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog=COMMAND,
+        description="Turn PyTorch task files into faster, verified kernels.",
+        epilog="Exit status: 0 found a candidate that is confirmed to be faster, 1 found none,"
+        " 2 usage, 3 stopped and can be resumed, 4 a fault.",
+        allow_abbrev=False,
+    )
+    parser.refusal = UsageError
+    parser.add_argument("--version", action="version", version=f"stark-kernels {VERSION}")
+    parser.add_argument("--task", action="append", type=Path, default=[], metavar="FILE")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
+    parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")
+    for option in OPTIONS:
+        parser.add_argument(
+            option.flag,
+            dest=option.setting,
+            type=option.read,
+            metavar=option.metavar,
+            help=option.help,
+        )
+    parser.add_argument(
+        "--require-custom-kernel",
+        action="store_true",
+        help="reject what computes with the library alone, falls back, or never runs its kernel",
+    )
+    parser.add_argument(
+        "--until-idle",
+        action="store_true",
+        help="end once the roles that run here can do nothing more",
+    )
+    parser.add_argument("--join", metavar="TICKET", help="lend this machine to a run elsewhere")
+    parser.add_argument(
+        "--max-wait",
+        type=positive_number,
+        metavar="M",
+        help="with --join: leave when the run is not heard of for M minutes (60)",
+    )
+    parser.add_argument(
+        "--keep-refused",
+        action="store_true",
+        help="keep the run folder also when no task can be measured",
+    )
+    parser.add_argument("--json", action="store_true", help="print result.json alone on stdout")
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", help="serve figures for Prometheus at /metrics"
+    )
+    return parser

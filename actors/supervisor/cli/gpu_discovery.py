@@ -1,0 +1,47 @@
+"""The cards of this machine, found without importing torch."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+NVIDIA_SMI_S = 20.0
+
+
+def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the CUDA devices that may be used, as CUDA_VISIBLE_DEVICES names them."""
+    if is_torch_cpu_only():
+        return ()
+    shown = environ.get("CUDA_VISIBLE_DEVICES")
+    if shown is not None:
+        # CUDA itself stops at the first name that it does not know; "-1" is the usual one.
+        named = [name.strip() for name in shown.split(",")]
+        if "-1" in named:
+            named = named[: named.index("-1")]
+        wanted = tuple(name for name in named if name)
+        return wanted if wanted and _cards() else ()
+    return tuple(str(number) for number in range(_cards()))
+
+
+def is_torch_cpu_only() -> bool:
+    """Whether the installed torch was built without CUDA (or is not there at all)."""
+    try:
+        return metadata.version("torch").endswith("+cpu")
+    except metadata.PackageNotFoundError:
+        return True
+
+
+def _cards() -> int:
+    files = [path for path in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
+    if files:
+        return len(files)
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=NVIDIA_SMI_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())

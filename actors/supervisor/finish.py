@@ -1,0 +1,105 @@
+"""The end of a run: files written, last lines said, exit status chosen."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+
+from actors.supervisor.cli.flags import COMMAND
+from actors.supervisor.reporting import formatting, html_report, run_results
+from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
+from actors.supervisor.reporting.run_results import ExitStatus, RunResults
+from actors.supervisor.reporting.snapshot import Snapshot
+from actors.supervisor.run_folder import RunFolder
+from actors.supervisor.run_loop import EndKind, RunEnd
+from protocol.settings import Settings
+
+
+def exit_status_of(ending: RunEnd, snapshot: Snapshot, results: RunResults) -> ExitStatus:
+    """Return the exit status of a run that ended so."""
+    if snapshot.status == "refused":
+        return ExitStatus.USAGE
+    if snapshot.status == "finished":
+        return run_results.exit_status_of(results)
+    if snapshot.status == "idle":
+        return ExitStatus.IDLE
+    return ExitStatus.FAULT if ending.kind is EndKind.FAULT else ExitStatus.STOPPED
+
+
+def finish_run(
+    folder: RunFolder,
+    settings: Settings,
+    reader: RunReader,
+    snapshot: Snapshot,
+    ending: RunEnd,
+    say: Callable[[str], None],
+) -> tuple[ExitStatus, RunResults]:
+    """Write what the run leaves and say how it stands; return its status and results."""
+    results = run_results.run_results(snapshot, settings)
+    code = exit_status_of(ending, snapshot, results)
+    try:
+        _write(folder, settings, reader, snapshot, results)
+    except (OSError, sqlite3.OperationalError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        say(f"can't write the results into {folder.shown}: {why}")
+        if code is not ExitStatus.STOPPED:  # who asked for a stop has it, and may resume
+            code = ExitStatus.FAULT
+    for line in _lines(folder, snapshot, ending, code):
+        say(line)
+    return code, results
+
+
+def task_problems(snapshot: Snapshot, files: Mapping[str, str]) -> list[str]:
+    """Return why tasks can't be measured, each with the file's name in front."""
+    lines = []
+    for task in snapshot.tasks:
+        if task.problem:
+            file = files.get(task.name, task.name)
+            said = task.problem.removeprefix(f"{task.name}.py: ").removeprefix(f"{task.name}: ")
+            lines.append(f"{file}: {said}")
+    return lines
+
+
+def _write(
+    folder: RunFolder,
+    settings: Settings,
+    reader: RunReader,
+    snapshot: Snapshot,
+    results: RunResults,
+) -> None:
+    if snapshot.tasks:
+        for task in snapshot.tasks:
+            if run_results.write_best(folder.path, reader, settings, task) is None:
+                run_results.remove_unconfirmed(folder.path, snapshot, task)
+        run_results.write_result(folder.path, results)
+        html_report.write_report(folder.path)
+    reader.close()
+    checkpoint_database(folder.path)
+    folder.remove_live_files()
+
+
+def _lines(folder: RunFolder, snapshot: Snapshot, ending: RunEnd, code: ExitStatus) -> list[str]:
+    lines = []
+    for task in snapshot.tasks:
+        lines.append(formatting.best_line(task))
+        if task.best is not None:
+            best = run_results.best_file(folder.path, task.name, len(snapshot.tasks))
+            lines[-1] += f" -> {folder.shown}/{best.name}"
+        lines += [f"{task.name}: {note}" for note in task.notes]
+        if task.other_devices:
+            lines.append(f"{task.name}: ranked by {formatting.ranking_device(task)}")
+    if snapshot.tasks:
+        lines.append(
+            f"spent "
+            f"{formatting.spend_line(formatting.total_spend([t.spend for t in snapshot.tasks]))}"
+        )
+        lines.append(f"report {folder.shown}/{html_report.FILE_NAME}")
+    if snapshot.status == "idle":
+        lines.append(f"not finished: {snapshot.reason}")
+    elif code in (ExitStatus.STOPPED, ExitStatus.FAULT):
+        why = snapshot.reason if snapshot.status == "blocked" else ending.reason or snapshot.reason
+        word = "a fault" if code is ExitStatus.FAULT else "not finished"
+        lines.append(f"{word}: {why}" if why else word)
+    if code in (ExitStatus.STOPPED, ExitStatus.FAULT) or snapshot.status == "idle":
+        lines.append(f"resume with: {COMMAND} --resume {folder.shown}")
+    return lines

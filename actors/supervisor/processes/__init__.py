@@ -1,0 +1,1 @@
+"""The supervised processes: specs, starts, deaths, restarts, orphans."""

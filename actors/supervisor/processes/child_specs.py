@@ -1,0 +1,141 @@
+"""What is supervised, in OTP's words: child specs with their restart intensity.
+
+Built once from the settings; read by the fleet.  Says nothing about processes that run.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from actors.supervisor.processes import environment, launcher_client
+from actors.supervisor.processes.restarts import RestartIntensity
+from protocol.settings import FILE_NAME, Settings
+from protocol.values import WORKER_ROLES, Role, Value
+
+COORDINATOR = "coordinator"
+LAUNCHER = "launcher"
+COORDINATOR_INTENSITY = RestartIntensity(limit=3, period_s=60.0)
+AGENT_INTENSITY = RestartIntensity(limit=5, period_s=60.0)
+EVALUATOR_INTENSITY = RestartIntensity(limit=10, period_s=300.0)
+
+
+class ChildSpec(Value, frozen=True, kw_only=True):
+    """One supervised place: what runs there, and how often it may be started again."""
+
+    name: str  # the slot: "coordinator", "planner-0", "evaluator-1"
+    role: str
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    restart: Literal["permanent", "transient"] = "permanent"  # transient: exit status 0 is an end
+    intensity: RestartIntensity
+    fenced: bool = False  # told its incarnation on the command line, its loss to the coordinator
+
+    def command(self, incarnation: str) -> list[str]:
+        """Return the argument list of one process at this place."""
+        return [*self.argv, *(("--incarnation", incarnation) if self.fenced else ())]
+
+
+class MachineSlots(Value, frozen=True, kw_only=True):
+    """Where a machine's workers connect, and what they are called there."""
+
+    address: str
+    machine: str = ""  # "gpu7-91f3aa.5c2e1a"; "" for the run's own
+    tickets: Path | None = None  # the folder that holds one for each role
+
+    def slot(self, role: Role, number: int) -> str:
+        """Return a slot that is unique over all machines of a run."""
+        return f"{role}-{number}" + (f"@{self.machine}" if self.machine else "")
+
+    def identity_arguments(self, role: Role, number: int, run_dir: Path) -> tuple[str, ...]:
+        """Return the arguments by which a worker finds its place; secrets only as a file's path."""
+        place = ("--connect", self.address, "--slot", self.slot(role, number))
+        key = () if self.tickets is None else ("--ticket", str(self.tickets / f"{role}.json"))
+        return (*place, "--run-dir", str(run_dir), *key)
+
+
+def run_specs(
+    settings: Settings,
+    run_dir: Path,
+    run_id: str,
+    environ: Mapping[str, str],
+    gpus: tuple[str, ...],
+) -> tuple[ChildSpec, ...]:
+    """Return the specs of a run in the order of starting: coordinator, agents, evaluators."""
+    coordinator = ChildSpec(
+        name=COORDINATOR,
+        role=COORDINATOR,
+        argv=_module(
+            "coordinator",
+            *("--run-dir", str(run_dir), "--listen", settings.local_address),
+            *("--supervisor", secrets.token_hex(8)),
+        ),
+        environment=environment.child_environment(environ, run_id),
+        restart="transient",
+        intensity=COORDINATOR_INTENSITY,
+    )
+    slots = MachineSlots(address=settings.local_address)
+    local = worker_specs(settings, slots, run_dir, run_id, environ, gpus)
+    if not settings.launch:
+        return (coordinator, *local)
+    # Without the parent-death signal: its jobs are cancelled when the supervisor is gone.
+    launcher = ChildSpec(
+        name=LAUNCHER,
+        role=LAUNCHER,
+        argv=launcher_client.launcher_command(settings.launch, run_dir),
+        environment=environment.child_environment(environ, run_id, launches=True),
+        intensity=AGENT_INTENSITY,
+    )
+    return (coordinator, *local, launcher)
+
+
+def worker_specs(
+    settings: Settings,
+    slots: MachineSlots,
+    run_dir: Path,
+    run_id: str,
+    environ: Mapping[str, str],
+    gpus: tuple[str, ...],
+) -> tuple[ChildSpec, ...]:
+    """Return the specs of a machine's agents and evaluators."""
+    specs = []
+    for role in WORKER_ROLES:
+        for number in range(settings.process_count(role)):
+            post = slots.identity_arguments(role, number, run_dir)
+            slot = slots.slot(role, number)
+            if role is Role.EVALUATOR:
+                gpu = gpus[number % len(gpus)] if gpus and settings.device == "cuda" else None
+                argv = _module("evaluator", *post, "--device", settings.device)
+                seen = environment.child_environment(environ, run_id, gpu=gpu)
+                intensity = EVALUATOR_INTENSITY
+            else:
+                config = ("--config", str(run_dir / FILE_NAME))
+                argv = _module("agents", "--role", role, *post, *config)
+                seen = environment.child_environment(environ, run_id, key=True)
+                intensity = AGENT_INTENSITY
+            specs.append(
+                ChildSpec(
+                    name=slot,
+                    role=role,
+                    argv=argv,
+                    environment=seen,
+                    intensity=intensity,
+                    fenced=True,
+                )
+            )
+    return tuple(specs)
+
+
+def _module(room: str, *arguments: str) -> tuple[str, ...]:
+    # -P: the run directory, where children stand, must never be searched for modules.
+    return (
+        sys.executable,
+        "-P",
+        "-m",
+        "actors.supervisor.processes.exec_actor",
+        f"actors.{room}",
+        *arguments,
+    )

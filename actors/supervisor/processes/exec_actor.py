@@ -1,0 +1,33 @@
+"""The first lines of every actor's process: die with the supervisor, then become the actor.
+
+`python -P -m actors.supervisor.processes.exec_actor MODULE ARGUMENTS…`.  The lifeline pipe already
+ends an actor whose supervisor is gone; the kernel's parent-death signal does so even where the
+actor hangs with the interpreter's lock held.  Set here, in the child itself, because code between
+fork and exec is not safe in a process with threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Become the module named first on the command line."""
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        # The parent went before the signal was armed, so it will never come.
+        os._exit(1)
+    module = sys.argv[1]
+    sys.argv = sys.argv[1:]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,303 @@
+"""A read-only reader of `run.db`: the one source of everything that people are shown.
+
+Used by the supervisor's view, by the outcome and by the report; never writes, so it can look at a
+run that is alive.  A database that is not there yet, or not ready, reads as nothing new.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actors.supervisor.reporting import formatting
+from actors.supervisor.reporting.snapshot import (
+    AttemptEdit,
+    AttemptUnderWay,
+    NodeView,
+    Snapshot,
+    Spend,
+    SpendRow,
+    TaskState,
+    WorkerState,
+)
+from protocol import read_only
+from protocol.values import Plan, Reference, Task, Verdict
+
+FILE_NAME = "run.db"
+CONFIRMED = 1  # what `node.confirmed` says of a second look that was had
+# Not the view `spend`, which a run of an older version lacks.
+SPEND_QUERY = (
+    "SELECT substr(work, 1, instr(work, '/') - 1),"
+    " CAST(substr(work, instr(work, '/') + 1) AS INTEGER), role, model, sum(usd IS NULL), sum(usd),"
+    " count(*), sum(stop = 'lost'), sum(input_tokens), sum(cached_tokens), sum(output_tokens),"
+    " sum(seconds) FROM call GROUP BY 1, 2, 3, 4 ORDER BY min(id)"
+)
+EDITS_QUERY = (
+    "SELECT one.number, one.parent, one.word, one.advice, one.plan, parent.source, one.source,"
+    " one.outside FROM node one LEFT JOIN node parent ON parent.task = one.task"
+    " AND parent.number = one.parent WHERE one.task = ? AND one.number > 0 ORDER BY one.number"
+)
+
+
+class RunReader:
+    """One read-only connection, opened as soon as the database is there."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / FILE_NAME
+        self._connection: sqlite3.Connection | None = None
+        self._version: int | None = None
+        self._nodes: dict[tuple[str, int], NodeView] = {}
+        self._last_node = 0
+
+    def poll(self) -> Snapshot | None:
+        """Return the run as it is now, or None when nothing was written since the last look.
+
+        Raises sqlite3.DatabaseError when the file is no database (any more).
+        """
+        try:
+            connection = self._open()
+            if connection is None:
+                return None
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            if version == self._version:
+                return None
+            connection.execute("BEGIN")
+            try:
+                snapshot = self._read(connection)
+            finally:
+                connection.execute("COMMIT")
+        except sqlite3.OperationalError:
+            # Not all tables are there yet, or the writer is recovering: the next look will do.
+            return None
+        self._version = version
+        return snapshot
+
+    def source_of(self, task: str, number: int) -> str:
+        """Return the source of one node."""
+        return self._text("SELECT source FROM node WHERE task = ? AND number = ?", task, number)
+
+    def task_source(self, task: str) -> str:
+        """Return the task's own source."""
+        return self._text("SELECT source FROM task WHERE name = ?", task)
+
+    def task_modules(self, task: str) -> dict[str, str]:
+        """Return what lay beside the task's file and is imported by it: path -> source.
+
+        A file that holds the task's source, such as a winner, needs them in its own folder.
+        """
+        blob: bytes = self._row("SELECT settings FROM task WHERE name = ?", task)[0]
+        return msgspec.msgpack.decode(blob, type=Task).modules
+
+    def log_of(self, task: str, number: int) -> str:
+        """Return what the compiler or runtime said of one node."""
+        query = "SELECT verdict FROM node WHERE task = ? AND number = ?"
+        blob: bytes = self._row(query, task, number)[0]
+        return msgspec.msgpack.decode(blob, type=Verdict).log
+
+    def edits_outside_anchors(self, task: str, number: int) -> list[str]:
+        """Return the changes of one node that lie outside its plan's anchors."""
+        text = self._text("SELECT outside FROM node WHERE task = ? AND number = ?", task, number)
+        return msgspec.json.decode(text or "[]", type=list[str])
+
+    def attempt_edits(self, task: str) -> Iterator[AttemptEdit]:
+        """Yield what each attempt of a task was to change and did, in their order."""
+        connection = self._open()
+        rows = [] if connection is None else connection.execute(EDITS_QUERY, (task,))
+        for number, parent, word, advice, plan, before, source, outside in rows:
+            yield AttemptEdit(
+                number=number,
+                parent=parent,
+                word=word,
+                advice=advice,
+                plan=msgspec.msgpack.decode(plan, type=Plan) if plan else None,
+                before=before or "",
+                source=source,
+                outside=msgspec.json.decode(outside or "[]", type=tuple[str, ...]),
+            )
+
+    def spend_by_node(self) -> tuple[SpendRow, ...]:
+        """Return what each node and role took."""
+        connection = self._open()
+        return () if connection is None else tuple(_spend(connection))
+
+    def lease_counts(self) -> dict[str, int]:
+        """Return how many leases ended how; "held" for those that are open."""
+        connection = self._open()
+        query = "SELECT COALESCE(outcome, 'held'), COUNT(*) FROM lease GROUP BY 1 ORDER BY 1"
+        try:
+            return dict(connection.execute(query).fetchall()) if connection else {}
+        except sqlite3.OperationalError:
+            return {}  # not there yet
+
+    def ran_candidate_code(self, incarnation: str) -> bool:
+        """Whether candidate code ran in that worker when it was last heard of."""
+        connection = self._open()
+        query = (
+            "SELECT 1 FROM lease WHERE incarnation = ? AND running = 1"
+            " AND (ended IS NULL OR outcome IN ('lost', 'expired'))"
+        )
+        try:
+            found = connection.execute(query, (incarnation,)).fetchone() if connection else None
+        except sqlite3.OperationalError:
+            return False  # not there yet
+        return found is not None
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection | None:
+        if self._connection is None and self._path.exists():
+            uri = read_only.read_only_uri(self._path)
+            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=1.0)
+        return self._connection
+
+    def _row(self, query: str, *values: object) -> tuple[Any, ...]:
+        connection = self._open()
+        if connection is None:
+            raise FileNotFoundError(f"{self._path} is not there")
+        row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
+        if row is None:
+            raise LookupError(f"{self._path} has no such row: {values}")
+        return row
+
+    def _text(self, query: str, *values: object) -> str:
+        return str(self._row(query, *values)[0])
+
+    def _read(self, connection: sqlite3.Connection) -> Snapshot | None:
+        run = connection.execute("SELECT run_id, status, reason, seconds FROM run").fetchone()
+        if run is None:
+            return None
+        self._read_new_nodes(connection)
+        by_task: dict[str, list[NodeView]] = {}
+        for (task, _), node in sorted(self._nodes.items()):
+            by_task.setdefault(task, []).append(node)
+        spend: dict[str, list[Spend]] = {}
+        for row in _spend(connection):
+            spend.setdefault(row.task, []).append(row.spend)
+        under_way = _under_way(connection)
+        tasks = connection.execute(
+            "SELECT name, budget, status, problem, reference FROM task ORDER BY rowid"
+        )
+        return Snapshot(
+            run_id=run[0],
+            status=run[1],
+            reason=run[2] or "",
+            seconds=run[3] or 0.0,
+            tasks=tuple(
+                TaskState(
+                    name=name,
+                    budget=budget,
+                    status=status or "",
+                    problem=problem or "",
+                    reference=msgspec.msgpack.decode(blob, type=Reference) if blob else None,
+                    nodes=tuple(by_task.get(name, ())),
+                    under_way=tuple(under_way.get(name, ())),
+                    spend=formatting.total_spend(spend.get(name, [])),
+                )
+                for name, budget, status, problem, blob in tasks
+            ),
+            workers=tuple(_workers(connection)),
+        )
+
+    def _read_new_nodes(self, connection: sqlite3.Connection) -> None:
+        """Read what is new; of the old nodes only those that got a second look have changed."""
+        rows = connection.execute(
+            "SELECT id, task, number, parent, advice, verdict, score_us, at, confirmed FROM node"
+            " WHERE id > ? OR confirmed > 0 ORDER BY id",
+            (self._last_node,),
+        )
+        first_looks = _first_looks(connection)
+        for row_id, task, number, parent, advice, blob, score_us, at, confirmed in rows:
+            self._last_node = max(self._last_node, row_id)
+            self._nodes[task, number] = NodeView(
+                task=task,
+                number=number,
+                parent=parent,
+                advice=advice,
+                verdict=_verdict(blob),
+                score_us=score_us,
+                at=at,
+                confirmed=confirmed == CONFIRMED,
+                unconfirmable=confirmed > CONFIRMED,
+                first_look=first_looks.get((task, number)),
+            )
+
+
+def _first_looks(connection: sqlite3.Connection) -> dict[tuple[str, int], Verdict]:
+    try:
+        rows = connection.execute("SELECT task, number, verdict FROM first_look").fetchall()
+    except sqlite3.OperationalError:
+        return {}  # a run of an older version, which did not keep them
+    return {(task, number): _verdict(blob) for task, number, blob in rows}
+
+
+def _verdict(blob: bytes) -> Verdict:
+    """Return a verdict without what can be large: of its profile the labels are kept."""
+    verdict = msgspec.msgpack.decode(blob, type=Verdict)
+    labels = {"labels": ", ".join(verdict.labels)} if verdict.labels else None
+    return msgspec.structs.replace(verdict, log="", profile=labels)
+
+
+def _spend(connection: sqlite3.Connection) -> Iterator[SpendRow]:
+    for task, node, role, model, unpriced, usd, *rest in connection.execute(SPEND_QUERY):
+        calls, lost, input_tokens, cached_tokens, output_tokens, seconds = rest
+        yield SpendRow(
+            task=task,
+            node=node,
+            role=role,
+            model=model,
+            spend=Spend(
+                calls=calls,
+                lost=lost,
+                usd=None if unpriced else usd,
+                input_tokens=input_tokens,
+                cached_tokens=cached_tokens,
+                output_tokens=output_tokens,
+                seconds=seconds,
+            ),
+        )
+
+
+def _under_way(connection: sqlite3.Connection) -> dict[str, list[AttemptUnderWay]]:
+    found: dict[str, list[AttemptUnderWay]] = {}
+    rows = connection.execute(
+        "SELECT task, number, parent, state FROM attempt WHERE state != 'done' ORDER BY number"
+    )
+    for task, number, parent, state in rows:
+        found.setdefault(task, []).append(
+            AttemptUnderWay(number=number, parent=parent, state=state)
+        )
+    return found
+
+
+def _workers(connection: sqlite3.Connection) -> Iterator[WorkerState]:
+    cursor = connection.execute("SELECT * FROM worker ORDER BY slot")
+    names = [column[0] for column in cursor.description]
+    for values in cursor:
+        # A run of an older version has not all of these columns; what is new has a default.
+        known = {name: value for name, value in zip(names, values, strict=True)}
+        wanted = {name: known[name] for name in WorkerState.__struct_fields__ if name in known}
+        yield msgspec.convert(wanted, WorkerState)
+
+
+def checkpoint_database(run_dir: Path) -> None:
+    """Fold the write-ahead log into `run.db`, so that the file can be copied alone.
+
+    Only for a run that nobody writes any more.
+    """
+    path = run_dir / FILE_NAME
+    if path.exists():
+        connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.close()

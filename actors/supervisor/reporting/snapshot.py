@@ -1,0 +1,225 @@
+"""A run at one moment, as people are shown it: tasks with their trees, workers, spend.
+
+Made by the ledger from `run.db`; read by view, outcome and report.  Immutable.
+"""
+
+from __future__ import annotations
+
+from protocol.values import Plan, Reference, Value, Verdict
+
+
+class NodeView(Value, frozen=True, kw_only=True):
+    """One node of the tree, without its source and log (they can be large: see
+    `RunReader.source_of`).
+    """
+
+    task: str
+    number: int
+    parent: int | None
+    advice: str
+    verdict: Verdict
+    score_us: float | None
+    at: float
+    confirmed: bool = False  # it was judged again, at length, when the budget had ended
+    unconfirmable: bool = False  # that was tried, and no evaluator could
+    first_look: Verdict | None = None  # what it came to before it was judged again
+
+    @property
+    def first_verdict(self) -> Verdict:
+        """The verdict of its first look."""
+        return self.first_look or self.verdict
+
+    @property
+    def is_judged_again(self) -> bool:
+        """Whether its second look is over, had or not."""
+        return self.confirmed or self.unconfirmable
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether it is correct and has a score."""
+        return self.verdict.is_correct and self.score_us is not None
+
+
+class Spend(Value, frozen=True, kw_only=True):
+    """What the calls for one task took."""
+
+    calls: int = 0
+    lost: int = 0  # of these: nobody saw the reply, counted at the most that it can cost
+    usd: float | None = 0.0  # None: at least one call has no known price
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+
+
+class SpendRow(Value, frozen=True, kw_only=True):
+    """What the calls of one role for one node took."""
+
+    task: str
+    node: int = 0
+    role: str
+    model: str
+    spend: Spend
+
+
+class AttemptEdit(Value, frozen=True, kw_only=True):
+    """What one attempt was to change, and what it changed."""
+
+    number: int
+    parent: int
+    word: str
+    advice: str
+    plan: Plan | None
+    before: str  # the parent's source
+    source: str
+    outside: tuple[str, ...]
+
+
+class AttemptUnderWay(Value, frozen=True, kw_only=True):
+    """An admitted attempt that has no result yet."""
+
+    number: int
+    parent: int
+    state: str
+
+
+class TaskState(Value, frozen=True, kw_only=True):
+    """One task: its tree so far, what is under way, what it cost."""
+
+    name: str
+    budget: int
+    status: str
+    problem: str = ""
+    reference: Reference | None = None
+    nodes: tuple[NodeView, ...] = ()  # by number; the root, where it is recorded, first
+    under_way: tuple[AttemptUnderWay, ...] = ()
+    spend: Spend = Spend()
+
+    @property
+    def attempts(self) -> tuple[NodeView, ...]:
+        """The nodes but the root."""
+        return tuple(node for node in self.nodes if node.number > 0)
+
+    @property
+    def other_devices(self) -> tuple[str, ...]:
+        """The kinds of device that correct nodes were measured on, but the reference's own."""
+        correct = [node for node in self.attempts if node.verdict.is_correct]
+        return tuple(
+            sorted({node.verdict.device for node in correct if self.is_on_other_device(node)})
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is spent and nothing more will be judged again."""
+        return self.status == "finished"
+
+    @property
+    def best(self) -> NodeView | None:
+        """The fastest node that is faster than the reference, see `Verdict.is_faster`.
+
+        This is the one definition of the winner: of the terminal, the report, result.json, best.py
+        and the exit status.  The best of many noisy figures is too good to be true, so a confirmed
+        node goes first, and when the task is over only a confirmed one counts.
+        """
+        faster = [
+            node
+            for node in self.attempts
+            if node.is_correct and node.verdict.is_faster and (node.confirmed or not self.is_over)
+        ]
+        return min(faster, key=_confirmed_first, default=None)
+
+    @property
+    def closest(self) -> NodeView | None:
+        """The best correct node where none is faster than the reference."""
+        if self.best is not None:
+            return None
+        correct = [node for node in self.attempts if node.is_correct]
+        others = [node for node in correct if not node.verdict.is_renamed_reference]
+        return min(others or correct, key=_confirmed_first, default=None)
+
+    @property
+    def ended_early(self) -> str:
+        """Why the task is over before its budget: its agents have nothing more to try."""
+        refusals = [n for n in self.attempts if n.verdict.gives_up_on != "attempt"]
+        final = [n for n in refusals if n.verdict.gives_up_on == "task"]
+        if self.status != "finished" or len(self.attempts) >= self.budget or not refusals:
+            return final[0].verdict.reason if final else ""
+        return (final or refusals[::-1])[0].verdict.reason
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the figures has to know, a sentence each."""
+        measured = self.reference.notes if self.reference else ()
+        if not self.ended_early:
+            return measured
+        count = f"{len(self.attempts)} of {self.budget} attempts"
+        return (*measured, f"ended after {count}: {self.ended_early}")
+
+    def eager_us(self, node: NodeView | None) -> float | None:
+        """Return the reference's time that a node's time is shown against.
+
+        It is the one that was measured when the task began, for all nodes: at other moments the
+        machine is faster or slower.  On another kind of device it is that device's own.
+        """
+        if (
+            node is not None
+            and self.is_on_other_device(node)
+            and node.verdict.reference_us is not None
+        ):
+            return node.verdict.reference_us
+        return self.reference.eager_us if self.reference else None
+
+    def shown_us(self, node: NodeView) -> float | None:
+        """Return a node's time as it is shown: the reference's time, divided by the speed-up.
+
+        Not the median that was measured: its machine may have been slower in that minute than in
+        another node's, and times, reference and ratio of different minutes contradict each other.
+        """
+        eager_us = self.eager_us(node)
+        if eager_us is None or not node.verdict.speedup:
+            return node.score_us
+        return eager_us / node.verdict.speedup
+
+    def is_on_other_device(self, node: NodeView) -> bool:
+        """Whether a node was judged on another kind of device than the reference."""
+        own = self.reference.device.fingerprint if self.reference else ""
+        return node.verdict.device not in ("", own)
+
+
+def _confirmed_first(node: NodeView) -> tuple[bool, float, int]:
+    return not node.confirmed, node.score_us or 0.0, node.number
+
+
+class WorkerState(Value, frozen=True, kw_only=True):
+    """A worker as the coordinator knows it."""
+
+    slot: str
+    role: str
+    state: str
+    doing: str
+    since: float  # wall clock
+    starts: int = 1
+    how: str = ""  # how the last one in this slot ended
+    leases: int = 0
+    rtt_ms: float | None = None  # from a heartbeat to its answer
+    quarantine: str = ""  # why nothing is judged on its device
+
+
+class Snapshot(Value, frozen=True, kw_only=True):
+    """The whole run at one moment."""
+
+    run_id: str = ""
+    status: str = ""  # "" while there is no database
+    reason: str = ""
+    seconds: float = 0.0  # active seconds, over all starts
+    tasks: tuple[TaskState, ...] = ()
+    workers: tuple[WorkerState, ...] = ()
+
+    @property
+    def recorded(self) -> int:
+        """How many attempts have a result."""
+        return sum(len(task.attempts) for task in self.tasks)
+
+    def is_finished(self, task: TaskState) -> bool:
+        """Whether nothing more will come for `task`: its best is confirmed, or it was refused."""
+        return "finished" in (self.status, task.status) or bool(task.problem)

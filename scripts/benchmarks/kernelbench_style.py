@@ -1,0 +1,67 @@
+"""The field's way: one process imports, builds, checks and times one candidate.
+
+As public harnesses do it: plain `load_inline`, five checks at 1e-4 with public seeds, three calls
+to warm up, a hundred timed ones, the mean.  For comparison only: nothing here can be trusted.
+
+    python -m scripts.benchmarks.kernelbench_style TASK CANDIDATE cpu|cuda
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+CHECKS, WARM_UPS, SAMPLES = 5, 3, 100
+
+
+def imported(path: Path, name: str) -> ModuleType:
+    """Import a file."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(str(path))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def mean_us(model: torch.nn.Module, inputs: list[torch.Tensor], device: str) -> float:
+    """Return the mean time of a call, in microseconds."""
+    for _ in range(WARM_UPS):
+        model(*inputs)
+    total = 0.0
+    for _ in range(SAMPLES):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        model(*inputs)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        total += time.perf_counter() - began
+    return total / SAMPLES * 1e6
+
+
+def main(task_path: str, candidate_path: str, device: str) -> None:
+    """Print one line of JSON."""
+    task = imported(Path(task_path), "task")
+    candidate = imported(Path(candidate_path), "candidate")
+    right = True
+    with torch.no_grad():
+        for seed in range(CHECKS):
+            torch.manual_seed(seed)
+            theirs = task.Model(*task.get_init_inputs()).to(device)
+            torch.manual_seed(seed)
+            mine = candidate.ModelNew(*task.get_init_inputs()).to(device)
+            inputs = [each.to(device) for each in task.get_inputs()]
+            right &= torch.allclose(mine(*inputs), theirs(*inputs), atol=1e-4, rtol=1e-4)
+        speedup = mean_us(theirs, inputs, device) / mean_us(mine, inputs, device)
+    print(json.dumps({"correct": right, "speedup": speedup}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

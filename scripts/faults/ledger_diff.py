@@ -1,0 +1,82 @@
+"""What a run has to show in the end: its ledger, what was lost or doubled, the longest outage.
+
+Read from `run.db` alone.  Two runs with one seed and one script must agree in every line of it,
+however the second one was disturbed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+
+from protocol.values import Value
+
+NODES = "SELECT task, number, parent, source, advice, word FROM node"
+ATTEMPTS = "SELECT task, number, parent, kind, plan, candidate, state FROM attempt"
+# Without the requests: they show measured times, which are never the same twice.
+CALLS = "SELECT work, role, reply FROM call"
+DONE = "SELECT work FROM lease WHERE outcome = 'done'"
+# Work that has cost an evaluator already and is not done: one more loss would be a verdict.
+CHARGED = (
+    "SELECT COUNT(*) FROM lease AS hurt WHERE running = 1 AND outcome IN ('lost', 'expired')"
+    " AND NOT EXISTS (SELECT 1 FROM lease WHERE work = hurt.work AND outcome = 'done')"
+)
+Row = tuple[object, ...]
+
+
+class RunLedger(Value, frozen=True, kw_only=True):
+    """All that must not depend on what befell the processes."""
+
+    rows: tuple[Row, ...]
+
+    def lost(self, disturbed: RunLedger) -> tuple[Row, ...]:
+        """Return what is in this ledger and not in the disturbed one."""
+        there = set(disturbed.rows)
+        return tuple(row for row in self.rows if row not in there)
+
+    def doubled(self, disturbed: RunLedger) -> tuple[Row, ...]:
+        """Return what the disturbed ledger has more often than this one, or besides."""
+        left = list(disturbed.rows)
+        for row in self.rows:
+            if row in left:
+                left.remove(row)
+        return tuple(left)
+
+
+def rows(run_dir: Path, query: str) -> list[Row]:
+    """Return a query's rows; none while the run has no tables yet."""
+    try:
+        uri = f"{(run_dir / 'run.db').resolve().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=2.0)) as db:
+            return db.execute(query).fetchall()
+    except sqlite3.OperationalError:
+        return []
+
+
+def number(run_dir: Path, query: str) -> int:
+    """Return a query's only figure; 0 while there is none."""
+    found = rows(run_dir, query)
+    value = found[0][0] if found else 0
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def ledger(run_dir: Path) -> RunLedger:
+    """Return a run's ledger."""
+    found: list[Row] = []
+    for name, query in (("node", NODES), ("attempt", ATTEMPTS), ("call", CALLS), ("done", DONE)):
+        found += sorted(((name, *row) for row in rows(run_dir, query)), key=repr)
+    return RunLedger(rows=tuple(found))
+
+
+def longest_outage_s(run_dir: Path) -> float:
+    """Return the longest time without any piece of work ending in a result."""
+    ended = [row[0] for row in rows(run_dir, "SELECT ended FROM lease WHERE outcome = 'done'")]
+    times = sorted(at for at in ended if isinstance(at, float))
+    return max((later - at for at, later in pairwise(times)), default=0.0)
+
+
+def show(row: Row) -> str:
+    """Return a line of a ledger for a person."""
+    return " ".join(str(part)[:60].replace("\n", "⏎") for part in row)[:160]

@@ -1,0 +1,208 @@
+"""Rows: one problem each, read from a run's database, in words and figures that last.
+
+A row says what came of a problem, also when nothing did.  A figure that was not measured is null.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from actors.supervisor.reporting import run_folder_integrity, run_results
+from actors.supervisor.reporting.run_reader import FILE_NAME, RunReader
+from actors.supervisor.reporting.run_results import TaskResult
+from actors.supervisor.reporting.snapshot import Snapshot, TaskState
+from protocol import read_only
+from protocol import settings as settings_file
+from protocol.settings import Settings
+from protocol.values import Value
+from scripts.tables.problems import ProblemOrigin, origin_of
+
+
+class ProblemState(StrEnum):
+    """What came of a problem."""
+
+    SOLVED = "solved"  # a correct candidate was found
+    UNSOLVED = "unsolved"  # the budget ended without one
+    UNMEASURED = "unmeasured"  # its reference can't be measured on this machine
+    UNFINISHED = "unfinished"  # more may come
+
+
+class ProblemRow(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """One problem under one strategy."""
+
+    level: int
+    problem: int
+    name: str
+    task: str
+    state: ProblemState
+    reason: str = ""  # why there is no candidate
+    attempts: int = 0
+    compiled: int = 0
+    correct: int = 0
+    verdicts: dict[str, int] = msgspec.field(default_factory=dict)
+    best_us: float | None = None
+    eager_us: float | None = None
+    compile_us: float | None = None
+    max_autotune_us: float | None = None
+    speed_eager: float | None = None
+    speed_eager_ci95: tuple[float, float] | None = None
+    speed_compile: float | None = None
+    speed_max_autotune: float | None = None
+    usd: float | None = None
+    minutes: float | None = None  # of leases: what the problem would take alone
+    sandbox_level: int | None = None
+    node: int | None = None  # the candidate that the figures are of
+
+    @property
+    def is_solved(self) -> bool:
+        return self.state is ProblemState.SOLVED
+
+
+class RunRows(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """The rows of one run and what they are true of: all of rows.json."""
+
+    strategy: str
+    policy: str
+    model: str
+    budget: int
+    seed: int
+    device: str
+    hardware: str | None = None
+    run_minutes: float = 0.0  # wall minutes of the run, all its starts together
+    rows: tuple[ProblemRow, ...] = ()
+
+    def of_level(self, level: int) -> tuple[ProblemRow, ...]:
+        return tuple(row for row in self.rows if row.level == level)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        return tuple(sorted({row.level for row in self.rows}))
+
+
+def rows_of_run(run_dir: Path) -> RunRows:
+    """Return the rows of a run, finished or not; raise ValueError when it can't be read."""
+    settings = settings_file.read(run_dir)
+    run_folder_integrity.check_settings(
+        run_dir, settings.tasks, run_folder_integrity.check_run_folder(run_dir)
+    )
+    reader = RunReader(run_dir)
+    try:
+        snapshot = reader.poll() or Snapshot()
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"{run_dir / FILE_NAME} can't be read: {error}") from error
+    finally:
+        reader.close()
+    minutes = _minutes(run_dir)
+    results = run_results.run_results(snapshot, settings).tasks
+    found = {
+        state.name: (state, result) for state, result in zip(snapshot.tasks, results, strict=True)
+    }
+    rows = []
+    for task in settings.tasks:
+        origin = origin_of(task)
+        if origin is None:
+            raise ValueError(f"{run_dir}: task {task} is no problem of KernelBench")
+        rows.append(_row(origin, task, found.get(task), snapshot, minutes.get(task)))
+    return RunRows(
+        strategy=settings.strategy,
+        policy=settings.requested_policy or "no policy",
+        model=_models(settings),
+        budget=settings.search.budget,
+        seed=settings.seed,
+        device=settings.device,
+        hardware=next((result.hardware for result in results if result.hardware), None),
+        run_minutes=round(snapshot.seconds / 60, 2),
+        rows=tuple(rows),
+    )
+
+
+def _row(
+    origin: ProblemOrigin,
+    task: str,
+    found: tuple[TaskState, TaskResult] | None,
+    snapshot: Snapshot,
+    minutes: float | None,
+) -> ProblemRow:
+    row = ProblemRow(
+        level=origin.level,
+        problem=origin.number,
+        name=origin.name,
+        task=task,
+        state=ProblemState.UNFINISHED,
+    )
+    if found is None:
+        return row
+    state, result = found
+    best = result.best or result.closest  # KernelBench counts the correct, faster or not
+    verdicts: dict[str, int] = {}
+    for node in state.attempts:
+        verdicts[node.verdict.verdict] = verdicts.get(node.verdict.verdict, 0) + 1
+    return msgspec.structs.replace(
+        row,
+        state=_state(state, result, finished=snapshot.is_finished(state)),
+        reason=_reason(state),
+        attempts=result.attempts,
+        compiled=result.compiled,
+        correct=result.correct,
+        verdicts=verdicts,
+        best_us=best.median_us if best else None,
+        eager_us=result.reference.eager_us,
+        compile_us=result.reference.compile_us,
+        max_autotune_us=result.reference.max_autotune_us,
+        speed_eager=best.speedup_eager if best else None,
+        speed_eager_ci95=best.speedup_eager_ci95 if best else None,
+        speed_compile=best.speedup_compile if best else None,
+        speed_max_autotune=best.speedup_max_autotune if best else None,
+        usd=result.usd,
+        minutes=minutes,
+        sandbox_level=result.sandbox_level,
+        node=best.node if best else None,
+    )
+
+
+def _state(task: TaskState, result: TaskResult, *, finished: bool) -> ProblemState:
+    if task.problem:
+        return ProblemState.UNMEASURED
+    if not finished:
+        return ProblemState.UNFINISHED
+    return ProblemState.SOLVED if result.best or result.closest else ProblemState.UNSOLVED
+
+
+def _reason(task: TaskState) -> str:
+    """Return why there is no candidate: the task's problem, or the last attempt's fault."""
+    if task.problem:
+        return task.problem.removeprefix(f"{task.name}: ")
+    if task.best or task.closest or not task.attempts:
+        return ""
+    last = task.attempts[-1].verdict
+    return f"{last.verdict}: {last.reason}" if last.reason else str(last.verdict)
+
+
+def _minutes(run_dir: Path) -> dict[str, float]:
+    """Return the minutes that each task's leases were held."""
+    query = (
+        "SELECT substr(work, 1, instr(work, '/') - 1), SUM(ended - granted) FROM lease"
+        " WHERE ended IS NOT NULL GROUP BY 1"
+    )
+    path = run_dir / FILE_NAME
+    try:
+        with closing(sqlite3.connect(read_only.read_only_uri(path), uri=True)) as database:
+            return {task: round(seconds / 60, 3) for task, seconds in database.execute(query)}
+    except sqlite3.OperationalError:
+        return {}  # no database yet
+
+
+def _models(settings: Settings) -> str:
+    names = [settings.model, settings.planner_model, settings.coder_model, settings.debugger_model]
+    # A file's path says more about the machine than about the model.
+    short = [
+        name if ":" not in name else f"{name.partition(':')[0]}:{Path(name).name}"
+        for name in names
+        if name
+    ]
+    return ", ".join(dict.fromkeys(short))

@@ -1,0 +1,158 @@
+"""The runs behind a table: one supervisor run for each strategy, many tasks in it, resumable.
+
+All mistakes are found before the first run begins: a comparison takes hours, and its last strategy
+must not be the one that was misspelt.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from actors.cli import UsageError
+from actors.installation import supervisor
+from actors.supervisor.cli import gpu_discovery, preflight, run_settings
+from actors.supervisor.reporting.run_results import ExitStatus
+from protocol import settings as settings_file
+from protocol.settings import FILE_NAME, Settings
+from scripts.tables.problems import KernelBenchProblem
+from scripts.tables.result_files import RUN_FOLDER
+from scripts.tables.result_rows import ProblemState, rows_of_run
+from scripts.tables.table_arguments import TableArguments
+
+
+def check_runs(arguments: TableArguments, problems: Sequence[KernelBenchProblem]) -> None:
+    """Raise UsageError when any of the runs could not begin or go on."""
+    gpus = gpu_discovery.visible_gpus(os.environ)
+    for strategy in arguments.strategies:
+        wish = arguments.supervisor_arguments(strategy)
+        place = arguments.results_folder / strategy
+        old = _old(place)
+        if old is None:
+            _check_empty(place)
+            names = tuple(problem.task for problem in problems)
+            new = run_settings.new_run_settings(wish, names, os.environ, gpus)
+        else:
+            _check_same(place, old, problems)
+            try:
+                new = run_settings.resumed_run_settings(old, wish)
+            except UsageError as error:
+                raise UsageError(
+                    f"{place} holds another run: {error}, or choose another --results"
+                ) from error
+        new = preflight.check_models(new, os.environ, Path.cwd())
+        preflight.check_device(new, gpus)
+
+
+def serve_run(
+    arguments: TableArguments, problems: Sequence[KernelBenchProblem], strategy: str
+) -> ExitStatus:
+    """Start or go on with one strategy's run; return how it ended."""
+    place = arguments.results_folder / strategy
+    old = _old(place)
+    if old is None:
+        with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
+            argv = arguments.arguments(strategy)
+            for problem in problems:
+                path = Path(folder) / f"{problem.task}.py"
+                path.write_text(problem.source, encoding="utf-8")
+                argv += ["--task", str(path)]
+            return _supervise([*argv, "--run-dir", str(place / RUN_FOLDER), "--keep-refused"])
+    if is_over(place, arguments):
+        return ExitStatus.NOT_FASTER
+    argv = arguments.arguments(strategy, only=run_settings.CHANGEABLE_ON_RESUME)
+    return _supervise([*argv, "--resume", str(place / RUN_FOLDER), "--keep-refused"])
+
+
+def _old(place: Path) -> Settings | None:
+    """Return the settings of the run that is there."""
+    if not (place / RUN_FOLDER / FILE_NAME).is_file():
+        return None
+    try:
+        return settings_file.read(place / RUN_FOLDER)
+    except ValueError as error:
+        raise UsageError(f"--results: {error}") from error
+
+
+def _check_empty(place: Path) -> None:
+    if place.exists() and not place.is_dir():
+        raise UsageError(f"--results: {place} is a file: choose another")
+    if place.is_dir() and any(place.iterdir()):
+        raise UsageError(
+            f"--results: {place} holds something that is no run of this command: choose another"
+        )
+
+
+def _check_same(place: Path, old: Settings, problems: Sequence[KernelBenchProblem]) -> None:
+    """Raise UsageError unless the run that is there is of just these problems."""
+    asked = {problem.task: problem.source for problem in problems}
+    there = set(old.tasks)
+    if set(asked) != there:
+        raise UsageError(
+            f"--results: {place} holds a run of {len(there)} problems, you ask for {len(asked)}"
+            f" ({_difference(there, set(asked))}): choose another --results"
+        )
+    for task, source in asked.items():
+        kept = place / RUN_FOLDER / "tasks" / f"{task}.py"
+        if not kept.is_file() or kept.read_text(encoding="utf-8") != source:
+            raise UsageError(
+                f"--results: {task} in {place} is not the file that --root has now: choose another"
+                " --results"
+            )
+
+
+def _difference(there: set[str], asked: set[str]) -> str:
+    words = []
+    for what, tasks in (("not there", asked - there), ("not asked for", there - asked)):
+        if tasks:
+            more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
+            words.append(f"{min(tasks)}{more} {what}")
+    return ", ".join(words)
+
+
+def is_over(place: Path, arguments: TableArguments) -> bool:
+    """Whether there is a run with nothing left to do, within the budget that is asked for."""
+    if _old(place) is None:
+        return False
+    found = rows_of_run(place / RUN_FOLDER)
+    wanted = arguments.texts.get("search.budget", "")
+    extended = bool(wanted) and int(wanted) > found.budget
+    open_ones = [row for row in found.rows if row.state is ProblemState.UNFINISHED]
+    return not open_ones and not extended
+
+
+def _supervise(argv: Sequence[str]) -> ExitStatus:
+    with _forwarding_signals() as children:
+        child = subprocess.Popen([*supervisor(), *argv])
+        children.append(child)
+        status = child.wait()
+    try:
+        return ExitStatus(status)
+    except ValueError:  # it was killed
+        return ExitStatus.FAULT
+
+
+@contextmanager
+def _forwarding_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Leave Ctrl-C to the supervisor, which hears it too; hand SIGTERM and SIGHUP on to it."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def hand_on(number: int, _frame: FrameType | None) -> None:
+        for child in children:
+            if number != signal.SIGINT:
+                child.send_signal(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # A handler, not SIG_IGN: what is ignored stays ignored in the program that is started.
+    before = [signal.signal(number, hand_on) for number in numbers]
+    try:
+        yield children
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

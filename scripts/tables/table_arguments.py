@@ -1,0 +1,180 @@
+"""The command line of `kernelbench.py`: what is asked, every mistake one line (`UsageError`).
+
+Its own flags choose problems and a folder; all settings of a run are the supervisor's flags, read
+by its table and handed on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from actors.cli import OneLineParser, UsageError
+from actors.commands import typed_command
+from actors.supervisor.cli.flags import OPTIONS, Arguments, SettingOption
+from protocol.settings import STRATEGIES, TREE_SEARCH_STRATEGIES
+
+COMMAND = typed_command("kernelbench")
+BY_NAME = {option.setting: option for option in OPTIONS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableArguments:
+    """What the command line asks for."""
+
+    root: Path | None = None
+    levels: tuple[int, ...] = ()
+    words: str = "representative"
+    results: Path | None = None
+    strategies: tuple[str, ...] = ()  # to be run; empty where folders are compared
+    folders: tuple[Path, ...] = ()  # to be compared as they are
+    texts: dict[str, str] = field(default_factory=dict)  # the supervisor's settings, as typed
+    require_custom_kernel: bool = False
+
+    def supervisor_arguments(self, strategy: str) -> Arguments:
+        """Return what is asked of the supervisor for one strategy."""
+        given: dict[str, object] = {
+            setting: BY_NAME[setting].read(text) for setting, text in self._texts(strategy).items()
+        }
+        if self.require_custom_kernel:
+            given["rules.require_custom_kernel"] = True
+        return Arguments(given=given)
+
+    def arguments(self, strategy: str, only: Sequence[str] | None = None) -> list[str]:
+        """Return the supervisor's flags; `only`: of these settings."""
+        argv = []
+        for setting, text in self._texts(strategy).items():
+            if only is None or setting in only:
+                argv += [BY_NAME[setting].flag, text]
+        if self.require_custom_kernel and only is None:
+            argv.append("--require-custom-kernel")
+        return argv
+
+    def _texts(self, strategy: str) -> dict[str, str]:
+        texts = {**self.texts, "strategy": strategy}
+        if strategy not in TREE_SEARCH_STRATEGIES and any(
+            other in TREE_SEARCH_STRATEGIES for other in self.strategies
+        ):
+            texts.pop("policy", None)  # for those of the comparison that ask one
+        return texts
+
+    @property
+    def results_folder(self) -> Path:
+        """Where the results go: the same command finds the same folder."""
+        if self.results is not None:
+            return self.results
+        levels = "+".join(map(str, self.levels))
+        return Path("results") / f"level{levels}-{self.words.replace(' ', '').replace(',', '+')}"
+
+
+def parse_arguments(argv: Sequence[str]) -> TableArguments:
+    """Return what `argv` asks for; raise UsageError with one line when it can't be understood."""
+    parsed = vars(_parser().parse_args(argv))
+    texts = {
+        option.setting: _text(option, parsed[option.setting])
+        for option in OPTIONS
+        if parsed[option.setting] is not None
+    }
+    strategies, folders = _compared(parsed["compare"])
+    if strategies and "strategy" in texts:
+        raise UsageError("--compare names the strategies: leave out --strategy")
+    if folders:
+        _refuse_beside_folders(parsed, texts)
+    else:
+        _need(parsed)
+    return TableArguments(
+        root=parsed["root"],
+        levels=tuple(parsed["level"]),
+        words=parsed["problems"],
+        results=parsed["results"],
+        strategies=() if folders else strategies or (texts.pop("strategy", "stark"),),
+        folders=folders,
+        texts=texts,
+        require_custom_kernel=parsed["require_custom_kernel"],
+    )
+
+
+def _need(parsed: dict[str, object]) -> None:
+    if parsed["root"] is None:
+        raise UsageError("nothing to do: give --root CHECKOUT, a checkout of KernelBench")
+    if not parsed["level"]:
+        raise UsageError("which level? give --level 1, or several: --level 1 --level 2")
+
+
+def _refuse_beside_folders(parsed: dict[str, object], texts: dict[str, str]) -> None:
+    said = [flag for flag in ("root", "level") if parsed[flag]]
+    said += [BY_NAME[setting].flag.removeprefix("--") for setting in texts]
+    if said:
+        raise UsageError(f"--compare of folders runs nothing: leave out --{said[0]}")
+
+
+def _compared(text: str | None) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """Return the strategies or the folders that --compare names."""
+    if text is None:
+        return (), ()
+    words = [word.strip() for word in text.split(",")]
+    twice = next((word for word in words if words.count(word) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--compare {text}: {twice or 'nothing'} is named twice")
+    if all(word in STRATEGIES for word in words):
+        return tuple(words), ()
+    if all(word and Path(word).is_dir() for word in words):
+        return (), tuple(map(Path, words))
+    odd = next((w for w in words if w not in STRATEGIES and not (w and Path(w).is_dir())), words[0])
+    raise UsageError(
+        f"--compare {text}: {odd or 'nothing'} is neither a strategy ({', '.join(STRATEGIES)}) nor"
+        " a results folder; give strategies alone or folders alone"
+    )
+
+
+def _text(option: SettingOption, text: str) -> str:
+    try:
+        option.read(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"{option.flag}: {error}; see {COMMAND} --help") from error
+    kind, colon, rest = text.partition(":")
+    # The supervisor keeps a file's whole path: so does the command that goes on with its run.
+    if option.setting.endswith("model") and colon and kind in ("script", "replay"):
+        return f"{kind}:{Path(rest).resolve()}"
+    return text
+
+
+def _level(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number, 1 or more, got {text!r}")
+    return int(text)
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog=COMMAND,
+        description="Run KernelBench problems and print the paper's tables.",
+        epilog="Exit status: 0 the table is whole, 2 usage, 3 stopped (the same command goes on),"
+        " 4 a fault.",
+        allow_abbrev=False,
+    )
+    parser.refusal = UsageError
+    parser.add_argument("--root", type=Path, metavar="CHECKOUT", help="a checkout of KernelBench")
+    parser.add_argument("--level", type=_level, action="append", default=[], metavar="N")
+    parser.add_argument(
+        "--problems",
+        metavar="WORDS",
+        default="representative",
+        help="representative (default), all, or 1,3,6-9",
+    )
+    parser.add_argument("--results", type=Path, metavar="DIR", help="results/levelN-WORDS")
+    parser.add_argument(
+        "--compare", metavar="LIST", help="strategies to run, or results folders, side by side"
+    )
+    for option in OPTIONS:
+        parser.add_argument(
+            option.flag, dest=option.setting, metavar=option.metavar, help=option.help
+        )
+    parser.add_argument(
+        "--require-custom-kernel",
+        action="store_true",
+        help="reject what computes with the library alone, falls back, or never runs its kernel",
+    )
+    return parser

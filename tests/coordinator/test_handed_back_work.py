@@ -1,0 +1,49 @@
+"""Work that comes back undone: offered again, but not for ever where a healthy device can't."""
+
+from __future__ import annotations
+
+from actors.coordinator.scheduling.retry_policy import MAX_FAILED_TRIES
+from actors.coordinator.scheduling.scheduler import Scheduler
+from protocol.messages import Hello
+from protocol.values import Role
+
+WORK = "t/1/evaluate"
+
+
+def fleet() -> Scheduler:
+    made = Scheduler(lease_s=15.0, epoch=0)
+    made.enqueue(WORK, Role.EVALUATOR)
+    made.connect_peer(Hello(role=Role.EVALUATOR, slot="e", incarnation="e", pid=1, credit=1), 0.0)
+    return made
+
+
+def give_back(scheduler: Scheduler, *, tried: bool) -> bool:
+    """Lease the work and have it returned; return whether it is exhausted."""
+    (granted,) = scheduler.grant_leases(0.0)
+    lease_end = scheduler.hand_back(granted.lease, "e", reference_failed=tried)
+    assert lease_end is not None
+    return lease_end.exhausted
+
+
+def test_draining_and_sick_devices_cost_nothing() -> None:
+    """Handed back untried, however often: leased again."""
+    peers = fleet()
+    assert not any(give_back(peers, tried=False) for _ in range(5))
+
+
+def test_what_a_healthy_device_can_not_do_is_given_up() -> None:
+    """A reference that always dies must not wear the evaluators out: the run goes on without it."""
+    peers = fleet()
+    assert [False, True] == [give_back(peers, tried=True) for _ in range(MAX_FAILED_TRIES)]
+    assert [] == peers.grant_leases(0.0)
+    assert 0 == peers.waiting_count()
+
+
+def test_a_result_forgives_what_was_tried() -> None:
+    """One bad moment, then a verdict: the next work of that name begins with none."""
+    peers = fleet()
+    assert not give_back(peers, tried=True)
+    (granted,) = peers.grant_leases(0.0)
+    assert peers.settle_result(granted.lease, "e") is granted
+    peers.enqueue(WORK, Role.EVALUATOR)
+    assert not give_back(peers, tried=True)

@@ -1,0 +1,202 @@
+"""Devices: a task stays with the kind that measured it; the last look is taken at home."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.coordinator.scheduling.granted_leases import Placement
+from actors.coordinator.scheduling.peer_identity import LOCAL_PEER, PeerIdentity
+from actors.coordinator.scheduling.scheduler import Scheduler
+from actors.coordinator.scheduling.work_queue import KIND_MEMORY_S
+from protocol.messages import Heartbeat, Hello
+from protocol.values import Device, Role
+
+GUEST = PeerIdentity(ticket="5c2e1a", role=Role.EVALUATOR)
+
+
+def join(
+    scheduler: Scheduler,
+    name: str,
+    kind: str,
+    now: float = 0.0,
+    identity: PeerIdentity = LOCAL_PEER,
+    credit: int = 1,
+) -> None:
+    hello = Hello(
+        role=Role.EVALUATOR, slot=name, incarnation=name, pid=1, credit=credit,
+        device=Device(fingerprint=kind),
+    )  # fmt: skip
+    scheduler.connect_peer(hello, now, identity)
+
+
+def given_to(scheduler: Scheduler, now: float) -> list[str]:
+    return [grant.incarnation for grant in scheduler.grant_leases(now)]
+
+
+def test_a_task_waits_for_its_own_kind_of_device() -> None:
+    """Another device does not get it, however idle; its own kind gets it at once."""
+    scheduler = Scheduler(lease_s=15.0, epoch=0)
+    join(scheduler, "other", "B")
+    scheduler.enqueue("t/1/evaluate", Role.EVALUATOR, Placement(kind="A"))
+    assert [] == given_to(scheduler, 1.0)
+    join(scheduler, "own", "A", 2.0)
+    assert ["own"] == given_to(scheduler, 2.0)
+
+
+def test_work_for_an_absent_kind_does_not_stop_other_work() -> None:
+    """Each task finds its devices; one that waits is no cork."""
+    scheduler = Scheduler(lease_s=15.0, epoch=0)
+    join(scheduler, "b", "B")
+    scheduler.enqueue("first/1/evaluate", Role.EVALUATOR, Placement(kind="A"))
+    scheduler.enqueue("second/1/evaluate", Role.EVALUATOR, Placement(kind="B"))
+    assert ["second/1/evaluate"] == [grant.work for grant in scheduler.grant_leases(0.0)]
+
+
+def test_when_its_kind_stays_away_any_device_may_have_it() -> None:
+    """After a minute without such a device speed-ups are used; no sooner, and not while one lives,
+    busy or not; a device that is put aside does not count."""
+    scheduler = Scheduler(lease_s=1000.0, epoch=0)
+    join(scheduler, "own", "A", credit=1)
+    for number in (1, 2):
+        scheduler.enqueue(f"t/{number}/evaluate", Role.EVALUATOR, Placement(kind="A"))
+    assert ["own"] == given_to(scheduler, 0.0)
+    join(scheduler, "other", "B")
+    for now in range(0, 200, 10):
+        scheduler.renew_leases(
+            "own", Heartbeat(held_leases=tuple(g.lease for g in scheduler.held_by("own"))), now
+        )
+        assert [] == given_to(scheduler, now)
+    last = 190.0
+    scheduler.renew_leases(
+        "own",
+        Heartbeat(credit=0, held_leases=tuple(g.lease for g in scheduler.held_by("own"))),
+        last + 1,
+    )
+    assert [] == given_to(scheduler, last + KIND_MEMORY_S)
+    assert ["other"] == given_to(scheduler, last + KIND_MEMORY_S + 1)
+
+
+def test_what_is_lost_wants_the_same_again() -> None:
+    """A lease that ends without a result is offered to the same kind of device."""
+    scheduler = Scheduler(lease_s=15.0, epoch=0)
+    join(scheduler, "a", "A")
+    scheduler.enqueue("t/1/evaluate", Role.EVALUATOR, Placement(kind="A"))
+    assert ["a"] == given_to(scheduler, 0.0)
+    scheduler.peer_lost("a")
+    join(scheduler, "b", "B")
+    assert [] == given_to(scheduler, 1.0)
+
+
+def test_the_last_look_is_taken_on_the_runs_own_machine() -> None:
+    """A winner is confirmed at home where anybody there can do it, else by whoever is there."""
+    scheduler = Scheduler(lease_s=15.0, epoch=0)
+    join(scheduler, "guest", "A", identity=GUEST)
+    join(scheduler, "home", "A")
+    scheduler.enqueue("t/1/evaluate", Role.EVALUATOR, Placement(kind="A"))
+    scheduler.enqueue("t/2/evaluate", Role.EVALUATOR, Placement(kind="A"))
+    assert {"guest", "home"} == set(given_to(scheduler, 0.0))
+    scheduler.enqueue("u/1/confirm", Role.EVALUATOR, Placement(kind="A", trusted=True))
+    (held,) = scheduler.held_by("guest")
+    scheduler.settle_result(held.lease, "guest")
+    assert [] == given_to(scheduler, 0.0)
+    scheduler.peer_lost("home")
+    scheduler.enqueue("t/3/evaluate", Role.EVALUATOR, Placement(kind="A"))
+    works = {grant.work for _ in range(3) for grant in settle_all(scheduler)}
+    assert "u/1/confirm" in works
+
+
+@given(
+    want=st.sampled_from(["", "A", "B"]),
+    homes=st.lists(st.tuples(st.sampled_from(["A", "B"]), st.integers(0, 1)), max_size=3),
+    waited=st.sampled_from([0.0, KIND_MEMORY_S + 1]),
+)
+def test_a_doubted_guest_result_is_evaluated_again_on_the_local_machine(
+    want: str, homes: list[tuple[str, int]], waited: float
+) -> None:
+    """One rule for whose word is believed and for who may have the work then: what was taken from a
+    guest goes to a device of our own and not to that guest again, and where none of ours could have
+    it, the guest is believed, or the work would go to and fro for ever."""
+    scheduler = Scheduler(lease_s=1000.0, epoch=0)
+    scheduler.enqueue("t/0/measure", Role.EVALUATOR, Placement(kind=want))
+    join(scheduler, "other", "C", credit=int(want != ""))  # the work is seen to wait for its kind
+    assert [] == given_to(scheduler, 0.0)
+    scheduler.peer_lost("other")
+    join(scheduler, "guest", want or "A", 0.0, identity=GUEST)
+    (granted,) = scheduler.grant_leases(waited)
+    for number, (kind, credit) in enumerate(homes):
+        join(scheduler, f"home{number}", kind, 0.0, credit=credit)
+    able = [kind for kind, credit in homes if credit and (kind == want or not want or waited)]
+    lease_end = scheduler.requeue_for_local(granted.lease, "guest", waited)
+    assert bool(able) == (lease_end is not None)
+    if lease_end is None:
+        assert scheduler.has_lease("guest", granted.lease)
+    else:
+        assert not lease_end.exhausted
+        (again,) = scheduler.grant_leases(waited)
+        assert again.incarnation.startswith("home")
+        assert scheduler.requeue_for_local(again.lease, again.incarnation, waited) is None
+
+
+def settle_all(scheduler: Scheduler) -> list:
+    granted = scheduler.grant_leases(0.0)
+    for grant in granted:
+        scheduler.settle_result(grant.lease, grant.incarnation)
+    return granted
+
+
+def test_a_dismissed_peer_causes_no_charge() -> None:
+    """Whoever lied loses its leases; the candidate that ran there is not to blame."""
+    scheduler = Scheduler(lease_s=15.0, epoch=0)
+    for number in range(3):
+        join(scheduler, f"liar{number}", "A", identity=GUEST)
+        if not number:
+            scheduler.enqueue("t/1/evaluate", Role.EVALUATOR)
+        (granted,) = scheduler.grant_leases(0.0)
+        scheduler.candidate_running(granted.lease, granted.incarnation)
+        (end,) = scheduler.dismiss_peer(granted.incarnation)
+        assert (False, "dismissed") == (end.exhausted, end.outcome)
+    assert scheduler.waiting_count() == 1
+
+
+def test_idle_means_that_no_local_role_can_go_on() -> None:
+    """Work that waits for absent roles is no reason to stay; held work and our own are."""
+    scheduler = Scheduler(lease_s=15.0, epoch=0)
+    here = [Role.PLANNER, Role.CODER]
+    assert scheduler.is_idle(here)
+    scheduler.enqueue("t/1/evaluate", Role.EVALUATOR)
+    assert scheduler.is_idle(here)
+    scheduler.enqueue("t/2/plan", Role.PLANNER)
+    assert not scheduler.is_idle(here)
+    join(scheduler, "guest", "A", identity=GUEST)
+    assert not scheduler.is_idle([])
+    scheduler.grant_leases(0.0)
+    scheduler.peer_lost("guest")
+    assert scheduler.is_idle([])
+
+
+kinds = st.sampled_from(["A", "B", "C"])
+
+
+@given(
+    works=st.lists(kinds, max_size=8),
+    peers=st.lists(st.tuples(kinds, st.integers(0, 3), st.booleans()), max_size=6),
+)
+def test_every_grant_fits_and_nothing_that_fits_waits(
+    works: list[str], peers: list[tuple[str, int, bool]]
+) -> None:
+    """Against the rule written the slow way: as much of each kind as its devices take."""
+    scheduler = Scheduler(lease_s=15.0, epoch=0)
+    for number, kind in enumerate(works):
+        # A task has one kind of device.
+        scheduler.enqueue(f"{kind}/{number}/evaluate", Role.EVALUATOR, Placement(kind=kind))
+    for number, (kind, credit, guest) in enumerate(peers):
+        join(scheduler, str(number), kind, credit=credit, identity=GUEST if guest else LOCAL_PEER)
+    granted = scheduler.grant_leases(0.0)
+    for grant in granted:
+        assert grant.work.partition("/")[0] == scheduler.peers[grant.incarnation].kind
+    for kind in "ABC":
+        room = sum(credit for of, credit, _ in peers if of == kind)
+        got = sum(grant.work.startswith(kind) for grant in granted)
+        assert got == min(works.count(kind), room)
+    assert scheduler.waiting_count() == len(works) - len(granted)

@@ -1,0 +1,348 @@
+"""Leases: one holder at a time, nothing lost, only candidates that ran are charged."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from actors.coordinator.scheduling.granted_leases import GrantedLease
+from actors.coordinator.scheduling.retry_policy import MAX_LOSSES, MAX_MACHINE_LOSSES
+from actors.coordinator.scheduling.scheduler import Scheduler
+from protocol.messages import Heartbeat, Hello, Lease
+from protocol.values import Role
+
+LEASE_S = 15.0
+
+
+def hello(name: str, slot: str = "evaluator-0", holds: tuple[Lease, ...] = ()) -> Hello:
+    return Hello(role=Role.EVALUATOR, slot=slot, incarnation=name, pid=1, held_leases=holds)
+
+
+def fleet_with(*works: str) -> Scheduler:
+    scheduler = Scheduler(lease_s=LEASE_S, epoch=0)
+    for work in works:
+        scheduler.enqueue(work, Role.EVALUATOR)
+    return scheduler
+
+
+def test_work_waits_for_credit() -> None:
+    """A worker gets as many leases as it has said it will hold, in the order of the offers."""
+    scheduler = fleet_with("t/1/evaluate", "t/2/evaluate")
+    scheduler.connect_peer(hello("a"), 0.0)
+
+    assert ["t/1/evaluate"] == [grant.work for grant in scheduler.grant_leases(0.0)]
+    assert [] == scheduler.grant_leases(0.0)
+    assert scheduler.waiting_count() == 1
+
+
+def test_the_least_loaded_worker_is_asked_first() -> None:
+    """Work spreads over a fleet before anybody gets a second piece; the eldest goes first."""
+    scheduler = Scheduler(lease_s=LEASE_S, epoch=0)
+    for name, slot in (("a", "evaluator-0"), ("b", "evaluator-1")):
+        peer = Hello(role=Role.EVALUATOR, slot=slot, incarnation=name, pid=1, credit=2)
+        scheduler.connect_peer(peer, 0.0)
+    for number in range(5):
+        scheduler.enqueue(f"t/{number}/evaluate", Role.EVALUATOR)
+
+    grants = scheduler.grant_leases(0.0)
+
+    assert ["a", "b", "a", "b"] == [grant.incarnation for grant in grants]
+    assert scheduler.settle_result(grants[1].lease, "b") is grants[1]
+    assert ["b"] == [grant.incarnation for grant in scheduler.grant_leases(0.0)]
+
+
+def test_a_result_counts_once_and_only_from_the_holder() -> None:
+    """A second copy, a stranger's and an old epoch's result are not taken."""
+    scheduler = fleet_with("t/1/evaluate")
+    scheduler.connect_peer(hello("a"), 0.0)
+    (granted,) = scheduler.grant_leases(0.0)
+
+    assert scheduler.settle_result(granted.lease, "b") is None
+    assert scheduler.settle_result(Lease(work=granted.work, epoch=granted.epoch - 1), "a") is None
+    assert scheduler.settle_result(granted.lease, "a") is granted
+    assert scheduler.settle_result(granted.lease, "a") is None
+
+
+def test_a_silent_peer_is_missing_until_it_or_its_successor_speaks() -> None:
+    """Also a peer that only an earlier coordinator knew; a dead one is not missed."""
+    scheduler = fleet_with()
+    scheduler.connect_peer(hello("a", "evaluator-0"), 0.0)
+    scheduler.expect_peer("evaluator-1", Role.EVALUATOR, "b", 0.0)
+    scheduler.expect_peer("evaluator-2", Role.EVALUATOR, "c", 0.0)
+    scheduler.connect_peer(hello("c", "evaluator-2"), LEASE_S - 1)
+
+    scheduler.expire_leases(LEASE_S + 1)
+    assert {"a", "b"} == set(scheduler.silent)
+    scheduler.connect_peer(hello("successor", "evaluator-0"), LEASE_S + 2)
+    assert {"b"} == set(scheduler.silent)
+    scheduler.peer_lost("b")
+    scheduler.expire_leases(LEASE_S + 5)
+    assert set() == set(scheduler.silent)
+
+
+def test_a_device_that_is_not_well_gets_no_lease_for_a_while() -> None:
+    """The work that it handed back goes to another, or waits."""
+    scheduler = fleet_with("t/1/evaluate")
+    scheduler.connect_peer(hello("a"), 0.0)
+    (granted,) = scheduler.grant_leases(0.0)
+    scheduler.hand_back(granted.lease, "a")
+    scheduler.pause_peer("a", 10.0)
+
+    assert [] == scheduler.grant_leases(9.0)
+    assert ["a"] == [grant.incarnation for grant in scheduler.grant_leases(10.0)]
+
+
+def test_a_late_result_after_the_lease_expired_is_not_taken() -> None:
+    """Stopped past its lease, then continued: somebody else's result counts, once."""
+    scheduler = fleet_with("t/1/evaluate")
+    scheduler.connect_peer(hello("a"), 0.0)
+    (old,) = scheduler.grant_leases(0.0)
+    (lease_end,) = scheduler.expire_leases(LEASE_S + 1)
+    scheduler.connect_peer(hello("b", "evaluator-1"), LEASE_S + 1)
+    (new,) = scheduler.grant_leases(LEASE_S + 1)
+
+    assert lease_end.outcome == "expired"
+    assert scheduler.settle_result(old.lease, "a") is None
+    assert scheduler.settle_result(new.lease, "b") is new
+
+
+def test_a_replaced_worker_gives_its_work_back_at_once() -> None:
+    """A new incarnation in the slot proves that the old one is dead: no waiting for the lease."""
+    scheduler = fleet_with("t/1/evaluate")
+    scheduler.connect_peer(hello("a"), 0.0)
+    scheduler.grant_leases(0.0)
+    _, ended = scheduler.connect_peer(hello("b"), 1.0)
+
+    assert ["lost"] == [end.outcome for end in ended]
+    assert ["b"] == [grant.incarnation for grant in scheduler.grant_leases(1.0)]
+
+
+def test_two_losses_while_the_candidate_ran_end_it() -> None:
+    """Charged twice: the candidate is not leased a third time."""
+    scheduler = fleet_with("t/1/evaluate")
+    ended = []
+    for name in ("a", "b"):
+        scheduler.connect_peer(hello(name), 0.0)
+        (granted,) = scheduler.grant_leases(0.0)
+        scheduler.candidate_running(granted.lease, name)
+        ended += scheduler.peer_lost(name)
+
+    assert [False, True] == [end.exhausted for end in ended]
+    scheduler.connect_peer(hello("c"), 0.0)
+    assert [] == scheduler.grant_leases(0.0)
+
+
+def test_losses_before_the_candidate_ran_are_never_charged() -> None:
+    """Leased or building when the evaluator died: leased again, however often."""
+    scheduler = fleet_with("t/1/evaluate")
+    for name in "abcdef":
+        scheduler.connect_peer(hello(name), 0.0)
+        assert len(scheduler.grant_leases(0.0)) == 1
+        (end,) = scheduler.peer_lost(name)
+        assert not end.exhausted
+
+
+def test_a_lease_that_never_arrived_is_missed_by_the_second_heartbeat() -> None:
+    """The first heartbeat may have crossed the lease on the wire; the second has not."""
+    scheduler = fleet_with("t/1/evaluate")
+    scheduler.connect_peer(hello("a"), 0.0)
+    scheduler.grant_leases(0.0)
+
+    assert ([], []) == scheduler.renew_leases("a", Heartbeat(), 1.0)
+    _, (end,) = scheduler.renew_leases("a", Heartbeat(), 6.0)
+    assert end.outcome == "missed"
+
+
+def test_a_peer_that_was_only_cut_off_takes_its_blame_back() -> None:
+    """Expired while candidate code ran, then heard of again: not lost, so not charged. Not for
+    ever: a candidate that silences whoever runs it is charged in the end."""
+    scheduler = fleet_with("t/1/evaluate")
+    now, outcomes = 0.0, []
+    for _ in range(10):
+        scheduler.connect_peer(hello("a"), now)
+        granted = scheduler.grant_leases(now)
+        if not granted:
+            break
+        scheduler.candidate_running(granted[0].lease, "a")
+        now += LEASE_S + 1
+        outcomes += [(end.outcome, end.exhausted) for end in scheduler.expire_leases(now)]
+        outcomes += [
+            (end.outcome, end.exhausted) for end in scheduler.connect_peer(hello("a"), now)[1]
+        ]
+    assert [("expired", False), ("silent", False)] * 3 == outcomes[:6]
+    assert [("expired", False), ("expired", True)] == outcomes[6:]
+
+
+def open_grant() -> GrantedLease:
+    return GrantedLease(
+        work="t/1/evaluate",
+        role=Role.EVALUATOR,
+        slot="evaluator-0",
+        incarnation="a",
+        epoch=7,
+        expires_at=15.0,
+    )
+
+
+def test_after_a_power_cut_the_new_holder_of_the_slot_gets_the_work_at_once() -> None:
+    """Coordinator and worker both died: the slot's new incarnation proves the old one dead."""
+    scheduler = Scheduler(lease_s=LEASE_S, epoch=7)
+    scheduler.restore([open_grant()], {})
+    scheduler.enqueue("t/1/evaluate", Role.EVALUATOR)
+    _, ended = scheduler.connect_peer(hello("b"), 0.1)
+
+    assert ["lost"] == [end.outcome for end in ended]
+    assert ["b"] == [grant.incarnation for grant in scheduler.grant_leases(0.1)]
+
+
+def test_a_machine_that_falls_away_is_not_the_candidates_doing() -> None:
+    """Its supervisor is another one: what ran there is offered again, uncharged. Not for ever: a
+    candidate that takes the machine with it each time is charged in the end."""
+    scheduler = fleet_with("t/1/evaluate")
+    ended = []
+    for number in range(MAX_MACHINE_LOSSES + MAX_LOSSES):
+        scheduler.connect_peer(hello(f"w{number}"), 0.0)
+        (granted,) = scheduler.grant_leases(0.0)
+        scheduler.candidate_running(granted.lease, f"w{number}")
+        ended += scheduler.machine_lost("")
+
+    outcomes = [(end.outcome, end.exhausted) for end in ended]
+    assert [("cut", False)] * MAX_MACHINE_LOSSES + [("lost", False), ("lost", True)] == outcomes
+
+
+def test_a_guests_next_supervisor_takes_back_what_its_silence_was_charged() -> None:
+    """The joined machine was killed under a candidate and came again: nobody's evaluator crashed;
+    another machine's leases stay as they are."""
+    scheduler = fleet_with("t/1/evaluate", "t/2/evaluate")
+
+    def supervisor(name: str) -> Hello:
+        return Hello(
+            role=Role.SUPERVISOR, slot="supervisor@far-1.aa", incarnation=name, pid=1, credit=0
+        )
+
+    scheduler.connect_peer(supervisor("s1"), 0.0)
+    scheduler.connect_peer(hello("here"), 0.0)
+    scheduler.connect_peer(hello("w1", "evaluator-0@far-1.aa"), 0.0)
+    here, far = scheduler.grant_leases(0.0)
+    for granted in (here, far):
+        scheduler.candidate_running(granted.lease, granted.incarnation)
+    scheduler.renew_leases("here", Heartbeat(held_leases=(here.lease,)), LEASE_S)
+    (expired,) = scheduler.expire_leases(LEASE_S + 1)
+    _, ended = scheduler.connect_peer(supervisor("s2"), LEASE_S + 2)
+
+    assert ("expired", "cut") == (expired.outcome, ended[0].outcome)
+    assert [far.epoch] == [end.granted.epoch for end in ended]
+    scheduler.connect_peer(hello("w2", "evaluator-0@far-1.aa"), LEASE_S + 2)
+    (again,) = scheduler.grant_leases(LEASE_S + 2)
+    scheduler.candidate_running(again.lease, "w2")
+    assert [False] == [end.exhausted for end in scheduler.peer_lost("w2")]
+    assert scheduler.settle_result(here.lease, "here") is here
+
+
+def test_a_restarted_coordinator_lets_the_holder_keep_its_lease() -> None:
+    """Open leases are taken up as they were; whoever holds one goes on, and is not charged."""
+    scheduler = Scheduler(lease_s=LEASE_S, epoch=7)
+    granted = open_grant()
+    scheduler.restore([granted], {})
+    scheduler.enqueue("t/1/evaluate", Role.EVALUATOR)
+    revoked, ended = scheduler.connect_peer(hello("a", holds=(granted.lease,)), 1.0)
+
+    assert ([], []) == (revoked, ended)
+    assert [] == scheduler.grant_leases(1.0)
+    assert scheduler.settle_result(granted.lease, "a") is granted
+
+
+class FleetMachine(RuleBasedStateMachine):
+    """Any order of offers, hellos, beats, losses, expiries and results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scheduler = Scheduler(lease_s=LEASE_S, epoch=0)
+        self.now = 0.0
+        self.offered: set[str] = set()
+        self.done: list[str] = []
+        self.exhausted: list[str] = []
+        self.epochs: list[int] = []
+        self.holds: dict[str, set[Lease]] = {}
+        self.count = 0
+
+    def note(self, ended: list) -> None:
+        self.exhausted += [end.granted.work for end in ended if end.exhausted]
+
+    def take(self) -> None:
+        for granted in self.scheduler.grant_leases(self.now):
+            self.epochs.append(granted.epoch)
+            self.holds[granted.incarnation].add(granted.lease)
+        if self.scheduler.waiting_count():
+            assert all(peer.credit <= len(peer.leases) for peer in self.scheduler.peers.values())
+
+    @rule()
+    def offer(self) -> None:
+        self.count += 1
+        work = f"t/{self.count}/evaluate"
+        self.offered.add(work)
+        self.scheduler.enqueue(work, Role.EVALUATOR)
+        self.take()
+
+    @rule(slot=st.integers(0, 2))
+    def start(self, slot: int) -> None:
+        self.count += 1
+        name = f"w{self.count}"
+        self.holds[name] = set()
+        self.note(self.scheduler.connect_peer(hello(name, f"evaluator-{slot}"), self.now)[1])
+        self.take()
+
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        held = [(name, lease) for name in sorted(self.holds) for lease in self.holds[name]]
+        if held:
+            name, lease = data.draw(st.sampled_from(sorted(held, key=str)))
+            self.holds[name].discard(lease)
+            if self.scheduler.settle_result(lease, name):
+                self.done.append(lease.work)
+            self.take()
+
+    @rule(data=st.data(), running=st.booleans())
+    def lose(self, data: st.DataObject, running: bool) -> None:
+        if self.scheduler.peers:
+            name = data.draw(st.sampled_from(sorted(self.scheduler.peers)))
+            if running:
+                for lease in self.holds[name]:
+                    self.scheduler.candidate_running(lease, name)
+            self.note(self.scheduler.peer_lost(name))
+            self.take()
+
+    @rule()
+    def fall_away(self) -> None:
+        self.note(self.scheduler.machine_lost(""))
+        self.take()
+
+    @rule(seconds=st.floats(0.1, 20.0))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.note(self.scheduler.expire_leases(self.now))
+
+    @rule(data=st.data())
+    def beat(self, data: st.DataObject) -> None:
+        if self.scheduler.peers:
+            name = data.draw(st.sampled_from(sorted(self.scheduler.peers)))
+            holds = tuple(sorted(self.holds[name], key=str))
+            _, ended = self.scheduler.renew_leases(name, Heartbeat(held_leases=holds), self.now)
+            self.note(ended)
+
+    @invariant()
+    def all_work_is_somewhere_exactly_once(self) -> None:
+        ended = self.done + self.exhausted
+        assert len(set(ended)) == len(ended)
+        assert len(self.offered) == self.scheduler.waiting_count() + len(
+            self.scheduler.grants
+        ) + len(ended)
+
+    @invariant()
+    def epochs_only_grow(self) -> None:
+        assert sorted(set(self.epochs)) == self.epochs
+
+
+FleetMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+test_fleet_machine = FleetMachine.TestCase

@@ -1,0 +1,88 @@
+"""What a verdict says besides its word, and the rules a user may set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from evaluator_samples import TASK, candidate
+
+from actors.evaluator import verdict_annotations
+from actors.evaluator.children import correctness
+from actors.evaluator.judge import Judge
+from actors.evaluator.sandbox.scratch import remove_tree
+from actors.evaluator.timing.timing_statistics import Timing
+from protocol.settings import JudgeRules, Limits
+from protocol.values import Outcome, Task, Verdict
+
+CORRECT = Verdict(verdict=Outcome.CORRECT, speedup=1.0)
+
+
+def test_labels_are_kept_apart_from_the_verdict() -> None:
+    """A module of library calls is correct and says so; only a user's own rule rejects it."""
+    free = verdict_annotations.with_labels(CORRECT, candidate(), TASK, None, JudgeRules())
+    assert free.is_correct
+    assert free.profile == {"labels": "library_only, renamed_reference"}
+    strict = verdict_annotations.with_labels(
+        CORRECT, candidate(), TASK, None, JudgeRules(require_custom_kernel=True)
+    )
+    assert strict.verdict is Outcome.REJECTED
+    assert strict.reason
+
+
+def test_time_that_was_added_is_told() -> None:
+    """Whoever wonders why a fast kernel is slow reads that its calls needed more elsewhere."""
+
+    def told(added_us: float) -> str:
+        timed = Timing(
+            median_us=50.0, reference_us=90.0, speedup=1.8, ci95=None, groups=8, penalty_us=added_us
+        )
+        return verdict_annotations.verdict_figures(timed, None, {}, None, (), None)["timing"]
+
+    assert told(0.0) == "8 groups A B B A"
+    assert told(12.345) == "8 groups A B B A, 12.3 µs a call added that it needed outside of them"
+
+
+@pytest.mark.parametrize(
+    ("precision", "word"), [("task", Outcome.WRONG), ("bfloat16", Outcome.CORRECT)]
+)
+def test_a_lower_precision_counts_only_where_it_is_allowed(
+    tmp_path: Path, precision: str, word: Outcome
+) -> None:
+    """Halves instead of float32 are wrong, unless the user allows them."""
+    forward = "return (torch.relu(x * self.scale + y).bfloat16() + self.bias).float()"
+    rules = JudgeRules(precision=precision)  # type: ignore[arg-type]
+    judge = Judge("cpu", Limits(time_s=0.05), tmp_path / "judge", rules=rules)
+    try:
+        found = judge.judge(Task(name="small", source=TASK), candidate(forward=forward))
+    finally:
+        judge.close()
+    assert isinstance(found, Verdict)
+    assert found.verdict is word
+
+
+def test_a_large_tensor_is_compared_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces change nothing: the first difference, how many, the worst."""
+    monkeypatch.setattr(correctness, "ELEMENTS_AT_ONCE", 100)
+    truth = torch.randn(50, 20)
+    mine = truth.clone()
+    mine[20, 3] += 1
+    mine[49, 19] = float("nan")
+    found = correctness.compare(mine, truth, None, "output")
+    assert found.reason.startswith("output[20, 3]: expected")
+    assert "2 of 1000 elements differ" in found.reason
+    assert not correctness.compare(truth.clone(), truth, None, "output").reason
+
+
+def test_deep_folders_are_removed(tmp_path: Path) -> None:
+    """However deep a candidate digs, and whatever it locks, nothing of it stays."""
+    top = tmp_path / "scratch"
+    folder = top
+    for _level in range(400):
+        folder = folder / ("d" * 8)
+    folder.mkdir(parents=True)
+    (folder / "file").write_text("x")
+    (top / ("d" * 8)).chmod(0o000)
+    remove_tree(top)
+    assert not top.exists()

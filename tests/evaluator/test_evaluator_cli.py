@@ -1,0 +1,219 @@
+"""The evaluator as a command: status, one line for what can't be done, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import parallel_scenes
+import pytest
+from evaluator_samples import TASK, candidate, command, descendants, settles
+
+ENDLESS = candidate(before="while True: pass")
+
+
+def run(*arguments: object, scratch: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, env=environment, check=False
+    )
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    return laid(tmp_path)
+
+
+def test_two_candidates_give_two_lines_and_the_worse_status(files: Path) -> None:
+    """With --json each candidate is one line of JSON on stdout, alone; 1 unless all are correct."""
+    arguments = ["--task", files / "t.py", "--device", "cpu", "--json", "--time-s", "0.1"]
+    done = run(
+        *arguments,
+        "--candidate",
+        files / "good.py",
+        "--candidate",
+        files / "bad.py",
+        scratch=files / "scratch",
+    )
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first["verdict"] == "correct"
+    assert first["speedup_ci95"][0] <= first["speedup"] <= first["speedup_ci95"][1]
+    assert second["verdict"] == "wrong"
+    assert done.returncode == 1
+    # On a busy machine it may say that it looks a second time.
+    assert all("second time" in line for line in done.stderr.splitlines())
+    assert list((files / "scratch").iterdir()) == []
+
+
+# What is no task, and the words for it.
+REFUSED = {
+    "absent": (None, "can't read the task"),
+    "broken": ("def broken(:", "no valid Python"),
+    "no-model": (TASK.replace("class Model(", "class Other("), "defines no Model"),
+    "no-inputs": (TASK.replace("get_inputs", "inputs"), "defines no get_inputs"),
+    "raises": (
+        TASK.replace("return torch.relu", "raise OSError('hm') #"),
+        "forward raised OSError",
+    ),
+}
+KILLED = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT}
+UNHEARD = "full"
+Scene = subprocess.CompletedProcess[str] | None
+
+
+def laid(folder: Path) -> Path:
+    """Lay a task and candidates into a folder."""
+    (folder / "t.py").write_text(TASK)
+    (folder / "good.py").write_text(candidate())
+    (folder / "bad.py").write_text(candidate(forward="return x"))
+    (folder / "endless.py").write_text(ENDLESS)
+    (folder / "scratch").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def play(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Scene]]:
+    """Return what became of a scene: an odd task, or an evaluator that was killed."""
+
+    def one(scene: str) -> Scene:
+        files = laid(tmp_path_factory.mktemp("scene"))
+        if scene == UNHEARD:
+            return judged_for_nobody(files)
+        if scene in REFUSED:
+            return judged_by(files, REFUSED[scene][0])
+        killed(files, KILLED[scene])
+        return None
+
+    with parallel_scenes.played_in_parallel(request, one) as play:
+        yield play
+
+
+def judged_by(files: Path, task: str | None) -> subprocess.CompletedProcess[str]:
+    """Judge an honest candidate by an odd task."""
+    path = files / "odd.py"
+    if task is not None:
+        path.write_text(task)
+    arguments = ["--task", path, "--candidate", files / "good.py", "--device", "cpu"]
+    return run(*arguments, scratch=files / "scratch")
+
+
+def judged_for_nobody(files: Path) -> subprocess.CompletedProcess[str]:
+    """Judge a wrong candidate, with a stdout that takes nothing."""
+    words = command("--task", files / "t.py", "--candidate", files / "bad.py", "--device", "cpu")
+    environment = {**os.environ, "TMPDIR": str(files / "scratch")}
+    with Path("/dev/full").open("w") as full:
+        return subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+
+
+@pytest.mark.parametrize("scene", [UNHEARD])
+def test_a_verdict_that_can_not_be_written_is_none(
+    scene: str, play: Callable[[str], Scene]
+) -> None:
+    """A full disk under stdout is one line and status 4: 1 would say something of the candidate."""
+    done = play(scene)
+    assert done is not None
+    assert (4, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert "stdout takes no verdict: No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("scene", REFUSED)
+def test_a_task_that_is_none_is_one_line_and_status_2(
+    scene: str, play: Callable[[str], Scene]
+) -> None:
+    """A task that can't be used is said in one line, without a traceback, with status 2."""
+    done = play(scene)
+    assert done is not None
+    assert done.returncode == 2
+    assert REFUSED[scene][1] in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--task", "t.py"], "--candidate"),
+        (["--tusk", "t.py", "--task", "t.py", "--candidate", "c.py"], "--tusk"),
+        (["--task", "t.py", "--candidate", "c.py", "--min-sandbox", "9"], "level 9"),
+        (["--task", "t.py", "--candidate", "no-such-file.py"], "no-such-file.py"),
+        (["--task", "t.py", "--candidate", "c.py", "--time-s", "nan"], "--time-s"),
+    ],
+)
+def test_a_wrong_flag_is_one_line_and_status_2(
+    files: Path, arguments: list[str], words: str
+) -> None:
+    """What was typed wrong is said in one line that names the flag or the file."""
+    done = subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        cwd=files,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        check=False,
+    )
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("scene", KILLED)
+def test_a_killed_evaluator_leaves_nothing(scene: str, play: Callable[[str], Scene]) -> None:
+    """Killed in mid-run, even with -9: no process and no scratch folder of it stays."""
+    play(scene)
+
+
+def killed(files: Path, number: signal.Signals) -> None:
+    """Kill an evaluator in mid-run, and see that all of it goes."""
+    evaluator = subprocess.Popen(
+        command("--task", files / "t.py", "--candidate", files / "endless.py", "--device", "cpu"),
+        env={**os.environ, "TMPDIR": str(files / "scratch")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 60
+    while not list((files / "scratch").glob("*/candidate-*")):
+        assert time.monotonic() < until
+        assert evaluator.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.2)
+    family = descendants(evaluator.pid)
+    assert len(family) >= 4
+    evaluator.send_signal(number)
+    evaluator.wait(30)
+    until = time.monotonic() + 15
+    while any(Path(f"/proc/{pid}").exists() for pid in family) or any(
+        (files / "scratch").iterdir()
+    ):
+        assert time.monotonic() < until, sorted((files / "scratch").rglob("*"))
+        time.sleep(0.05)
+
+
+def test_an_evaluator_killed_while_it_starts_leaves_nothing(files: Path) -> None:
+    """Killed while its zygote still imports torch, the zygote dies as well."""
+    evaluator = subprocess.Popen(
+        command("--task", files / "t.py", "--candidate", files / "good.py", "--device", "cpu"),
+        env={**os.environ, "TMPDIR": str(files / "scratch")},
+    )
+    until = time.monotonic() + 30
+    while not (family := descendants(evaluator.pid)):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    evaluator.kill()
+    evaluator.wait(30)
+    until = time.monotonic() + 15
+    while any(Path(f"/proc/{pid}").exists() for pid in family):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    # Its folder has no one left to remove it but the next evaluator.
+    run("--task", files / "t.py", "--candidate", files / "bad.py", scratch=files / "scratch")
+    assert list((files / "scratch").iterdir()) == []
+    assert settles(os.getpid(), descendants(os.getpid()))

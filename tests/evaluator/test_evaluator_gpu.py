@@ -1,0 +1,108 @@
+"""On a card: bytes handed over in its memory, guarded outputs, faults that end with a process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from evaluator_samples import TASK, candidate
+
+from actors.evaluator.judge import Judge
+from protocol.settings import Limits
+from protocol.values import Outcome, Task, Verdict
+
+pytestmark = pytest.mark.gpu
+
+FAULT = "z = x[torch.tensor([1 << 40], device=x.device)]\ntorch.cuda.synchronize()"
+LATE = "self.late = x[torch.tensor([1 << 40], device=x.device)] if self.training else None"
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    made = Judge("cuda", Limits(time_s=0.3), tmp_path_factory.mktemp("card") / "judge")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def on_card() -> Task:
+    return Task(name="small", source=TASK, device="cuda", backend="cuda")
+
+
+def verdict(judge: Judge, task: Task, source: str) -> Verdict:
+    found = judge.judge(task, source)
+    assert isinstance(found, Verdict)
+    return found
+
+
+def test_an_honest_candidate_is_correct_and_its_clocks_are_told(card: Judge, on_card: Task) -> None:
+    """The same module is correct; what the driver says of clocks is with the figures."""
+    found = verdict(card, on_card, candidate())
+    assert found.is_correct, found.reason
+    assert found.profile is not None
+    assert "MHz" in found.profile["clocks"]
+
+
+@pytest.mark.parametrize("fault", [FAULT, LATE])
+def test_a_fault_ends_with_its_own_process(card: Judge, on_card: Task, fault: str) -> None:
+    """A device-side fault is its candidate's verdict, and the next candidate is correct."""
+    assert verdict(card, on_card, candidate(forward=fault)).verdict is Outcome.CRASHED
+    assert verdict(card, on_card, candidate()).is_correct
+
+
+def test_device_memory_comes_back(card: Judge, on_card: Task) -> None:
+    """What a candidate takes is free again when its verdict is there."""
+    assert verdict(card, on_card, candidate()).is_correct
+    before = card.session.device_info.sensors.memory_used()
+    hog = "self.hog = torch.empty(1 << 32, dtype=torch.uint8, device='cuda')"
+    assert verdict(card, on_card, candidate(init=hog)).is_correct
+    after = card.session.device_info.sensors.memory_used()
+    assert before is not None
+    assert after is not None
+    assert after - before < 1 << 28
+
+
+def test_unjoined_streams_are_not_credited(card: Judge, on_card: Task) -> None:
+    """Work that is still under way on another stream counts: it is waited for."""
+    other = "s = torch.cuda.Stream()\nwith torch.cuda.stream(s):\n    self.kept = x @ y.T"
+    assert verdict(card, on_card, candidate(forward=other)).is_correct
+
+
+def test_memory_of_the_card_passes_to_another_process(tmp_path: Path) -> None:
+    """A descriptor is all that the other side needs."""
+    import torch
+
+    from actors.evaluator.children import cuda_vmm
+
+    torch.zeros(1, device="cuda")
+    descriptor = cuda_vmm.allocate(1 << 20)
+    assert cuda_vmm.is_device_memory(descriptor)
+    mapping = cuda_vmm.Mapping(descriptor, 1 << 20)
+    mapping.bytes.fill_(7)
+    torch.cuda.synchronize()
+    other = cuda_vmm.Mapping(os.dup(descriptor), 1 << 20)
+    assert int(other.bytes.sum()) == 7 << 20
+    other.close()
+    mapping.close()
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("size", [1000 * 512, 3 << 20, 40 << 20])
+def test_a_byte_beyond_the_output_is_seen(torch: ModuleType, size: int) -> None:
+    """Right after the end, and right before the beginning; within it nothing is said."""
+    from actors.evaluator.children.redzones import RedZones
+
+    set_bytes = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
+    for offset, words in ((0, ""), (size, "after the end"), (-1, "before the beginning")):
+        redzones = RedZones("cuda", (size,))
+        output = torch.empty(size, dtype=torch.uint8, device="cuda")
+        set_bytes(
+            ctypes.c_ulonglong(output.data_ptr() + offset), ctypes.c_ubyte(1), ctypes.c_size_t(1)
+        )
+        torch.cuda.synchronize()
+        assert words in redzones.breach()
+        assert bool(redzones.breach()) is bool(words)

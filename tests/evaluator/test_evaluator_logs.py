@@ -1,0 +1,222 @@
+"""What an agent is told of a failure: the first errors with their lines, the candidate's frames."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from evaluator_samples import candidate
+
+from actors.evaluator.children import exception_reports
+from actors.evaluator.ipc import logs
+from actors.evaluator.ipc.orders import CandidateRaised
+from actors.evaluator.judge import Judge
+from protocol.values import Outcome, Task, Verdict
+
+CPP = """
+#include <vector>
+struct Point { int x; };
+int f(std::vector<int>& v) {
+  std::vector<Point> p(3);
+  v.push_bak(1);
+  return undefined_thing + v[0];
+}
+"""
+TEMPLATE = """#include <algorithm>
+#include <vector>
+struct Point { int x; };
+void order(std::vector<Point>& v) { std::sort(v.begin(), v.end()); }
+"""
+CUDA = """
+__global__ void scale(const float* x, float* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < m) out[i] = fmaxx(x[i], 0.f);
+}
+void run(const float* x, float* out) { scale<<<1, 256>>>(x, out); }
+"""
+NVCC = shutil.which("nvcc")
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like the one that a candidate's process has for its own."""
+    folder = tmp_path / "candidate-1"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def compiled(folder: Path, name: str, text: str, *command: str) -> str:
+    """Return what a compiler says of a text, the way torch puts it."""
+    (folder / name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [*command, "-c", str(folder / name), "-o", str(folder / "out.o")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LC_ALL": "C"},
+        check=False,
+    )
+    assert done.returncode
+    return (
+        f"Error building extension 'k': [1/2] {' '.join(command)} -I/opt/secret/include -c {name}\n"
+        f"FAILED: [code=1] main.o \n{done.stderr}{done.stdout}"
+        "ninja: build stopped: subcommand failed.\n"
+    )
+
+
+def told(words: str) -> str:
+    """Return the log that an agent sees of torch's `words`."""
+    said = exception_reports.describe_exception(RuntimeError(words))
+    assert said.compiling
+    return logs.compiler_log(logs.clean_log(said.words, limit=1 << 20))
+
+
+def test_errors_of_gcc_come_with_their_lines(own: Path) -> None:
+    """The messages, the candidate's own text under each, nothing of ninja, no path."""
+    log = told(compiled(own, "main.cpp", CPP, "g++"))
+    assert "main.cpp:6:5: error:" in log
+    assert "v.push_bak(1);" in log
+    assert "return undefined_thing + v[0];" in log
+    assert "main.cpp:6:5: error:" in logs.first_error(log)
+    for noise in ("ninja", "FAILED", "secret", str(own), "/"):
+        assert noise not in log
+
+
+def test_an_error_in_a_header_names_the_line_that_led_there(own: Path) -> None:
+    """Nobody repairs the standard library: the candidate's own line is the one that helps."""
+    log = told(compiled(own, "main.cpp", TEMPLATE, "g++"))
+    assert "std::sort(v.begin(), v.end())" in log
+    assert "main.cpp:4" in log.splitlines()[0]
+    assert len(log) <= logs.COMPILER_CHARS
+
+
+@pytest.mark.skipif(NVCC is None, reason="no CUDA compiler here")
+def test_errors_of_nvcc_come_with_their_lines(own: Path) -> None:
+    """nvcc's way to say it, too."""
+    log = told(compiled(own, "cuda.cu", CUDA, "nvcc", "-arch=sm_80"))
+    assert 'cuda.cu(4): error: identifier "m" is undefined' == log.splitlines()[0]
+    assert "if (i < m) out[i] = fmaxx(x[i], 0.f);" in log
+    assert "scale<<<1, 256>>>(x, out)" in log
+    assert "errors detected" not in log
+
+
+def test_an_endless_log_is_cut_to_its_first_errors() -> None:
+    """A wall of errors tells how many there are, and the same one is told once."""
+    wall = [f"main.cpp:{n}:1: error: no {n}\n    {n} | {'x' * 300}\n" for n in range(500)]
+    log = logs.compiler_log("".join(wall) * 2)
+    assert len(log) <= logs.COMPILER_CHARS
+    assert log.startswith("main.cpp:0:1: error: no 0\n")
+    assert log.endswith("more errors]")
+    assert log.count("error: no 0\n") == 1
+    assert len(logs.compiler_log("x" * 1_000_000)) <= logs.COMPILER_CHARS
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("ptxas error   : Entry function 'k' uses too much shared data", True),
+        ("/usr/bin/ld: main.o: undefined reference to `missing(float*)'", True),
+        ("collect2: error: ld returned 1 exit status", False),
+        ('3 errors detected in the compilation of "cuda.cu".', False),
+    ],
+)
+def test_what_only_repeats_that_it_failed_is_left_out(line: str, kept: bool) -> None:
+    """Tools that are told of an error by others add nothing."""
+    log = logs.compiler_log(f"main.cpp:1:1: error: first\n{line}\n")
+    assert kept == (logs.clean_log(line) in logs.clean_log(log))
+
+
+def failing(folder: Path, text: str) -> CandidateRaised:
+    """Return what is told of a candidate whose import raises."""
+    path = folder / "candidate.py"
+    path.write_text(text, encoding="utf-8")
+    try:
+        exec(compile(text, str(path), "exec"), {})  # noqa: S102
+    except BaseException as error:  # noqa: BLE001  # as the runner catches it
+        return exception_reports.describe_exception(error)
+    raise AssertionError("it does not raise")
+
+
+def test_a_traceback_has_the_candidates_frames_only(own: Path) -> None:
+    """With their text; where it went wrong inside a library is one line."""
+    text = "import json\ndef forward(x):\n    return json.loads(x)\nforward('{')\n"
+    trace = logs.clean_log(failing(own, text).trace)
+    assert "return json.loads(x)" in trace
+    assert 'File "candidate.py", line 3, in forward' in trace
+    assert "test_evaluator_evidence" not in trace
+    assert trace.count("lib/python3") == 1
+    assert "JSONDecodeError" in trace
+
+
+def test_a_syntax_error_shows_its_line(own: Path) -> None:
+    """What does not parse has no frames, and a line all the same."""
+    trace = failing(own, "def forward(x):\n    return (x +\n").trace
+    assert "return (x +" in trace
+    assert "SyntaxError" in trace
+    assert "line 2" in trace
+
+
+def test_the_cause_is_told_before_what_it_led_to(own: Path) -> None:
+    """`raise … from` keeps what went wrong first."""
+    text = "try:\n    {}['kernel']\nexcept KeyError as e:\n    raise ValueError('no') from e\n"
+    trace = failing(own, text).trace
+    assert trace.index("KeyError: 'kernel'") < trace.index("ValueError: no")
+
+
+HOSTILE = """
+class Odd(Exception):
+    def __str__(self):
+        raise SystemExit
+    __repr__ = __str__
+raise Odd
+"""
+
+
+def test_an_exception_that_raises_when_asked_is_told_all_the_same(own: Path) -> None:
+    """A candidate's exception may do anything when it is printed."""
+    said = failing(own, HOSTILE)
+    assert "Odd" == said.kind
+    assert (
+        len(failing(own, "raise ValueError('x' * 10_000_000)").trace)
+        <= exception_reports.MAX_TEXT_CHARS
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/usr/include/c++/12/bits/stl_algo.h:3", "c++/12/bits/stl_algo.h:3"),
+        ("/usr/local/cuda-13.0/targets/x86_64-linux/include/cuda_fp16.hpp(9)", "cuda_fp16.hpp(9)"),
+        ("/home/somebody/kernels/a.cu", "a.cu"),
+        ("cannot read /home/somebody", "cannot read ~"),
+        ("g++ -I/opt/venv/include -L/data/lib", "g++ -Iinclude -Llib"),
+        ("https://pytorch.org/docs/stable", "https://pytorch.org/docs/stable"),
+        ("x / y, a/b, //comment", "x / y, a/b, //comment"),
+        ("/proc/self/maps and /sys/x", "/proc/self/maps and /sys/x"),
+    ],
+)
+def test_no_folder_of_this_machine_is_shown(path: str, shown: str) -> None:
+    """Names of files help, where they lie here helps nobody."""
+    assert shown == logs.clean_log(path)
+
+
+@pytest.mark.parametrize("piece", ["/a", "/", "-I/", "a:1: error: b ", "In function ", "/a b"])
+def test_a_hostile_log_is_read_in_one_pass(piece: str) -> None:
+    """Nobody's log holds the judge up: with quadratic work the test's own time limit ends this."""
+    text = piece * (2_000_000 // len(piece))
+    cleaned = logs.clean_log(text, limit=1 << 20)
+    assert len(logs.compiler_log(cleaned)) <= logs.COMPILER_CHARS
+    logs.with_own_lines(cleaned, lambda _file, _line: "")
+
+
+def test_a_verdict_shows_the_line_that_failed(judge: Judge, task: Task) -> None:
+    """From the child through the judge to the agent's log."""
+    verdict = judge.judge(task, candidate(forward="x = x[0, 0, 0]"))
+    assert isinstance(verdict, Verdict)
+    assert verdict.verdict is Outcome.CRASHED
+    assert "x = x[0, 0, 0]" in verdict.log
+    assert "runner.py" not in verdict.log
+    assert "IndexError" in verdict.log

@@ -1,0 +1,138 @@
+"""Other draws and shaken parameters: what may change, what must stay what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from actors.evaluator.children import input_variants, parameter_loading
+from actors.evaluator.children.task_module import TaskModule
+from actors.evaluator.reference.fixture import INPUT_KINDS
+
+MASK = (torch.rand(64, 64) < 0.5).float()
+SQUARE = torch.randn(16, 16)
+RISING = torch.linspace(0, 1, 64)
+
+
+@pytest.mark.parametrize("kind", INPUT_KINDS)
+def test_every_kind_differs_from_the_task_s_own_draw(kind: input_variants.InputKind) -> None:
+    """A free tensor changes, keeps shape and dtype, and stays finite."""
+    x = torch.randn(32, 48)
+    other = input_variants.vary([x], kind, 5)
+    assert isinstance(other, list)
+    assert (other[0].shape, other[0].dtype) == (x.shape, x.dtype)
+    assert bool(other[0].isfinite().all())
+    assert not torch.equal(other[0], x)
+
+
+@pytest.mark.parametrize("kind", INPUT_KINDS)
+@pytest.mark.parametrize(
+    "meant",
+    [
+        torch.arange(64),
+        MASK,
+        MASK * 2 - 1,
+        torch.randn(32, 32).tril(),
+        SQUARE + SQUARE.mT,
+        torch.softmax(torch.randn(16, 20), -1),
+        RISING,
+    ],
+    ids=["indices", "mask", "signs", "triangular", "symmetric", "probabilities", "sorted"],
+)
+def test_what_has_a_meaning_keeps_it(kind: input_variants.InputKind, meant: torch.Tensor) -> None:
+    """Indices, masks, probabilities, symmetric and sorted tensors are not touched."""
+    changed = input_variants.vary(meant, kind, 3)
+    assert isinstance(changed, torch.Tensor)
+    assert torch.equal(changed, meant)
+
+
+def test_inputs_from_zero_to_one_get_below_zero() -> None:
+    """A module that leaves out a relu because inputs are never negative is found out."""
+    changed = input_variants.vary(torch.rand(64, 64), "shifted", 1)
+    assert isinstance(changed, torch.Tensor)
+    assert bool((changed < 0).any())
+
+
+def test_zeros_and_ones_do_not_stay_zeros_and_ones() -> None:
+    """A module without its bias and scale is found out; statistics stay positive."""
+    module = nn.Sequential(nn.LayerNorm(16), nn.BatchNorm1d(16))
+    state = input_variants.perturb(module, 4)
+    assert all(
+        not input_variants.is_constant(state[name]) for name in ("0.weight", "0.bias", "1.bias")
+    )
+    assert bool((state["1.running_var"] > 0).all())
+    assert int(state["1.num_batches_tracked"]) == 0
+
+
+class Renamed(nn.Module):
+    """Keeps a linear layer's parameters under other names, one of them unregistered."""
+
+    def __init__(self, *, gamma: bool = True) -> None:
+        super().__init__()
+        linear = nn.Linear(8, 8)
+        self.matrix = nn.Parameter(linear.weight.detach().clone())
+        self.plain = linear.bias.detach().clone()
+        if gamma:
+            self.beta, self.gamma = nn.Parameter(torch.zeros(8)), nn.Parameter(torch.ones(8))
+
+
+def seeded(module: type[nn.Module], **options: bool) -> nn.Module:
+    torch.manual_seed(3)
+    return module(**options)
+
+
+class Named(nn.Module):
+    """The task's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(8, 8), nn.LayerNorm(8)
+
+
+def test_renamed_parameters_are_found_by_what_they_were() -> None:
+    """Other names, plain tensors: the right values arrive, ones where ones were."""
+    first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}
+    wanted = input_variants.perturb(seeded(Named), 9)
+    module = seeded(Renamed)
+    loaded = parameter_loading.load_parameters(module, wanted, first)
+    assert loaded.missing == ()
+    assert torch.equal(module.matrix, wanted["linear.weight"])
+    assert torch.equal(module.plain, wanted["linear.bias"])
+    assert torch.equal(module.gamma, wanted["norm.weight"])
+    assert torch.equal(module.beta, wanted["norm.bias"])
+
+
+def test_a_parameter_that_was_left_out_is_missing() -> None:
+    """Nothing of the candidate's takes its place."""
+    first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}
+    loaded = parameter_loading.load_parameters(
+        seeded(Renamed, gamma=False), input_variants.perturb(seeded(Named), 9), first
+    )
+    assert set(loaded.missing) == {"norm.weight", "norm.bias"}
+
+
+@pytest.mark.parametrize(
+    ("words", "lies"),
+    [("x.t()", True), ("x.relu_()", True), ("(x + 1, x)", True), ("x * 2", False)],
+)
+def test_outputs_that_lie_in_an_input_are_known(
+    words: str, lies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the task's own module returns a view of its input, the next inputs may change it."""
+    monkeypatch.chdir(tmp_path)
+    source = f"""
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {words}
+def get_inputs():
+    return [torch.randn(8, 8)]
+def get_init_inputs():
+    return []
+"""
+    task = TaskModule(source, "cpu")
+    task.make(1)
+    assert task.has_aliases(task.inputs(2), 1) == lies

@@ -1,0 +1,78 @@
+"""A task that imports what lay beside it, and one whose own code does not come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from evaluator_samples import LIMITS, TASK, candidate
+
+from actors.evaluator.judge import Judge, TaskProblem
+from actors.evaluator.timing.baseline_cache import BaselineCache
+from protocol.values import Device, Outcome, Task, Verdict
+
+MODULES = {
+    "lib.py": "from pkg.core import SCALE\n",
+    "pkg/__init__.py": "",
+    "pkg/core.py": "from . import other\nSCALE = other.ONE + 1.0\n",
+    "pkg/other.py": "ONE = 1.0\n",
+}
+SOURCE = f"import lib\n{TASK}".replace("[2.0]", "[lib.SCALE]")
+ENDLESS = "while True: pass"
+STEPS = (
+    (("import torch\n", f"{ENDLESS}\n"), "import", "0.5 s"),
+    (("return [2.0]", ENDLESS), "Model(...)", "0.6 s"),
+    (("return [torch", f"{ENDLESS} #"), "Model(...) and get_inputs()", "0.6 s"),
+    (("return torch", f"{ENDLESS} #"), "get_inputs() and forward", "0.6 s"),
+)
+
+
+def test_a_task_and_its_candidates_import_what_lay_beside_the_task(judge: Judge) -> None:
+    """Both sides find it by the names that the task uses, wherever the task is judged."""
+    task = Task(name="small", source=SOURCE, modules=MODULES)
+    assert not isinstance(judge.measure(task), TaskProblem)
+    verdict = judge.judge(task, candidate(before="from pkg.core import SCALE"))
+    assert isinstance(verdict, Verdict)
+    assert verdict.verdict is Outcome.CORRECT, verdict
+    changed = {**MODULES, "pkg/other.py": "raise KeyError('x')\n"}
+    problem = judge.measure(msgspec.structs.replace(task, modules=changed))
+    assert isinstance(problem, TaskProblem)
+    assert problem.reason == "the task raised KeyError: 'x' (pkg/other.py, line 1)"
+
+
+def test_what_is_missing_beside_a_task_is_one_line_that_says_why(judge: Judge) -> None:
+    """A module that no statement names, a file of data: neither is where the task is judged."""
+    for line, said in (
+        ("import nowhere", "no import statement finds it beside the task's file"),
+        ("open('weights.pt')", "away from its folder"),
+    ):
+        problem = judge.measure(Task(name="bad", source=f"{line}\n{TASK}"))
+        assert isinstance(problem, TaskProblem)
+        assert said in problem.reason
+
+
+def test_a_task_that_does_not_come_back_is_told_while_it_is_waited_for(tmp_path: Path) -> None:
+    """Each step of its own code has a limit, which is said before and after."""
+    limits = msgspec.structs.replace(LIMITS, import_s=0.5, check_s=0.6)
+    judge = Judge("cpu", limits, tmp_path / "judge")
+    try:
+        for change, step, limit in STEPS:
+            told: list[str] = []
+            source = TASK.replace(*change, 1)
+            problem = judge.measure(Task(name="endless", source=source), set_activity=told.append)
+            assert isinstance(problem, TaskProblem)
+            assert problem.reason.startswith(f"the task's {step}"), problem
+            assert f"took more than {limit}" in problem.reason
+            assert told[-1].startswith(f"waiting for the task's {step}")
+            assert told[-1].endswith(f"(limit {limit})")
+    finally:
+        judge.close()
+
+
+def test_times_of_a_task_with_other_modules_are_not_taken_for_its_own(tmp_path: Path) -> None:
+    """What lies beside a task is part of what was measured."""
+    store = BaselineCache(tmp_path)
+    task = Task(name="small", source=SOURCE, modules=MODULES)
+    other = msgspec.structs.replace(task, modules={**MODULES, "lib.py": ""})
+    device = Device(fingerprint="cpu/1")
+    assert store._path(task, device) != store._path(other, device)
