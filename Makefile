@@ -4,13 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test check lint format bench bench-judge chaos doctor clean
+# Tests that need a device or a key are run by name; slow seasons by `make test-long`.
+LEFT_OUT := gpu or live or long
+
+.PHONY: run test test-long check lint format bench bench-judge chaos doctor clean
 
 run: $(READY)          ## the main job on an example, without a GPU or a key
 	$(BIN)/python supervisor.py --task examples/gelu_bias_residual.py --budget 12
 
-test: $(READY)         ## all tests but those that need a GPU or a key
-	$(BIN)/python -m pytest
+test: $(READY)         ## the gate: first what may run side by side, then what measures times
+	@store=$$(mktemp -d) && trap 'rm -rf "$$store"' EXIT && export STARK_BUILD_STORE="$$store" && \
+	$(BIN)/python -m pytest -m "not ($(LEFT_OUT) or quiet)" --numprocesses 4 --dist loadfile && \
+	$(BIN)/python -m pytest -m "quiet and not ($(LEFT_OUT))"
+
+test-long: $(READY)    ## the slow seasons: the whole corpus, chaos, partitions, machines that come and go
+	$(BIN)/python -m pytest -m "long and not (gpu or live)" --timeout 600
 
 check: lint test       ## format, lint, types, tests
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from corpus.scene import Scene, candidates, category, scene
 
 from protocol.values import Outcome
@@ -30,7 +31,13 @@ def last_of_its_kind(path: Path) -> bool:
     return place + 1 == len(PATHS) or category(PATHS[place + 1]) != category(path)
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def marked(path: Path) -> ParameterSet:
+    """Return a candidate as a parameter: one of each category is in the gate, the rest is long."""
+    marks = () if last_of_its_kind(path) else (pytest.mark.long,)
+    return pytest.param(path, id=f"{path.parent.name}-{path.stem}", marks=marks)
+
+
+@pytest.mark.parametrize("path", [marked(path) for path in PATHS])
 def test_candidates_are_judged_as_they_deserve(stage: Scene, path: Path) -> None:
     """An honest candidate is correct, a hostile one is not credited, and neither does harm.
 

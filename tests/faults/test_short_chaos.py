@@ -20,6 +20,7 @@ def chaos(*arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_short_chaos_loses_nothing(tmp_path: Path) -> None:
     """Two machines, kills, stops, partitions, noise, a full disk: the undisturbed run's ledger."""
     done = chaos("--cheap", "--minutes", "0.2", "--machines", "2", "--seed", "7",

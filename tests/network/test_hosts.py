@@ -72,7 +72,7 @@ def check_books(run: NetRun) -> None:
     assert {count for _, count in done} == {1}
 
 
-@pytest.mark.parametrize("seconds", [2.0, LONG_S])
+@pytest.mark.parametrize("seconds", [2.0, pytest.param(LONG_S, marks=pytest.mark.long)])
 def test_a_partition_shorter_and_longer_than_a_lease(
     seconds: float, calm: list[tuple], tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def early_and_late(folder: Path) -> Command:
     return command
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", [early_and_late])
 def test_an_evaluator_that_came_early_leaves_and_comes_back(
     scene: Scene, play: Callable[[Scene], Command]

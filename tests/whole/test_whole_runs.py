@@ -146,6 +146,7 @@ def test_the_winner_runs_alone_and_agrees_with_the_task(calm: Command, tmp_path:
     assert importlib.util.spec_from_file_location("best", best) is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", [actors_killed])
 def test_every_actor_killed_in_turn_leaves_the_same_tree(
     scene: Scene, calm: Command, play: Play
