@@ -1,8 +1,9 @@
-"""The rooms: who may import what.  A reach across a wall fails here, by name."""
+"""The rooms: which folder may import which.  An import across a wall fails here, by name."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import sys
 from pathlib import Path
 
@@ -48,10 +49,26 @@ ROOMS: dict[str, set[str]] = {
         "actors.procfs",
     },
 }  # fmt: skip
+# The inner rooms of a room, from the top floor down.  Rooms of one floor do not import each other;
+# an inner room imports lower floors only, never the loose files of the folder that holds it.
+FLOORS: dict[str, list[set[str]]] = {
+    "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies"}],
+    "actors/agents/recipes": [{"roles"}, {"codegen"}, {"frontend", "schedule"}, {"ir"}],
+    "actors/coordinator": [{"replay"}, {"gateway"}, {"storage"}, {"scheduling", "search"}],
+    "actors/evaluator": [
+        {"timing", "profiling", "build", "children", "labels"},
+        {"devices", "reference"},
+        {"sandbox"},
+        {"ipc"},
+        {"fastbuild"},
+    ],
+    "actors/supervisor": [{"cli"}, {"reporting"}, {"processes"}],
+    "scripts": [{"benchmarks", "tables"}, {"faults"}],
+}
 # prompts/examples/*.py are texts that models read, not code that runs here.
 ONLY_HERE = {
     "anthropic": {"actors/agents/models"},
-    # The judge's own process never imports torch: its children do, who may crash.
+    # The judge's own process never imports torch: its children do, and those may crash.
     "torch": {
         "actors/evaluator/children",
         "actors/release/guard.py",  # a text that is copied into winners, never imported
@@ -93,7 +110,7 @@ def allowed(name: str, room: str) -> bool:
 
 @pytest.mark.parametrize("room", sorted(ROOMS))
 def test_a_room_imports_only_what_it_may(room: str) -> None:
-    """Coordinator without torch or a model, agents without torch, protocol without anybody."""
+    """The coordinator has neither torch nor a model, agents have no torch."""
     reached = {
         f"{path.relative_to(TOP)}: {name}"
         for path in (TOP / room).rglob("*.py")
@@ -117,3 +134,72 @@ def test_a_package_stays_in_its_rooms(package: str) -> None:
     }
 
     assert set() == strays
+
+
+def module_files() -> dict[str, Path]:
+    """Return each module of ours and its file; a package is its `__init__.py`."""
+    paths = [path for top in OURS for path in (TOP / top).rglob("*.py")]
+    dotted = {path: ".".join(path.relative_to(TOP).with_suffix("").parts) for path in paths}
+    return {name.removesuffix(".__init__"): path for path, name in dotted.items()}
+
+
+def folder_imports() -> dict[str, set[str]]:
+    """Return for each folder the other folders of ours whose modules its own files import."""
+    files = module_files()
+    folder_of = {
+        name: str(path.parent.relative_to(TOP)).replace("/", ".") for name, path in files.items()
+    }
+    found: dict[str, set[str]] = {folder: set() for folder in folder_of.values()}
+    for name, path in files.items():
+        for imported in imports(path):
+            module = imported if imported in files else imported.rpartition(".")[0]
+            if module in files:
+                found[folder_of[name]].add(folder_of[module])
+    return {folder: reached - {folder} for folder, reached in found.items()}
+
+
+def floor_of(room: str) -> dict[str, int]:
+    """Return the floor of each inner room, counted from the top."""
+    return {inner: depth for depth, floor in enumerate(FLOORS[room]) for inner in floor}
+
+
+@pytest.mark.parametrize("room", sorted(FLOORS))
+def test_an_inner_room_imports_only_lower_floors(room: str) -> None:
+    """No arrow points back up: neither to a higher or an equal floor, nor to the folder itself."""
+    package, floors = room.replace("/", "."), floor_of(room)
+    upward = set()
+    for folder, reached in folder_imports().items():
+        inner = folder.removeprefix(package + ".").split(".")[0]
+        if not folder.startswith(package + ".") or inner not in floors:
+            continue
+        for other in reached:
+            target = other.removeprefix(package + ".").split(".")[0]
+            is_inside = other.startswith(package + ".") and target in floors
+            if other == package or (
+                is_inside and target != inner and floors[target] <= floors[inner]
+            ):
+                upward.add(f"{folder} -> {other}")
+
+    assert set() == upward
+
+
+def test_every_inner_room_has_a_floor() -> None:
+    """A new inner room is drawn into `FLOORS`; one that is gone is taken out."""
+    drawn = {f"{room}/{inner}" for room, floors in FLOORS.items() for inner in set().union(*floors)}
+    rooms = {room for top in OURS for room in (TOP / top).rglob("*") if any(room.glob("*.py"))}
+    built = {
+        str(room.relative_to(TOP))
+        for room in rooms
+        if str(room.parent.relative_to(TOP)) not in {"actors", "prompts", "."}
+    }
+
+    assert drawn == built
+
+
+def test_folders_do_not_import_each_other_in_a_circle() -> None:
+    """Every folder comes after the folders that it imports, so the tree reads top down."""
+    graph = folder_imports()
+
+    order = list(graphlib.TopologicalSorter(graph).static_order())
+
+    assert set(graph) == set(order)
