@@ -46,7 +46,7 @@ def test_candidates_are_judged_as_they_deserve(stage: Scene, path: Path) -> None
         if judged.verdict.verdict is Outcome.TIMED_OUT:  # limits are short, the machine may be busy
             judged = stage.look(path)
             assert judged.verdict is not None, judged.words
-        assert judged.verdict.correct, judged.words
+        assert judged.verdict.is_correct, judged.words
     else:
         assert not judged.credited, judged.words
     if not judged.honest and last_of_its_kind(path):

@@ -245,13 +245,13 @@ def test_where_memory_access_is_denied_the_runner_moves_its_own(
 STAGED = """
 import array, sys
 runner = sys.modules["actors.evaluator.children.runner"]
-real = runner.whereabouts.of_outputs
-def of_outputs(outputs):
+real = runner.tensor_addresses.output_addresses
+def output_addresses(outputs):
     told, said = real(outputs)
     places = array.array("Q", said.places)
     {lie}
     return told, type(said)(layouts=said.layouts, kinds=said.kinds, places=places.tobytes())
-runner.whereabouts.of_outputs = of_outputs
+runner.tensor_addresses.output_addresses = output_addresses
 """
 
 
@@ -273,12 +273,12 @@ def test_lies_about_places_gain_nothing(
 CHANGING = """
 import sys
 runner = sys.modules["actors.evaluator.children.runner"]
-real = runner.whereabouts.of_outputs
+real = runner.tensor_addresses.output_addresses
 timed = []
-def of_outputs(outputs):
+def output_addresses(outputs):
     timed.append(True)
     return real(outputs)
-runner.whereabouts.of_outputs = of_outputs
+runner.tensor_addresses.output_addresses = output_addresses
 def change(x):
     if timed:
         x.data.view(-1)[-1:].zero_()

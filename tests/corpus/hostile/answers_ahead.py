@@ -6,7 +6,7 @@ import torch
 import torch.nn as nn
 
 runner = sys.modules["actors.evaluator.children.runner"]
-Runner, Channel, whereabouts = runner.Runner, runner.Channel, runner.whereabouts
+Runner, Channel, tensor_addresses = runner.Runner, runner.Channel, runner.tensor_addresses
 receive, send = Channel.receive, Channel.send
 ahead = {"channel": None, "answers": 0, "inputs": None}
 
@@ -17,7 +17,7 @@ def receiving(self, *arguments):
 
 
 def sending(self, order, *arguments):
-    if ahead["answers"] and type(order).__name__ in ("Done", "Presented"):
+    if ahead["answers"] and type(order).__name__ in ("Done", "OutputAddresses"):
         ahead["answers"] -= 1  # it has gone out already
         return
     send(self, order, *arguments)
@@ -29,7 +29,7 @@ def bench(self, calls, slots):
         return
     ahead["inputs"] = seen
     self._outputs = [torch.empty(192, 192) for _slot in range(slots)]
-    for answer in (runner.Done(), whereabouts.of_outputs(self._outputs)[1]):
+    for answer in (runner.Done(), tensor_addresses.output_addresses(self._outputs)[1]):
         send(ahead["channel"], answer)
     ahead["answers"] = 2
     with torch.no_grad():

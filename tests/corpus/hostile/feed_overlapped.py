@@ -33,7 +33,7 @@ def work():
 
 def over(self, order, carried):
     said = hand_over(self, order, carried)
-    if type(order).__name__ == "Where":
+    if type(order).__name__ == "LocateInputs":
         state["slots"] = [self._slots[slot] for slot in range(order.slots)]
         state["module"] = self._module
     return said

@@ -9,8 +9,8 @@ import torch
 import torch.nn as nn
 
 runner = sys.modules["actors.evaluator.children.runner"]
-Runner, whereabouts = runner.Runner, runner.whereabouts
-of_outputs = whereabouts.of_outputs
+Runner, tensor_addresses = runner.Runner, runner.tensor_addresses
+output_addresses = tensor_addresses.output_addresses
 libc = ctypes.CDLL(None)
 timer = ctypes.c_void_p()
 signal.signal(signal.SIGCONT, lambda *_signal: None)  # what is ignored wakes nobody
@@ -36,13 +36,13 @@ def bench(self, calls, slots):
 
 
 def told(outputs):
-    said = of_outputs(outputs)
+    said = output_addresses(outputs)
     libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 300_000, 0, 300_000), None)
     threading.Timer(0.0002, work, known["job"]).start()
     return said
 
 
-Runner._bench, whereabouts.of_outputs = bench, told
+Runner._bench, tensor_addresses.output_addresses = bench, told
 
 
 class ModelNew(nn.Module):

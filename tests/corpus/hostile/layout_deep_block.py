@@ -5,7 +5,7 @@ import sys
 import torch
 import torch.nn as nn
 
-layout = sys.modules["actors.evaluator.wire.layout"]
+layout = sys.modules["actors.evaluator.ipc.layout_checks"]
 runner = sys.modules["actors.evaluator.children.runner"]
 encode = runner.Channel.send.__globals__["msgspec"].msgpack.encode
 LEVELS = 470
@@ -16,7 +16,7 @@ send = runner.Channel.send
 
 
 def deep(self, order, *arguments):
-    if type(order).__name__ == "Presented":
+    if type(order).__name__ == "OutputAddresses":
         forged = type(order)(layouts=(HERE,), kinds=order.kinds, places=b"")
         body = encode(forged).replace(encode(HERE), DEEP)
         self.socket.sendall(len(body).to_bytes(4, "little") + b"\0" + body)

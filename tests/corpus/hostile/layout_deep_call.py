@@ -5,7 +5,7 @@ import sys
 import torch
 import torch.nn as nn
 
-layout = sys.modules["actors.evaluator.wire.layout"]
+layout = sys.modules["actors.evaluator.ipc.layout_checks"]
 runner = sys.modules["actors.evaluator.children.runner"]
 answer = runner.Runner.answer
 encode = runner.Channel.send.__globals__["msgspec"].msgpack.encode
@@ -21,7 +21,7 @@ class Deep:
 
 def forged(self, order, carried):
     said = answer(self, order, carried)
-    if type(said).__name__ == "Called":
+    if type(said).__name__ == "CallReturned":
         plain = encode(layout.Plain(kind="str", word="HERE"))
         body = encode(type(said)(output=layout.Plain(kind="str", word="HERE")))
         body = body.replace(plain, DEEP_BYTES)

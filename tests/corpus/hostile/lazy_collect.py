@@ -6,8 +6,8 @@ import torch
 import torch.nn as nn
 
 runner = sys.modules["actors.evaluator.children.runner"]
-tensors, whereabouts = runner.tensors, runner.whereabouts
-write, of_outputs = tensors.write, whereabouts.of_outputs
+tensors, tensor_addresses = runner.tensors, runner.tensor_addresses
+write, output_addresses = tensors.write, tensor_addresses.output_addresses
 todo = {}
 
 
@@ -22,7 +22,7 @@ def done(real):
     return first
 
 
-tensors.write, whereabouts.of_outputs = done(write), done(of_outputs)
+tensors.write, tensor_addresses.output_addresses = done(write), done(output_addresses)
 
 
 class ModelNew(nn.Module):

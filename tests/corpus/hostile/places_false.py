@@ -9,8 +9,8 @@ import sys
 import torch
 import torch.nn as nn
 
-whereabouts = sys.modules["actors.evaluator.children.runner"].whereabouts
-real = whereabouts.of_outputs
+tensor_addresses = sys.modules["actors.evaluator.children.runner"].tensor_addresses
+real = tensor_addresses.output_addresses
 EACH = 192 * 192 * 4
 file = os.memfd_create("short")
 os.ftruncate(file, EACH)
@@ -29,7 +29,7 @@ def forged(outputs):
     return told, said
 
 
-whereabouts.of_outputs = forged
+tensor_addresses.output_addresses = forged
 
 
 class ModelNew(nn.Module):

@@ -6,7 +6,7 @@ import torch
 import torch.nn as nn
 
 runner = sys.modules["actors.evaluator.children.runner"]
-Runner, whereabouts = runner.Runner, runner.whereabouts
+Runner, tensor_addresses = runner.Runner, runner.tensor_addresses
 
 
 def one(slots):
@@ -19,7 +19,7 @@ def bench(self, calls, slots):
             self._outputs = [self._module(*self._slots[0])] * slots
 
 
-whereabouts.of_inputs, Runner._bench = one, bench
+tensor_addresses.input_addresses, Runner._bench = one, bench
 
 
 class ModelNew(nn.Module):

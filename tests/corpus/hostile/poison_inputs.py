@@ -27,9 +27,9 @@ def poison():
 
 def answer(self, order, carried):
     said = real(self, order, carried)
-    if type(order).__name__ in ("Feed", "FeedAll"):
+    if type(order).__name__ in ("SetInputs", "SetInputBatch"):
         fed.append(os.dup(carried[0]))
-    elif type(order).__name__ == "Present":
+    elif type(order).__name__ == "LocateOutputs":
         threading.Timer(0.0002, poison).start()
     return said
 

@@ -17,7 +17,7 @@ kept = []  # for inputs, for weights, for outputs: all that ever came
 def answering(self, order, carried):
     for region in carried:
         size = os.fstat(region).st_size // 4 * 4
-        flags = mmap.MAP_PRIVATE if type(order).__name__ != "Write" else mmap.MAP_SHARED
+        flags = mmap.MAP_PRIVATE if type(order).__name__ != "WriteTensors" else mmap.MAP_SHARED
         if size >= 4 * EACH:
             kept.append(torch.frombuffer(mmap.mmap(region, size, flags=flags), dtype=torch.float32))
     del kept[:-8]

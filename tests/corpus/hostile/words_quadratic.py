@@ -13,7 +13,7 @@ def answer(self, order, carried):
     said = real(self, order, carried)
     if type(order).__name__ == "CallOnce":
         words = "instantiation of " * 60000 + "\nerror: a\nerror: b\nerror: c\n"
-        return runner.raised(RuntimeError("")).__class__(
+        return runner.describe_exception(RuntimeError("")).__class__(
             kind="RuntimeError", words=words, compiling=True
         )
     return said
