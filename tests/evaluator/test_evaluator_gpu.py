@@ -76,7 +76,7 @@ def test_memory_of_the_card_passes_to_another_process(tmp_path: Path) -> None:
     """A descriptor is all that the other side needs."""
     import torch
 
-    from actors.evaluator.children import cuda_vmm
+    from actors.evaluator.children.tensors import cuda_vmm
 
     torch.zeros(1, device="cuda")
     descriptor = cuda_vmm.allocate(1 << 20)
@@ -94,7 +94,7 @@ def test_memory_of_the_card_passes_to_another_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [1000 * 512, 3 << 20, 40 << 20])
 def test_a_byte_beyond_the_output_is_seen(torch: ModuleType, size: int) -> None:
     """Right after the end, and right before the beginning; within it nothing is said."""
-    from actors.evaluator.children.redzones import RedZones
+    from actors.evaluator.children.tensors.redzones import RedZones
 
     set_bytes = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
     for offset, words in ((0, ""), (size, "after the end"), (-1, "before the beginning")):

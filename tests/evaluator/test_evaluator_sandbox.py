@@ -15,7 +15,8 @@ import pytest
 from evaluator_samples import LIMITS, TASK, candidate, command
 
 from actors.evaluator.judge import Judge
-from actors.evaluator.sandbox import cgroup, landlock, linux, paths, probe, sandbox, seccomp
+from actors.evaluator.sandbox import cgroup, landlock, paths, probe, sandbox, seccomp
+from actors.prctl import prctl
 from protocol.values import Outcome, Task, Verdict
 
 Judged = Callable[[str], Verdict]
@@ -204,7 +205,7 @@ def test_a_filter_is_well_formed_for_every_architecture() -> None:
 
 def test_our_own_process_stays_free() -> None:
     """Probing confines throwaway children only: the asker may still do everything."""
-    assert linux.prctl(39) == 0  # PR_GET_NO_NEW_PRIVS
+    assert prctl(39) == 0  # PR_GET_NO_NEW_PRIVS
     assert "Seccomp:\t0" in Path("/proc/self/status").read_text() or seccomp.is_supported()
 
 

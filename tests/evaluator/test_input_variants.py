@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from actors.evaluator.children import input_variants, parameter_loading
+from actors.evaluator.children import input_variants
 from actors.evaluator.children.task_module import TaskModule
+from actors.evaluator.children.tensors import parameter_loading
 from actors.evaluator.reference.fixture import INPUT_KINDS
 
 MASK = (torch.rand(64, 64) < 0.5).float()

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.evaluator.sandbox import freezer, process_stats
+from actors import procfs
+from actors.evaluator.sandbox import freezer
 from actors.evaluator.sandbox.freezer import ProcessFreezer
-from actors.evaluator.sandbox.init_process import all_process_names, descendants
-from actors.evaluator.sandbox.process_stats import cpu_time_s
+from actors.procfs import cpu_time_s, living_descendants
 
 # A keeper, its first process (which is left running, and idle), and a child of that.
 FAMILY = """
@@ -37,14 +37,14 @@ def family() -> Iterator[Callable[[str], int]]:
     def start(work: str) -> int:
         started.append(subprocess.Popen([sys.executable, "-c", FAMILY.format(work=work)]))
         until = time.monotonic() + 10
-        while len(descendants(started[-1].pid)) < 2:
+        while len(living_descendants(started[-1].pid)) < 2:
             assert time.monotonic() < until
             time.sleep(0.01)
         return started[-1].pid
 
     yield start
     for process in started:
-        for pid in [*descendants(process.pid), process.pid]:
+        for pid in [*living_descendants(process.pid), process.pid]:
             os.kill(pid, signal.SIGKILL)
         process.wait()
 
@@ -58,16 +58,16 @@ def taken_s(pids: list[int]) -> float:
 
 def test_a_family_stands_still_and_goes_on(family: Callable[[str], int]) -> None:
     """Stopped they take nothing, and nobody calls them restless; continued they run again."""
-    strangers = all_process_names()
+    strangers = procfs.all_pids()
     keeper = family(BUSY)
     freezer = ProcessFreezer({keeper}, strangers)
-    assert taken_s(descendants(keeper)) > 0
+    assert taken_s(living_descendants(keeper)) > 0
     freezer.freeze()
-    assert taken_s(descendants(keeper)) == 0
+    assert taken_s(living_descendants(keeper)) == 0
     freezer.account_cpu(everywhere=True)
     assert not freezer.ran_while_frozen
     freezer.thaw()
-    assert taken_s(descendants(keeper)) > 0
+    assert taken_s(living_descendants(keeper)) > 0
 
 
 NAMELESS = """__import__("ctypes").CDLL(None).prctl(15, b"\\xff) \\xfe")"""
@@ -76,14 +76,14 @@ NAMELESS = """__import__("ctypes").CDLL(None).prctl(15, b"\\xff) \\xfe")"""
 def test_no_process_is_overlooked_for_its_name(family: Callable[[str], int]) -> None:
     """A process may be called by bytes that are no text: what it takes and who it is counts."""
     keeper = family(NAMELESS)
-    first, busy = sorted(descendants(keeper))
+    first, busy = sorted(living_descendants(keeper))
     until = time.monotonic() + 10
     while b"\xff" not in Path(f"/proc/{busy}/stat").read_bytes():
         assert time.monotonic() < until
         time.sleep(0.01)
     assert taken_s([busy]) > 0
-    assert process_stats.parent_of(busy) == first
-    assert process_stats.start_ticks(busy) < sys.maxsize
+    assert procfs.parent_of(busy) == first
+    assert procfs.start_ticks(busy) < sys.maxsize
 
 
 def test_a_process_with_a_reused_pid_is_found_where_all_are_checked(
@@ -93,9 +93,9 @@ def test_a_process_with_a_reused_pid_is_found_where_all_are_checked(
 
     So where the kernel keeps no lists of children; where it does nobody can hide.
     """
-    monkeypatch.setattr(process_stats, "HAS_CHILDREN_FILE", False)
+    monkeypatch.setattr(procfs, "HAS_CHILDREN_FILE", False)
     hidden, seen = family(BUSY), family(IDLE)
-    freezer = ProcessFreezer({hidden, seen}, {str(pid) for pid in descendants(hidden)})
+    freezer = ProcessFreezer({hidden, seen}, {str(pid) for pid in living_descendants(hidden)})
     freezer.freeze()
     time.sleep(0.3)
     freezer.account_cpu()
@@ -110,10 +110,10 @@ def test_what_runs_between_two_looks_is_counted_once(family: Callable[[str], int
     keeper = family(BUSY)
     freezer = ProcessFreezer({keeper})
     freezer.freeze()
-    for pid in descendants(keeper):  # as a timer of the kernel would
+    for pid in living_descendants(keeper):  # as a timer of the kernel would
         os.kill(pid, signal.SIGCONT)
     time.sleep(0.3)
-    for pid in descendants(keeper):
+    for pid in living_descendants(keeper):
         os.kill(pid, signal.SIGSTOP)
     assert freezer.wait_stopped()
     freezer.account_cpu()
@@ -132,7 +132,7 @@ def test_a_long_referee_leaves_no_room_in_the_other_side_s_time(
 
     So where the kernel counts no nanoseconds; where it does nobody may run at all.
     """
-    monkeypatch.setattr(process_stats, "thread_cpu_time_s", lambda _pid: 0.0)
+    monkeypatch.setattr(procfs, "thread_cpu_time_s", lambda _pid: 0.0)
     keeper = family(BUSY)
     freezer = ProcessFreezer({keeper})
     freezer.freeze()
@@ -169,7 +169,7 @@ def test_a_running_process_has_not_settled(
     still = ProcessFreezer({keeper})
     still.freeze()
     assert still.wait_stopped()
-    for pid in descendants(keeper):
+    for pid in living_descendants(keeper):
         os.kill(pid, signal.SIGCONT)
     assert not still.wait_stopped()
 
@@ -180,10 +180,10 @@ def test_a_process_started_while_frozen_is_stopped_and_counted(
     """A timer wakes one for a moment, in which it starts another that nobody has stopped."""
     keeper = family(BUSY)
     freezer = ProcessFreezer({keeper})
-    monkeypatch.setattr(freezer, "_family", set)  # as if it were not there yet
+    monkeypatch.setattr(freezer, "_listed_processes", set)  # as if it were not there yet
     freezer.freeze()
     monkeypatch.undo()
-    while sum(map(cpu_time_s, descendants(keeper))) < 0.1:
+    while sum(map(cpu_time_s, living_descendants(keeper))) < 0.1:
         time.sleep(0.01)
     assert freezer.wait_all_stopped()
     freezer.account_cpu()
@@ -192,8 +192,8 @@ def test_a_process_started_while_frozen_is_stopped_and_counted(
 
 
 def _burst(keeper: int, seconds: float = 0.3) -> None:
-    for pid in descendants(keeper):  # as a timer of the kernel would
+    for pid in living_descendants(keeper):  # as a timer of the kernel would
         os.kill(pid, signal.SIGCONT)
     time.sleep(seconds)
-    for pid in descendants(keeper):
+    for pid in living_descendants(keeper):
         os.kill(pid, signal.SIGSTOP)

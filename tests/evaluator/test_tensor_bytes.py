@@ -57,7 +57,7 @@ def test_only_equal_layouts_do_not_differ(
 
 def test_values_arrive_as_they_were_sent(torch: ModuleType) -> None:
     """Every dtype, odd strides, empty and zero-dimensional tensors, nesting and plain values."""
-    from actors.evaluator.children import tensors
+    from actors.evaluator.children.tensors import tensor_bytes
 
     torch.manual_seed(0)
     value = {
@@ -68,16 +68,18 @@ def test_values_arrive_as_they_were_sent(torch: ModuleType) -> None:
             for name in layout_checks.ITEM_BYTES
         },
     }
-    shape = tensors.layout_of(value)
+    shape = tensor_bytes.layout_of(value)
     memory = shared_memory.allocate(layout_checks.total_bytes(shape), "test")
     try:
-        tensors.write(value, memory)
-        got = tensors.read(shape, memory, "cpu")
+        tensor_bytes.write(value, memory)
+        got = tensor_bytes.read(shape, memory, "cpu")
     finally:
         os.close(memory)
     assert got["plain"] == value["plain"]
     assert got["odd"][0].stride() == value["odd"][0].stride()
-    for sent, came in zip(tensors.tensors_in(value), tensors.tensors_in(got), strict=True):
+    for sent, came in zip(
+        tensor_bytes.tensors_in(value), tensor_bytes.tensors_in(got), strict=True
+    ):
         assert sent.dtype == came.dtype
         assert sent.shape == came.shape
         wide = torch.complex128 if sent.is_complex() else torch.float64
@@ -87,7 +89,7 @@ def test_values_arrive_as_they_were_sent(torch: ModuleType) -> None:
 @pytest.mark.parametrize("turned", [False, True])
 def test_many_values_are_filled_where_they_are(torch: ModuleType, *, turned: bool) -> None:
     """New contents in the same storage, value after value, whatever their strides and dtypes."""
-    from actors.evaluator.children import tensors
+    from actors.evaluator.children.tensors import tensor_bytes
 
     def draw(seed: int) -> list[tuple[object, ...]]:
         torch.manual_seed(seed)
@@ -95,49 +97,49 @@ def test_many_values_are_filled_where_they_are(torch: ModuleType, *, turned: boo
         return [(matrix + call, [torch.randint(0, 9, (call + 1,)) > 4], 2.5) for call in range(3)]
 
     old, new = draw(1), draw(2)
-    layouts = [tensors.layout_of(value) for value in new]
-    storage = [tensor.data_ptr() for tensor in tensors.tensors_in(old)]
-    versions = [tensor._version for tensor in tensors.tensors_in(old)]
+    layouts = [tensor_bytes.layout_of(value) for value in new]
+    storage = [tensor.data_ptr() for tensor in tensor_bytes.tensors_in(old)]
+    versions = [tensor._version for tensor in tensor_bytes.tensors_in(old)]
     memory = shared_memory.allocate(sum(map(layout_checks.total_bytes, layouts)), "test")
     try:
         place = 0
         for value, shape in zip(new, layouts, strict=True):
             part = shared_memory.allocate(layout_checks.total_bytes(shape), "part")
-            tensors.write(value, part)
+            tensor_bytes.write(value, part)
             os.pwrite(memory, os.pread(part, layout_checks.total_bytes(shape), 0), place)
             place += layout_checks.total_bytes(shape)
             os.close(part)
-        tensors.fill(old, layouts, memory)
+        tensor_bytes.fill(old, layouts, memory)
     finally:
         os.close(memory)
-    for came, sent in zip(tensors.tensors_in(old), tensors.tensors_in(new), strict=True):
+    for came, sent in zip(tensor_bytes.tensors_in(old), tensor_bytes.tensors_in(new), strict=True):
         assert torch.equal(came, sent)
-    assert [tensor.data_ptr() for tensor in tensors.tensors_in(old)] == storage
+    assert [tensor.data_ptr() for tensor in tensor_bytes.tensors_in(old)] == storage
     # Caches that trust autograd's counter have to be wrong, too.
-    assert [tensor._version for tensor in tensors.tensors_in(old)] == versions
+    assert [tensor._version for tensor in tensor_bytes.tensors_in(old)] == versions
 
 
 def test_memory_that_ends_too_early_fills_nothing_with_zeros(torch: ModuleType) -> None:
     """Inputs that are not all there are an error, not inputs."""
-    from actors.evaluator.children import tensors
+    from actors.evaluator.children.tensors import tensor_bytes
 
     value = torch.ones(100)
     memory = shared_memory.allocate(64, "test")
     try:
-        with pytest.raises(tensors.UntransferableError):
-            tensors.fill([value], [tensors.layout_of(value)], memory)
+        with pytest.raises(tensor_bytes.UntransferableError):
+            tensor_bytes.fill([value], [tensor_bytes.layout_of(value)], memory)
     finally:
         os.close(memory)
 
 
 def test_what_does_not_fit_is_not_written(torch: ModuleType) -> None:
     """A result larger than the memory made for it is refused before a byte is written."""
-    from actors.evaluator.children import tensors
+    from actors.evaluator.children.tensors import tensor_bytes
 
     memory = shared_memory.allocate(64, "test")
     try:
-        with pytest.raises(tensors.UntransferableError):
-            tensors.write(torch.ones(1000), memory, 64)
+        with pytest.raises(tensor_bytes.UntransferableError):
+            tensor_bytes.write(torch.ones(1000), memory, 64)
     finally:
         os.close(memory)
 

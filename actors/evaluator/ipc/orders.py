@@ -41,7 +41,7 @@ class Confinement(Value, frozen=True, kw_only=True):
 
 
 class SpawnChild(Order, frozen=True, kw_only=True):
-    """Fork a child.  Descriptors: its channel, its output, its status pipe, its leash."""
+    """Fork a child.  Descriptors: its channel, its output, its status pipe, its lifeline."""
 
     part: ChildRole
     device: DeviceKind

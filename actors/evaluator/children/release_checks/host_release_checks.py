@@ -1,4 +1,4 @@
-"""The release checks: a winner used as its users will use it, beside the plain module."""
+"""The release checks that need no card: a winner in each use, compared with the plain module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from actors.evaluator.children.release_comparison import (
+from actors.evaluator.children.release_checks.release_comparison import (
     NotCheckableError,
     ReleaseCheckError,
     ReleaseComparison,
@@ -23,14 +23,14 @@ from actors.evaluator.children.release_comparison import (
     require_same,
     stats_of,
 )
-from actors.evaluator.children.tensor_copies import clone
-from actors.evaluator.children.tensors import tensors_in
+from actors.evaluator.children.tensors.tensor_bytes import tensors_in
+from actors.evaluator.children.tensors.tensor_copies import clone
 
 CALLS = 20  # of each of two threads
 BACKENDS = ("eager", "aot_eager", "inductor")
 
 
-class ReleaseChecks(ReleaseComparison):
+class HostReleaseChecks(ReleaseComparison):
     """The checks that need no card."""
 
     def run(self, name: str) -> None:
@@ -81,7 +81,7 @@ class ReleaseChecks(ReleaseComparison):
             state = torch.load(file)
             for module in (plain, winner):
                 module.load_state_dict(state, assign=assign)
-            # Loaded tensors may begin anywhere: then the plain forward is right, too.
+            # A loaded tensor may begin at any address; then the plain forward may run as well.
             self.expect(winner, plain, inputs, where=f"load_state_dict(assign={assign}): ")
         if list(winner.state_dict()) != list(plain.state_dict()):
             raise ReleaseCheckError("its state_dict has other names than the module's")
@@ -128,9 +128,9 @@ class ReleaseChecks(ReleaseComparison):
             return wide[..., 0]
 
         def shifted(tensor: torch.Tensor) -> torch.Tensor:
-            room = tensor.new_empty(tensor.numel() + 1)
-            room[1:] = tensor.reshape(-1)
-            return room[1:].view(tensor.shape)
+            storage = tensor.new_empty(tensor.numel() + 1)
+            storage[1:] = tensor.reshape(-1)
+            return storage[1:].view(tensor.shape)
 
         self.expect(winner, plain, map_tensors(self.inputs(), strided), where="strided inputs: ")
         self.expect(winner, plain, map_tensors(self.inputs(), shifted), where="misaligned inputs: ")
@@ -161,7 +161,7 @@ class ReleaseChecks(ReleaseComparison):
     def check_threads(self) -> None:
         plain, winner = self.pair()
         self.expect(winner, plain, self.inputs(), kernels=True)
-        # Two instances and two sets of inputs, so that whatever they share is seen.
+        # Two threads with inputs of their own, so that a buffer which calls share shows.
         work = []
         for seed in range(2):
             inputs = self.inputs(seed)
@@ -173,7 +173,7 @@ class ReleaseChecks(ReleaseComparison):
                 for _number in range(CALLS):
                     with torch.no_grad():
                         require_same(clone(module(*inputs)), expected)
-            except Exception as error:  # noqa: BLE001  # of another thread: data
+            except Exception as error:  # noqa: BLE001  # reported by the thread that joins
                 wrong.append(f"{type(error).__name__}: {error}")
 
         if self._is_random(plain, work[0][1], work[0][2]) or changes_state(plain):
@@ -206,12 +206,12 @@ class ReleaseChecks(ReleaseComparison):
                 raise
 
     def _compiles(self, plain: torch.nn.Module, backend: str) -> bool:
-        """Whether the module itself can be compiled here; if not, it is not the winner's fault."""
+        """Whether the plain module can be compiled here; if not, the winner is not at fault."""
         torch._dynamo.reset()
         compiled: Callable[..., object] = torch.compile(plain, backend=backend, fullgraph=True)
         try:
             call_on_copies(compiled, self.inputs())
-        except Exception:  # noqa: BLE001  # whatever a backend lacks
+        except Exception:  # noqa: BLE001  # a backend may fail in any way
             return False
         return True
 
@@ -272,16 +272,16 @@ class ReleaseChecks(ReleaseComparison):
             raise NotCheckableError("torch.vmap takes tensors alone")
         try:
             got = torch.vmap(winner)(*stacked)
-        except Exception:  # noqa: BLE001  # an error is what is wanted
+        except Exception:  # noqa: BLE001  # an error is the expected result
             return
         require_same(got, torch.vmap(plain)(*stacked))
 
     def check_no_compiler(self) -> None:
-        """The file is imported where nothing can be built: the plain forward runs, and says so."""
+        """Without a compiler the plain forward runs, and a warning reports it."""
         plain, winner = self.pair()
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self.expect(winner, plain, self.inputs())
         calls = stats_of(winner)
-        if not calls["kernel"] and not any("plain forward" in str(each.message) for each in said):
+        if not calls["kernel"] and not any("plain forward" in str(each.message) for each in caught):
             raise ReleaseCheckError("the plain forward runs and no warning says so")

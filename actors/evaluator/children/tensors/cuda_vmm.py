@@ -1,9 +1,9 @@
-"""Device memory that bytes cross in: made in one process, mapped in another.
+"""Device memory that two processes share: allocated in one, mapped in the other.
 
-CUDA's virtual memory management exports an allocation as a file descriptor, which passes between
-processes of different namespaces as any other (cudaIpc handles do not).  Inputs and outputs of
-hundreds of megabytes then never leave the card.  Called in children only; torch has made the
-context current before.  See "Virtual Memory Management" in the CUDA driver API.
+CUDA's virtual memory management exports an allocation as a file descriptor, which can cross between
+processes of different namespaces (cudaIpc handles can't).  So inputs and outputs of hundreds of
+megabytes stay on the card.  Called in children only, after torch has made the context current.  See
+"Virtual Memory Management" in the CUDA driver API.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 
 
 class SharedDeviceMemoryError(RuntimeError):
-    """The driver does not share device memory here."""
+    """The driver can't share device memory on this machine."""
 
 
 class Location(ctypes.Structure):
@@ -89,7 +89,7 @@ def _rounded(size: int) -> int:
 
 def allocate(size: int) -> int:
     """Return the descriptor of `size` fresh bytes (at least) of device memory."""
-    torch.cuda.current_stream()  # the context
+    torch.cuda.current_stream()  # makes the context current
     handle, descriptor = ctypes.c_ulonglong(), ctypes.c_int()
     _call(
         "cuMemCreate",
@@ -107,19 +107,20 @@ def allocate(size: int) -> int:
             ctypes.c_ulonglong(0),
         )
     finally:
-        # The descriptor keeps the memory; so do mappings.
+        # The descriptor keeps the memory alive, and each mapping does.
         _call("cuMemRelease", handle)
     os.set_inheritable(descriptor.value, False)
     return descriptor.value
 
 
 def reset_persisting_l2() -> None:
-    """Let go of what this context has made stay in the L2 cache."""
-    getattr(_driver(), "cuCtxResetPersistingL2Cache", int)()  # refused where there is none: fine
+    """Reset the lines that this context made persistent in the L2 cache."""
+    # An error only means that the card has no persisting cache.
+    getattr(_driver(), "cuCtxResetPersistingL2Cache", int)()
 
 
 def is_device_memory(descriptor: int) -> bool:
-    """Whether a region is device memory: those on the host are sealed files."""
+    """Whether a descriptor is device memory; descriptors of host memory are sealable files."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
     except OSError:
@@ -128,11 +129,11 @@ def is_device_memory(descriptor: int) -> bool:
 
 
 class Mapping:
-    """A region's bytes as a tensor, until it is closed."""
+    """The bytes of shared device memory as a tensor, until `close`."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self._size = ctypes.c_size_t(_rounded(size))
-        self._at = ctypes.c_ulonglong()
+        self._address = ctypes.c_ulonglong()
         handle = ctypes.c_ulonglong()
         _call(
             "cuMemImportFromShareableHandle",
@@ -143,30 +144,30 @@ class Mapping:
         try:
             _call(
                 "cuMemAddressReserve",
-                ctypes.byref(self._at),
+                ctypes.byref(self._address),
                 self._size,
                 ctypes.c_size_t(0),
                 ctypes.c_ulonglong(0),
                 ctypes.c_ulonglong(0),
             )
             nothing = ctypes.c_size_t(0)
-            _call("cuMemMap", self._at, self._size, nothing, handle, ctypes.c_ulonglong(0))
+            _call("cuMemMap", self._address, self._size, nothing, handle, ctypes.c_ulonglong(0))
         finally:
             _call("cuMemRelease", handle)
         access = AccessDescriptor(_location(), READ_WRITE)
-        _call("cuMemSetAccess", self._at, self._size, ctypes.byref(access), ctypes.c_size_t(1))
-        self.bytes = torch.as_tensor(_Pointer(self._at.value, size), device="cuda")
+        _call("cuMemSetAccess", self._address, self._size, ctypes.byref(access), ctypes.c_size_t(1))
+        self.bytes = torch.as_tensor(_Pointer(self._address.value, size), device="cuda")
 
     def close(self) -> None:
-        """Unmap, after what reads or writes it is done."""
+        """Unmap the memory after all pending reads and writes."""
         torch.cuda.synchronize()
         del self.bytes
-        _call("cuMemUnmap", self._at, self._size)
-        _call("cuMemAddressFree", self._at, self._size)
+        _call("cuMemUnmap", self._address, self._size)
+        _call("cuMemAddressFree", self._address, self._size)
 
 
 class _Pointer:
-    """What torch takes for an array on the card."""
+    """An address in the form in which torch accepts an array on the card."""
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {

@@ -1,8 +1,9 @@
-"""Memory around what a candidate will allocate: poisoned before a call, looked at after it.
+"""Red zones: memory around a candidate's outputs, poisoned before a call and inspected after it.
 
-Whoever reads what it never wrote finds NaN, not the result of an earlier call; whoever writes past
-the end of its output writes into memory that we hold.  Only in checked calls, never in timed ones.
-Runs in the runner; what it finds helps honest code, a liar's outputs are judged outside.
+A candidate that reads memory which it never wrote reads NaN, not the result of an earlier call.  A
+candidate that writes past the end of its output writes into memory that this module holds.  Red
+zones are used in checked calls, never in timed ones.  They run in the runner, so they help honest
+code; a dishonest candidate's outputs are judged outside of its process.
 """
 
 from __future__ import annotations
@@ -11,25 +12,25 @@ from collections.abc import Sequence
 
 import torch
 
-from actors.evaluator.children import malloc
+from actors.evaluator.children.tensors import malloc
 
 PATTERN = 0xA5
 POISON = 0xFF  # NaN in every floating type
 ALLOCATION_ROUNDING = 512  # what torch's caching allocator rounds to
-SMALL_ALLOCATION = 1 << 20  # up to here it serves from small segments
-SMALL_ZONE, ZONE = 1 << 17, 1 << 21  # our memory on each side
+SMALL_ALLOCATION = 1 << 20  # up to this size the allocator uses small segments
+SMALL_ZONE, ZONE = 1 << 17, 1 << 21  # the red zone on each side
 MAX_PLACEMENTS = 16
 
 
 class RedZones:
-    """The zones of one checked call."""
+    """The red zones of one checked call."""
 
     def __init__(self, device: str, sizes: Sequence[int]) -> None:
-        """`sizes`: the bytes of each output that is expected."""
+        """`sizes`: the size of each expected output in bytes."""
         self._zones: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._padding: list[torch.Tensor] = []  # held, so that the hole is the only one of its size
+        self._padding: list[torch.Tensor] = []  # kept, so that only one hole has this size
         if device == "cuda":
-            torch.cuda.empty_cache()  # only what is laid out here can be given to the candidate
+            torch.cuda.empty_cache()  # the candidate can get only memory that is laid out here
             for size in sizes:
                 self._place_zones(-(-size // ALLOCATION_ROUNDING) * ALLOCATION_ROUNDING)
             torch.cuda.synchronize()
@@ -37,7 +38,7 @@ class RedZones:
             malloc.fill_freed_memory(POISON)
 
     def _place_zones(self, size: int) -> None:
-        """Leave a hole of `size` bytes, poisoned, between two zones of ours."""
+        """Leave a poisoned hole of `size` bytes between two red zones."""
         if not size:
             return
         zone = SMALL_ZONE if size <= SMALL_ALLOCATION else ZONE
@@ -45,11 +46,11 @@ class RedZones:
         if zone == ZONE:
             whole = _bytes(zone + size + zone)
             place = whole.data_ptr()
-            del whole  # cached: the three come out of it, one after the other
+            del whole  # cached: the next three allocations come out of it, one after the other
         for _try in range(MAX_PLACEMENTS):
             before = _bytes(zone)
             if place and before.data_ptr() != place:
-                self._padding.append(before)  # a gap elsewhere: now it is none any more
+                self._padding.append(before)  # fills a gap at another address
                 continue
             hole, after = _bytes(size), _bytes(zone)
             if before.data_ptr() + zone == hole.data_ptr() == after.data_ptr() - size:
@@ -61,7 +62,7 @@ class RedZones:
             self._padding += [before, hole, after]
 
     def breach(self) -> str:
-        """Return what was written outside of an output; "" when nothing was seen."""
+        """Return a description of a write outside of an output; "" when none was found."""
         if not self._zones:
             malloc.fill_freed_memory(0)
             return ""

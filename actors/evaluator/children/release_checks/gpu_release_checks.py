@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from actors.evaluator.children.release_checks import ReleaseChecks
-from actors.evaluator.children.release_comparison import (
+from actors.evaluator.children.release_checks.host_release_checks import HostReleaseChecks
+from actors.evaluator.children.release_checks.release_comparison import (
     NotCheckableError,
     ReleaseCheckError,
     call_on_copies,
@@ -17,8 +17,8 @@ from actors.evaluator.children.release_comparison import (
     map_tensors,
     require_same,
 )
-from actors.evaluator.children.tensor_copies import clone
-from actors.evaluator.children.tensors import tensors_in
+from actors.evaluator.children.tensors.tensor_bytes import tensors_in
+from actors.evaluator.children.tensors.tensor_copies import clone
 from actors.evaluator.ipc.runner_orders import ReleaseChecked
 from protocol.values import DeviceKind
 
@@ -26,8 +26,8 @@ SLEEP_CYCLES = 50_000_000  # some 25 ms of a card's time
 CUDA: Any = torch.cuda  # torch's own functions are untyped
 
 
-class GpuReleaseChecks(ReleaseChecks):
-    """All checks; those of this file say on a host that there is no card."""
+class GpuReleaseChecks(HostReleaseChecks):
+    """All release checks; on a host those of this file raise `NotCheckableError`."""
 
     def check_side_stream(self) -> None:
         self._needs_card()
@@ -49,7 +49,7 @@ class GpuReleaseChecks(ReleaseChecks):
         stream.synchronize()
         require_same(got, expected)
 
-    def check_CUDA_graph(self) -> None:  # as people write it
+    def check_CUDA_graph(self) -> None:  # the spelling of the check's name
         self._needs_card()
         plain, winner = self.pair()
         static = self.inputs()

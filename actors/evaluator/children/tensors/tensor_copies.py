@@ -1,4 +1,4 @@
-"""Copies of values made of tensors: of their own, wider, on a device, as bytes.  Imports torch."""
+"""Copies nested tensors: cloned, in float64, on a device, as bytes.  Imports torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from actors.evaluator.children import cuda_vmm, tensors
+from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.layout_checks import total_bytes
 from protocol.values import DeviceKind
@@ -25,7 +25,7 @@ def has_same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def clone(value: T) -> T:
-    """Return `value` with tensors of its own."""
+    """Return `value` with copies of its tensors."""
     return _map_tensors(value, lambda tensor: tensor.detach().clone())  # type: ignore[return-value]
 
 
@@ -46,14 +46,14 @@ def to_device(value: list[object], device: DeviceKind) -> list[object]:
 
 
 def in_memory_order(value: T) -> T:
-    """Return `value` with dense tensors seen in the order in which their elements lie."""
+    """Return `value` with dense tensors viewed in the order of their elements in memory."""
 
-    def lie(tensor: torch.Tensor) -> torch.Tensor:
+    def permuted(tensor: torch.Tensor) -> torch.Tensor:
         order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-        seen = tensor.permute(order)
-        return seen if seen.is_contiguous() else tensor
+        view = tensor.permute(order)
+        return view if view.is_contiguous() else tensor
 
-    return _map_tensors(value, lie)  # type: ignore[return-value]  # the same nest
+    return _map_tensors(value, permuted)  # type: ignore[return-value]  # the same nest
 
 
 def _map_tensors(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
@@ -68,10 +68,10 @@ def _map_tensors(value: object, change: Callable[[torch.Tensor], torch.Tensor]) 
     )
 
 
-def to_buffer(value: object, make: Callable[[int], int]) -> int:
-    """Return a region with the bytes of `value`, in memory that `make` gives, to be read only."""
-    made = make(total_bytes(tensors.layout_of(value)))
-    tensors.write(value, made)
-    if not cuda_vmm.is_device_memory(made):
-        shared_memory.make_read_only(made)
-    return made
+def to_buffer(value: object, allocate: Callable[[int], int]) -> int:
+    """Return a descriptor of memory with the bytes of `value`; host memory is read-only."""
+    buffer = allocate(total_bytes(tensor_bytes.layout_of(value)))
+    tensor_bytes.write(value, buffer)
+    if not cuda_vmm.is_device_memory(buffer):
+        shared_memory.make_read_only(buffer)
+    return buffer

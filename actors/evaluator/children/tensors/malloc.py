@@ -1,8 +1,8 @@
-"""What glibc's malloc does in a child that is timed, or whose reads of old memory are looked for.
+"""Settings of glibc's malloc in a child: for stable timings, and to detect reads of freed memory.
 
-Left to itself it gives large blocks back to the system and takes them again, in some processes at
+By default malloc returns large blocks to the system and takes them again, in some processes at
 every call and in others never: the same module runs twice as fast in one process as in the next.
-Elsewhere than with glibc nothing happens.
+Without glibc these functions do nothing.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 import ctypes
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_PERTURB = -1, -3, -6
-MAX_KEPT = 32 << 20  # the largest threshold that glibc takes
+MAX_KEPT = 32 << 20  # the largest threshold that glibc accepts
 NEVER = -1
 
 
 def never_trim() -> None:
-    """Keep what is freed, as in a process that has run for a long time."""
+    """Keep freed memory in the process, as in one that has run for a long time."""
     _set(M_MMAP_THRESHOLD, MAX_KEPT)
     _set(M_TRIM_THRESHOLD, NEVER)
 
 
 def fill_freed_memory(byte: int) -> None:
-    """Fill what is given and taken back with `byte`; 0 for not at all."""
+    """Fill allocated and freed memory with `byte`; 0 turns this off."""
     _set(M_PERTURB, byte)
 
 

@@ -1,7 +1,7 @@
-"""Tensors to typed bytes and back.  Used in children only: this file imports torch.
+"""Turns tensors into typed bytes and back.  Used in children only: this file imports torch.
 
-Nothing is pickled.  Bytes are taken as they are on the CPU, in logical order; a layout says what
-they mean.
+Nothing is pickled.  The bytes are those of the tensor on the CPU, in logical order; a layout gives
+their meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import torch
 
-from actors.evaluator.children import cuda_vmm
+from actors.evaluator.children.tensors import cuda_vmm
 from actors.evaluator.ipc.layout_checks import (
     ITEM_BYTES,
     Layout,
@@ -36,11 +36,11 @@ MemoryCopy: TypeAlias = Callable[[int, list[ctypes.Array[ctypes.c_char]], int], 
 
 
 class UntransferableError(ValueError):
-    """A value that can't be handed to another process."""
+    """A value that can't cross to another process."""
 
 
 def layout_of(value: object, depth: int = 0) -> Layout:
-    """Return the layout of any value; what can't cross becomes `Other`."""
+    """Return the layout of any value; a part that can't cross becomes `Other`."""
     if type(value) in PLAIN_TENSOR_TYPES:
         return _leaf_of(value)  # type: ignore[arg-type]  # all three are tensors
     if depth < MAX_DEPTH:
@@ -97,8 +97,9 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
 
 
 def write(value: object, region: int, limit: int | None = None) -> None:
-    """Write the bytes of `value`'s tensors to `region`; raise `UntransferableError` when they don't
-    fit.
+    """Write the bytes of `value`'s tensors to `region`, a descriptor.
+
+    Raise `UntransferableError` when they do not fit into `limit` bytes.
     """
     layout = layout_of(value)
     places = offsets(layout)
@@ -123,25 +124,25 @@ def _raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _on_host(tensor: torch.Tensor) -> bool:
-    """Whether the kernel can read and write a tensor's bytes, once they lie in a row."""
+    """Whether the operating system can read and write a tensor's bytes, if it is contiguous."""
     return type(tensor) in PLAIN_TENSOR_TYPES and tensor.device.type == "cpu"
 
 
 def _transfer(move: MemoryCopy, region: int, tensor: torch.Tensor, place: int) -> None:
-    """Move all bytes of a tensor on the host to or from a region: no page of ours is mapped."""
-    at, left = tensor.data_ptr(), tensor.nbytes
+    """Move all bytes of a tensor on the host to or from a region, without mapping the region."""
+    address, left = tensor.data_ptr(), tensor.nbytes
     while left:
-        done = move(region, [(ctypes.c_char * left).from_address(at)], place)
+        done = move(region, [(ctypes.c_char * left).from_address(address)], place)
         if not done:
             raise UntransferableError("a region ends too early")
-        at, place, left = at + done, place + done, left - done
+        address, place, left = address + done, place + done, left - done
 
 
 @contextmanager
 def open_buffer(region: int, size: int, *, writing: bool = False) -> Iterator[torch.Tensor]:
     """Give a region's bytes as a tensor, on the host or on the card."""
     if not cuda_vmm.is_device_memory(region):
-        # Privately, where nothing is to be written: what is sealed can't be mapped otherwise.
+        # Private for reading: a sealed file can't be mapped as shared.
         flags = mmap.MAP_SHARED if writing else mmap.MAP_PRIVATE
         with mmap.mmap(region, size, flags=flags) as buffer:
             yield torch.frombuffer(buffer, dtype=torch.uint8)
@@ -154,7 +155,7 @@ def open_buffer(region: int, size: int, *, writing: bool = False) -> Iterator[to
 
 
 def read(layout: Layout, region: int, device: str) -> object:
-    """Return a fresh value of `layout` on `device`, filled from `region`, made for it."""
+    """Return a fresh value of `layout` on `device`, filled from the bytes of `region`."""
     size = total_bytes(layout)
     if not size:
         return value_of(layout, torch.empty(0, dtype=torch.uint8), device)
@@ -163,7 +164,7 @@ def read(layout: Layout, region: int, device: str) -> object:
 
 
 def fill(values: Sequence[object], layouts: Sequence[Layout], region: int) -> None:
-    """Copy bytes that lie in `region`, one value after the other, into tensors that are there."""
+    """Copy the bytes of `region`, one value after the other, into existing tensors."""
     parts = list(_places(values, layouts))
     if not cuda_vmm.is_device_memory(region) and all(
         _on_host(tensor) and tensor.is_contiguous() for tensor, _leaf, _place in parts
@@ -181,16 +182,16 @@ def fill(values: Sequence[object], layouts: Sequence[Layout], region: int) -> No
 def _places(
     values: Sequence[object], layouts: Sequence[Layout]
 ) -> Iterator[tuple[torch.Tensor, Leaf, int]]:
-    """Yield each tensor that has bytes, what it is, and where they begin."""
+    """Yield each tensor that has bytes, its leaf, and the offset of its bytes."""
     begin, known = 0, None
     found: list[Leaf] = []
     places = [0]
     for value, layout in zip(values, layouts, strict=True):
-        if layout != known:  # they mostly are: what is on the clock is not done twice
+        if layout != known:  # mostly equal, and this is on the clock: computed once
             known, found, places = layout, list(tensor_leaves(layout)), offsets(layout)
         for tensor, leaf, place in zip(tensors_in(value), found, places, strict=False):
             if leaf.nbytes:
-                # Past autograd's version counter: a cache that trusts it is wrong, too.
+                # `.data` skips autograd's version counter: a cache that trusts it is wrong, too.
                 yield tensor.data, leaf, begin + place
         begin += places[-1]
 
@@ -201,20 +202,20 @@ def _leaf_view(leaf: Leaf, buffer: torch.Tensor, place: int) -> torch.Tensor:
 
 
 def in_logical_order(raw: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """Return the bytes of a value in logical order; they lie as its (dense) strides say."""
+    """Return the bytes of a value in logical order, from bytes in the order of its strides."""
     if all(leaf.stride is None for leaf in tensor_leaves(layout)):
         return raw
     ordered = raw.clone()
     for leaf, place in zip(tensor_leaves(layout), offsets(layout), strict=False):
         if leaf.stride is not None:
             flat = raw[place : place + leaf.nbytes].view(getattr(torch, leaf.dtype))
-            seen = flat.as_strided(leaf.shape, leaf.stride).contiguous().reshape(-1)
-            ordered[place : place + leaf.nbytes] = seen.view(torch.uint8)
+            logical = flat.as_strided(leaf.shape, leaf.stride).contiguous().reshape(-1)
+            ordered[place : place + leaf.nbytes] = logical.view(torch.uint8)
     return ordered
 
 
 def value_of(layout: Layout, buffer: torch.Tensor, device: str) -> object:
-    """Return a fresh value of `layout` from bytes that lie at the beginning of `buffer`."""
+    """Return a fresh value of `layout` from the bytes at the beginning of `buffer`."""
     return _build(layout, buffer, iter(offsets(layout)), device)
 
 
@@ -235,11 +236,11 @@ def _tensor(leaf: Leaf, buffer: torch.Tensor, place: int, device: str) -> torch.
     dtype = getattr(torch, leaf.dtype)
     if not leaf.nbytes:
         return torch.empty(leaf.shape, dtype=dtype, device=device)
-    seen = _leaf_view(leaf, buffer, place)
+    source = _leaf_view(leaf, buffer, place)
     if leaf.stride is None:
-        return torch.empty(leaf.shape, dtype=dtype, device=device).copy_(seen)
+        return torch.empty(leaf.shape, dtype=dtype, device=device).copy_(source)
     rebuilt = torch.empty_strided(leaf.shape, leaf.stride, dtype=dtype, device=device)
-    return rebuilt.copy_(seen)
+    return rebuilt.copy_(source)
 
 
 def _plain(plain: Plain) -> object:
