@@ -176,7 +176,8 @@ def test_without_namespaces_landlock_and_the_filter_still_hold(tmp_path: Path) -
         "import sys\nfrom pathlib import Path\n"
         "from actors.evaluator.sandbox import cgroup, linux, probe\n"
         "def no(_flags): raise OSError('none here')\nlinux.unshare = no\n"
-        "ready = probe.probe_sandbox('cpu', Path(sys.argv[1]))\ncgroup.leave(ready.groups)\n"
+        "ready = probe.probe_sandbox('cpu', Path(sys.argv[1]))\n"
+        "cgroup.remove_own_groups(ready.groups)\n"
         "print(ready.level, ready.namespaces, ready.landlock, ready.seccomp)\n"
     )
     done = subprocess.run(
