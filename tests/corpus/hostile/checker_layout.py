@@ -1,4 +1,4 @@
-"""checker tampering: claims the expected layout for whatever it returns."""
+"""checker tampering: reports the expected layout for every value."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""deferred work: computes when the runner says where its outputs lie, or writes them."""
+"""deferred work: computes when the runner locates or writes its outputs."""
 
 import sys
 

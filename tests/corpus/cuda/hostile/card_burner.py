@@ -1,4 +1,4 @@
-"""timer tampering: once its time is over, a kernel burns the card while the reference is timed."""
+"""timer tampering: after its window a kernel keeps the card busy while the reference is timed."""
 
 import ctypes
 import sys
