@@ -1,6 +1,7 @@
 """What /proc says about processes: parents, children, environments, states and processor time.
 
-Read by the supervisor (orphans, hang detector) and by the evaluator's sandbox (freezer, keeper).
+Read by the supervisor (orphans, hang detector) and by the evaluator's sandbox (freezer, init
+process).
 A process may end between two lines.  An ended process is not an error: it has no parent, no
 children and no processor time.
 """

@@ -42,13 +42,13 @@ def import_everything() -> None:
 
 
 def serve(channel: Channel[SpawnChild], ready: ZygoteReady, scratch: Path) -> None:
-    """Fork a keeper for every order until the judge is gone."""
+    """Fork an init process for every order until the judge is gone."""
     channel.send(ready)
-    keepers: set[int] = set()
+    init_processes: set[int] = set()
     poller = select.poll()
     poller.register(channel, select.POLLIN)
     while True:
-        _reap(keepers)
+        _reap(init_processes)
         if not poller.poll(POLL_MS):
             continue
         try:
@@ -58,10 +58,10 @@ def serve(channel: Channel[SpawnChild], ready: ZygoteReady, scratch: Path) -> No
             break
         while found is not None:
             order, carried = found
-            keepers.add(_spawn(order, carried, channel, ready))
+            init_processes.add(_spawn(order, carried, channel, ready))
             close_all(carried)
             found = channel.next_order()
-    for pid in keepers:
+    for pid in init_processes:
         os.waitpid(pid, 0)
     cgroup.remove_own_groups(ready.groups)
     remove_all(scratch)
@@ -73,17 +73,17 @@ def _spawn(
     pid = os.fork()
     if not pid:
         channel.close()  # and with it descriptors of later orders, which are for other children
-        _run_keeper(order, carried, ready)
+        _run_init_process(order, carried, ready)
     return pid
 
 
-def _run_keeper(order: SpawnChild, carried: list[int], ready: ZygoteReady) -> NoReturn:
+def _run_init_process(order: SpawnChild, carried: list[int], ready: ZygoteReady) -> NoReturn:
     names = ("channel", "output", "status", "lifeline")
     descriptors = ChildDescriptors(**dict(zip(names, carried, strict=True)))
     try:
         serve = _role_of(order)
         supervise_child(descriptors, order.confinement, ready, order.device, serve)
-    except BaseException:  # noqa: BLE001  # the keeper's outermost line
+    except BaseException:  # noqa: BLE001  # the init process's outermost line
         traceback.print_exc()
     os._exit(0)
 
@@ -102,8 +102,8 @@ def _role_of(order: SpawnChild) -> Callable[[int], None]:
     return roles[order.part]
 
 
-def _reap(keepers: set[int]) -> None:
-    """Reap ended keepers and the orphans that they left to this process."""
+def _reap(init_processes: set[int]) -> None:
+    """Reap ended init processes and the orphans that they left to this process."""
     while True:
         try:
             pid, _status = os.waitpid(-1, os.WNOHANG)
@@ -111,7 +111,7 @@ def _reap(keepers: set[int]) -> None:
             return
         if not pid:
             return
-        keepers.discard(pid)
+        init_processes.discard(pid)
 
 
 def main(arguments: list[str]) -> int:

@@ -63,7 +63,7 @@ class ZygoteReady(Order, frozen=True, kw_only=True):
 
 
 class ChildEnded(Order, frozen=True, kw_only=True):
-    """How a child ended, said by its keeper once its whole tree is gone."""
+    """How a child ended, said by its init process once its whole tree is gone."""
 
     how: Literal["exit", "signal", "killed", "lost", "crowd", "memory"]
     number: int = 0  # exit status, signal number, or the limit (processes, MiB; 0: it has none)

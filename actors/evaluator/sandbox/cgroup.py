@@ -1,8 +1,9 @@
 """Control groups: limits on the memory and the number of processes of one child and its children.
 
 Version 2 is used where its controllers are available, version 1 elsewhere.  A zygote once finds a
-group in which it may make groups.  A keeper makes one group for each child (in version 1: one for
-each controller).  The child enters it before any candidate code runs, and the keeper removes it.
+group in which it may make groups.  An init process makes one group for each child (in version 1:
+one for each controller).  The child enters it before any candidate code runs, and the init process
+removes it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def make_own_groups() -> tuple[str, ...]:
 
 
 def remove_own_groups(places: tuple[str, ...]) -> None:
-    """Remove the groups of `make_own_groups`, and what killed keepers left in them."""
+    """Remove the groups of `make_own_groups`, and what killed init processes left in them."""
     for top in map(Path, places):
         _remove([path for path in top.glob(f"{PREFIX}*") if path.is_dir()])
     _remove([Path(top) for top in places])
@@ -140,8 +141,8 @@ class ChildCgroup:
                 _limit_memory(group, memory_bytes)
             if processes is not None and (group / "pids.max").exists():
                 _write(group / "pids.max", str(processes))
-            # Opened now: inside the sandbox control groups are hidden or read-only.  The keeper
-            # shares the sandbox's mounts, so it could not remove the groups by their paths either.
+            # Opened now: inside the sandbox control groups are hidden or read-only.  The init
+            # process shares the mounts of the sandbox, so it could not remove them by path either.
             self._procs_files.append(os.open(group / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
             self._parents.append(os.open(group.parent, os.O_PATH | os.O_CLOEXEC))
             if (group / "cgroup.kill").exists():
@@ -154,7 +155,7 @@ class ChildCgroup:
         self.close_descriptors()
 
     def close_descriptors(self) -> None:
-        """Close all descriptors, in a process that is not the keeper."""
+        """Close all descriptors, in a process that is not the init process."""
         for descriptor in (*self._procs_files, *self._parents, *self._kill_files):
             os.close(descriptor)
         self._procs_files, self._parents, self._kill_files = [], [], []

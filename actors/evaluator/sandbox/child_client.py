@@ -28,8 +28,8 @@ from protocol.values import Value
 T = TypeVar("T", bound=Order)
 
 POLL_S = 0.2  # a wait checks this often whether the evaluation is cancelled
-GRACE_S = 2.0  # from a closed channel to the keeper's report
-REAP_S = 20.0  # a keeper that takes longer than this to kill a tree counts as lost
+GRACE_S = 2.0  # from a closed channel to the init process's report
+REAP_S = 20.0  # an init process that takes longer than this to kill a tree counts as lost
 READ_BYTES = 1 << 16
 MAX_SPIN_S = 0.05  # spent awake for an answer that is timed
 
@@ -210,7 +210,7 @@ class ChildClient(Generic[T]):
         return self.failure
 
     def _await_end(self, seconds: float) -> ChildEnded | None:
-        """Wait for the keeper's report; None when it does not come in time."""
+        """Wait for the init process's report; None when it does not come in time."""
         until = time.monotonic() + seconds
         poller = select.poll()
         poller.register(self._status, select.POLLIN)

@@ -1,8 +1,8 @@
 """Freezes a candidate's processes: outside its timed windows none of them gets processor time.
 
 A frozen candidate can't work in the reference's time or between its own calls; what it does in its
-own window is on the clock.  The judge is the caller.  It finds the processes through the keeper.
-The keeper's first process keeps running, because it must see all others end.
+own window is on the clock.  The judge is the caller.  It finds the processes below the child's init
+process.  The first of them, pid 1 of its namespace, keeps running: it must see all others end.
 
 A process can ask the kernel to wake it: a timer whose signal is SIGCONT.  So the processor time
 that frozen processes take is counted.
@@ -58,7 +58,7 @@ class ProcessFreezer:
         self._other_side_s = self._ran_in_other_side_s = 0.0
 
     def add_init_processes(self, init_processes: set[int]) -> None:
-        """Freeze the processes of these keepers, too."""
+        """Freeze the processes of these init processes, too."""
         self._init_processes |= init_processes
 
     def freeze(self) -> None:
@@ -183,7 +183,7 @@ class ProcessFreezer:
         self._frozen, self._cpu_s = set(), {}
 
     def oldest(self) -> int:
-        """Return the runner's pid: it is the oldest process below the keeper's first process."""
+        """Return the runner's pid: it is the oldest process below the first process."""
         return min(self._frozen, key=lambda pid: (procfs.start_ticks(pid), pid), default=0)
 
     def boost_priority(self) -> None:
@@ -205,14 +205,18 @@ class ProcessFreezer:
         if not procfs.HAS_CHILDREN_FILE:
             return self._processes(self._other_processes)
         return procfs.listed_descendants(
-            {first for keeper in self._init_processes for first in procfs.listed_children(keeper)}
+            {
+                first
+                for init_process in self._init_processes
+                for first in procfs.listed_children(init_process)
+            }
         )
 
     def _processes(self, other_processes: Set[str]) -> set[int]:
         found: set[int] = set()
-        for keeper in self._init_processes:
-            below = set(procfs.living_descendants(keeper, other_processes))
-            found |= {pid for pid in below if procfs.parent_of(pid) != keeper}
+        for init_process in self._init_processes:
+            below = set(procfs.living_descendants(init_process, other_processes))
+            found |= {pid for pid in below if procfs.parent_of(pid) != init_process}
         return found
 
 
@@ -236,13 +240,13 @@ def _boost(pid: int) -> None:
 
 @contextmanager
 def freezer_for_new_children(zygote: ZygoteClient) -> Iterator[ProcessFreezer]:
-    """Give the freezer of the children spawned in the block; their keepers are new."""
-    before, freezer = _keepers(zygote.pid), ProcessFreezer(set(), procfs.all_pids())
+    """Give the freezer of the children spawned in the block; their init processes are new."""
+    before, freezer = _children_of_zygote(zygote.pid), ProcessFreezer(set(), procfs.all_pids())
     yield freezer
-    freezer.add_init_processes(_keepers(zygote.pid) - before)
+    freezer.add_init_processes(_children_of_zygote(zygote.pid) - before)
 
 
-def _keepers(zygote: int | None) -> set[int]:
+def _children_of_zygote(zygote: int | None) -> set[int]:
     """Return the processes directly below the zygote."""
     if zygote is None:
         return set()

@@ -1,10 +1,10 @@
-"""The keeper of one child: forked by the zygote, it makes the child's sandbox and ends its tree.
+"""The init process of one child: the zygote forks it; it makes the sandbox and ends the tree.
 
-Three processes take part: the keeper, in the judge's namespaces; the first process, which is pid 1
-of the child's own pid namespace where there is one; and the child, which runs its role's code.
+Three processes take part: the init process, in the judge's namespaces; the first process, which is
+pid 1 of the child's own pid namespace where there is one; the child, which runs its role's code.
 
 The lifeline is a pipe whose other end only the judge holds.  When the judge closes it, or dies, the
-keeper kills the whole tree.  The keeper reports how the child ended after its whole tree is gone.
+init process kills the whole tree.  It reports how the child ended after the whole tree is gone.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ def supervise_child(
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     if ready.namespaces:
         sandbox.unshare_namespaces(ready)
-    keeper_read, keeper_write = os.pipe()  # the first process sees the keeper's end here
+    init_read, init_write = os.pipe()  # the first process sees the init process's end here
     report_read, report_write = os.pipe()
     first = os.fork()
     if not first:
-        for unneeded in (keeper_write, report_read, descriptors.status, descriptors.lifeline):
+        for unneeded in (init_write, report_read, descriptors.status, descriptors.lifeline):
             os.close(unneeded)
         world = ChildWorld(descriptors, confinement, ready, device, group)
-        _run_as_pid1(world, serve, (keeper_read, report_write))
-    for unneeded in (keeper_read, report_write, descriptors.channel, descriptors.output):
+        _run_as_pid1(world, serve, (init_read, report_write))
+    for unneeded in (init_read, report_write, descriptors.channel, descriptors.output):
         os.close(unneeded)
     _redirect_to_null()
     killed = _wait_for_first(first, descriptors.lifeline)
@@ -144,18 +144,18 @@ def _run_as_pid1(
     world: ChildWorld, serve: Callable[[int], None], pipes: tuple[int, int]
 ) -> NoReturn:
     """Be the first process: mount the child's file system, fork the child, report how it ended."""
-    keeper, report = pipes
+    init_end, report = pipes
     descriptors, confinement, ready = world.descriptors, world.confinement, world.ready
     ended = ChildEnded(how="lost")
     try:
         if ready.namespaces:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        else:  # orphans come to this process, and not to the keeper, whose children are not frozen
+        else:  # orphans come to this process; children of the init process would not be frozen
             prctl(PR_SET_CHILD_SUBREAPER, 1)
         capped = ready.namespaces and sandbox.mount_filesystem(confinement, ready, world.device)
         child = os.fork()
         if not child:
-            os.close(keeper)
+            os.close(init_end)
             os.close(report)
             _run_child(world, serve)
         world.group.close_descriptors()
@@ -163,19 +163,19 @@ def _run_as_pid1(
         os.close(descriptors.output)
         _redirect_to_null()
         limit = None if capped or not ready.namespaces else confinement.processes
-        ended = _wait_for_child(child, keeper, limit)
+        ended = _wait_for_child(child, init_end, limit)
     except OSError as error:
         os.write(2, f"the sandbox could not be set up: {error}\n".encode())
     os.write(report, msgspec.json.encode(ended))
     os._exit(0)
 
 
-def _wait_for_child(child: int, keeper: int, process_limit: int | None) -> ChildEnded:
-    """Wait for the child and reap orphans; also return when the keeper's pipe reports its end."""
+def _wait_for_child(child: int, init_end: int, process_limit: int | None) -> ChildEnded:
+    """Wait for the child's end, or for the init process's end, and reap orphans."""
     process = os.pidfd_open(child)
     poller = select.poll()
     poller.register(process, select.POLLIN)
-    poller.register(keeper, select.POLLIN)
+    poller.register(init_end, select.POLLIN)
     while True:
         poller.poll(POLL_MS)
         pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -187,7 +187,7 @@ def _wait_for_child(child: int, keeper: int, process_limit: int | None) -> Child
             return ChildEnded(how="exit", number=code, peak_mib=peak_mib)
         if process_limit is not None and len(procfs.all_pids()) > process_limit:
             return ChildEnded(how="crowd", number=process_limit)
-        if select.select([keeper], [], [], 0)[0]:
+        if select.select([init_end], [], [], 0)[0]:
             return ChildEnded(how="killed")
 
 

@@ -136,7 +136,7 @@ def _probe_outer(
     attempts: ProbeAttempts,
     write: int,
 ) -> NoReturn:
-    """Be a throwaway keeper: fork the probe's child and report whether its memory limit held."""
+    """Be a throwaway init process: fork the probe's child, report whether its memory limit held."""
     try:
         group = cgroup.ChildCgroup(ready.groups, GROUP_BYTES, GROUP_PROCESSES)
         if ready.namespaces:

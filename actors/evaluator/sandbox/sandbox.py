@@ -1,4 +1,4 @@
-"""The sandbox around a candidate.  Keepers set it up, in the child, before any of its code runs.
+"""The sandbox around a candidate.  The init process and the child make it before other code runs.
 
 Levels (`docs/evaluation-laws.md`, law 13).  A level counts only where all of its parts were tried
 and held (`sandbox/probe.py`):
@@ -100,7 +100,7 @@ def environment(origin: dict[str, str], folder: str, **extra: str) -> dict[str, 
 
 
 def unshare_namespaces(ready: ZygoteReady) -> None:
-    """In a keeper: enter new namespaces; the next fork is their first process."""
+    """In an init process: enter new namespaces; the next fork is their first process."""
     uid, gid = os.getuid(), os.getgid()
     linux.unshare(SPACES | (linux.NEW_USER if ready.user else 0))
     if ready.user:
