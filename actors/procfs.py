@@ -1,54 +1,106 @@
-"""What /proc says about processes: parents, children, environments.
+"""What /proc says about processes: parents, children, environments, states and processor time.
 
-Read by `children` (orphans that fell to us) and `leftovers` (what a killed supervisor left).
-A process may vanish between two lines; then it is simply not in the answer.
+Read by the supervisor (orphans, hang detector) and by the evaluator's sandbox (freezer, init
+process).
+A process may end between two lines.  An ended process is not an error: it has no parent, no
+children and no processor time.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+STOPPED_STATES = b"TtDXZ"  # D: in a kernel call that no code of the process can interrupt
+# Some kernels keep no list of a thread's children.
+HAS_CHILDREN_FILE = Path(f"/proc/self/task/{threading.get_native_id()}/children").exists()
 
 
-def parent_pids() -> dict[int, int]:
-    """Return pid -> parent's pid of all processes that can be seen, zombies included."""
-    found: dict[int, int] = {}
-    for name in os.listdir(PROC):  # noqa: PTH208  # read four times a second on busy machines
-        if name.isdigit():
-            parent = parent_of(int(name))
-            if parent is not None:
-                found[int(name)] = parent
-    return found
+# --- one process ----------------------------------------------------------------------------------
 
 
 def parent_of(pid: int) -> int | None:
     """Return the parent's pid, or None when there is no such process."""
-    fields = _stat(pid)
+    fields = _stat_fields(pid)
     return int(fields[1]) if fields else None
 
 
 def is_zombie(pid: int) -> bool:
     """Whether `pid` has ended and waits for its parent to notice."""
-    fields = _stat(pid)
-    return bool(fields) and fields[0] in "ZX"
+    fields = _stat_fields(pid)
+    return bool(fields) and fields[0] in b"ZX"
 
 
 def is_stopped(pid: int) -> bool:
     """Whether `pid` was stopped by a signal and not continued."""
-    fields = _stat(pid)
-    return bool(fields) and fields[0] == "T"
+    fields = _stat_fields(pid)
+    return bool(fields) and fields[0] == b"T"
 
 
-def _stat(pid: int) -> list[str]:
+def is_running(pid: int) -> bool:
+    """Whether at least one thread of a process is not stopped."""
+    for thread in _threads(pid):
+        with suppress(OSError):
+            state = Path(f"/proc/{pid}/task/{thread}/stat").read_bytes().rpartition(b")")[2]
+            if state[1:2] not in STOPPED_STATES:
+                return True
+    return False
+
+
+def start_ticks(pid: int) -> int:
+    """Return when a process began, in ticks since boot; `sys.maxsize` when it is gone."""
+    fields = _stat_fields(pid)
+    return int(fields[19]) if fields else sys.maxsize
+
+
+def cpu_time_s(pid: int) -> float:
+    """Return the processor time of a process, with its threads and its reaped children."""
+    return sum(map(int, _stat_fields(pid)[11:15])) / TICKS_PER_S
+
+
+def thread_cpu_time_s(pid: int) -> float:
+    """Return the processor time of a process's living threads, counted in nanoseconds.
+
+    0 where the kernel does not count it.
+    """
+    nanoseconds = 0
+    for thread in _threads(pid):
+        with suppress(OSError, ValueError, IndexError):
+            nanoseconds += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split()[0])
+    return nanoseconds / 1e9
+
+
+def has_variable(pid: int, name: str, value: str) -> bool:
+    """Whether `pid` was started with `name=value` in its environment."""
     try:
-        text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        block = (PROC / str(pid) / "environ").read_bytes()
     except OSError:
-        return []
-    # The name in parentheses may hold spaces and parentheses: cut behind the last one.
-    return text.rpartition(")")[2].split()
+        return False
+    return f"{name}={value}".encode() in block.split(b"\0")
+
+
+# --- all processes --------------------------------------------------------------------------------
+
+
+def all_pids() -> set[str]:
+    """Return the pids of all processes, as text."""
+    return {name for name in os.listdir(PROC) if name.isdigit()}  # noqa: PTH208  # see _stat_fields
+
+
+def parent_pids() -> dict[int, int]:
+    """Return pid -> parent's pid of all visible processes, zombies included."""
+    found: dict[int, int] = {}
+    for name in all_pids():
+        parent = parent_of(int(name))
+        if parent is not None:
+            found[int(name)] = parent
+    return found
 
 
 def children_of(pid: int, known: dict[int, int] | None = None) -> set[int]:
@@ -61,14 +113,8 @@ def with_descendants(roots: Iterable[int], known: dict[int, int]) -> set[int]:
     below: dict[int, list[int]] = {}
     for child, parent in known.items():
         below.setdefault(parent, []).append(child)
-    found: set[int] = set()
-    waiting = list(roots)
-    while waiting:
-        pid = waiting.pop()
-        if pid not in found:
-            found.add(pid)
-            waiting.extend(below.get(pid, ()))
-    return found
+    tops = set(roots)
+    return tops.union(_all_below(tops, below))
 
 
 def ancestors(pid: int, known: dict[int, int]) -> set[int]:
@@ -80,10 +126,88 @@ def ancestors(pid: int, known: dict[int, int]) -> set[int]:
     return found
 
 
-def has_variable(pid: int, name: str, value: str) -> bool:
-    """Whether `pid` was started with `name=value` in its environment."""
+def living_descendants(root: int, ignored: Set[str] = frozenset()) -> list[int]:
+    """Return the living processes below `root`; zombies do not count.
+
+    `ignored`: pids that can't be descendants.  They are not read: a machine has hundreds of
+    processes, and the freezer asks before each timed window.
+    """
+    below: dict[int, list[int]] = {}
+    for name in all_pids() - ignored:
+        below.setdefault(_living_parent(name), []).append(int(name))
+    return _all_below((root,), below)
+
+
+def _all_below(roots: Iterable[int], below: Mapping[int, list[int]]) -> list[int]:
+    """Return all processes below `roots`, each one once."""
+    found: list[int] = []
+    seen: set[int] = set()
+    todo = list(roots)
+    while todo:
+        fresh = [pid for pid in below.get(todo.pop(), []) if pid not in seen]
+        seen.update(fresh)
+        found.extend(fresh)
+        todo.extend(fresh)
+    return found
+
+
+def _living_parent(pid: str) -> int:
+    """Return the parent of a process that is alive; 0 for all others."""
+    fields = _stat_fields(pid)
     try:
-        block = (PROC / str(pid) / "environ").read_bytes()
+        state, parent, threads = fields[0], int(fields[1]), int(fields[17])
+    except (ValueError, IndexError):
+        return 0
+    # A process whose first thread has ended looks like a zombie, and its other threads may run.
+    return 0 if state == b"X" or (state == b"Z" and threads < 2) else parent
+
+
+# --- the kernel's own lists of children -----------------------------------------------------------
+
+
+def listed_children(pid: int) -> set[int]:
+    """Return the children that the kernel lists for `pid`.
+
+    The list is complete only while no process starts or ends.
+    """
+    found: set[int] = set()
+    for thread in _threads(pid):
+        with suppress(OSError, ValueError):
+            found.update(map(int, _children_file(pid, thread).split()))
+    return found
+
+
+def listed_descendants(roots: Set[int]) -> set[int]:
+    """Return all processes below `roots`, by the kernel's lists of children."""
+    found: set[int] = set()
+    todo = list(roots)
+    while todo:
+        fresh = listed_children(todo.pop()) - found
+        found |= fresh
+        todo += fresh
+    return found
+
+
+def _children_file(pid: int, thread: str) -> bytes:
+    with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123  # timed
+        return file.read()
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # see _stat_fields
     except OSError:
-        return False
-    return f"{name}={value}".encode() in block.split(b"\0")
+        return []
+
+
+def _stat_fields(pid: int | str) -> list[bytes]:
+    """Return the fields of /proc/PID/stat after the name, the state first; [] when it is gone.
+
+    The fields are bytes, because a process may have a name that is not text.  The name is in
+    parentheses and may contain spaces and parentheses, so the cut is behind the last one.
+    """
+    try:  # `open` takes half as long as Path's way; the freezer asks before each timed window
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []

@@ -1,7 +1,7 @@
-"""The corpus: cheats are not believed, honest oddities are, and nobody hurts the judge.
+"""The corpus: hostile candidates are not credited, honest ones are correct, none damages the judge.
 
-One warm judge for all files; a category ends with an honest candidate, so that what one leaves
-behind for the next is seen.
+One warm judge judges all files.  After each hostile category the plain candidate is judged, so that
+damage to later candidates shows.
 """
 
 from __future__ import annotations
@@ -15,46 +15,47 @@ from corpus.scene import Scene, candidates, category, scene
 
 from protocol.values import Outcome
 
-OUTSIDE = ("parent compromise", "fork bomb", "persistence", "filler", "orphans")
+NEEDS_NAMESPACES = ("parent compromise", "fork bomb", "persistence", "filler", "orphans")
 PATHS = candidates("cpu")
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Scene]:
-    with scene("cpu") as made:
-        made.start()
-        yield made
+    with scene("cpu") as started:
+        started.start()
+        yield started
 
 
-def last_of_its_kind(path: Path) -> bool:
-    place = PATHS.index(path)
-    return place + 1 == len(PATHS) or category(PATHS[place + 1]) != category(path)
+def is_last_of_category(path: Path) -> bool:
+    number = PATHS.index(path)
+    return number + 1 == len(PATHS) or category(PATHS[number + 1]) != category(path)
 
 
 def marked(path: Path) -> ParameterSet:
     """Return a candidate as a parameter: one of each category is in the gate, the rest is long."""
-    marks = () if last_of_its_kind(path) else (pytest.mark.long,)
+    marks = () if is_last_of_category(path) else (pytest.mark.long,)
     return pytest.param(path, id=f"{path.parent.name}-{path.stem}", marks=marks)
 
 
 @pytest.mark.parametrize("path", [marked(path) for path in PATHS])
 def test_candidates_are_judged_as_they_deserve(stage: Scene, path: Path) -> None:
-    """An honest candidate is correct, a hostile one is not credited, and neither does harm.
+    """An honest candidate is correct, a hostile one is not credited, and neither does damage.
 
-    No process and no file is left, the canary is nowhere in the verdict, nobody calls what listens,
-    the zygote is the one that it was; whoever comes next is judged as before.
+    No process and no file is left, the verdict does not contain the canary, no listener is called,
+    the zygote is the same process as before, and later candidates are judged as before.
     """
-    if path.parent.name == "hostile" and category(path) in OUTSIDE and stage.judge.level < 3:
-        pytest.skip("without namespaces it would hurt whoever runs this test")
-    judged = stage.look(path)
+    is_hostile = path.parent.name == "hostile"
+    if is_hostile and category(path) in NEEDS_NAMESPACES and stage.judge.level < 3:
+        pytest.skip("without namespaces it would damage the machine that runs this test")
+    judged = stage.judge_candidate(path)
     assert () == judged.damage
-    assert judged.verdict is not None, judged.words
-    if judged.honest:
+    assert judged.verdict is not None, judged.text
+    if judged.is_honest:
         if judged.verdict.verdict is Outcome.TIMED_OUT:  # limits are short, the machine may be busy
-            judged = stage.look(path)
-            assert judged.verdict is not None, judged.words
-        assert judged.verdict.is_correct, judged.words
+            judged = stage.judge_candidate(path)
+            assert judged.verdict is not None, judged.text
+        assert judged.verdict.is_correct, judged.text
     else:
-        assert not judged.credited, judged.words
-    if not judged.honest and last_of_its_kind(path):
-        assert () == stage.unfair()
+        assert not judged.is_credited, judged.text
+    if is_hostile and is_last_of_category(path):
+        assert () == stage.aftermath()

@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
         "protocol", "actors.release", "actors.actor", "actors.work_context", "actors.identity",
         "actors.log",
         "actors.cli", "actors.failpoints", "actors.commands", "actors.installation",
-        "actors.early_signals", "actors.task_imports",
+        "actors.early_signals", "actors.task_imports", "actors.procfs", "actors.prctl",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
@@ -46,7 +46,7 @@ ROOMS: dict[str, set[str]] = {
         "actors.commands", "actors.installation", "actors.task_imports",
         "actors.agents.models.registry",
         "scripts.report",
-        "actors.procfs",
+        "actors.procfs", "actors.prctl",
     },
 }  # fmt: skip
 # The inner rooms of a room, from the top floor down.  Rooms of one floor do not import each other;
@@ -62,6 +62,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"ipc"},
         {"fastbuild"},
     ],
+    "actors/evaluator/children": [{"release_checks"}, {"tensors"}],
     "actors/supervisor": [{"cli"}, {"reporting"}, {"processes"}],
     "scripts": [{"benchmarks", "tables"}, {"faults"}],
 }

@@ -1,6 +1,6 @@
 """The release stage: a winner becomes a drop-in file, and is used as its users will use it.
 
-The judge's side of `children/release_checks.py`.  A use in which the kernels turn out wrong becomes
+The judge's side of `children/release_checks/`.  A use in which the kernels turn out wrong becomes
 a limit: the file then runs the plain forward there, and that is checked again.  What a limit can't
 mend is said with the winner; what makes it no drop-in at all makes its verdict `wrong`.
 """

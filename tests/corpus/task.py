@@ -1,4 +1,4 @@
-"""The corpus' task: heavy enough that not doing it pays."""
+"""The task of the corpus: enough work that a cheat which skips it gains time."""
 
 import torch
 import torch.nn as nn

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import textwrap
 import time
-from pathlib import Path
 
+from actors import procfs
 from protocol.settings import Limits
 
 TASK = """
@@ -56,22 +56,7 @@ def candidate(before: str = "", init: str = "pass", forward: str = "pass") -> st
 
 def descendants(root: int) -> set[int]:
     """Return the living processes below `root`."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-            except OSError:
-                continue
-            if state != "Z":
-                children.setdefault(int(parent), []).append(int(entry.name))
-    found: set[int] = set()
-    todo = [root]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found.update(below)
-        todo.extend(below)
-    return found
+    return set(procfs.living_descendants(root))
 
 
 def command(*arguments: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""What counts as equal: the tolerance follows the reference, special values must match."""
+"""Comparison of outputs: the tolerance follows the reference, special values must match."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def compare(torch: ModuleType):  # type: ignore[no-untyped-def]
 
 
 def test_eagers_own_error_is_allowed_and_a_little_more(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
-    """Against float64, what eager loses is never wrong; a hundred times as much is."""
+    """Eager's own error against float64 is never wrong; a hundred times as much is."""
     torch.manual_seed(1)
     a, b = torch.randn(64, 512), torch.randn(512, 64)
     exact = a.double() @ b.double()
@@ -29,7 +29,7 @@ def test_eagers_own_error_is_allowed_and_a_little_more(torch: ModuleType, compar
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
 def test_the_tolerance_follows_the_scale(torch: ModuleType, compare, scale: float) -> None:  # type: ignore[no-untyped-def]
-    """The same relative error has the same verdict at every magnitude."""
+    """The same relative error has the same result at every magnitude."""
     torch.manual_seed(2)
     eager = torch.randn(256) * scale
     assert not compare(eager * (1 + 1e-5), eager, None, "output").reason
@@ -38,7 +38,7 @@ def test_the_tolerance_follows_the_scale(torch: ModuleType, compare, scale: floa
 
 
 def test_one_wrong_element_among_many_is_found_and_named(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
-    """The reason has the first index, both numbers and the count."""
+    """The reason has the first index, both numbers and the number of wrong elements."""
     eager = torch.ones(100, 100)
     got = eager.clone()
     got[17, 3] = 1.5
@@ -48,7 +48,7 @@ def test_one_wrong_element_among_many_is_found_and_named(torch: ModuleType, comp
 
 
 def test_special_values_must_be_where_the_reference_has_them(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
-    """NaN for NaN and inf for inf of the same sign; nothing else."""
+    """Only NaN matches NaN, and only inf of the same sign matches inf."""
     inf, nan = math.inf, math.nan
     eager = torch.tensor([1.0, inf, -inf, nan])
     assert not compare(eager.clone(), eager, eager.double(), "output").reason
@@ -61,8 +61,8 @@ def test_special_values_must_be_where_the_reference_has_them(torch: ModuleType, 
         assert compare(torch.tensor(wrong), eager, eager.double(), "output").reason
 
 
-def test_a_reference_of_nothing_but_nan_is_said_to_check_nothing(torch: ModuleType) -> None:
-    """Everything equals NaN where NaN is expected: a reader of "correct" has to know."""
+def test_a_note_reports_a_reference_that_is_all_nan(torch: ModuleType) -> None:
+    """Every output matches it, so a reader of "correct" must know that nothing was checked."""
     from actors.evaluator.children.correctness import unchecked
 
     blank, fine = torch.full((3,), float("nan")), torch.tensor([float("nan"), 1.0])
@@ -74,8 +74,8 @@ def test_a_reference_of_nothing_but_nan_is_said_to_check_nothing(torch: ModuleTy
     assert not unchecked([fine, torch.zeros(2, dtype=torch.int64), torch.empty(0)])
 
 
-def test_where_a_half_overflows_both_answers_are_right(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
-    """Eager's inf in half precision is no reason to refuse it, nor to demand it of the truth."""
+def test_both_values_are_right_where_eager_overflows(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
+    """Where eager overflows in half precision, inf and the exact value both count as right."""
     eager = torch.tensor([1.0, math.inf], dtype=torch.float16)
     exact = torch.tensor([1.0, 65600.0], dtype=torch.float64)
     assert not compare(eager.clone(), eager, exact, "output").reason
@@ -83,7 +83,7 @@ def test_where_a_half_overflows_both_answers_are_right(torch: ModuleType, compar
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "uint8"])
 def test_integers_are_exact(torch: ModuleType, compare, dtype: str) -> None:  # type: ignore[no-untyped-def]
-    """An index that is off by one is wrong, however large it is."""
+    """An index that is off by one is wrong at every magnitude."""
     eager = torch.tensor([1, 0, 1]).to(getattr(torch, dtype))
     got = torch.tensor([1, 1, 1]).to(getattr(torch, dtype))
     assert not compare(eager.clone(), eager, None, "output").reason
@@ -91,7 +91,7 @@ def test_integers_are_exact(torch: ModuleType, compare, dtype: str) -> None:  # 
 
 
 def test_complex_numbers_are_compared(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
-    """Equal ones are equal, and a wrong imaginary part is found."""
+    """Equal complex numbers are equal, and a wrong imaginary part is found."""
     eager = torch.fft.fft(torch.randn(64))
     assert not compare(eager.clone(), eager, eager.to(torch.complex128), "output").reason
     assert compare(eager.conj(), eager, None, "output").reason

@@ -1,4 +1,4 @@
-"""On a card: bytes handed over in its memory, guarded outputs, faults that end with a process."""
+"""On a card: shared device memory, red zones around outputs, faults that end with a process."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LATE = "self.late = x[torch.tensor([1 << 40], device=x.device)] if self.training
 
 @pytest.fixture(scope="module")
 def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    made = Judge("cuda", Limits(time_s=0.3), tmp_path_factory.mktemp("card") / "judge")
-    yield made
-    made.close()
+    judge = Judge("cuda", Limits(time_s=0.3), tmp_path_factory.mktemp("card") / "judge")
+    yield judge
+    judge.close()
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def verdict(judge: Judge, task: Task, source: str) -> Verdict:
     return found
 
 
-def test_an_honest_candidate_is_correct_and_its_clocks_are_told(card: Judge, on_card: Task) -> None:
-    """The same module is correct; what the driver says of clocks is with the figures."""
+def test_an_honest_candidate_is_correct_and_has_the_clocks(card: Judge, on_card: Task) -> None:
+    """The task's own module is correct, and the profile has the driver's clocks."""
     found = verdict(card, on_card, candidate())
     assert found.is_correct, found.reason
     assert found.profile is not None
@@ -55,7 +55,7 @@ def test_a_fault_ends_with_its_own_process(card: Judge, on_card: Task, fault: st
 
 
 def test_device_memory_comes_back(card: Judge, on_card: Task) -> None:
-    """What a candidate takes is free again when its verdict is there."""
+    """A candidate's memory is free again when its verdict is returned."""
     assert verdict(card, on_card, candidate()).is_correct
     before = card.session.device_info.sensors.memory_used()
     hog = "self.hog = torch.empty(1 << 32, dtype=torch.uint8, device='cuda')"
@@ -67,16 +67,16 @@ def test_device_memory_comes_back(card: Judge, on_card: Task) -> None:
 
 
 def test_unjoined_streams_are_not_credited(card: Judge, on_card: Task) -> None:
-    """Work that is still under way on another stream counts: it is waited for."""
+    """The judge waits for work that still runs on another stream."""
     other = "s = torch.cuda.Stream()\nwith torch.cuda.stream(s):\n    self.kept = x @ y.T"
     assert verdict(card, on_card, candidate(forward=other)).is_correct
 
 
 def test_memory_of_the_card_passes_to_another_process(tmp_path: Path) -> None:
-    """A descriptor is all that the other side needs."""
+    """The other process needs only the descriptor."""
     import torch
 
-    from actors.evaluator.children import cuda_vmm
+    from actors.evaluator.children.tensors import cuda_vmm
 
     torch.zeros(1, device="cuda")
     descriptor = cuda_vmm.allocate(1 << 20)
@@ -92,17 +92,17 @@ def test_memory_of_the_card_passes_to_another_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1000 * 512, 3 << 20, 40 << 20])
-def test_a_byte_beyond_the_output_is_seen(torch: ModuleType, size: int) -> None:
-    """Right after the end, and right before the beginning; within it nothing is said."""
-    from actors.evaluator.children.redzones import RedZones
+def test_a_write_next_to_the_output_is_found(torch: ModuleType, size: int) -> None:
+    """A write directly after the end or before the beginning is reported; one inside is not."""
+    from actors.evaluator.children.tensors.redzones import RedZones
 
     set_bytes = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
-    for offset, words in ((0, ""), (size, "after the end"), (-1, "before the beginning")):
+    for offset, breach in ((0, ""), (size, "after the end"), (-1, "before the beginning")):
         redzones = RedZones("cuda", (size,))
         output = torch.empty(size, dtype=torch.uint8, device="cuda")
         set_bytes(
             ctypes.c_ulonglong(output.data_ptr() + offset), ctypes.c_ubyte(1), ctypes.c_size_t(1)
         )
         torch.cuda.synchronize()
-        assert words in redzones.breach()
-        assert bool(redzones.breach()) is bool(words)
+        assert breach in redzones.breach()
+        assert bool(redzones.breach()) is bool(breach)

@@ -1,4 +1,4 @@
-"""Whatever a candidate does, it gets a verdict, nothing of it stays, and the next one is judged.
+"""Every candidate gets a verdict and leaves nothing behind, and the next one is judged.
 
 The fixture `judged` checks after every test that no process and no folder is left, that the zygote
 is the same one, and that an honest candidate is correct at once.
@@ -22,7 +22,7 @@ HOLD_GIL = "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')"
 
 
 @pytest.mark.parametrize(
-    ("source", "word", "words"),
+    ("source", "outcome", "reason"),
     [
         (SEGFAULT, Outcome.CRASHED, "SIGSEGV"),
         (candidate(init=SEGFAULT), Outcome.CRASHED, "SIGSEGV"),
@@ -35,16 +35,16 @@ HOLD_GIL = "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')"
     ],
 )
 def test_a_process_that_dies_is_a_crash(
-    judged: Judged, source: str, word: Outcome, words: str
+    judged: Judged, source: str, outcome: Outcome, reason: str
 ) -> None:
-    """Signals and exits of the candidate's process are `crashed`, with how it went."""
+    """Signals and exits of the candidate's process are `crashed`, and the reason names them."""
     verdict = judged(source)
-    assert verdict.verdict is word
-    assert words in verdict.reason
+    assert verdict.verdict is outcome
+    assert reason in verdict.reason
 
 
-def test_a_segfault_leaves_its_stack(judged: Judged) -> None:
-    """The log of a segfault has the Python stack: it is what a repair starts from."""
+def test_the_log_of_a_segfault_has_its_stack(judged: Judged) -> None:
+    """The Python stack tells an agent which line to repair."""
     assert "candidate.py" in judged(candidate(forward=SEGFAULT)).log
 
 
@@ -64,14 +64,14 @@ def test_a_segfault_leaves_its_stack(judged: Judged) -> None:
         ),
     ],
 )
-def test_what_never_ends_is_ended(judged: Judged, source: str, stage: str) -> None:
-    """Endless work is `timed_out` at its stage, also when it holds the GIL or hides in an exit."""
+def test_endless_work_is_timed_out(judged: Judged, source: str, stage: str) -> None:
+    """The verdict names the stage, also where the work holds the GIL or runs at the exit."""
     verdict = judged(source)
     assert (verdict.verdict, verdict.stage) == (Outcome.TIMED_OUT, stage)
 
 
 def test_a_fault_in_a_timed_call_is_found(judged: Judged) -> None:
-    """A candidate that behaves until it is timed is still caught."""
+    """A candidate that is right until it is timed is wrong."""
     late = "self.calls += 1\nif self.calls > 9: return x"
     verdict = judged(candidate(init="self.calls = 0", forward=late))
     assert (verdict.verdict, verdict.stage) == (Outcome.WRONG, "time")
@@ -83,7 +83,7 @@ def test_a_fork_bomb_is_bounded(judged: Judged) -> None:
     assert judged(bomb).verdict in (Outcome.TIMED_OUT, Outcome.CRASHED)
 
 
-def test_a_daemon_that_escaped_dies_with_its_candidate(judged: Judged) -> None:
+def test_a_daemon_ends_with_its_candidate(judged: Judged) -> None:
     """A grandchild in a session of its own does not outlive the verdict."""
     escape = (
         "import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0:\n"
@@ -93,7 +93,7 @@ def test_a_daemon_that_escaped_dies_with_its_candidate(judged: Judged) -> None:
 
 
 def test_output_without_end_is_bounded(judged: Judged) -> None:
-    """A gigabyte on stdout costs no memory of ours: a part is kept, clean, and it is judged."""
+    """The judge stores a cleaned part of a gigabyte on stdout, and the candidate is judged."""
     flood = "for _ in range(1024): os.write(1, b'\\x1b[31mx\\x07' + b'y' * (1 << 20))"
     verdict = judged(candidate(before=f"import os\n{flood}"))
     assert verdict.is_correct, verdict
@@ -110,10 +110,10 @@ def test_output_without_end_is_bounded(judged: Judged) -> None:
         "import os; os.kill(os.getppid(), 9); os.kill(-1, 9); import time; time.sleep(0.5)",
     ],
 )
-def test_attacks_on_our_channel_and_processes_hurt_the_candidate_only(
+def test_attacks_on_the_channel_and_on_processes_fail_the_candidate_only(
     judged: Judged, forward: str
 ) -> None:
-    """Closing descriptors, writing to our socket, killing its parents: never a good verdict."""
+    """Closed descriptors, bytes on the judge's socket, killed parents: a failure, never correct."""
     before = (
         "import os, stat\ndef is_socket(n):\n  try: return stat.S_ISSOCK(os.fstat(n).st_mode)\n"
         "  except OSError: return False"
@@ -123,16 +123,16 @@ def test_attacks_on_our_channel_and_processes_hurt_the_candidate_only(
 
 
 def test_no_secret_reaches_a_candidate(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment is an allow-list: a key in ours is not in a candidate's."""
+    """The environment is an allow-list: a key of the judge is not in a candidate's."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     probe = "import os\nassert not any('secret' in v for v in os.environ.values()), 'leaked'"
     assert judged(candidate(before=probe)).is_correct
 
 
 def test_namespaces_hide_the_machine(judged: Judged) -> None:
-    """With namespaces, neither our processes, nor the network, nor our files can be reached."""
+    """With namespaces a candidate reaches no other process, no network and no file of ours."""
     if os.getuid():
-        return  # where they are refused, level 1 promises none of this
+        return  # without namespaces, level 1 refuses none of this
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         probe = f"""
@@ -167,7 +167,7 @@ def test_files_of_one_candidate_do_not_reach_the_next(judged: Judged) -> None:
 
 
 def test_the_next_candidate_is_judged_at_once(judged: Judged) -> None:
-    """After a crash no process of ours has to be started again: the next verdict is quick."""
+    """After a crash no process of the judge starts again, so the next verdict is quick."""
     judged(candidate(forward=SEGFAULT))
     began = time.monotonic()
     assert judged(candidate()).is_correct

@@ -1,4 +1,4 @@
-"""Labels: what they say of cheats and makeshifts, and that honest oddities get none."""
+"""Each way to avoid a kernel gets its label, and honest code gets none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ torch::Tensor relu(torch::Tensor x) {
 CUDA = """
 SOURCE = r'''
 #include <torch/extension.h>
-// casts with __float2half( only in another life
+// casts with __float2half( in this comment only
 template <typename T>
 __global__ void __launch_bounds__(256) relu_kernel(const T* x, T* out, int n) {
     int i = blockIdx.x * 256 + threadIdx.x;
@@ -112,7 +112,7 @@ try:
 except RuntimeError:
     ext = load_inline(name='k', cpp_sources=SOURCE)
 """
-TOLD = """
+REPORTED = """
 try:
     ext = load_inline(name='k', cpp_sources=SOURCE)
 except Exception as error:
@@ -123,8 +123,8 @@ GUARDED = "try:\n    import numpy\nexcept ImportError:\n    numpy = None\n"
 
 HONEST = {
     "plain": module("return ext.relu(x)"),
-    "held by the module": module("return self.op.relu(x)", init="self.op = ext"),
-    "one function held": module("return self.relu(x)", init="self.relu = ext.relu"),
+    "an attribute of the module": module("return self.op.relu(x)", init="self.op = ext"),
+    "one function as an attribute": module("return self.relu(x)", init="self.relu = ext.relu"),
     "built lazily": module("return get().relu(x)", before=CPP + LAZY),
     "in an autograd function": module("return Relu.apply(x)", before=CPP + BUILD + FUNCTION),
     "in a table": module("return TABLE['relu'](x)", before=CPP + TABLE),
@@ -143,7 +143,7 @@ HONEST = {
     "kernel and library": module("return ext.relu(F.linear(x, self.weight))"),
     "a card's way and another": module("return ext.relu(x) if x.is_cuda else torch.relu(x)"),
     "built again with fewer flags": module("return torch.relu(ext.relu(x))", before=CPP + RETRY),
-    "failure told and raised": module("return torch.relu(ext.relu(x))", before=CPP + TOLD),
+    "failure printed and raised": module("return torch.relu(ext.relu(x))", before=CPP + REPORTED),
     "a guarded import": module("return torch.relu(ext.relu(x))", before=CPP + BUILD + GUARDED),
     "halves where inputs are": module("return ext.relu(x)", before=DISPATCH + BUILD),
     "dispatch on the dtype": module(
@@ -156,18 +156,18 @@ HONEST = {
 
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_code_has_no_label(name: str) -> None:
-    """How a kernel is held, built and reached is the author's own affair."""
+    """The author may store, build and reach a kernel in any way."""
     assert () == labels.labels_of(HONEST[name], reference=POINTWISE)
 
 
-FORGIVING = "try:\n    return ext.relu(x)\nexcept Exception:\n    return torch.relu(x)"
+FALLBACK = "try:\n    return ext.relu(x)\nexcept Exception:\n    return torch.relu(x)"
 SUPPRESSED = """
 import contextlib
 with contextlib.suppress(Exception):
     return ext.relu(x)
 return torch.relu(x)
 """
-QUIET = (
+SILENT_BUILD = (
     "try:\n    ext = load_inline(name='k', cpp_sources=SOURCE)\nexcept Exception:\n    ext = None\n"
 )
 WRAPPER = CPP[: CPP.index("auto out")] + "return torch::relu(x);\n}\n'''\n"
@@ -180,18 +180,18 @@ LABELLED = {
         "library_only",
     ),
     "C++ around torch": (module("return ext.relu(x)", before=WRAPPER + BUILD), "library_only"),
-    "a call that may fail": (module(FORGIVING), "fallback_swallowed"),
+    "a call that may fail": (module(FALLBACK), "fallback_swallowed"),
     "suppressed": (module(SUPPRESSED), "fallback_swallowed"),
     "a build that may fail": (
-        module("return ext.relu(x) if ext else torch.relu(x)", before=CPP + QUIET),
+        module("return ext.relu(x) if ext else torch.relu(x)", before=CPP + SILENT_BUILD),
         "fallback_swallowed",
     ),
     "never called": (module("return torch.relu(x)", init="self.op = ext"), "decoy_kernel"),
-    "looked at": (module("assert ext is not None\nreturn torch.relu(x)"), "decoy_kernel"),
+    "only inspected": (module("assert ext is not None\nreturn torch.relu(x)"), "decoy_kernel"),
     "dropped": (module("_ = ext.relu(x)\nreturn torch.relu(x)"), "decoy_kernel"),
     "after the return": (module("return torch.relu(x)\nreturn ext.relu(x)"), "decoy_kernel"),
     "if False": (module("if False:\n    x = ext.relu(x)\nreturn torch.relu(x)"), "decoy_kernel"),
-    "in a method nobody calls": (
+    "in a method that is never called": (
         module("return torch.relu(x)", more="def fast(self, x): return ext.relu(x)"),
         "decoy_kernel",
     ),
@@ -214,8 +214,8 @@ LABELLED = {
 
 
 @pytest.mark.parametrize("name", LABELLED)
-def test_makeshifts_have_their_label_alone(name: str) -> None:
-    """Each way to look like a kernel gets the word for it, and no other."""
+def test_a_candidate_without_a_used_kernel_has_exactly_its_label(name: str) -> None:
+    """Each way to avoid the work of a kernel gets its own label and no other."""
     source, label = LABELLED[name]
     assert (label,) == labels.labels_of(source, reference=POINTWISE)
 
@@ -228,8 +228,8 @@ def test_makeshifts_have_their_label_alone(name: str) -> None:
         "return x @ self.weight.sum(dim=1)",
     ],
 )
-def test_work_that_is_left_out_is_noted(forward: str) -> None:
-    """A constant, no product where the task has one, weights summed up beforehand."""
+def test_missing_work_is_a_shortcut(forward: str) -> None:
+    """A constant, a missing matrix product, weights that are summed up first."""
     source = module(forward, before="")
     assert "algebraic_shortcut" in labels.labels_of(source, reference=REFERENCE)
 
@@ -238,16 +238,16 @@ def test_work_that_is_left_out_is_noted(forward: str) -> None:
     "forward",
     ["return torch.relu(F.linear(x, self.weight.t())).sum(dim=1)", "return ext.fused(x, self.w)"],
 )
-def test_the_same_work_written_otherwise_is_no_shortcut(forward: str) -> None:
-    """A product may be a library's, or loops of the candidate's own."""
+def test_the_same_work_in_another_form_is_not_a_shortcut(forward: str) -> None:
+    """A product may be a library's, or the candidate's own loops."""
     loops = CPP.replace("std::max(", "acc += w[i] * x[i]; std::max(") + BUILD
     assert "algebraic_shortcut" not in labels.labels_of(
         module(forward, before=loops), reference=REFERENCE
     )
 
 
-def test_halves_of_a_task_in_halves_are_no_cast() -> None:
-    """Lower is lower than the task's own precision."""
+def test_halves_are_not_a_cast_where_the_task_is_in_halves() -> None:
+    """A lower precision is one below the task's own."""
     source = module("return ext.relu(x.half())")
     task = POINTWISE.replace("torch.randn(4, 8)", "torch.randn(4, 8, dtype=torch.float16)")
     assert () == labels.labels_of(source, reference=task)
@@ -257,63 +257,63 @@ def test_halves_of_a_task_in_halves_are_no_cast() -> None:
 
 
 def test_a_kernel_that_the_card_never_ran_is_a_decoy() -> None:
-    """The profiler's names count where reading alone can't tell."""
+    """The kernel names of the profile decide where the source alone can't."""
     source = module("return ext.relu(x)", before=CUDA + BUILD)
     assert () == labels.labels_of(
         source, kernels=["void relu_kernel<float>(float const*, float*, int)"]
     )
     assert () == labels.labels_of(source, kernels=[])
-    seen = ["void at::native::vectorized_elementwise_kernel<4>(int)"]
-    assert ("decoy_kernel",) == labels.labels_of(source, kernels=seen)
+    others = ["void at::native::vectorized_elementwise_kernel<4>(int)"]
+    assert ("decoy_kernel",) == labels.labels_of(source, kernels=others)
 
 
 @pytest.mark.parametrize("source", ["", "def (", "\0", "x = " + "(" * 500, "1 +" * 50_000])
-def test_what_can_not_be_read_has_no_label_but_library(source: str) -> None:
-    """Hostile text can't bring the judge down."""
+def test_source_that_can_not_be_parsed_has_at_most_the_label_library_only(source: str) -> None:
+    """Hostile text can't crash the judge."""
     assert set(labels.labels_of(source)) <= {"library_only"}
 
 
-def test_what_a_file_runs_unseen_is_not_called_a_library() -> None:
-    """Code that is made at run time may hold anything; nobody is accused on a guess."""
+def test_code_that_is_made_at_run_time_is_not_called_a_library() -> None:
+    """Such code may contain a kernel, and a guess is not enough for a label."""
     assert () == labels.labels_of(
         module("return scope['f'](x)", before="scope = {}\nexec(text, scope)\n")
     )
 
 
 def test_only_three_labels_reject() -> None:
-    """--require-custom-kernel asks for a kernel that does the work, nothing else."""
+    """--require-custom-kernel requires a kernel that does the work, and nothing else."""
     assert labels.rejection_reason(("algebraic_shortcut", "precision_cast")) is None
     for label in ("library_only", "fallback_swallowed", "decoy_kernel"):
         assert "--require-custom-kernel" in (labels.rejection_reason((label,)) or "")
 
 
-ITSELF = POINTWISE.replace("class Model", "class ModelNew")
+UNCHANGED = POINTWISE.replace("class Model", "class ModelNew")
 RENAMED = {
-    "renamed": ITSELF,
-    "without inputs": ITSELF.partition("def get_inputs")[0],
-    "with words": ITSELF.replace(
+    "renamed": UNCHANGED,
+    "without get_inputs": UNCHANGED.partition("def get_inputs")[0],
+    "with a docstring and a comment": UNCHANGED.replace(
         "        return", "        'Faster.'\n        # yes\n        return"
     ),
-    "other local names": ITSELF.replace("self, x", "this, y").replace("(x * self", "(y * this"),
-    "other imports": ITSELF.replace("import torch, torch.nn as nn", "import torch as t")
+    "other local names": UNCHANGED.replace("self, x", "this, y").replace("(x * self", "(y * this"),
+    "other imports": UNCHANGED.replace("import torch, torch.nn as nn", "import torch as t")
     .replace("torch.r", "t.r")
     .replace("nn.", "t.nn."),
-    "annotated": ITSELF.replace("(self, x)", "(self, x: torch.Tensor) -> torch.Tensor"),
-    "old super": ITSELF.replace("super()", "super(ModelNew, self)"),
+    "annotated": UNCHANGED.replace("(self, x)", "(self, x: torch.Tensor) -> torch.Tensor"),
+    "old super": UNCHANGED.replace("super()", "super(ModelNew, self)"),
     "a subclass": POINTWISE + "class ModelNew(Model):\n    pass\n",
     "an alias": POINTWISE + "ModelNew = Model\n",
-    "a branch that never runs": ITSELF.replace(
+    "a branch that never runs": UNCHANGED.replace(
         "        return", "        if False:\n            return fast(x)\n        return"
     ),
 }
-OTHERWISE = {
+DIFFERENT = {
     "compiled": POINTWISE + "ModelNew = torch.compile(Model)\n",
-    "decorated": ITSELF.replace("    def forward", "    @torch.compile\n    def forward"),
-    "patched": ITSELF + "ModelNew.forward = torch.compile(ModelNew.forward)\n",
-    "a setting": ITSELF + "torch.set_num_threads(1)\n",
-    "a setting whose result is kept": ITSELF + "_ = torch.set_num_threads(1)\n",
-    "in place": ITSELF.replace("torch.relu(", "torch.relu_("),
-    "another constant": ITSELF.replace("x * self", "2 * x * self"),
+    "decorated": UNCHANGED.replace("    def forward", "    @torch.compile\n    def forward"),
+    "patched": UNCHANGED + "ModelNew.forward = torch.compile(ModelNew.forward)\n",
+    "a setting": UNCHANGED + "torch.set_num_threads(1)\n",
+    "a setting whose result is kept": UNCHANGED + "_ = torch.set_num_threads(1)\n",
+    "in place": UNCHANGED.replace("torch.relu(", "torch.relu_("),
+    "another constant": UNCHANGED.replace("x * self", "2 * x * self"),
     "a subclass that does more": POINTWISE
     + "class ModelNew(Model):\n    def forward(self, x): return super().forward(x)\n",
     "nothing": POINTWISE,
@@ -322,18 +322,18 @@ OTHERWISE = {
 
 @pytest.mark.parametrize("name", RENAMED)
 def test_the_module_itself_is_known_under_any_name(name: str) -> None:
-    """What a model changes to seem to have done something changes nothing."""
+    """Changes without an effect do not hide the task's own module."""
     assert RENAMED_REFERENCE in labels.labels_of(RENAMED[name], reference=POINTWISE)
 
 
-@pytest.mark.parametrize("name", OTHERWISE)
-def test_what_may_be_faster_is_not_called_the_module_itself(name: str) -> None:
-    """A word that stands for a change of any effect keeps the candidate in the race."""
-    assert RENAMED_REFERENCE not in labels.labels_of(OTHERWISE[name], reference=POINTWISE)
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_a_module_with_a_real_change_is_not_the_module_itself(name: str) -> None:
+    """A candidate with any change that may have an effect is judged as its own work."""
+    assert RENAMED_REFERENCE not in labels.labels_of(DIFFERENT[name], reference=POINTWISE)
 
 
-def test_what_the_class_uses_is_part_of_it() -> None:
-    """Helpers may have other names, not other contents."""
+def test_functions_that_the_class_uses_are_part_of_it() -> None:
+    """Such functions may have other names, but not other contents."""
     task = POINTWISE.replace("torch.relu(", "act(") + "def act(x): return torch.relu(x) * GAIN\n"
     task += "GAIN = 2.0\n"
     same = task.replace("class Model", "class ModelNew").replace("act(", "f(").replace("GAIN", "g")

@@ -1,4 +1,4 @@
-"""How near a candidate came to its device, and what is shown of where its time goes."""
+"""The roofline, the profile and the output of NVIDIA's tools."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ CARD = DevicePeak(
     ],
 )
 def test_well_known_cards_are_known(name: str, gb_s: float | None) -> None:
-    """An unknown one is not guessed."""
+    """The figures of an unknown card are not guessed."""
     assert gb_s == roofline.gpu_peak(name).gb_s
 
 
-def test_the_driver_knows_better_than_the_table_unless_it_is_far_off() -> None:
-    """Memory clock times bus; a clock of idle memory is not believed."""
-    told = roofline.gpu_peak("NVIDIA H200", clock_khz=3_201_000, bus_bits=6144)
-    assert ("driver", pytest.approx(4916.7, abs=1)) == (told.source, told.gb_s)
+def test_the_drivers_figure_counts_unless_it_is_far_from_the_table() -> None:
+    """Memory clock times bus width; the clock of idle memory is not used."""
+    driver = roofline.gpu_peak("NVIDIA H200", clock_khz=3_201_000, bus_bits=6144)
+    assert ("driver", pytest.approx(4916.7, abs=1)) == (driver.source, driver.gb_s)
     idle = roofline.gpu_peak("NVIDIA H200", clock_khz=100_000, bus_bits=6144)
     assert ("table", 4800) == (idle.source, idle.gb_s)
     facts = {"card": "Unheard Of", "memory clock": "1000 MHz", "memory bus": "256 bits"}
@@ -52,11 +52,11 @@ def test_the_driver_knows_better_than_the_table_unless_it_is_far_off() -> None:
     assert 64 == unknown.gb_s
 
 
-def test_figures_say_which_bound_is_near() -> None:
-    """Bandwidth, arithmetic and their shares; nothing where nothing is known."""
-    said = roofline.roofline_figures(100 << 20, 1e6, 70.0, CARD)
-    assert said["bandwidth"].startswith("1498 GB/s, 75% of the peak")
-    assert "memory" == said["bound"]
+def test_the_figures_name_the_bound() -> None:
+    """Bandwidth, arithmetic and their shares of the peak; unknown figures are left out."""
+    figures = roofline.roofline_figures(100 << 20, 1e6, 70.0, CARD)
+    assert figures["bandwidth"].startswith("1498 GB/s, 75% of the peak")
+    assert "memory" == figures["bound"]
     assert "arithmetic" == roofline.roofline_figures(1 << 20, 2e10, 100.0, CARD)["bound"]
     assert "latency" in roofline.roofline_figures(1 << 10, 1e3, 50.0, CARD)["bound"]
     assert "fits" in roofline.roofline_figures(1 << 20, 0, 50.0, CARD)["bandwidth"]
@@ -70,18 +70,16 @@ def test_figures_say_which_bound_is_near() -> None:
     st.floats(0, 1e15),
     st.sampled_from([roofline.gpu_peak(row[0].replace("\\b", "")) for row in roofline.KNOWN_GPUS]),
 )
-def test_the_floor_is_below_what_the_peak_allows(
-    moved: float, flops: float, peak: DevicePeak
-) -> None:
-    """A perfect kernel on the maker's own figures is never called impossible."""
+def test_the_floor_is_below_the_peak(moved: float, flops: float, peak: DevicePeak) -> None:
+    """A perfect kernel at the maker's own figures is never rejected."""
     assert peak.gb_s is not None
     assert peak.tensor_tflops is not None
     perfect = max(moved / peak.gb_s / 1e3, flops / peak.tensor_tflops / 1e6)
     assert roofline.floor_us(moved, flops, peak) <= perfect / roofline.PEAK_MARGIN + 1e-9
 
 
-def test_the_floor_bites_where_a_claim_is_absurd() -> None:
-    """A GiB does not move in ten microseconds; what fits into the cache may be quick."""
+def test_the_floor_rejects_impossible_claims() -> None:
+    """A GiB does not move in ten microseconds; bytes that fit into the cache may be quick."""
     assert roofline.floor_us(1 << 30, 0, CARD) > 400
     assert roofline.floor_us(1 << 20, 0, CARD) < 0.1
     assert roofline.floor_us(0, 1e12, CARD) > 1000
@@ -89,7 +87,7 @@ def test_the_floor_bites_where_a_claim_is_absurd() -> None:
 
 
 def test_a_processor_is_measured_and_gives_no_floor() -> None:
-    """One copy by one core says how near one is, not what all cores can't beat."""
+    """The copy speed of one core shows how near a candidate is; all cores may be faster."""
     peak = roofline.device_peak(Device(kind="cpu", fingerprint="this one"))
     assert peak is roofline.device_peak(Device(kind="cpu", fingerprint="this one"))
     assert (peak.gb_s or 0) > 0.1
@@ -109,38 +107,38 @@ def event(key: str, us: float, device_type: str = "DeviceType.CUDA") -> SimpleNa
     )
 
 
-def test_the_table_is_short_sorted_and_a_call_each() -> None:
-    """Ten rows, the longest first, shares of the whole, names of one bounded line."""
+def test_the_table_is_short_and_sorted_with_times_for_one_call() -> None:
+    """It has ten rows, the longest first, shares of the total, names of one bounded line."""
     events = [event(f"k{n}\x1b[2J" + "x" * 200, 3.0 * n) for n in range(1, 21)]
     others = [event("Lazy Function Loading", 1e9), event("aten::mm", 1e9, "DeviceType.CPU")]
-    made = profiler.profile_of_events([*events, *others], 3, "cuda")
-    assert profiler.MAX_ROWS == len(made.rows)
-    assert (10, 210.0) == (made.more, made.whole_us)
-    assert (20.0, 1) == (made.rows[0].us, made.rows[0].calls)
-    assert made.rows[0].share == pytest.approx(20 / 210, abs=1e-4)
-    assert all(len(row.name) <= 80 and row.name.isprintable() for row in made.rows)
-    assert len(profiler.profile_text(made)) < 2000
-    assert "and 10 more" in profiler.profile_text(made)
+    profile = profiler.profile_of_events([*events, *others], 3, "cuda")
+    assert profiler.MAX_ROWS == len(profile.rows)
+    assert (10, 210.0) == (profile.more, profile.whole_us)
+    assert (20.0, 1) == (profile.rows[0].us, profile.rows[0].calls)
+    assert profile.rows[0].share == pytest.approx(20 / 210, abs=1e-4)
+    assert all(len(row.name) <= 80 and row.name.isprintable() for row in profile.rows)
+    assert len(profiler.profile_text(profile)) < 2000
+    assert "and 10 more" in profiler.profile_text(profile)
 
 
 def test_a_forged_table_is_cut() -> None:
-    """It comes from a process with a candidate in it."""
+    """The table comes from a process with candidate code."""
     row = KernelProfileRow(name="x\n" * 10_000, calls=1, us=1.0, share=1.0)
     forged = KernelProfile(rows=(row,) * 1000)
     assert len(profiler.profile_text(profiler.sanitized_profile(forged))) < 2000
 
 
-def test_nothing_is_said_of_nothing() -> None:
-    """An empty table adds no line."""
+def test_an_empty_table_adds_no_line() -> None:
+    """The verdict's profile has only the other figures then."""
     assert {"timing": "x"} == profiler.verdict_profile(KernelProfile(), {"timing": "x"})
 
 
 def test_a_call_is_profiled(torch: ModuleType) -> None:
-    """torch's own profiler, on this machine."""
+    """torch's own profiler works on this machine."""
     x = torch.randn(64, 64)
-    made = profiler.profile_call(lambda: torch.relu(x @ x), "cpu")
-    assert {"aten::mm", "aten::clamp_min"} <= {row.name for row in made.rows}
-    assert all(row.calls == 1 for row in made.rows if row.name == "aten::mm")
+    profile = profiler.profile_call(lambda: torch.relu(x @ x), "cpu")
+    assert {"aten::mm", "aten::clamp_min"} <= {row.name for row in profile.rows}
+    assert all(row.calls == 1 for row in profile.rows if row.name == "aten::mm")
 
 
 # --- the maker's tools ----------------------------------------------------------------------------
@@ -158,7 +156,7 @@ noise from the program
 
 
 def test_ncus_numbers_are_read() -> None:
-    """Figures by kernel, the first launch of each, without what a card does not measure."""
+    """Figures of each kernel's first launch, without metrics that the card does not measure."""
     found = tools.ncu_numbers(NCU)
     assert {
         "time": "4.61 µs",
@@ -172,7 +170,7 @@ def test_ncus_numbers_are_read() -> None:
 
 @given(st.text(max_size=300))
 def test_ncus_output_may_be_anything(garbage: str) -> None:
-    """No permission, a crash, a forgery: there are no numbers then."""
+    """Without permission, after a crash or for a forgery there are no numbers."""
     tools.ncu_numbers(garbage)
     tools.ncu_numbers('"ID","Kernel Name"\n' + garbage)
     tools.sanitizer_summary(garbage)
@@ -206,7 +204,7 @@ RACECHECK = """========= COMPUTE-SANITIZER
 
 
 def test_the_sanitizers_findings_are_short() -> None:
-    """How many, and the first of them; without folders of this machine."""
+    """The number of errors and the first of them, without folders of this machine."""
     found = tools.sanitizer_summary(MEMCHECK)
     assert 3 == found.count
     assert "Invalid __global__ write of size 4 bytes" == found.lines[0]
@@ -214,16 +212,16 @@ def test_the_sanitizers_findings_are_short() -> None:
     assert "cuda.cu:9" in found.lines[-1]
     assert 7 == len(found.lines)
     assert not any("/tmp" in line or "ost" in line for line in found.lines)  # noqa: S108
-    raced = tools.sanitizer_summary(RACECHECK)
-    assert 1 == raced.count
-    assert "Race reported" in raced.lines[0]
-    assert "Read access" in raced.lines[1]
+    race = tools.sanitizer_summary(RACECHECK)
+    assert 1 == race.count
+    assert "Race reported" in race.lines[0]
+    assert "Read access" in race.lines[1]
     assert tools.sanitizer_summary("========= ERROR SUMMARY: 0 errors\n").is_clean
     assert not tools.sanitizer_summary("killed").is_clean
 
 
 def test_commands_end_with_the_program() -> None:
-    """The tool's own options come first: a program's can't be taken for them."""
+    """The tool's own options come first, so it does not read the program's options."""
     program = ["python", "-m", "actors.evaluator.once"]
     assert program == tools.tool_command("ncu", program)[-3:]
     assert ["/opt/cs", "--tool", "racecheck"] == tools.tool_command(

@@ -1,4 +1,4 @@
-"""The sandbox holds what its level promises, and the level is what was tried."""
+"""The sandbox refuses what its level promises to refuse, and the probe finds the right level."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pytest
 from evaluator_samples import LIMITS, TASK, candidate, command
 
 from actors.evaluator.judge import Judge
-from actors.evaluator.sandbox import cgroup, landlock, linux, paths, probe, sandbox, seccomp
+from actors.evaluator.sandbox import cgroup, landlock, paths, probe, sandbox, seccomp
+from actors.prctl import prctl
 from protocol.values import Outcome, Task, Verdict
 
 Judged = Callable[[str], Verdict]
@@ -30,9 +31,9 @@ def refused(act):
 
 
 def probed(*attempts: str) -> str:
-    """Return a candidate that crashes at import unless all `attempts`, expressions, hold."""
-    tried = "".join(f"if not ({attempt}): open_walls.append({attempt!r})\n" for attempt in attempts)
-    return candidate(before=f"{REFUSED}\nopen_walls = []\n{tried}assert not open_walls, open_walls")
+    """Return a candidate that raises at import unless all `attempts`, expressions, are true."""
+    code = "".join(f"if not ({attempt}): permitted.append({attempt!r})\n" for attempt in attempts)
+    return candidate(before=f"{REFUSED}\npermitted = []\n{code}assert not permitted, permitted")
 
 
 DANGEROUS = (
@@ -49,22 +50,22 @@ DANGEROUS = (
 
 
 def test_dangerous_calls_are_refused(judge: Judge, judged: Judged) -> None:
-    """From level 2 on a candidate gets EPERM for what no kernel needs, each time, and goes on."""
+    """From level 2 on, calls that no kernel needs fail with EPERM, and the candidate runs on."""
     assert judged(candidate()).is_correct
     if judge.level >= 2 and platform.machine() == "x86_64":
         verdict = judged(probed(*DANGEROUS))
         assert verdict.is_correct, verdict.reason
 
 
-def test_a_wall_that_is_open_is_named(judged: Judged) -> None:
-    """What is not refused makes that candidate fail: the test above can."""
+def test_a_permitted_call_is_named(judged: Judged) -> None:
+    """A call that is not refused makes the candidate fail, so the test above can fail."""
     verdict = judged(probed("refused(os.getpid)", "refused(lambda: libc.ptrace(0, 0, 0, 0))"))
     assert verdict.verdict is Outcome.COMPILE_FAILED
     assert "getpid" in verdict.reason
 
 
-def test_what_compilers_and_torch_do_is_allowed(judged: Judged) -> None:
-    """Threads, subprocesses, pipes, shared memory and files in scratch and /tmp go on working."""
+def test_calls_of_compilers_and_torch_are_permitted(judged: Judged) -> None:
+    """Threads, subprocesses, pipes, shared memory and files in scratch and /tmp work."""
     use = """
 import mmap, multiprocessing, os, pathlib, subprocess, tempfile, threading
 gcc = ["gcc", "-E", "-x", "c", "-"]
@@ -80,8 +81,8 @@ os.close(os.memfd_create("m")); mmap.mmap(-1, 4096).close()
     assert verdict.is_correct, verdict
 
 
-def test_a_candidate_cannot_take_more_than_its_memory_by_many_processes(judge: Judge) -> None:
-    """Processes that each stay under the limit, but not together, are `out_of_memory`."""
+def test_many_processes_together_have_one_memory_limit(judge: Judge) -> None:
+    """Processes that stay below the limit each, but not together, are `out_of_memory`."""
     hungry = (
         "import os, time\nfor _ in range(6):\n  if os.fork() == 0:\n"
         "    eaten = bytearray(b'x') * (700 << 20); time.sleep(60); os._exit(0)\n"
@@ -97,8 +98,8 @@ def test_a_candidate_cannot_take_more_than_its_memory_by_many_processes(judge: J
     assert again.is_correct
 
 
-def test_planted_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A canary at home, in the environment, in our own /proc, in the run folder and in /tmp."""
+def test_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No secret in the home, the environment, /proc, the run folder or /tmp can be read."""
     home, run = tmp_path / "home", tmp_path / "run"
     for folder in (home, run):
         folder.mkdir()
@@ -108,16 +109,16 @@ def test_planted_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.Monke
     with tempfile.NamedTemporaryFile(dir="/tmp", mode="w") as shared:
         shared.write("canary")
         shared.flush()
-        places = [home / "key", run / "key", shared.name, f"/proc/{os.getpid()}/environ"]
-        look = (
-            f"import os\nfor place in {[str(place) for place in places]}:\n"
-            "  try: assert b'canary' not in open(place, 'rb').read(), place\n"
+        files = [home / "key", run / "key", shared.name, f"/proc/{os.getpid()}/environ"]
+        search = (
+            f"import os\nfor file in {[str(file) for file in files]}:\n"
+            "  try: assert b'canary' not in open(file, 'rb').read(), file\n"
             "  except OSError: pass\n"
             "assert 'canary' not in str(os.environ)\n"
         )
         judge = Judge("cpu", LIMITS, run / "scratch" / "e", hide=(run,))
         try:
-            verdict = judge.judge(Task(name="small", source=TASK), candidate(before=look))
+            verdict = judge.judge(Task(name="small", source=TASK), candidate(before=search))
         finally:
             judge.close()
     assert isinstance(verdict, Verdict)
@@ -126,8 +127,8 @@ def test_planted_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.Monke
     assert not (run / "scratch" / "e").exists()
 
 
-def test_no_level_without_its_parts(tmp_path: Path) -> None:
-    """Level 3 is said only with namespaces, filter and group; 2 only with landlock and filter."""
+def test_a_level_has_all_of_its_parts(tmp_path: Path) -> None:
+    """Level 3 has namespaces, filter and control group; level 2 has landlock and filter."""
     ready = probe.probe_sandbox("cpu", tmp_path, paths.hidden_paths([Path.home()]))
     cgroup.remove_own_groups(ready.groups)
     if ready.level == 3:
@@ -142,18 +143,18 @@ def test_no_level_without_its_parts(tmp_path: Path) -> None:
     assert not any(Path(group).exists() for group in ready.groups)
 
 
-def test_a_weaker_sandbox_than_asked_for_is_one_line_and_status_2(tmp_path: Path) -> None:
-    """--min-sandbox N runs at level N and refuses above; the verdict carries what was there."""
+def test_a_sandbox_below_the_minimum_is_one_line_and_status_2(tmp_path: Path) -> None:
+    """--min-sandbox N works up to the machine's level; the verdict has that level."""
     (tmp_path / "t.py").write_text(TASK)
     (tmp_path / "c.py").write_text(candidate())
-    words = ["--task", tmp_path / "t.py", "--candidate", tmp_path / "c.py", "--device", "cpu"]
+    arguments = ["--task", tmp_path / "t.py", "--candidate", tmp_path / "c.py", "--device", "cpu"]
     ready = probe.probe_sandbox("cpu", tmp_path, paths.hidden_paths([Path.home()]))
     cgroup.remove_own_groups(ready.groups)
     for level in (ready.level, ready.level + 1):
-        asked = subprocess.run(command("--min-sandbox", level), capture_output=True, check=False)
-        assert (0 if level <= ready.level else 2) == asked.returncode
+        check = subprocess.run(command("--min-sandbox", level), capture_output=True, check=False)
+        assert (0 if level <= ready.level else 2) == check.returncode
         done = subprocess.run(
-            command(*words, "--json", "--time-s", "0.05", "--min-sandbox", level),
+            command(*arguments, "--json", "--time-s", "0.05", "--min-sandbox", level),
             capture_output=True,
             text=True,
             check=False,
@@ -167,15 +168,16 @@ def test_a_weaker_sandbox_than_asked_for_is_one_line_and_status_2(tmp_path: Path
             assert len(done.stderr.splitlines()) == 1
 
 
-def test_without_namespaces_landlock_and_the_filter_still_hold(tmp_path: Path) -> None:
-    """Where no namespace can be made, files, tracing, network and secrets are closed: level 2."""
+def test_without_namespaces_landlock_and_the_filter_give_level_2(tmp_path: Path) -> None:
+    """They refuse files, tracing, network and secrets where no namespace can be made."""
     if landlock.abi() < landlock.MIN_ABI or not seccomp.is_supported():
-        return  # this kernel gives level 1, which promises none of this
+        return  # this kernel gives level 1, which refuses none of this
     without = (
         "import sys\nfrom pathlib import Path\n"
         "from actors.evaluator.sandbox import cgroup, linux, probe\n"
         "def no(_flags): raise OSError('none here')\nlinux.unshare = no\n"
-        "ready = probe.probe_sandbox('cpu', Path(sys.argv[1]))\ncgroup.leave(ready.groups)\n"
+        "ready = probe.probe_sandbox('cpu', Path(sys.argv[1]))\n"
+        "cgroup.remove_own_groups(ready.groups)\n"
         "print(ready.level, ready.namespaces, ready.landlock, ready.seccomp)\n"
     )
     done = subprocess.run(
@@ -189,9 +191,9 @@ def test_without_namespaces_landlock_and_the_filter_still_hold(tmp_path: Path) -
 
 
 def test_a_filter_is_well_formed_for_every_architecture() -> None:
-    """Whole instructions, every jump within the program, and a return at its end."""
-    ways = [(machine, alone) for machine in seccomp.MACHINES for alone in (True, False)]
-    for machine, alone in ways:
+    """Instructions are whole, every jump is within the program, and a return is at its end."""
+    variants = [(machine, alone) for machine in seccomp.MACHINES for alone in (True, False)]
+    for machine, alone in variants:
         text = seccomp.program(machine, alone=alone)
         assert len(text) % 8 == 0
         count = len(text) // 8
@@ -202,14 +204,14 @@ def test_a_filter_is_well_formed_for_every_architecture() -> None:
         assert text[-8] == seccomp.RETURN
 
 
-def test_our_own_process_stays_free() -> None:
-    """Probing confines throwaway children only: the asker may still do everything."""
-    assert linux.prctl(39) == 0  # PR_GET_NO_NEW_PRIVS
+def test_the_probe_does_not_confine_its_own_process() -> None:
+    """Only the probe's throwaway children are confined."""
+    assert prctl(39) == 0  # PR_GET_NO_NEW_PRIVS
     assert "Seccomp:\t0" in Path("/proc/self/status").read_text() or seccomp.is_supported()
 
 
-def test_no_secret_comes_through_by_the_beginning_of_its_name() -> None:
-    """Settings of CUDA and OpenMP are a child's to know; a key that is named like one is not."""
+def test_a_secret_with_the_prefix_of_a_setting_does_not_reach_a_child() -> None:
+    """A child gets settings of CUDA and OpenMP, but no key with the prefix of such a setting."""
     given = {"OMP_NUM_THREADS": "3", "CUDA_VISIBLE_DEVICES": "0"}
     secrets = dict.fromkeys(["NVIDIA_API_KEY", "CUDA_TOKEN", "LC_ANYTHING", "OMP_PASSWORD"], "x")
     kept = sandbox.environment({**given, **secrets}, "/scratch")
@@ -220,7 +222,7 @@ def test_no_secret_comes_through_by_the_beginning_of_its_name() -> None:
 def test_a_folder_above_a_home_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a script lies above somebody's home, its folder on Python's path shows nobody that."""
+    """A script's folder is on Python's path; if a home is inside it, a child can't read it."""
     (tmp_path / "home").mkdir()
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

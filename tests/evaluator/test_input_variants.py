@@ -1,4 +1,4 @@
-"""Other draws and shaken parameters: what may change, what must stay what it is."""
+"""Varied inputs and perturbed parameters: which values change, and which keep their meaning."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from actors.evaluator.children import input_variants, parameter_loading
+from actors.evaluator.children import input_variants
 from actors.evaluator.children.task_module import TaskModule
+from actors.evaluator.children.tensors import parameter_loading
 from actors.evaluator.reference.fixture import INPUT_KINDS
 
 MASK = (torch.rand(64, 64) < 0.5).float()
@@ -19,7 +20,7 @@ RISING = torch.linspace(0, 1, 64)
 
 @pytest.mark.parametrize("kind", INPUT_KINDS)
 def test_every_kind_differs_from_the_task_s_own_draw(kind: input_variants.InputKind) -> None:
-    """A free tensor changes, keeps shape and dtype, and stays finite."""
+    """A tensor of independent values changes, keeps shape and dtype, and stays finite."""
     x = torch.randn(32, 48)
     other = input_variants.vary([x], kind, 5)
     assert isinstance(other, list)
@@ -30,7 +31,7 @@ def test_every_kind_differs_from_the_task_s_own_draw(kind: input_variants.InputK
 
 @pytest.mark.parametrize("kind", INPUT_KINDS)
 @pytest.mark.parametrize(
-    "meant",
+    "structured",
     [
         torch.arange(64),
         MASK,
@@ -42,22 +43,24 @@ def test_every_kind_differs_from_the_task_s_own_draw(kind: input_variants.InputK
     ],
     ids=["indices", "mask", "signs", "triangular", "symmetric", "probabilities", "sorted"],
 )
-def test_what_has_a_meaning_keeps_it(kind: input_variants.InputKind, meant: torch.Tensor) -> None:
-    """Indices, masks, probabilities, symmetric and sorted tensors are not touched."""
-    changed = input_variants.vary(meant, kind, 3)
-    assert isinstance(changed, torch.Tensor)
-    assert torch.equal(changed, meant)
+def test_structured_inputs_do_not_change(
+    kind: input_variants.InputKind, structured: torch.Tensor
+) -> None:
+    """Indices, masks, probabilities, symmetric and sorted tensors stay as they are."""
+    varied = input_variants.vary(structured, kind, 3)
+    assert isinstance(varied, torch.Tensor)
+    assert torch.equal(varied, structured)
 
 
 def test_inputs_from_zero_to_one_get_below_zero() -> None:
-    """A module that leaves out a relu because inputs are never negative is found out."""
+    """A candidate without a relu, since inputs are never negative, is wrong on these inputs."""
     changed = input_variants.vary(torch.rand(64, 64), "shifted", 1)
     assert isinstance(changed, torch.Tensor)
     assert bool((changed < 0).any())
 
 
-def test_zeros_and_ones_do_not_stay_zeros_and_ones() -> None:
-    """A module without its bias and scale is found out; statistics stay positive."""
+def test_parameters_of_zeros_and_ones_are_perturbed() -> None:
+    """A candidate without bias and scale is wrong then; running variances stay positive."""
     module = nn.Sequential(nn.LayerNorm(16), nn.BatchNorm1d(16))
     state = input_variants.perturb(module, 4)
     assert all(
@@ -68,7 +71,7 @@ def test_zeros_and_ones_do_not_stay_zeros_and_ones() -> None:
 
 
 class Renamed(nn.Module):
-    """Keeps a linear layer's parameters under other names, one of them unregistered."""
+    """Has a linear layer's parameters under other names, one of them unregistered."""
 
     def __init__(self, *, gamma: bool = True) -> None:
         super().__init__()
@@ -85,15 +88,15 @@ def seeded(module: type[nn.Module], **options: bool) -> nn.Module:
 
 
 class Named(nn.Module):
-    """The task's own."""
+    """Has the task's parameters under the task's names."""
 
     def __init__(self) -> None:
         super().__init__()
         self.linear, self.norm = nn.Linear(8, 8), nn.LayerNorm(8)
 
 
-def test_renamed_parameters_are_found_by_what_they_were() -> None:
-    """Other names, plain tensors: the right values arrive, ones where ones were."""
+def test_renamed_parameters_are_found_by_their_first_values() -> None:
+    """Parameters with other names and plain tensors get the right values."""
     first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}
     wanted = input_variants.perturb(seeded(Named), 9)
     module = seeded(Renamed)
@@ -105,8 +108,8 @@ def test_renamed_parameters_are_found_by_what_they_were() -> None:
     assert torch.equal(module.beta, wanted["norm.bias"])
 
 
-def test_a_parameter_that_was_left_out_is_missing() -> None:
-    """Nothing of the candidate's takes its place."""
+def test_a_parameter_that_the_candidate_does_not_have_is_missing() -> None:
+    """No other tensor of the candidate takes its place."""
     first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}
     loaded = parameter_loading.load_parameters(
         seeded(Renamed, gamma=False), input_variants.perturb(seeded(Named), 9), first
@@ -115,11 +118,11 @@ def test_a_parameter_that_was_left_out_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "lies"),
+    ("expression", "aliases"),
     [("x.t()", True), ("x.relu_()", True), ("(x + 1, x)", True), ("x * 2", False)],
 )
-def test_outputs_that_lie_in_an_input_are_known(
-    words: str, lies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_outputs_in_an_inputs_memory_are_known(
+    expression: str, aliases: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the task's own module returns a view of its input, the next inputs may change it."""
     monkeypatch.chdir(tmp_path)
@@ -127,7 +130,7 @@ def test_outputs_that_lie_in_an_input_are_known(
 import torch
 class Model(torch.nn.Module):
     def forward(self, x):
-        return {words}
+        return {expression}
 def get_inputs():
     return [torch.randn(8, 8)]
 def get_init_inputs():
@@ -135,4 +138,4 @@ def get_init_inputs():
 """
     task = TaskModule(source, "cpu")
     task.make(1)
-    assert task.has_aliases(task.inputs(2), 1) == lies
+    assert task.has_aliases(task.inputs(2), 1) == aliases

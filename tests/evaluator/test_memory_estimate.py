@@ -1,4 +1,4 @@
-"""Tasks that don't fit into the machine's memory: a line, before any of it is taken."""
+"""A task that does not fit into the machine's memory is refused in one line before it takes any."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIB = 1 << 40
 
 def module(rows: int, forward: str = "x") -> ModuleType:
     """Return a task with `rows` KiB of inputs, a weight of 4 KiB, and outputs of x's size."""
-    made = ModuleType("task")
+    task = ModuleType("task")
     exec(  # noqa: S102  # as the referee does with a task
         "import torch\n"
         "class Model(torch.nn.Linear):\n"
@@ -26,27 +26,27 @@ def module(rows: int, forward: str = "x") -> ModuleType:
         f"    def forward(self, x): return {forward}\n"
         f"def get_inputs(): return [torch.rand({rows}, 256)]\n"
         "def get_init_inputs(): return [256]\n",
-        made.__dict__,
+        task.__dict__,
     )
-    return made
+    return task
 
 
 def test_large_tasks_count_inputs_parameters_and_outputs() -> None:
-    """Terabytes are counted without taking any; a small task is not run to see its outputs."""
+    """Terabytes are counted without an allocation; a small task is not run for its outputs."""
     rows = TIB // 1024
     assert 2 * TIB + 4096 == memory_estimate.task_bytes(module(rows))
     assert 8 * 1024 + 4096 == memory_estimate.task_bytes(module(8, forward="never_run"))
 
 
-def test_what_can_not_be_foreseen_is_tried() -> None:
-    """A module that does what the meta device can't is not refused for it."""
-    odd = module(TIB // 1024, forward="x * x.sum().item()")
-    assert 0 == memory_estimate.task_bytes(odd)
-    memory_estimate.require_memory(odd)
+def test_a_task_without_an_estimate_is_tried() -> None:
+    """A module that does not run on the meta device is not refused for that."""
+    task = module(TIB // 1024, forward="x * x.sum().item()")
+    assert 0 == memory_estimate.task_bytes(task)
+    memory_estimate.require_memory(task)
 
 
-def test_the_line_says_how_much_and_how_much_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Just too large is refused with figures, just small enough is not."""
+def test_the_refusal_has_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is just too large is refused; one that just fits is not."""
     large = module(TIB // 1024)
     wanted = (
         memory_estimate.TASK_COPIES * memory_estimate.task_bytes(large)
@@ -60,14 +60,14 @@ def test_the_line_says_how_much_and_how_much_is_there(monkeypatch: pytest.Monkey
 
 
 def test_free_memory_is_that_of_this_machine() -> None:
-    """Something between nothing and all of it."""
+    """It is more than zero and less than a terabyte."""
     free = memory_estimate.free_bytes()
     assert free is not None
     assert 0 < free < TIB
 
 
 def test_the_judge_refuses_such_a_task_and_judges_the_next(judge: Judge, task: Task) -> None:
-    """A problem of KernelBench with inputs of many gigabytes ends with a line, not with a kill."""
+    """A KernelBench problem with inputs of many gigabytes ends in one line; nothing is killed."""
     source = task.source.replace("torch.randn(32, 64)", "torch.randn(1 << 33, 64)")
     huge = Task(name="huge", source=source)
     before = judge.zygote_pid
@@ -81,9 +81,9 @@ def test_the_judge_refuses_such_a_task_and_judges_the_next(judge: Judge, task: T
     assert before in (None, judge.zygote_pid)
 
 
-def test_what_was_killed_without_a_limit_of_its_own_names_none() -> None:
-    """A reference has no limit: "more than 0 MiB" would send its user nowhere."""
+def test_a_child_without_a_memory_limit_is_reported_without_one() -> None:
+    """A reference has no limit of its own: "more than 0 MiB" would mislead its user."""
     assert "more than 2048 MiB" in ChildFailure(how="memory", number=2048).readable()
-    said = ChildFailure(how="memory").readable()
-    assert "MiB" not in said
-    assert "no memory left" in said
+    reason = ChildFailure(how="memory").readable()
+    assert "MiB" not in reason
+    assert "no memory left" in reason

@@ -1,4 +1,4 @@
-"""Typed bytes: what is sent arrives, and what a hostile child sends is refused without harm."""
+"""Typed bytes: values arrive as sent, and a hostile child's frames are refused without damage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LAYOUTS = st.recursive(
 
 @given(LAYOUTS)
 def test_bytes_of_different_tensors_never_overlap(any_layout: layout_checks.Layout) -> None:
-    """Each leaf has a place of its own, aligned, and the total covers all."""
+    """Each leaf has an aligned range of its own, and the total covers all ranges."""
     places = layout_checks.offsets(any_layout)
     for leaf, start, end in zip(
         layout_checks.tensor_leaves(any_layout), places, places[1:], strict=False
@@ -50,14 +50,14 @@ def test_bytes_of_different_tensors_never_overlap(any_layout: layout_checks.Layo
 def test_only_equal_layouts_do_not_differ(
     left: layout_checks.Layout, right: layout_checks.Layout
 ) -> None:
-    """A layout differs from another exactly when they are not the same."""
+    """`difference` is None exactly for equal layouts."""
     assert layout_checks.difference(left, left) is None
     assert (layout_checks.difference(left, right) is None) == (left == right)
 
 
 def test_values_arrive_as_they_were_sent(torch: ModuleType) -> None:
     """Every dtype, odd strides, empty and zero-dimensional tensors, nesting and plain values."""
-    from actors.evaluator.children import tensors
+    from actors.evaluator.children.tensors import tensor_bytes
 
     torch.manual_seed(0)
     value = {
@@ -68,82 +68,84 @@ def test_values_arrive_as_they_were_sent(torch: ModuleType) -> None:
             for name in layout_checks.ITEM_BYTES
         },
     }
-    shape = tensors.layout_of(value)
+    shape = tensor_bytes.layout_of(value)
     memory = shared_memory.allocate(layout_checks.total_bytes(shape), "test")
     try:
-        tensors.write(value, memory)
-        got = tensors.read(shape, memory, "cpu")
+        tensor_bytes.write(value, memory)
+        got = tensor_bytes.read(shape, memory, "cpu")
     finally:
         os.close(memory)
     assert got["plain"] == value["plain"]
     assert got["odd"][0].stride() == value["odd"][0].stride()
-    for sent, came in zip(tensors.tensors_in(value), tensors.tensors_in(got), strict=True):
+    for sent, came in zip(
+        tensor_bytes.tensors_in(value), tensor_bytes.tensors_in(got), strict=True
+    ):
         assert sent.dtype == came.dtype
         assert sent.shape == came.shape
         wide = torch.complex128 if sent.is_complex() else torch.float64
         assert torch.equal(sent.to(wide), came.to(wide))
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_many_values_are_filled_where_they_are(torch: ModuleType, *, turned: bool) -> None:
-    """New contents in the same storage, value after value, whatever their strides and dtypes."""
-    from actors.evaluator.children import tensors
+@pytest.mark.parametrize("transposed", [False, True])
+def test_many_values_are_filled_in_place(torch: ModuleType, *, transposed: bool) -> None:
+    """Values of all strides and dtypes get new contents in the same storage."""
+    from actors.evaluator.children.tensors import tensor_bytes
 
     def draw(seed: int) -> list[tuple[object, ...]]:
         torch.manual_seed(seed)
-        matrix = torch.randn(3, 5).T if turned else torch.randn(5, 3)
+        matrix = torch.randn(3, 5).T if transposed else torch.randn(5, 3)
         return [(matrix + call, [torch.randint(0, 9, (call + 1,)) > 4], 2.5) for call in range(3)]
 
     old, new = draw(1), draw(2)
-    layouts = [tensors.layout_of(value) for value in new]
-    storage = [tensor.data_ptr() for tensor in tensors.tensors_in(old)]
-    versions = [tensor._version for tensor in tensors.tensors_in(old)]
+    layouts = [tensor_bytes.layout_of(value) for value in new]
+    storage = [tensor.data_ptr() for tensor in tensor_bytes.tensors_in(old)]
+    versions = [tensor._version for tensor in tensor_bytes.tensors_in(old)]
     memory = shared_memory.allocate(sum(map(layout_checks.total_bytes, layouts)), "test")
     try:
         place = 0
         for value, shape in zip(new, layouts, strict=True):
             part = shared_memory.allocate(layout_checks.total_bytes(shape), "part")
-            tensors.write(value, part)
+            tensor_bytes.write(value, part)
             os.pwrite(memory, os.pread(part, layout_checks.total_bytes(shape), 0), place)
             place += layout_checks.total_bytes(shape)
             os.close(part)
-        tensors.fill(old, layouts, memory)
+        tensor_bytes.fill(old, layouts, memory)
     finally:
         os.close(memory)
-    for came, sent in zip(tensors.tensors_in(old), tensors.tensors_in(new), strict=True):
+    for came, sent in zip(tensor_bytes.tensors_in(old), tensor_bytes.tensors_in(new), strict=True):
         assert torch.equal(came, sent)
-    assert [tensor.data_ptr() for tensor in tensors.tensors_in(old)] == storage
-    # Caches that trust autograd's counter have to be wrong, too.
-    assert [tensor._version for tensor in tensors.tensors_in(old)] == versions
+    assert [tensor.data_ptr() for tensor in tensor_bytes.tensors_in(old)] == storage
+    # The version counter stays: a cache that trusts it must be wrong, too.
+    assert [tensor._version for tensor in tensor_bytes.tensors_in(old)] == versions
 
 
-def test_memory_that_ends_too_early_fills_nothing_with_zeros(torch: ModuleType) -> None:
-    """Inputs that are not all there are an error, not inputs."""
-    from actors.evaluator.children import tensors
+def test_too_few_bytes_are_an_error(torch: ModuleType) -> None:
+    """Missing input bytes are not replaced by zeros."""
+    from actors.evaluator.children.tensors import tensor_bytes
 
     value = torch.ones(100)
     memory = shared_memory.allocate(64, "test")
     try:
-        with pytest.raises(tensors.UntransferableError):
-            tensors.fill([value], [tensors.layout_of(value)], memory)
+        with pytest.raises(tensor_bytes.UntransferableError):
+            tensor_bytes.fill([value], [tensor_bytes.layout_of(value)], memory)
     finally:
         os.close(memory)
 
 
-def test_what_does_not_fit_is_not_written(torch: ModuleType) -> None:
-    """A result larger than the memory made for it is refused before a byte is written."""
-    from actors.evaluator.children import tensors
+def test_an_output_that_does_not_fit_is_not_written(torch: ModuleType) -> None:
+    """An output larger than its memory is refused before a byte is written."""
+    from actors.evaluator.children.tensors import tensor_bytes
 
     memory = shared_memory.allocate(64, "test")
     try:
-        with pytest.raises(tensors.UntransferableError):
-            tensors.write(torch.ones(1000), memory, 64)
+        with pytest.raises(tensor_bytes.UntransferableError):
+            tensor_bytes.write(torch.ones(1000), memory, 64)
     finally:
         os.close(memory)
 
 
-def test_memory_that_crosses_can_not_be_shrunk() -> None:
-    """A child that truncates what it was given would kill its reader: the seal forbids it."""
+def test_shared_memory_can_not_be_shrunk() -> None:
+    """A child that truncates shared memory would kill its reader, so a seal forbids it."""
     memory = shared_memory.allocate(4096, "test")
     try:
         with pytest.raises(PermissionError):
@@ -159,7 +161,7 @@ def pair(*, descriptors: bool = False) -> tuple[socket.socket, Channel[FromRunne
 
 
 def test_an_order_arrives_whole_with_its_descriptors() -> None:
-    """However the stream is cut, orders and their descriptors come out in order."""
+    """Orders and their descriptors arrive in order, however the stream is split."""
     theirs, channel = pair(descriptors=True)
     sender: Channel[Done] = Channel(theirs, Done)
     numbers = [os.memfd_create("a"), os.memfd_create("b")]
@@ -181,8 +183,8 @@ def test_an_order_arrives_whole_with_its_descriptors() -> None:
 
 
 @given(st.binary(min_size=5, max_size=64))
-def test_random_bytes_are_garbled_or_not_enough(data: bytes) -> None:
-    """Bytes that are no frame never become an order, and never raise anything but Garbled."""
+def test_random_bytes_are_malformed_or_incomplete(data: bytes) -> None:
+    """Bytes that are not a frame raise `MalformedFrameError` or wait for more, never an order."""
     theirs, channel = pair()
     theirs.send(b"\xff" + data)
     channel.read_available()
@@ -205,8 +207,8 @@ def test_random_bytes_are_garbled_or_not_enough(data: bytes) -> None:
         HEAD.pack(1 + len(body := msgspec.msgpack.encode({"type": "Unknown"})), 0) + b"\x81" + body,
     ],
 )
-def test_hostile_frames_are_garbled(frame: bytes) -> None:
-    """Too long, with descriptors, invalid, nested too deep, unknown: all are refused."""
+def test_hostile_frames_are_malformed(frame: bytes) -> None:
+    """Frames that are too long, with descriptors, invalid, too deep or unknown are refused."""
     theirs, channel = pair()
     theirs.send(frame)
     channel.read_available()
@@ -216,8 +218,8 @@ def test_hostile_frames_are_garbled(frame: bytes) -> None:
     channel.close()
 
 
-def test_one_that_does_not_read_can_not_hold_us_up() -> None:
-    """Sending to a child that never reads ends in time; sending to a dead one says so."""
+def test_a_child_that_does_not_read_can_not_block_the_judge() -> None:
+    """Sending to a child that never reads times out; to a dead one it raises another error."""
     theirs, channel = pair()
     order = SetInputs(slot=0, inputs=Plain(kind="str", word="x" * 3_000_000))
     with pytest.raises(ChannelTimeoutError):
@@ -230,7 +232,7 @@ def test_one_that_does_not_read_can_not_hold_us_up() -> None:
 
 @given(st.lists(st.binary(max_size=200), max_size=30))
 def test_output_keeps_the_beginning_and_the_end(parts: list[bytes]) -> None:
-    """What is kept is bounded, starts as the output started and ends as it ended."""
+    """The stored text is bounded and has the beginning and the end of the output."""
     output = logs.BoundedOutput(64)
     for part in parts:
         output.append(part)
@@ -243,7 +245,7 @@ def test_output_keeps_the_beginning_and_the_end(parts: list[bytes]) -> None:
 
 @given(st.text())
 def test_a_cleaned_log_has_no_control_bytes(text: str) -> None:
-    """Nothing that a candidate prints can move a terminal's cursor."""
+    """A candidate's output can't move a terminal's cursor."""
     cleaned = logs.clean_log(f"\x1b[2J{text}\x9b31m")
     assert all(
         char in "\n\t" or (ord(char) >= 32 and not 127 <= ord(char) < 160) for char in cleaned
@@ -251,7 +253,7 @@ def test_a_cleaned_log_has_no_control_bytes(text: str) -> None:
 
 
 def test_paths_of_this_machine_are_cut_from_logs() -> None:
-    """A log names files as an agent knows them."""
+    """A log has the file names that an agent knows."""
     header = "/opt/venv/lib/python3.11/site-packages/torch/a.h"
     log = f"/run/x/candidate-1/kernel.cpp:3: error: in {header}"
     assert logs.clean_log(log, ["/run/x/candidate-1"]) == "kernel.cpp:3: error: in torch/a.h"

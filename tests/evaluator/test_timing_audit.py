@@ -89,7 +89,7 @@ def test_where_nothing_lies_nothing_is_read(place: int) -> None:
 
 def test_outputs_are_read_as_they_are(torch: ModuleType) -> None:
     """Turned, scattered, conjugated, nested: in logical order they are what the module gave."""
-    from actors.evaluator.children import tensor_addresses, tensors
+    from actors.evaluator.children.tensors import tensor_addresses, tensor_bytes
 
     torch.manual_seed(0)
     same = torch.randn(4, 6)
@@ -110,11 +110,13 @@ def test_outputs_are_read_as_they_are(torch: ModuleType) -> None:
     for value, layout, begins in zip(given, layouts, places, strict=True):
         copied = shared_memory.allocate(total_bytes(layout), "copied")
         process_memory.read(os.getpid(), copied, host_transfer._pieces_of(layout, 0, begins))
-        raw = tensors.read(_bytes(total_bytes(layout)), copied, "cpu")
+        raw = tensor_bytes.read(_bytes(total_bytes(layout)), copied, "cpu")
         assert isinstance(raw, torch.Tensor)
-        ordered = tensors.in_logical_order(raw, layout)
-        got = tensors.value_of(tensors.layout_of(value), ordered, "cpu")
-        for mine, theirs in zip(tensors.tensors_in(got), tensors.tensors_in(value), strict=True):
+        ordered = tensor_bytes.in_logical_order(raw, layout)
+        got = tensor_bytes.value_of(tensor_bytes.layout_of(value), ordered, "cpu")
+        for mine, theirs in zip(
+            tensor_bytes.tensors_in(got), tensor_bytes.tensors_in(value), strict=True
+        ):
             assert torch.equal(mine, theirs)
         os.close(copied)
     assert len(said.layouts) < len(told)  # what looks alike is told of once
@@ -122,23 +124,25 @@ def test_outputs_are_read_as_they_are(torch: ModuleType) -> None:
 
 def test_inputs_are_written_as_they_lie(torch: ModuleType) -> None:
     """Turned inputs of which the module's slots are copies have the values that were drawn."""
-    from actors.evaluator.children import tensor_addresses, tensors
-    from actors.evaluator.children.tensor_copies import in_memory_order
+    from actors.evaluator.children.tensors import tensor_addresses, tensor_bytes
+    from actors.evaluator.children.tensors.tensor_copies import in_memory_order
 
     torch.manual_seed(0)
     drawn = [torch.randn(4, 6).T, [torch.arange(6), torch.randn(8, 6)[:, ::2]], 3]
     drawn.append(torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last))
-    layout = tensors.layout_of(drawn)
+    layout = tensor_bytes.layout_of(drawn)
     parcel = shared_memory.allocate(total_bytes(layout), "parcel")
-    tensors.write(in_memory_order(drawn), parcel)
+    tensor_bytes.write(in_memory_order(drawn), parcel)
     zeros = shared_memory.allocate(total_bytes(layout), "zeros")
-    slot = tensors.read(layout, zeros, "cpu")
+    slot = tensor_bytes.read(layout, zeros, "cpu")
     pieces = host_transfer._pieces(
         [layout], host_transfer._words(tensor_addresses.input_addresses([slot]))
     )
     assert pieces is not None
     process_memory.write(os.getpid(), parcel, pieces[0])
-    for mine, theirs in zip(tensors.tensors_in(slot), tensors.tensors_in(drawn), strict=True):
+    for mine, theirs in zip(
+        tensor_bytes.tensors_in(slot), tensor_bytes.tensors_in(drawn), strict=True
+    ):
         assert torch.equal(mine, theirs)
     for used in (parcel, zeros):
         os.close(used)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from actors.evaluator.children.tensors import layout_of
+from actors.evaluator.children.tensors.tensor_bytes import layout_of
 from actors.release.composition import drop_in_source
 from protocol.release import Judged, Limit, Release
 

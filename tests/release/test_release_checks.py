@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from drop_in_samples import candidate, drop_in
 
-from actors.evaluator.children import gpu_release_checks
+from actors.evaluator.children.release_checks import gpu_release_checks
 from protocol.release import Limit
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -1,1 +1,1 @@
-"""What runs in child processes: these import torch, or candidates."""
+"""Runs in child processes, which import torch and run the task's or a candidate's code."""

@@ -1,12 +1,12 @@
-"""The builder: imports a candidate where there is no device, so that what it compiles is built.
+"""The builder: imports a candidate without a device, so that its extensions are compiled.
 
 It runs candidate code, confined like a runner, and leaves the built libraries in the candidate's
-own folder; the runner imports the same file later and finds them ready (nothing is rebuilt when
-sources, flags and folder are the same).  A private folder for each candidate: a killed build leaves
-a lock behind that would hang the next one.
+own folder.  The runner imports the same file later and finds them ready: nothing is rebuilt when
+sources, flags and folder are the same.  Each candidate has a private folder, because a killed build
+leaves a lock behind that would hang the next build in the same folder.
 
-Another one, which never sees a candidate, prepares what fast builds need: its own folder is the
-toolkits'.
+Another builder, which never imports a candidate, prepares toolkits for fast builds.  Its own folder
+is the folder of the toolkits.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import socket
 import tempfile
 from pathlib import Path
 
-from actors.evaluator.children import fast_build_hook, task_dependencies
 from actors.evaluator.children.exception_reports import describe_exception
-from actors.evaluator.children.runner import import_file
+from actors.evaluator.children.source_import import import_candidate
 from actors.evaluator.fastbuild.build_store import UNFINISHED_PREFIX
 from actors.evaluator.fastbuild.compiler_process import BuildTimeoutError
 from actors.evaluator.fastbuild.precompiled_headers import PrecompiledHeaderError
@@ -34,14 +33,13 @@ from actors.evaluator.ipc.orders import (
     ToolkitPrepared,
 )
 from actors.evaluator.ipc.runner_orders import FromRunner
-from protocol.values import DeviceKind
 
-MAX_PRECOMPILED_HEADERS = 24  # precompiled, each up to 200 MB of disk
+MAX_PRECOMPILED_HEADERS = 24  # each takes up to 200 MB of disk
 
 
-def serve(descriptor: int, device: DeviceKind) -> None:
-    """Do the one thing that the judge orders, and leave."""
-    # Nothing is run here, and a build must not need the card that another candidate is on.
+def serve(descriptor: int) -> None:
+    """Answer the judge's orders until `Exit`, or until the judge is gone."""
+    # A build runs no kernel and must not use the card, where another candidate is measured.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     channel: Channel[ToBuilder] = Channel(
         socket.socket(fileno=descriptor), ToBuilder, descriptors=True
@@ -55,10 +53,8 @@ def serve(descriptor: int, device: DeviceKind) -> None:
         answer: FromRunner | ToolkitPrepared = Done()
         if isinstance(order, ImportSource):
             try:
-                fast_build_hook.install_fast_builds(order.source)
-                task_dependencies.write_dependencies(order.modules)
-                import_file(order.source, "candidate")
-            except BaseException as error:  # noqa: BLE001  # the candidate's: data
+                import_candidate(order.source, order.modules)
+            except BaseException as error:  # noqa: BLE001  # the candidate's own: reported
                 answer = describe_exception(error)
         elif isinstance(order, PrepareToolkit):
             answer = prepare_toolkit(order)
@@ -68,7 +64,7 @@ def serve(descriptor: int, device: DeviceKind) -> None:
 
 
 def prepare_toolkit(order: PrepareToolkit) -> ToolkitPrepared:
-    """Make the toolkit and the precompiled headers that the working directory lacks."""
+    """Make the toolkit and the precompiled headers that the working directory does not have."""
     from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
 
     store = Path.cwd()
@@ -78,9 +74,8 @@ def prepare_toolkit(order: PrepareToolkit) -> ToolkitPrepared:
         try:
             toolkit = prepare_toolkit(store, (), order.limit_s)
             if toolkit.precompiled.count() < MAX_PRECOMPILED_HEADERS:
-                with contextlib.suppress(
-                    PrecompiledHeaderError, BuildTimeoutError, OSError
-                ):  # built without, then
+                # Builds work without a precompiled header, too.
+                with contextlib.suppress(PrecompiledHeaderError, BuildTimeoutError, OSError):
                     prepare_toolkit(store, order.families, order.limit_s)
         except (ToolkitMissingError, PrecompiledHeaderError, BuildTimeoutError, OSError) as error:
             return ToolkitPrepared(words=f"{type(error).__name__}: {error}")

@@ -1,10 +1,10 @@
-"""What counts as equal.  Pure functions on tensors; runs in the referee, which is trusted.
+"""Decides whether two outputs are equal.  Pure functions on tensors; runs in the trusted referee.
 
-A result is judged against the reference in float64 where there is one.  What eager PyTorch itself
-loses in the task's own precision is measured, and a candidate may lose `ERROR_FACTOR` times as
-much; KernelBench's figures (1e-4 for float32, 1e-2 for halves) are the floor.  Both are relative to
-the element's magnitude plus the tensor's own root mean square, so that an output of tiny numbers is
-not passed by zeros.  Integers and booleans are exact.
+A result is compared with the reference in float64 where there is one.  The error that eager PyTorch
+itself makes in the task's own precision is measured, and a candidate's error may be `ERROR_FACTOR`
+times as large; KernelBench's figures (1e-4 for float32, 1e-2 for halves) are the floor.  Both are
+relative to the element's magnitude plus the tensor's own root mean square, so that zeros do not
+pass for an output of tiny numbers.  Integers and booleans must be equal exactly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from protocol.values import Value
 
 ERROR_FACTOR = 8.0
-ELEMENTS_AT_ONCE = 1 << 24  # elements that are compared at once
+ELEMENTS_AT_ONCE = 1 << 24  # elements in one piece of a large tensor
 FLOORS = {
     torch.float64: 1e-9,
     torch.complex128: 1e-9,
@@ -26,10 +26,10 @@ FLOORS = {
     torch.float16: 1e-2,
     torch.bfloat16: 1e-2,
 }
-# What `--precision` allows of results that are float32: what such arithmetic loses in long sums.
+# The errors that `--precision` allows in float32 results: those of such arithmetic in long sums.
 PRECISIONS = {"tf32": 4e-3, "float16": 1e-2, "bfloat16": 4e-2}
 SMALL_FLOAT_FLOOR = 0.125  # the eight-bit floats
-MIN_SCALE = 1e-30  # a reference of nothing but zeros
+MIN_SCALE = 1e-30  # for a reference that is all zeros
 
 
 class Comparison(Value, frozen=True, kw_only=True):
@@ -47,10 +47,10 @@ def compare(
     *,
     floor: float = 0.0,
 ) -> Comparison:
-    """Compare `got` with the reference; shapes and dtypes are already known to be equal.
+    """Compare `got` with the reference; shapes and dtypes must be equal.
 
     `eager` is the reference's output in the task's precision, `exact` the one in float64; `floor`
-    is what a user allows besides.  Goes through large tensors in pieces.
+    is the error that the user allows.  Large tensors are compared in pieces.
     """
     if not got.numel():
         return Comparison()
@@ -60,7 +60,7 @@ def compare(
     size = _root_mean_square(truth)
     allowed = max(floor, FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR))
     off = _quick_comparison(got, truth, size)
-    if off <= allowed:  # what eager loses need not be known, and nothing is infinite or NaN
+    if off <= allowed:  # eager's own error is not needed, and nothing is infinite or NaN
         return Comparison(max_error=off / allowed)
     allowed = max(allowed, ERROR_FACTOR * relative_loss(eager, truth))
     return _thorough_comparison(got, eager, truth, where, size, allowed)
@@ -101,7 +101,7 @@ def _thorough_comparison(
 
 
 def relative_loss(ours: torch.Tensor, truth: torch.Tensor) -> float:
-    """Return the share that `ours` is off at worst, relative to element and tensor."""
+    """Return the largest error of `ours`, relative to element and tensor."""
     if not ours.numel() or not _is_real(ours):
         return 0.0
     size = _root_mean_square(truth)
@@ -123,9 +123,9 @@ def kernelbench_error(got: torch.Tensor, eager: torch.Tensor) -> float:
 
 
 def unchecked(outputs: Sequence[torch.Tensor]) -> tuple[str, ...]:
-    """Return a note where the reference's outputs say nothing: any others would be equal to them.
+    """Return a note on outputs of the reference that every other output would be equal to.
 
-    NaN where the reference has NaN counts as right, so an output of nothing but NaN checks nothing.
+    NaN where the reference has NaN counts as right, so an output that is all NaN checks nothing.
     """
     blank = [
         number
@@ -147,14 +147,14 @@ def _is_real(tensor: torch.Tensor) -> bool:
 
 
 def _pieces(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
-    """Yield pieces of tensors of one shape, widened: float64 copies of gigabytes would not fit."""
+    """Yield pieces of tensors of one shape, widened; whole float64 copies would not fit."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     for begin in range(0, flat[0].numel(), ELEMENTS_AT_ONCE):
         yield begin, [_widened(tensor[begin : begin + ELEMENTS_AT_ONCE]) for tensor in flat]
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    # float32 is near enough to tell 1e-4; beside float64 torch widens it by itself.
+    # float32 resolves errors of 1e-4; in arithmetic with float64 torch widens it itself.
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     if tensor.dtype in (torch.float16, torch.bfloat16) or tensor.element_size() == 1:
@@ -175,9 +175,9 @@ def _error(own: torch.Tensor, ours: torch.Tensor, truth: torch.Tensor) -> torch.
     """Return the distance to the truth; inf where one is finite and the other is not."""
     error = (own - truth).abs()
     same = (own == truth) | (own.isnan() & truth.isnan())
-    # Where eager overflows in its precision, doing the same is as good as being right.
-    odd = ~ours.isfinite()
-    same |= odd & ((own == ours) | (own.isnan() & ours.isnan()))
+    # Where eager overflows in its precision, the same overflow counts as right.
+    overflows = ~ours.isfinite()
+    same |= overflows & ((own == ours) | (own.isnan() & ours.isnan()))
     error = torch.where(error.isfinite(), error, math.inf)
     return torch.where(same, 0.0, error)
 

@@ -1,7 +1,7 @@
-"""A runner in a fresh interpreter, so that a tool can be put around it.
+"""A runner in a fresh interpreter, started under a tool such as compute-sanitizer or ncu.
 
-A fork of a warm process can't be started under compute-sanitizer or ncu; this can, and it answers
-the same orders over the same channel.
+A fork of a warm process can't be started under a tool.  This program can, and it answers the same
+orders over the same channel.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 
 from actors.evaluator.sandbox.paths import PROJECT_PACKAGES
 
-# Our rooms by their own paths: where the sandbox closes the folder around them, Python's way of
-# finding packages (listing it) sees nothing.
+# The packages are imported by their own paths.  Python finds packages by listing the folder around
+# them, and the sandbox may close that folder.
 FIND_PACKAGES = """\
 import importlib.util, sys
 for path in {rooms!r}:
@@ -28,18 +28,18 @@ main()
 
 
 def exec_with_tool(command: tuple[str, ...], descriptor: int, device: str) -> None:
-    """Become `command` with this program at its end, which takes over the channel."""
+    """Become `command`, followed by this program, which takes over the channel."""
     os.set_inheritable(descriptor, True)
-    # Libraries are found where this process finds them.
+    # The new interpreter finds libraries where this process finds them.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    # No caching: each tensor is an allocation of its own, with an end that the tool knows.
+    # Without caching each tensor is an allocation of its own, and the tool knows where it ends.
     environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
     program = [sys.executable, "-c", program_text(), str(descriptor), device]
-    os.execvpe(command[0], [*command, *program], environment)  # noqa: S606  # our own words
+    os.execvpe(command[0], [*command, *program], environment)  # noqa: S606  # our own arguments
 
 
 def program_text() -> str:
-    """Return the program that serves as a runner, whatever can be listed."""
+    """Return the program that serves as a runner, also where folders can't be listed."""
     return FIND_PACKAGES.format(rooms=[str(room) for room in PROJECT_PACKAGES])
 
 

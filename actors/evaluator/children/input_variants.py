@@ -1,9 +1,10 @@
-"""Other inputs and parameters than a task's own draws: what a candidate may not have counted on.
+"""Varies a task's inputs and parameters, so that a candidate can't rely on one distribution.
 
 A task's `get_inputs` draws from one distribution, and its parameters are often zeros and ones.  A
-candidate that is right only there is wrong.  Each kind of draw keeps what inputs can mean: masks,
-indices, probabilities, triangular and sorted tensors stay what they are; whether the task bears the
-rest (finite outputs, no blown-up error) is tried before it is used.  Pure, on tensors.
+candidate that is right only there is wrong.  Each kind of draw keeps the meaning of inputs: masks,
+indices, probabilities, triangular and sorted tensors are not changed.  The referee tries whether
+the task works on the others (finite outputs, no large error) before they are used.  Pure functions
+on tensors.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import torch
 
 from actors.evaluator.ipc.orders import InputKind
 
-MAX_ELEMENTS_INSPECTED = 4096  # elements that decide what a tensor means
+MAX_ELEMENTS_INSPECTED = 4096  # these decide what a tensor means
 FEW_VALUES = 3
 PERTURBATION = 0.2  # parameters move by this share
 
 
 def vary(inputs: object, kind: InputKind, seed: int) -> object:
-    """Return `inputs` (a nest of tensors) with what is free in them drawn differently."""
+    """Return `inputs` (nested tensors) with other values wherever values may be varied."""
     if isinstance(inputs, torch.Tensor):
         return _tensor(inputs, kind, seed) if _is_free(inputs) else inputs
     if isinstance(inputs, dict):
@@ -30,9 +31,9 @@ def vary(inputs: object, kind: InputKind, seed: int) -> object:
 
 
 def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
-    """Return what `kind` makes of one tensor."""
+    """Return one tensor, varied by `kind`."""
     generator = torch.Generator(device=x.device).manual_seed(seed)
-    odds = torch.rand(4, generator=torch.Generator().manual_seed(seed)).tolist()
+    random = torch.rand(4, generator=torch.Generator().manual_seed(seed)).tolist()
     unit = bool((x.min() >= 0) & (x.max() <= 1))
 
     def noise() -> torch.Tensor:
@@ -40,11 +41,11 @@ def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
 
     match kind:
         case "scaled":
-            factor = 0.25 + 0.5 * odds[0] if unit or odds[1] < 0.5 else 1.5 + 2.5 * odds[0]
+            factor = 0.25 + 0.5 * random[0] if unit or random[1] < 0.5 else 1.5 + 2.5 * random[0]
             return torch.mul(x, factor)
         case "shifted":
-            by = -x.mean() if unit else x.std()
-            return torch.add(x, by * (1 + odds[0]))
+            offset = -x.mean() if unit else x.std()
+            return torch.add(x, offset * (1 + random[0]))
         case "sparse":
             return torch.where(noise() < 0.9, torch.zeros_like(x), x)
         case "blocks":
@@ -53,19 +54,19 @@ def _tensor(x: torch.Tensor, kind: InputKind, seed: int) -> torch.Tensor:
         case "spikes":
             return torch.where(noise() < max(0.001, 8 / x.numel()), x.max() if unit else 8 * x, x)
         case "permuted":
-            return x.flip(0).roll(int(odds[0] * x.shape[-1]), -1)
+            return x.flip(0).roll(int(random[0] * x.shape[-1]), -1)
         case _:
             return x
 
 
 def _is_free(x: torch.Tensor) -> bool:
-    """Whether the elements look drawn one by one: no mask, index, probability or structure."""
+    """Whether the elements look independent: no mask, index, probability or structure."""
     if not x.is_floating_point() or x.dim() == 0 or x.numel() < 16:
         return False
-    some = x.detach().reshape(-1)[:MAX_ELEMENTS_INSPECTED].float()
-    if not bool(some.isfinite().all()) or torch.unique(some).numel() <= FEW_VALUES:
+    sample = x.detach().reshape(-1)[:MAX_ELEMENTS_INSPECTED].float()
+    if not bool(sample.isfinite().all()) or torch.unique(sample).numel() <= FEW_VALUES:
         return False
-    if bool((some[1:] >= some[:-1]).all()) or float((some == 0).float().mean()) > 0.3:
+    if bool((sample[1:] >= sample[:-1]).all()) or float((sample == 0).float().mean()) > 0.3:
         return False
     sums = x.detach().reshape(-1, x.shape[-1])[:64].float().sum(-1)
     if bool((x.min() >= 0) & ((sums - sums[0]).abs() < 1e-3).all()) and x.shape[-1] > 1:
@@ -83,12 +84,12 @@ def _is_structured(x: torch.Tensor) -> bool:
 
 
 def is_constant(value: torch.Tensor) -> bool:
-    """Whether all elements are equal: zeros and ones, as most modules begin with."""
+    """Whether all elements are equal, like the zeros and ones that most modules begin with."""
     return not value.numel() or bool((value == value.reshape(-1)[0]).all())
 
 
 def perturb(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
-    """Return the module's state with parameters, and statistics, a little different."""
+    """Return the module's state with slightly different parameters and running statistics."""
     generator = torch.Generator().manual_seed(seed)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     state = {}
@@ -103,5 +104,5 @@ def _perturbed(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         return value.clone()
     noise = torch.rand(value.shape, generator=generator) * 2 - 1
     noise = noise.to(value.device, value.dtype)
-    # Signs stay, so that what must be positive still is; zeros alone get values of their own.
+    # Signs stay, so that positive values stay positive; a tensor of zeros gets random values.
     return value * (1 + PERTURBATION * noise) if bool(value.any()) else PERTURBATION * noise

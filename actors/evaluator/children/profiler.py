@@ -1,8 +1,8 @@
-"""Where a correct candidate's time goes: a table of kernels, from torch's own profiler.
+"""Profiles a correct candidate: a table of its kernels and their times, from torch's profiler.
 
-Runs in the runner after all that counts was measured, so it can cost nobody anything but time.  The
-candidate shares the process and may have written the table itself: it is shown to agents and never
-decides anything but a label.  Bounded and typed: nothing in it is parsed.
+It runs in the runner after everything that counts was measured.  The candidate shares the process
+and may have written the table itself, so the table is shown to agents and decides nothing except a
+label.  It is bounded and typed, and nothing in it is parsed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from protocol.values import DeviceKind
 PROFILED_CALLS = 3
 MAX_ROWS = 10
 NAME_CHARS = 80
-# The profiler's own bookkeeping, and what a card does once for each kernel.
+# The profiler's own bookkeeping, and steps that a card does once for each kernel.
 NOT_WORK = (
     *("ProfilerStep", "[memory]", "Activity Buffer Request", "Lazy Function Loading"),
     *("Runtime Triggered Module Loading", "Buffer Flush", "Instrumentation", "Resource"),
@@ -25,13 +25,13 @@ NOT_WORK = (
 
 
 class ProfilerEvent(Protocol):
-    """What this module reads of the profiler's `FunctionEventAvg`."""
+    """The fields of the profiler's `FunctionEventAvg` that this module reads."""
 
     key: str
     count: int
     self_cpu_time_total: float
     self_device_time_total: float
-    device_type: object  # torch's DeviceType: a kernel's is CUDA, its operator's is CPU
+    device_type: object  # torch's DeviceType: CUDA for a kernel, CPU for its operator
 
 
 def profile_call(call: Callable[[], object], device: DeviceKind) -> KernelProfile:
@@ -54,13 +54,13 @@ def profile_call(call: Callable[[], object], device: DeviceKind) -> KernelProfil
 def profile_of_events(
     events: Iterable[ProfilerEvent], calls: int, device: DeviceKind
 ) -> KernelProfile:
-    """Return the table of what a profiler saw in `calls` calls."""
+    """Return the table of a profiler's events in `calls` calls."""
     found = []
     for event in events:
         us = event.self_device_time_total if device == "cuda" else event.self_cpu_time_total
-        # An operator shows its kernel's time once more.
-        twice = device == "cuda" and not str(event.device_type).endswith("CUDA")
-        if us > 0 and not twice and not event.key.startswith(NOT_WORK):
+        # An operator repeats its kernel's time.
+        is_repeated = device == "cuda" and not str(event.device_type).endswith("CUDA")
+        if us > 0 and not is_repeated and not event.key.startswith(NOT_WORK):
             found.append((us / calls, event))
     found.sort(key=lambda pair: -pair[0])
     whole = sum(us for us, _event in found)
@@ -84,7 +84,7 @@ def printable_kernel_name(name: str) -> str:
 
 
 def sanitized_profile(profile: KernelProfile) -> KernelProfile:
-    """Return what came from a candidate's process, cut to what an honest one would send."""
+    """Return a profile from a candidate's process, cut to the size that the profiler gives."""
     rows = tuple(
         KernelProfileRow(
             name=printable_kernel_name(row.name), calls=row.calls, us=row.us, share=row.share

@@ -1,7 +1,7 @@
-"""The referee: draws inputs, computes what is expected, compares.  Trusted; runs the task's code.
+"""The referee: draws inputs, computes expected outputs, compares.  Trusted; runs the task's code.
 
-What a candidate returned arrives here as typed bytes only.  Seeds come from the judge, who draws
-them from the operating system.
+A candidate's outputs arrive here as typed bytes only.  Seeds come from the judge, which draws them
+from the operating system.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 import linecache
 import os
 import socket
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import torch
 
-from actors.evaluator.children import correctness, cuda_vmm, tensors
+from actors.evaluator.children import correctness
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_transferable
-from actors.evaluator.children.tensor_copies import (
+from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
+from actors.evaluator.children.tensors.tensor_copies import (
     clone,
     has_same_bytes,
     in_memory_order,
@@ -26,7 +28,7 @@ from actors.evaluator.devices import device as devices
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
 from actors.evaluator.ipc.layout_checks import tensor_leaves
-from actors.evaluator.ipc.orders import Done, Exit
+from actors.evaluator.ipc.orders import Done, Exit, Order
 from actors.evaluator.ipc.referee_orders import (
     BatchDrawn,
     CompareBytes,
@@ -56,21 +58,22 @@ from actors.evaluator.ipc.referee_orders import (
 from protocol.values import DeviceKind
 
 MAX_INPUT_BYTES = 1 << 32
+Answer: TypeAlias = FromReferee | tuple[FromReferee, list[int]] | None
 RANDOM_OUTPUTS: Final = "the task draws random numbers: its outputs differ from call to call"
 
 
 class ReferenceRound:
-    """One draw of inputs and what the reference makes of it."""
+    """One draw of inputs, and the reference's outputs for it."""
 
     def __init__(self, inputs: list[object]) -> None:
         self.inputs = inputs
-        self.before = inputs  # as they were before the reference's call, for the float64 one
+        self.before = inputs  # the inputs before the reference's call, for the float64 call
         self.eager: object = None
         self.exact: object = None
 
 
 class Referee:
-    """The task's module, and the rounds under way."""
+    """The task's module, and the rounds whose outputs are still to be compared."""
 
     def __init__(self, device: DeviceKind) -> None:
         self.device = device
@@ -80,65 +83,53 @@ class Referee:
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
         self._stashed: list[torch.Tensor] = []
+        # A handler returns an answer, an answer with its descriptors, or None for `Done`.
+        self._handlers: dict[type[Order], Callable[[Any, list[int]], Answer]] = {
+            DescribeDevice: lambda _order, _: self._describe_device(),
+            ImportTask: lambda order, _: self._import_task(order),
+            MakeModel: lambda order, _: self._task_module.make(order.seed),
+            PrepareTask: lambda order, _: self._prepare(order),
+            TryInputKind: lambda order, _: self._try_input_kind(order),
+            RestoreParameters: lambda order, _: self._task_module.restore(order.names),
+            FreshBuffers: lambda _order, _: (Done(), self._buffers()),
+            LendMemory: lambda order, _: (Done(), [self._allocate(order.size)]),
+            DrawInputs: lambda order, _: self._draw(order),
+            DrawBatch: lambda order, _: self._draw_batch(order),
+            ComputeExpected: lambda order, _: self._compute_expected(order),
+            StashOutputs: lambda order, carried: self._stash(order, carried[0]),
+            CompareBytes: lambda order, carried: self._compare(order, carried),
+            ForgetDraws: lambda order, _: self._forget(order),
+        }
 
     def answer(self, order: ToReferee, carried: list[int]) -> tuple[FromReferee, list[int]]:
-        """Do what `order` says; raise `UnsuitableTaskError` when the task is at fault."""
-        match order:
-            case DescribeDevice():
-                self._find_device()
-                if self.device == "cpu":
-                    return DeviceDescribed(device=devices.cpu_device()), []
-                return DeviceDescribed(
-                    device=devices.cuda_device(), uuid=devices.uuid_of_cuda()
-                ), []
-            case PrepareTask():
-                return self._prepare(order)
-            case TryInputKind():
-                return InputKindResult(
-                    accepted=self._task_module.accepts_kind(order.kind, order.seed)
-                ), []
-            case RestoreParameters():
-                self._task_module.restore(order.names)
-            case FreshBuffers():
-                return Done(), self._buffers()
-            case LendMemory():
-                return Done(), [self._lent(order.size)]
-            case DrawInputs():
-                return self._draw(order)
-            case DrawBatch():
-                return self._draw_batch(order)
-            case _:
-                return self._result(order, carried), []
-        return Done(), []
+        """Carry out `order`; raise `UnsuitableTaskError` when the task is at fault."""
+        handler = self._handlers.get(type(order))
+        answer = handler(order, carried) if handler else None
+        if answer is None:
+            return Done(), []
+        return answer if isinstance(answer, tuple) else (answer, [])
 
     def release_cached_memory(self) -> None:
-        """Give memory back that the allocator keeps, where it is much: a card is shared."""
+        """Return the allocator's unused memory where it is much: other processes use the card."""
         if self.device == "cuda" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-            kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-            if kept > MAX_INPUT_BYTES:
+            unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            if unused > MAX_INPUT_BYTES:
                 torch.cuda.empty_cache()
 
-    def _result(self, order: ToReferee, carried: list[int]) -> FromReferee:
-        match order:
-            case ImportTask():
-                self._find_device()
-                self._task_module = TaskModule(order.source, self.device, order.modules)
-            case MakeModel():
-                self._task_module.make(order.seed)
-            case ComputeExpected():
-                self._expect(self._rounds[order.draw], order.seed)
-                return ExpectedLayout(outputs=tensors.layout_of(self._rounds[order.draw].eager))
-            case StashOutputs():
-                self._stash(order, carried[0])
-            case CompareBytes():
-                return self._compare(order, carried)
-            case ForgetDraws():
-                for number in range(order.draw, order.draw + order.count):
-                    self._rounds.pop(number, None)
-                self._stashed = []
-            case _:
-                pass
-        return Done()
+    # --- the device and the task -------------------------------------------------------------
+
+    def _describe_device(self) -> DeviceDescribed:
+        self._find_device()
+        if self.device == "cpu":
+            return DeviceDescribed(device=devices.cpu_device())
+        return DeviceDescribed(device=devices.cuda_device(), uuid=devices.uuid_of_cuda())
+
+    def _import_task(self, order: ImportTask) -> None:
+        self._find_device()
+        self._task_module = TaskModule(order.source, self.device, order.modules)
+
+    def _try_input_kind(self, order: TryInputKind) -> InputKindResult:
+        return InputKindResult(accepted=self._task_module.accepts_kind(order.kind, order.seed))
 
     def _prepare(self, order: PrepareTask) -> tuple[FromReferee, list[int]]:
         self._uses_device_memory = order.use_device_memory and self.device == "cuda"
@@ -155,17 +146,17 @@ class Referee:
         task.perturb(order.seed)
         outputs = task.eager_outputs(clone(inputs), order.seed)
         answer = TaskPrepared(
-            init=tensors.layout_of(task.init),
-            state=tensors.layout_of(task.state),
-            inputs=tensors.layout_of(inputs),
-            outputs=tensors.layout_of(outputs),
+            init=tensor_bytes.layout_of(task.init),
+            state=tensor_bytes.layout_of(task.state),
+            inputs=tensor_bytes.layout_of(inputs),
+            outputs=tensor_bytes.layout_of(outputs),
             is_deterministic=steady,
             aliases=task.has_aliases(inputs, order.seed),
             has_double=task.has_double,
-            input_bytes=_input_room() if self._uses_device_memory else 0,
+            input_bytes=_max_input_bytes() if self._uses_device_memory else 0,
             notes=(
                 *(() if steady else (RANDOM_OUTPUTS,)),
-                *correctness.unchecked([*tensors.tensors_in(outputs)]),
+                *correctness.unchecked([*tensor_bytes.tensors_in(outputs)]),
             ),
         )
         require_transferable("Model's state", answer.state)
@@ -178,17 +169,17 @@ class Referee:
 
     def _buffers(self) -> list[int]:
         task = self._task_module
-        return [to_buffer(each, self._lent) for each in (task.init, task.state, task.first)]
+        return [to_buffer(each, self._allocate) for each in (task.init, task.state, task.first)]
 
     def _find_device(self) -> None:
         if self.device == "cuda" and not torch.cuda.is_available():
             raise UnsuitableTaskError("no CUDA device can be used here; use --device cpu")
 
-    def _lent(self, size: int) -> int:
+    def _allocate(self, size: int) -> int:
         return (
             cuda_vmm.allocate(size)
             if self._uses_device_memory
-            else shared_memory.allocate(size, "parcel")
+            else shared_memory.allocate(size, "buffer")
         )
 
     # --- draws -------------------------------------------------------------------------------
@@ -197,54 +188,61 @@ class Referee:
         self._drawn += 1
         inputs = self._task_module.inputs(order.seed, order.kind)
         self._rounds[self._drawn] = ReferenceRound(inputs)
-        layout = tensors.layout_of(inputs)
-        return InputsDrawn(draw=self._drawn, inputs=layout), [to_buffer(inputs, self._lent)]
+        layout = tensor_bytes.layout_of(inputs)
+        return InputsDrawn(draw=self._drawn, inputs=layout), [to_buffer(inputs, self._allocate)]
 
     def _draw_batch(self, order: DrawBatch) -> tuple[FromReferee, list[int]]:
-        first, hand = self._drawn + 1, []
+        first, batch = self._drawn + 1, []
         for number in range(order.count):
-            hand.append(self._task_module.inputs(order.seed + number))
+            batch.append(self._task_module.inputs(order.seed + number))
             self._drawn += 1
-            self._rounds[self._drawn] = ReferenceRound(hand[-1])
-        layouts = tuple(tensors.layout_of(inputs) for inputs in hand)
-        # On the card one side could write to what the other is about to read: two, then.
+            self._rounds[self._drawn] = ReferenceRound(batch[-1])
+        layouts = tuple(tensor_bytes.layout_of(inputs) for inputs in batch)
+        # Device memory can't be made read-only, so each side gets a copy of its own.
         sides = 2 if self._uses_device_memory else 1
-        given = in_memory_order(hand) if order.strided else hand
+        given = in_memory_order(batch) if order.strided else batch
         return BatchDrawn(first=first, inputs=layouts), [
-            to_buffer(given, self._lent) for _ in range(sides)
+            to_buffer(given, self._allocate) for _ in range(sides)
         ]
 
-    def _expect(self, drawn: ReferenceRound, seed: int) -> None:
+    def _compute_expected(self, order: ComputeExpected) -> ExpectedLayout:
+        drawn = self._rounds[order.draw]
         if drawn.eager is None:
             drawn.before = clone(drawn.inputs)
-            drawn.exact = self._task_module.double_outputs(drawn.before, seed)
-            drawn.eager = self._task_module.eager_outputs(drawn.inputs, seed)
+            drawn.exact = self._task_module.double_outputs(drawn.before, order.seed)
+            drawn.eager = self._task_module.eager_outputs(drawn.inputs, order.seed)
+        return ExpectedLayout(outputs=tensor_bytes.layout_of(drawn.eager))
+
+    def _forget(self, order: ForgetDraws) -> None:
+        for number in range(order.draw, order.draw + order.count):
+            self._rounds.pop(number, None)
+        self._stashed = []
 
     # --- comparisons -------------------------------------------------------------------------
 
     def _stash(self, order: StashOutputs, descriptor: int) -> None:
-        """Copy bytes at once: whoever wrote them may still be writing."""
-        # By one thread: others would spin for a while, in the midst of somebody's window.
+        """Copy the bytes at once, because the process that wrote them may still be writing."""
+        # One thread: idle OpenMP threads would spin for a while, in the next timed window.
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        with tensors.open_buffer(descriptor, order.size) as window:
-            taken = [window[begin:end].clone() for begin, end in order.parts]
+        with tensor_bytes.open_buffer(descriptor, order.size) as buffer:
+            copies = [buffer[begin:end].clone() for begin, end in order.parts]
         if order.strided:
-            pairs = zip(taken, order.strided, strict=True)
-            taken = [tensors.in_logical_order(part, layout) for part, layout in pairs]
+            pairs = zip(copies, order.strided, strict=True)
+            copies = [tensor_bytes.in_logical_order(part, layout) for part, layout in pairs]
         if order.keep:
-            self._stashed = taken
+            self._stashed = copies
         torch.set_num_threads(threads)
 
     def _compare(self, order: CompareBytes, carried: list[int]) -> Compared:
         drawn = self._rounds[order.draw]
         expected = drawn.inputs if order.what == "inputs" else drawn.eager
-        layout = tensors.layout_of(expected)
+        layout = tensor_bytes.layout_of(expected)
         if order.stashed is None:
-            value = tensors.read(layout, carried[0], self.device)
+            value = tensor_bytes.read(layout, carried[0], self.device)
         else:
-            value = tensors.value_of(layout, self._stashed[order.stashed], self.device)
-        got = list(tensors.tensors_in(value))
+            value = tensor_bytes.value_of(layout, self._stashed[order.stashed], self.device)
+        got = list(tensor_bytes.tensors_in(value))
         if order.what == "inputs":
             return _compare_inputs(drawn, got)
         return self._compare_outputs(drawn, got, share=order.share)
@@ -252,38 +250,39 @@ class Referee:
     def _compare_outputs(
         self, drawn: ReferenceRound, got: list[torch.Tensor], *, share: bool
     ) -> Compared:
-        eager = list(tensors.tensors_in(drawn.eager))
-        exact = [None] * len(eager) if drawn.exact is None else tensors.tensors_in(drawn.exact)
-        worst = taken = 0.0
+        eager = list(tensor_bytes.tensors_in(drawn.eager))
+        exact = [None] * len(eager) if drawn.exact is None else tensor_bytes.tensors_in(drawn.exact)
+        worst = worst_share = 0.0
         for number, (mine, theirs, truth) in enumerate(zip(got, eager, exact, strict=True)):
             where = "output" if len(eager) == 1 else f"output {number}"
             comparison = correctness.compare(mine, theirs, truth, where, floor=self._floor)
             worst = max(worst, comparison.max_error)
-            taken = max(taken, correctness.kernelbench_error(mine, theirs)) if share else 0.0
+            if share:
+                worst_share = max(worst_share, correctness.kernelbench_error(mine, theirs))
             if comparison.reason:
                 return Compared(reason=comparison.reason, max_error=worst)
-        return Compared(max_error=worst, share=taken if share else None)
+        return Compared(max_error=worst, share=worst_share if share else None)
 
 
-def _input_room() -> int:
-    """Return what one block's calls may take: they lie there half a dozen times."""
+def _max_input_bytes() -> int:
+    """Return the bytes that one block's inputs may take: about six copies of them exist."""
     free, _whole = torch.cuda.mem_get_info()
     return min(MAX_INPUT_BYTES, free // 32)
 
 
 def _compare_inputs(drawn: ReferenceRound, got: list[torch.Tensor]) -> Compared:
-    before = tensors.tensors_in(drawn.before)
+    before = tensor_bytes.tensors_in(drawn.before)
     for number, (mine, own, old) in enumerate(
-        zip(got, tensors.tensors_in(drawn.inputs), before, strict=True)
+        zip(got, tensor_bytes.tensors_in(drawn.inputs), before, strict=True)
     ):
-        # Where the task's own module writes to its input, a candidate may or may not.
+        # Where the task's own module writes to an input, a candidate may write to it or not.
         if has_same_bytes(own, old) and not has_same_bytes(mine, own):
             return Compared(reason=f"input {number} is changed by the call")
     return Compared()
 
 
 def serve(descriptor: int, device: DeviceKind) -> None:
-    """Answer the judge until it says `Exit` or is gone."""
+    """Answer the judge's orders until `Exit`, or until the judge is gone."""
     channel: Channel[ToReferee] = Channel(
         socket.socket(fileno=descriptor), ToReferee, descriptors=True
     )
@@ -293,17 +292,17 @@ def serve(descriptor: int, device: DeviceKind) -> None:
             order, carried = channel.receive()
         except ChannelClosedError:
             os._exit(0)
-        made: list[int] = []
+        buffers: list[int] = []
         answer: FromReferee
         try:
-            answer, made = referee.answer(order, carried)
+            answer, buffers = referee.answer(order, carried)
         except UnsuitableTaskError as error:
             answer = TaskUnsuitable(reason=str(error))
         finally:
             close_all(carried)
         linecache.clearcache()
         referee.release_cached_memory()
-        channel.send(answer, made)
-        close_all(made)
+        channel.send(answer, buffers)
+        close_all(buffers)
         if isinstance(order, Exit):
             return

@@ -1,38 +1,34 @@
 """The runner: imports one module file and calls it, as the judge orders.
 
-It runs in the child that is confined; from `ImportSource` on nothing in this process can be
-trusted. The same code runs the task's own module for the clock, so that both sides pay the same.
+It runs in the confined child.  After `ImportSource` nothing in this process can be trusted.  The
+same code runs the task's own module for the clock, so that both sides have the same overhead.
 """
 
 from __future__ import annotations
 
 import faulthandler
-import importlib.util
 import os
-import random
 import socket
 import sys
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from actors.evaluator.children import (
+from actors.evaluator.children import profiler
+from actors.evaluator.children.exception_reports import describe_exception
+from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
+from actors.evaluator.children.tensors import (
     cuda_vmm,
-    device_check,
-    fast_build_hook,
     malloc,
     parameter_loading,
-    profiler,
-    task_dependencies,
     tensor_addresses,
-    tensors,
+    tensor_bytes,
 )
-from actors.evaluator.children.exception_reports import describe_exception
-from actors.evaluator.children.redzones import RedZones
+from actors.evaluator.children.tensors.redzones import RedZones
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
 from actors.evaluator.ipc.layout_checks import Layout, total_bytes
-from actors.evaluator.ipc.orders import Done, Exit, ImportSource
+from actors.evaluator.ipc.orders import Done, Exit, ImportSource, Order
 from actors.evaluator.ipc.runner_orders import (
     CallOnce,
     CallProfiled,
@@ -48,6 +44,7 @@ from actors.evaluator.ipc.runner_orders import (
     LoadParameters,
     LocateInputs,
     LocateOutputs,
+    OutputAddresses,
     OutputsCollected,
     ParametersLoaded,
     ReleaseChecked,
@@ -58,37 +55,34 @@ from actors.evaluator.ipc.runner_orders import (
     ToRunner,
     WriteTensors,
 )
-from actors.evaluator.sandbox import linux
+from actors.prctl import PR_SET_DUMPABLE, prctl
 from protocol.values import DeviceKind
 
-SPIN_S = 0.002  # between the orders of a window; a card's host has cores to spare
+SPIN_S = 0.002  # awake between the orders of a timed window; a card's host has cores to spare
+CHECKED_MATRIX_SIZE = 256
 
 
 class MissingClassError(Exception):
-    """The file does not define what was asked for."""
+    """The file does not define the class that was ordered."""
 
 
-def import_file(source: str, name: str) -> ModuleType:
-    """Write `source` to NAME.py in the working directory and import it."""
-    path = Path.cwd() / f"{name}.py"
-    path.write_text(source, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} can't be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+class DeviceCheckError(RuntimeError):
+    """The device computed a wrong result."""
 
 
-def seed_all(seed: int) -> None:
-    """Seed what a module or its inputs may draw from."""
-    torch.manual_seed(seed)
-    random.seed(seed)
+def check_device(device: str) -> None:
+    """Multiply matrices of ones, whose sum is exact; raise where the device gets it wrong.
+
+    That is a `DeviceCheckError`, or whatever error the device itself reports.
+    """
+    ones = torch.ones(CHECKED_MATRIX_SIZE, CHECKED_MATRIX_SIZE, device=device)
+    total = (ones @ ones).sum().item()
+    if total != CHECKED_MATRIX_SIZE**3:
+        raise DeviceCheckError(f"{CHECKED_MATRIX_SIZE}^3 ones add up to {total}")
 
 
 class Runner:
-    """One module, its inputs by slot, and the outputs that it gave."""
+    """One module, its inputs by slot, and the outputs of its calls."""
 
     def __init__(self, device: DeviceKind) -> None:
         self.device = device
@@ -96,87 +90,71 @@ class Runner:
         self._module: object = None
         self._slots: dict[int, tuple[object, ...]] = {}
         self._layouts: dict[int, object] = {}
-        self._kept: dict[int, object] = {}
+        self._kept: dict[int, object] = {}  # outputs of checked calls, by their number
         self._outputs: list[object] = []  # of the last block, by slot
+        # Each lambda looks its method up at the call.  A handler returns an answer, or None for
+        # `Done`.
+        self._handlers: dict[type[Order], Callable[[Any, list[int]], FromRunner | None]] = {
+            ImportSource: lambda order, _: self._import(order),
+            ConstructModule: lambda order, carried: self._construct(order, carried[0]),
+            LoadParameters: lambda order, carried: self._load(order, carried),
+            CompileModule: lambda order, _: self._compile(order.mode),
+            SetInputs: lambda order, carried: self._feed({order.slot: order.inputs}, carried[0]),
+            SetInputBatch: lambda order, carried: self._feed_all(order, carried[0]),
+            CallOnce: lambda order, _: self._call(order),
+            ReleaseTensors: lambda _order, _: self._release_tensors(),
+            CallRepeatedly: lambda order, _: self._bench(order.calls, order.slots),
+            TakeProfile: lambda order, _: self._profile(order.slot),
+            CheckRelease: lambda order, _: self._check_release(order.name),
+            CheckDevice: lambda _order, _: check_device(self.device),
+            CollectOutputs: lambda order, carried: self._collect(order, carried[0]),
+            LocateInputs: lambda order, _: self._locate_inputs(order.slots),
+            LocateOutputs: lambda _order, _: self._locate_outputs(),
+            WriteTensors: lambda order, carried: self._write(order, carried[0]),
+        }
 
     def answer(self, order: ToRunner, carried: list[int]) -> FromRunner:
-        """Do what `order` says; whatever the module raises comes out."""
-        match order:
-            case ImportSource():
-                self._import(order)
-            case ConstructModule():
-                seed_all(order.seed)
-                init = tensors.read(order.init, carried[0], self.device)
-                self._module = self._class(*init)  # type: ignore[operator,misc]
-                if isinstance(self._module, torch.nn.Module):
-                    self._module = self._module.to(self.device)
-            case LoadParameters():
-                return self._load(order, carried)
-            case CompileModule():
-                self._module = torch.compile(self._module, mode=order.mode)  # type: ignore[call-overload]
-            case _:
-                return self._use(order, carried)
-        return Done()
+        """Carry out `order` and return the answer; an exception of the module passes through."""
+        handler = self._handlers.get(type(order))
+        answer = handler(order, carried) if handler else None
+        return Done() if answer is None else answer
 
-    def _use(self, order: ToRunner, carried: list[int]) -> FromRunner:
-        match order:
-            case SetInputs():
-                self._feed({order.slot: order.inputs}, carried[0])
-            case SetInputBatch():
-                self._feed_all(order, carried[0])
-            case CallOnce():
-                return self._call(order)
-            case ReleaseTensors():
-                self._clear()
-            case CallRepeatedly():
-                self._bench(order.calls, order.slots)
-            case TakeProfile():
-                module, inputs = self._module, self._slots[order.slot]
-                look = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
-                return CallProfiled(profile=profiler.profile_call(look, self.device))
-            case CheckRelease():
-                return self._check_release(order.name)
-            case CheckDevice():
-                device_check.check_device(self.device)
-            case _:
-                return self._hand_over(order, carried)
-        return Done()
-
-    def _hand_over(self, order: ToRunner, carried: list[int]) -> FromRunner:
-        match order:
-            case CollectOutputs():
-                tensors.write(self._outputs, carried[0], order.limit)
-                return OutputsCollected(outputs=tuple(map(tensors.layout_of, self._outputs)))
-            case LocateInputs():
-                slots = [self._slots[slot] for slot in range(order.slots)]
-                return InputAddresses(places=tensor_addresses.input_addresses(slots))
-            case LocateOutputs():
-                self._outputs, answer = tensor_addresses.output_addresses(self._outputs)
-                return answer
-            case WriteTensors():
-                self._write(order, carried[0])
-        return Done()
+    # --- the module --------------------------------------------------------------------------
 
     def _import(self, order: ImportSource) -> None:
-        name = "candidate" if order.class_name == "ModelNew" else "task"
-        if name == "candidate":
-            fast_build_hook.install_fast_builds(order.source)
-        task_dependencies.write_dependencies(order.modules)
-        module = import_file(order.source, name)
-        found = getattr(module, order.class_name, None)
+        is_candidate = order.class_name == "ModelNew"
+        import_source = import_candidate if is_candidate else import_task
+        found = getattr(import_source(order.source, order.modules), order.class_name, None)
         if not callable(found):
             raise MissingClassError(f"the file defines no class {order.class_name}")
         self._class = found
 
+    def _construct(self, order: ConstructModule, region: int) -> None:
+        seed_all(order.seed)
+        init = tensor_bytes.read(order.init, region, self.device)
+        self._module = self._class(*init)  # type: ignore[operator,misc]
+        if isinstance(self._module, torch.nn.Module):
+            self._module = self._module.to(self.device)
+
+    def _load(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
+        wanted, first = (tensor_bytes.read(order.state, each, self.device) for each in regions)
+        return parameter_loading.load_parameters(self._module, wanted, first)  # type: ignore[arg-type]  # both dicts
+
+    def _compile(self, mode: str) -> None:
+        self._module = torch.compile(self._module, mode=mode)  # type: ignore[call-overload]
+
+    def _profile(self, slot: int) -> CallProfiled:
+        module, inputs = self._module, self._slots[slot]
+        call = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
+        return CallProfiled(profile=profiler.profile_call(call, self.device))
+
     def _check_release(self, name: str) -> ReleaseChecked:
-        # Here alone: torch's compilers take seconds to import.
-        from actors.evaluator.children import gpu_release_checks
+        # Imported here, because torch's compilers take seconds to import.
+        from actors.evaluator.children.release_checks import gpu_release_checks
 
         return gpu_release_checks.run_check(sys.modules["candidate"], self.device, name)
 
-    def _load(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
-        wanted, first = (tensors.read(order.state, each, self.device) for each in regions)
-        return parameter_loading.load_parameters(self._module, wanted, first)  # type: ignore[arg-type]  # both dicts
+    # --- inputs ------------------------------------------------------------------------------
 
     def _feed_all(self, order: SetInputBatch, region: int) -> None:
         if self.device == "cuda":
@@ -184,22 +162,27 @@ class Runner:
         self._feed(dict(enumerate(order.inputs)), region)
 
     def _feed(self, layouts: dict[int, Layout], region: int) -> None:
-        """Put values that lie in `region` one after the other into their slots."""
+        """Put the values that `region` holds, one after the other, into their slots."""
         if all(self._layouts.get(slot) == layout for slot, layout in layouts.items()):
-            # New contents in the same storage: what was computed from the old is now wrong.
-            tensors.fill([self._slots[slot] for slot in layouts], list(layouts.values()), region)
+            # New contents in the same storage: an answer cached for the storage is now wrong.
+            tensor_bytes.fill(
+                [self._slots[slot] for slot in layouts], list(layouts.values()), region
+            )
         else:
-            place = 0
-            with tensors.open_buffer(region, sum(map(total_bytes, layouts.values()))) as buffer:
+            offset = 0
+            size = sum(map(total_bytes, layouts.values()))
+            with tensor_bytes.open_buffer(region, size) as buffer:
                 for slot, layout in layouts.items():
-                    self._lay_out(slot, layout, buffer[place:])
-                    place += total_bytes(layout)
-        self._synchronize()  # the copies must not run into what is timed next
+                    self._allocate_slot(slot, layout, buffer[offset:])
+                    offset += total_bytes(layout)
+        self._synchronize()  # the copies must end before the next timed window
 
-    def _lay_out(self, slot: int, layout: Layout, buffer: torch.Tensor) -> None:
-        fresh = tensors.value_of(layout, buffer, self.device)
+    def _allocate_slot(self, slot: int, layout: Layout, buffer: torch.Tensor) -> None:
+        fresh = tensor_bytes.value_of(layout, buffer, self.device)
         self._slots[slot] = tuple(fresh)  # type: ignore[arg-type]  # always a list
         self._layouts[slot] = layout
+
+    # --- calls and outputs -------------------------------------------------------------------
 
     def _call(self, order: CallOnce) -> CallReturned:
         seed_all(order.seed)
@@ -207,27 +190,28 @@ class Runner:
         with torch.no_grad():
             output = self._module(*self._slots[order.slot])  # type: ignore[operator]
         self._synchronize()
-        # The one before is looked at once more, to see that this call left it alone.
+        # The output before is kept for one more comparison: this call must not have changed it.
         self._kept = {
             order.keep: output,
             **{k: v for k, v in self._kept.items() if k == order.keep - 1},
         }
         return CallReturned(
-            output=tensors.layout_of(output), redzone_breach=redzones.breach() if redzones else ""
+            output=tensor_bytes.layout_of(output),
+            redzone_breach=redzones.breach() if redzones else "",
         )
 
-    def _clear(self) -> None:
+    def _release_tensors(self) -> None:
         self._slots, self._layouts, self._kept, self._outputs = {}, {}, {}, []
         if self.device == "cuda":
             torch.cuda.empty_cache()
 
     def _bench(self, calls: int, slots: int) -> None:
-        if not calls:  # only to see how long an order takes
+        if not calls:  # the judge measures how long an order takes
             self._synchronize()
             return
         module, inputs = self._module, [self._slots[slot] for slot in range(slots)]
-        # Each output takes the place of the one before it: freed all at once, they would go back
-        # to the system, and every block would begin with page faults.
+        # Each output replaces the slot's last one.  Freed all at once, outputs would return to the
+        # system, and every block would begin with page faults.
         kept = min(calls, slots)
         outputs = [*self._outputs[:kept], *[None] * (kept - len(self._outputs))]
         self._outputs = []
@@ -238,13 +222,25 @@ class Runner:
         self._synchronize()
         self._outputs = outputs
 
+    def _collect(self, order: CollectOutputs, region: int) -> OutputsCollected:
+        tensor_bytes.write(self._outputs, region, order.limit)
+        return OutputsCollected(outputs=tuple(map(tensor_bytes.layout_of, self._outputs)))
+
+    def _locate_inputs(self, slots: int) -> InputAddresses:
+        inputs = [self._slots[slot] for slot in range(slots)]
+        return InputAddresses(places=tensor_addresses.input_addresses(inputs))
+
+    def _locate_outputs(self) -> OutputAddresses:
+        self._outputs, addresses = tensor_addresses.output_addresses(self._outputs)
+        return addresses
+
     def _write(self, order: WriteTensors, region: int) -> None:
         value: object
         if order.what == "inputs":
             value = list(self._slots[order.number])
         else:
             value = self._kept[order.number]
-        tensors.write(value, region, order.limit)
+        tensor_bytes.write(value, region, order.limit)
 
     def _synchronize(self) -> None:
         if self.device == "cuda":
@@ -252,10 +248,10 @@ class Runner:
 
 
 def serve(descriptor: int, device: DeviceKind) -> None:
-    """Answer the judge until it says `Exit` or is gone."""
+    """Answer the judge's orders until `Exit`, or until the judge is gone."""
     malloc.never_trim()
-    linux.prctl(linux.PR_SET_DUMPABLE, 1)  # the judge is let into our memory
-    faulthandler.enable()  # the stack of a segfault is worth a lot to who must repair it
+    prctl(PR_SET_DUMPABLE, 1)  # the judge may read and write this process's memory
+    faulthandler.enable()  # the stack of a segfault helps the agent that repairs the candidate
     channel: Channel[ToRunner] = Channel(
         socket.socket(fileno=descriptor), ToRunner, descriptors=True
     )
@@ -267,13 +263,10 @@ def serve(descriptor: int, device: DeviceKind) -> None:
             os._exit(0)
         try:
             answer = runner.answer(order, carried)
-        except BaseException as error:  # noqa: BLE001  # the candidate's, SystemExit too: data
+        except BaseException as error:  # noqa: BLE001  # the candidate's own, SystemExit too
             answer = describe_exception(error)
         finally:
             close_all(carried)
         channel.send(answer)
         if isinstance(order, Exit):
             return
-
-
-__all__ = ["Runner", "import_file", "seed_all", "serve"]

@@ -1,18 +1,18 @@
-"""Whose fault a task's exception is: the task's, with the line of its own that raised."""
+"""Turns an exception of the task's code into one message with the task's own line."""
 
 from __future__ import annotations
 
 import traceback
 
-from actors.evaluator.children.task_dependencies import DEPENDENCY_FOLDER
+from actors.evaluator.children.source_import import DEPENDENCY_FOLDER
 
 
 class UnsuitableTaskError(Exception):
-    """The task can't be judged; the words say why."""
+    """The task can't be judged; the message has the reason."""
 
 
-class task_errors_as:  # reads as a word of the sentence: `with task_errors_as("get_inputs()")`
-    """Turn what the task's code raises into `UnsuitableTaskError`, with the task's own line."""
+class task_errors_as:  # lower case, since it reads as a word: `with task_errors_as("…")`
+    """Turn an exception of the task's code into `UnsuitableTaskError`, with the task's own line."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -34,12 +34,12 @@ class task_errors_as:  # reads as a word of the sentence: `with task_errors_as("
                 )
         if isinstance(error, SyntaxError) and error.lineno:
             line = f" (line {error.lineno})"
-        said = f"{type(error).__name__}: {error}".splitlines()[0][:300].rstrip(": ")
-        raise UnsuitableTaskError(f"{self.where} raised {said}{line}{_advice(error)}") from error
+        message = f"{type(error).__name__}: {error}".splitlines()[0][:300].rstrip(": ")
+        raise UnsuitableTaskError(f"{self.where} raised {message}{line}{_advice(error)}") from error
 
 
 def _advice(error: BaseException) -> str:
-    """Return what to do about what only fails here, away from the task's folder."""
+    """Return advice on errors that happen only here, outside of the task's folder."""
     if isinstance(error, ModuleNotFoundError):
         return ": it is not installed, and no import statement finds it beside the task's file"
     if isinstance(error, FileNotFoundError):

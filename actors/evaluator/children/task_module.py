@@ -1,6 +1,7 @@
 """The task's own module: its inputs, its parameters, its outputs in two precisions.
 
-The task comes from the user and is trusted.  Runs in the referee, which no candidate shares.
+The task comes from the user and is trusted.  The code runs in the referee, a process without
+candidate code.
 """
 
 from __future__ import annotations
@@ -12,39 +13,31 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator.children import (
-    correctness,
-    input_variants,
-    memory_estimate,
-    task_dependencies,
-    tensors,
-)
-from actors.evaluator.children.runner import import_file, seed_all
+from actors.evaluator.children import correctness, input_variants, memory_estimate
+from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
-from actors.evaluator.children.tensor_copies import as_double, clone, to_device
+from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
+from actors.evaluator.children.tensors.tensor_copies import as_double, clone, to_device
 from actors.evaluator.ipc.layout_checks import Layout, untransferable_types
 from actors.evaluator.ipc.orders import InputKind
 from protocol.values import DeviceKind
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
-# Bytes of inputs and parameters; of more, eager itself is the truth: float64 would take minutes.
+# Bytes of inputs and parameters.  With more, float64 would take minutes, and eager is the truth.
 MAX_DOUBLE_BYTES = {"cpu": 1 << 27, "cuda": 1 << 31}
-MAX_NON_FINITE_SHARE = (
-    1e-3  # the share that eager may lose on other draws; more, and they say nothing
-)
+MAX_EAGER_ERROR = 1e-3  # eager's relative error on other draws; with more they prove nothing
 
 
 class TaskModule:
-    """One task, imported; constructed by `make`."""
+    """One imported task; `make` constructs its module."""
 
     def __init__(
         self, source: str, device: DeviceKind, modules: Mapping[str, str] | None = None
     ) -> None:
-        """Raise `UnsuitableTaskError` when the task is no task."""
+        """Import the task; raise `UnsuitableTaskError` when that fails or a name is missing."""
         self.device = device
         with task_errors_as("the task"):
-            task_dependencies.write_dependencies(modules or {})
-            self._task: ModuleType = import_file(source, "task")
+            self._task: ModuleType = import_task(source, modules or {})
         for name in REQUIRED_NAMES:
             if not callable(getattr(self._task, name, None)):
                 raise UnsuitableTaskError(f"the task defines no {name}")
@@ -52,46 +45,44 @@ class TaskModule:
         self.model: torch.nn.Module
         self.first: dict[str, torch.Tensor] = {}
         self.state = self.first
-        self.has_double = False  # whether a float64 version can be had
-        self._there = False  # whether inputs are drawn on the device itself
+        self.has_double = False  # whether a float64 version works
+        self._draws_on_device = False  # whether inputs are drawn on the device itself
 
     def make(self, seed: int) -> None:
-        """Construct the module; raise `UnsuitableTaskError` when that can't be done."""
-        if self.device == "cpu":
-            memory_estimate.require_memory(
-                self._task
-            )  # a card says itself that it is full, and nobody is killed
+        """Construct the module; raise `UnsuitableTaskError` when that fails."""
+        if self.device == "cpu":  # a full card raises an error, and no process is killed
+            memory_estimate.require_memory(self._task)
         self.init = self._list("get_init_inputs", self._task.get_init_inputs)
-        require_transferable("get_init_inputs()", tensors.layout_of(self.init))
+        require_transferable("get_init_inputs()", layout_of(self.init))
         seed_all(seed)
         with task_errors_as("Model(...)"):
             self.model = self._task.Model(*to_device(self.init, self.device)).to(self.device)
         self.first = clone(dict(self.model.state_dict()))  # as it was constructed
         self.state = self.first
-        self._there = self.device == "cuda" and self._draws_there(seed)
+        self._draws_on_device = self.device == "cuda" and self._can_draw_on_device(seed)
 
-    def _draws_there(self, seed: int) -> bool:
-        """Whether `get_inputs` draws on the card when told so: hundreds of times faster."""
-        slow = tensors.layout_of(self.inputs(seed))
+    def _can_draw_on_device(self, seed: int) -> bool:
+        """Whether `get_inputs` draws the same layout on the card, hundreds of times faster."""
+        slow = layout_of(self.inputs(seed))
         try:
             with torch.device(self.device):
                 fast = self._task.get_inputs()
-        # Whatever a task makes of a default device (numpy, a generator of its own).
+        # A task may fail in any way on a default device (numpy, a generator of its own).
         except Exception:  # noqa: BLE001
             return False
-        return tensors.layout_of(to_device(list(fast), self.device)) == slow
+        return layout_of(to_device(list(fast), self.device)) == slow
 
     def inputs(self, seed: int, kind: InputKind = "plain") -> list[object]:
         """Draw inputs."""
         seed_all(seed)
-        with self._place():
+        with self._drawing_device():
             inputs = self._list("get_inputs", self._task.get_inputs)
-        require_transferable("get_inputs()", tensors.layout_of(inputs))
-        made = to_device(inputs, self.device)
-        return made if kind == "plain" else input_variants.vary(made, kind, seed)  # type: ignore[return-value]
+        require_transferable("get_inputs()", layout_of(inputs))
+        drawn = to_device(inputs, self.device)
+        return drawn if kind == "plain" else input_variants.vary(drawn, kind, seed)  # type: ignore[return-value]
 
-    def _place(self) -> AbstractContextManager[object]:
-        return torch.device(self.device) if self._there else nullcontext()
+    def _drawing_device(self) -> AbstractContextManager[object]:
+        return torch.device(self.device) if self._draws_on_device else nullcontext()
 
     def _list(self, name: str, make: Callable[[], object]) -> list[object]:
         with task_errors_as(f"{name}()"):
@@ -103,7 +94,7 @@ class TaskModule:
     # --- parameters --------------------------------------------------------------------------
 
     def perturb(self, seed: int) -> None:
-        """Give parameters other values, where the task bears them."""
+        """Give parameters other values, where the task works with them."""
         inputs = self.inputs(seed)
         self._load(input_variants.perturb(self.model, seed))
         # Tied parameters are read back as one.
@@ -113,9 +104,10 @@ class TaskModule:
             self._load(self.first)
 
     def restore(self, names: tuple[str, ...]) -> None:
-        """Give these parameters the values they were constructed with, the rest the shaken ones.
+        """Give these parameters the values they were constructed with, the rest the perturbed ones.
 
-        Zeros and ones stay shaken: a module that has no such parameter counted on its value.
+        Constant parameters (zeros, ones) stay perturbed: a candidate without such a parameter
+        relies on its value.
         """
         back = {name for name in names if not input_variants.is_constant(self.first[name])}
         self._load({**self.state, **{name: self.first[name] for name in back}})
@@ -129,21 +121,21 @@ class TaskModule:
     # --- outputs -----------------------------------------------------------------------------
 
     def eager_outputs(self, inputs: list[object], seed: int) -> object:
-        """Return the module's outputs; the inputs may be changed by it."""
+        """Return the module's outputs; the call may change the inputs."""
         seed_all(seed)
         with task_errors_as("Model.forward"), torch.no_grad():
             # Cloned: a reference that returns its own buffer must not change it later.
             return clone(self.model(*inputs))
 
     def has_aliases(self, inputs: list[object], seed: int) -> bool:
-        """Whether an output lies in an input's memory: a view of it, or written in place."""
+        """Whether an output is in an input's memory: a view of it, or written in place."""
         seed_all(seed)
         given = clone(inputs)
         with task_errors_as("Model.forward"), torch.no_grad():
             returned = self.model(*given)
-        held = {each.untyped_storage().data_ptr() for each in tensors.tensors_in(given)}
-        places = {each.untyped_storage().data_ptr() for each in tensors.tensors_in(returned)}
-        return bool(held & places - {0})
+        inputs_at = {each.untyped_storage().data_ptr() for each in tensors_in(given)}
+        outputs_at = {each.untyped_storage().data_ptr() for each in tensors_in(returned)}
+        return bool(inputs_at & outputs_at - {0})
 
     def double_outputs(self, inputs: list[object], seed: int) -> object:
         """Return the outputs in float64, None where there is no such version."""
@@ -156,8 +148,8 @@ class TaskModule:
             return clone(model(*as_double(inputs)))
 
     def find_precision(self, inputs: list[object]) -> None:
-        """See whether the module can be widened."""
-        held = [*tensors.tensors_in(inputs), *self.model.parameters()]
+        """Find out whether the module works in float64."""
+        held = [*tensors_in(inputs), *self.model.parameters()]
         if sum(each.numel() * each.element_size() for each in held) > MAX_DOUBLE_BYTES[self.device]:
             return
         floating = [tensor for tensor in held if tensor.is_floating_point()]
@@ -165,12 +157,12 @@ class TaskModule:
             return
         try:
             exact = self._double(inputs, 0)
-        # Whatever a module raises when its precision is changed: then there is no such reference.
+        # A module may fail in any way in another precision; then it has no float64 version.
         except Exception:  # noqa: BLE001
             return
         self.has_double = all(
             tensor.dtype in (torch.float64, torch.complex128) or not tensor.is_floating_point()
-            for tensor in tensors.tensors_in(exact)
+            for tensor in tensors_in(exact)
         )
 
     def is_deterministic(self, inputs: list[object], seed: int | None) -> bool:
@@ -183,16 +175,16 @@ class TaskModule:
                 seed_all(seed)
             with task_errors_as("Model.forward"), torch.no_grad():
                 returned = model(*clone(inputs))
-            require_transferable("Model.forward", tensors.layout_of(returned))
+            require_transferable("Model.forward", layout_of(returned))
             results.append(clone(returned))
-        first, second = map(tensors.tensors_in, results)
+        first, second = map(tensors_in, results)
         return all(
             a.shape == b.shape and not correctness.compare(b, a, None, "").reason
             for a, b in zip(first, second, strict=True)
         )
 
     def _runs_on(self, inputs: list[object], seed: int) -> bool:
-        """Whether outputs are finite and eager's own precision still says something."""
+        """Whether outputs are finite and eager's own error is small enough to compare with."""
         try:
             eager, exact = (
                 self.eager_outputs(clone(inputs), seed),
@@ -201,25 +193,25 @@ class TaskModule:
         # A task may refuse what its own get_inputs never gives it.
         except Exception:  # noqa: BLE001
             return False
-        ours = [each for each in tensors.tensors_in(eager) if each.is_floating_point()]
+        ours = [each for each in tensors_in(eager) if each.is_floating_point()]
         if not all(bool(each.isfinite().all()) for each in ours):
             return False
         if exact is None:
             return True
-        pairs = zip(tensors.tensors_in(eager), tensors.tensors_in(exact), strict=True)
-        return all(correctness.relative_loss(a, b) <= MAX_NON_FINITE_SHARE for a, b in pairs)
+        pairs = zip(tensors_in(eager), tensors_in(exact), strict=True)
+        return all(correctness.relative_loss(a, b) <= MAX_EAGER_ERROR for a, b in pairs)
 
     def accepts_kind(self, kind: InputKind, seed: int) -> bool:
-        """Whether inputs of this kind can be asked for, and differ from plain ones."""
+        """Whether the task works on inputs of this kind, and they differ from plain ones."""
         plain, other = self.inputs(seed), self.inputs(seed, kind)
-        pairs = zip(tensors.tensors_in(plain), tensors.tensors_in(other), strict=True)
+        pairs = zip(tensors_in(plain), tensors_in(other), strict=True)
         if all(torch.equal(a, b) for a, b in pairs):
             return False
         return self._runs_on(other, seed)
 
 
 def require_transferable(where: str, layout: Layout) -> None:
-    """Raise `UnsuitableTaskError` when a value holds what can't be handed to another process."""
+    """Raise `UnsuitableTaskError` when a part of a value can't cross to another process."""
     found = next(untransferable_types(layout), None)
     if found is not None:
         raise UnsuitableTaskError(

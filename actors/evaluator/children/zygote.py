@@ -1,9 +1,9 @@
-"""The zygote: imported torch once, never ran anything with it, and forks every other child.
+"""The zygote: it has imported torch, runs nothing with it, and forks every other child.
 
-The judge talks to it over one channel on standard input.  It never initialises CUDA and never
-starts a thread, so that a fork of it is as good as a fresh process, without the seconds that
-importing torch takes.  When the judge is gone it waits until all children are, removes the scratch
-folder, and leaves.
+The judge sends orders over one channel, on standard input.  The zygote never initialises CUDA and
+never starts a thread, so that a fork of it is as good as a fresh process, without the seconds that
+importing torch takes.  When the judge is gone, the zygote waits until all children are gone,
+removes the scratch folder and ends.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ import socket
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from actors.evaluator.children import fresh_interpreter
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
-from actors.evaluator.ipc.orders import SpawnChild, ZygoteReady
-from actors.evaluator.sandbox import cgroup, linux, probe
+from actors.evaluator.ipc.orders import ChildRole, SpawnChild, ZygoteReady
+from actors.evaluator.sandbox import cgroup, probe
 from actors.evaluator.sandbox.init_process import ChildDescriptors, supervise_child
 from actors.evaluator.sandbox.scratch import remove_all
+from actors.prctl import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 
 POLL_MS = 500
 
 
 def import_everything() -> None:
-    """Import what children need; nothing here may start a thread or touch a device."""
+    """Import what children need; no import may start a thread or use a device."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     warnings.simplefilter("ignore")
-    # Costs tens of milliseconds at the first module or the first closing of a child otherwise.
-
     from actors.evaluator.children import builder, referee, runner  # noqa: F401
 
     gc.collect()
-    gc.freeze()  # children share these pages: a collection in one would copy them all
+    gc.freeze()  # children share these pages, and a collection in a child would copy all of them
 
 
 def serve(channel: Channel[SpawnChild], ready: ZygoteReady, scratch: Path) -> None:
-    """Fork a keeper for every order until the judge is gone."""
+    """Fork an init process for every order until the judge is gone."""
     channel.send(ready)
-    keepers: set[int] = set()
+    init_processes: set[int] = set()
     poller = select.poll()
     poller.register(channel, select.POLLIN)
     while True:
-        _reap(keepers)
+        _reap(init_processes)
         if not poller.poll(POLL_MS):
             continue
         try:
@@ -58,10 +58,10 @@ def serve(channel: Channel[SpawnChild], ready: ZygoteReady, scratch: Path) -> No
             break
         while found is not None:
             order, carried = found
-            keepers.add(_spawn(order, carried, channel, ready))
+            init_processes.add(_spawn(order, carried, channel, ready))
             close_all(carried)
             found = channel.next_order()
-    for pid in keepers:
+    for pid in init_processes:
         os.waitpid(pid, 0)
     cgroup.remove_own_groups(ready.groups)
     remove_all(scratch)
@@ -72,36 +72,38 @@ def _spawn(
 ) -> int:
     pid = os.fork()
     if not pid:
-        channel.close()  # with what came along for the next order: that is another child's
-        _keep(order, carried, ready)
+        channel.close()  # and with it descriptors of later orders, which are for other children
+        _run_init_process(order, carried, ready)
     return pid
 
 
-def _keep(order: SpawnChild, carried: list[int], ready: ZygoteReady) -> NoReturn:
-    from actors.evaluator.children import builder, referee, runner
-
-    parts = {"runner": runner.serve, "referee": referee.serve, "builder": builder.serve}
-    names = ("channel", "output", "status", "leash")
+def _run_init_process(order: SpawnChild, carried: list[int], ready: ZygoteReady) -> NoReturn:
+    names = ("channel", "output", "status", "lifeline")
     descriptors = ChildDescriptors(**dict(zip(names, carried, strict=True)))
     try:
-        supervise_child(
-            descriptors,
-            order.confinement,
-            ready,
-            order.device,
-            lambda descriptor: (
-                fresh_interpreter.exec_with_tool(order.command, descriptor, order.device)
-                if order.part == "tool"
-                else parts[order.part](descriptor, order.device)
-            ),
-        )
-    except BaseException:  # noqa: BLE001  # the keeper's outermost line
+        serve = _role_of(order)
+        supervise_child(descriptors, order.confinement, ready, order.device, serve)
+    except BaseException:  # noqa: BLE001  # the init process's outermost line
         traceback.print_exc()
     os._exit(0)
 
 
-def _reap(keepers: set[int]) -> None:
-    """Forget keepers that are done; kill what an ended keeper left to us."""
+def _role_of(order: SpawnChild) -> Callable[[int], None]:
+    """Return the function that a child runs with its channel's descriptor."""
+    from actors.evaluator.children import builder, referee, runner
+
+    device = order.device
+    roles: dict[ChildRole, Callable[[int], None]] = {
+        "runner": lambda channel: runner.serve(channel, device),
+        "referee": lambda channel: referee.serve(channel, device),
+        "builder": builder.serve,
+        "tool": lambda channel: fresh_interpreter.exec_with_tool(order.command, channel, device),
+    }
+    return roles[order.part]
+
+
+def _reap(init_processes: set[int]) -> None:
+    """Reap ended init processes and the orphans that they left to this process."""
     while True:
         try:
             pid, _status = os.waitpid(-1, os.WNOHANG)
@@ -109,15 +111,15 @@ def _reap(keepers: set[int]) -> None:
             return
         if not pid:
             return
-        keepers.discard(pid)
+        init_processes.discard(pid)
 
 
 def main(arguments: list[str]) -> int:
-    """Serve the judge at standard input; `arguments`: scratch folder, device, private folders."""
+    """Serve the judge on standard input; `arguments`: scratch folder, device, private folders."""
     scratch, device = Path(arguments[0]), arguments[1]
-    # Until it can see that the judge is gone, it must be told (importing takes seconds).
-    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    # While it imports, for seconds, it can't see the judge's end: the kernel ends it then.
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end = socket.socket(fileno=os.dup(0))
@@ -130,7 +132,7 @@ def main(arguments: list[str]) -> int:
     ready = probe.probe_sandbox(
         "cuda" if device == "cuda" else "cpu", scratch, tuple(arguments[2:])
     )
-    linux.prctl(linux.PR_SET_PDEATHSIG, 0)
+    prctl(PR_SET_PDEATHSIG, 0)
     serve(Channel(end, SpawnChild, descriptors=True), ready, scratch)
     return 0
 

@@ -1,1 +1,1 @@
-"""The device under a judge: which one it is, whether it is well, what it could do at most."""
+"""The device of a judge: its identity, its health, its sensors and its peak performance."""

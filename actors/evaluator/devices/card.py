@@ -1,4 +1,4 @@
-"""Which device this is: asked of a child, since asking a card initialises it for good."""
+"""Identifies the judge's device.  A child asks a card, because asking initialises CUDA for good."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from protocol.values import Device
 
 
 class DeviceInfo:
-    """The device of one judge, asked once."""
+    """The device of one judge, read once."""
 
     def __init__(
         self, zygote: ZygoteClient, confinements: ConfinementFactory, scratch: Scratch
@@ -33,14 +33,12 @@ class DeviceInfo:
 
     @property
     def is_known(self) -> bool:
-        """Whether no child needs to be asked any more."""
+        """Whether the device is known without another child."""
         return self._device is not None or self._confinements.kind == "cpu"
 
     @property
     def device(self) -> Device:
-        """What results are measured on; raises `JudgeUnavailableError` where there is no such
-        device.
-        """
+        """The device that results are measured on; raises `JudgeUnavailableError` without one."""
         if self._device is None:
             cpu = self._confinements.kind == "cpu"
             self._device = devices.cpu_device() if cpu else self._ask()
@@ -48,7 +46,7 @@ class DeviceInfo:
 
     @property
     def arch(self) -> str:
-        """What CUDA sources are compiled for; "" on a CPU."""
+        """The architecture that CUDA sources are compiled for; "" on a CPU."""
         return "" if self._confinements.kind == "cpu" else devices.arch_list(self.device)
 
     def _ask(self) -> Device:
@@ -71,11 +69,11 @@ class DeviceInfo:
             raise JudgeUnavailableError(f"the device can't be asked: {answer.readable()}")
         if isinstance(answer[0], DeviceDescribed):
             self.sensors = GpuSensors(answer[0].uuid)
-            device, ceiling = answer[0].device, self.sensors.limits_text()
-            if not ceiling:
+            device, limits = answer[0].device, self.sensors.limits_text()
+            if not limits:
                 return device
-            # Two cards of one model are not one device when one of them is held down.
-            return replace(device, fingerprint=f"{device.fingerprint}; {ceiling}")
+            # Cards of one model are different devices when the clock of one of them is limited.
+            return replace(device, fingerprint=f"{device.fingerprint}; {limits}")
         raise JudgeUnavailableError(
             answer[0].reason if isinstance(answer[0], TaskUnsuitable) else "no device"
         )

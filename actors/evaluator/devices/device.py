@@ -1,7 +1,7 @@
-"""What results were measured on: runtimes of different fingerprints are never ranked.
+"""Describes the device of a measurement: times of different fingerprints are never compared.
 
-`cpu_device` needs no torch and may be asked anywhere; `cuda_device` initialises CUDA: in a child
-only.
+`cpu_device` needs no torch and may be called anywhere.  `cuda_device` initialises CUDA, so it is
+called in a child only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from actors.evaluator.devices import roofline
 from protocol.values import Device, DeviceKind
 
-# The widest that a processor's flags promise, the widest first.
+# The vector width in bits that a processor's flag means, the widest first.
 VECTOR_WIDTHS = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("asimd", 128), ("sse2", 128))
 VECTOR_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "asimd", "sve")
 GPU_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
@@ -46,7 +46,7 @@ def cpu_device() -> Device:
 
 
 def _vector(flags: set[str]) -> str:
-    """Return the width of vectors and the extensions that a kernel may count on."""
+    """Return the width of vectors and the extensions that a kernel may use."""
     named = " ".join(flag for flag in VECTOR_FLAGS if flag in flags)
     width = next((f"{bits} bits" for flag, bits in VECTOR_WIDTHS if flag in flags), "")
     return ", ".join(filter(None, (width, named))) or "unknown"
@@ -81,7 +81,7 @@ def cuda_device() -> Device:
 
 
 def _memory(card: object) -> dict[str, str]:
-    """Return what the driver tells of the memory's speed: a newer torch asks, an older does not."""
+    """Return the driver's figures of the memory's speed; an older torch does not read them."""
     clock_khz = getattr(card, "memory_clock_rate", 0)
     bus_bits = getattr(card, "memory_bus_width", 0)
     if not (clock_khz and bus_bits):
@@ -90,7 +90,7 @@ def _memory(card: object) -> dict[str, str]:
 
 
 def _peak(card: object) -> dict[str, str]:
-    """Return what the memory and the units can do at most: the driver's figures, or the table's."""
+    """Return the peak of the memory and of the units: the driver's figures, or the table's."""
     peak = roofline.gpu_peak(
         str(getattr(card, "name", "")),
         clock_khz=getattr(card, "memory_clock_rate", 0),
@@ -105,8 +105,8 @@ def _peak(card: object) -> dict[str, str]:
 
 
 def _multiprocessor(card: object) -> dict[str, str]:
-    """Return what the blocks on one multiprocessor share; an older torch tells less."""
-    told = {
+    """Return the resources that blocks on one multiprocessor share; an older torch reads fewer."""
+    fields = {
         "shared memory a block": ("shared_memory_per_block_optin", 1024, " KiB"),
         "shared memory a block without opting in": ("shared_memory_per_block", 1024, " KiB"),
         "shared memory a multiprocessor": ("shared_memory_per_multiprocessor", 1024, " KiB"),
@@ -116,14 +116,14 @@ def _multiprocessor(card: object) -> dict[str, str]:
         "clock": ("clock_rate", 1000, " MHz"),
     }
     return {
-        name: f"{getattr(card, field) // unit}{word}"
-        for name, (field, unit, word) in told.items()
+        name: f"{getattr(card, field) // unit}{suffix}"
+        for name, (field, unit, suffix) in fields.items()
         if getattr(card, field, 0)
     }
 
 
 def uuid_of_cuda() -> str:
-    """Return the UUID of the current card; "" where torch does not say."""
+    """Return the UUID of the current card; "" where torch does not have it."""
     import torch
 
     return str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
@@ -132,7 +132,7 @@ def uuid_of_cuda() -> str:
 def arch_list(device: Device) -> str:
     """Return TORCH_CUDA_ARCH_LIST for `device`: its own architecture, with its own features."""
     capability = device.facts.get("compute capability", "")
-    # From Hopper on, "a" opens what is this architecture's alone (wgmma, TMA variants).
+    # From Hopper on, "a" permits instructions of this architecture only (wgmma, TMA variants).
     return f"{capability}a" if capability and float(capability) >= 9.0 else capability
 
 

@@ -1,8 +1,8 @@
-"""Whether the device is well after something abnormal: memory back, a known kernel right.
+"""Checks the device after an abnormal end: its memory is free again, a known kernel is right.
 
-A fault ends with its own process, nearly always.  When it does not, whoever comes next would be
-blamed for it; so a fresh process computes something known first, and a device that can't is
-quarantined: nothing is judged on it until it can again.
+A fault nearly always ends with its own process.  Otherwise the next candidate would be blamed for
+it.  So a fresh process first computes a known result.  A device that gets it wrong is quarantined:
+nothing is judged on it until it gets the result right again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from actors.evaluator.sandbox.zygote_client import DeviceQuarantinedError, Zygot
 DEVICE_CHECK_S = 20.0
 SETTLE_S = 5.0  # a driver takes back the memory of a killed process within this time
 POLL_S = 0.02
-SLACK_BYTES = 256 << 20  # of memory that may be taken meanwhile by anybody else
+SLACK_BYTES = 256 << 20  # memory that other processes may take during the wait
 
 
 class DeviceHealth:
-    """One card's, between candidates."""
+    """The health of one card, checked between candidates."""
 
     def __init__(
         self,
@@ -38,23 +38,19 @@ class DeviceHealth:
         self._scratch = scratch
         self._device_info = device_info
         self._memory_before: int | None = None
-        self._quarantined = ""
+        self._is_quarantined = False
 
     def before_candidate(self) -> None:
-        """Note what is taken; raise `DeviceQuarantinedError` while a sick device does not come
-        back.
-        """
-        if self._quarantined:
-            self._examine()
+        """Remember the memory in use; raise `DeviceQuarantinedError` while the device is faulty."""
+        if self._is_quarantined:
+            self._check()
         self._memory_before = self._device_info.sensors.memory_used()
 
     def after_abnormal_end(self) -> None:
-        """See that the device is well after something abnormal; raise `DeviceQuarantinedError` if
-        not.
-        """
+        """Check the device after an abnormal end; raise `DeviceQuarantinedError` on a fault."""
         if self._confinements.kind == "cuda":
             self._await_memory()
-            self._examine()
+            self._check()
 
     def _await_memory(self) -> None:
         until = time.monotonic() + SETTLE_S
@@ -66,27 +62,27 @@ class DeviceHealth:
         if self._memory_before is not None:
             self._quarantine("memory of an ended candidate was not given back")
 
-    def _examine(self) -> None:
-        """Have a fresh process compute something known."""
-        folder = self._scratch.fresh("canary")
+    def _check(self) -> None:
+        """Let a fresh process compute a known result."""
+        folder = self._scratch.fresh("device-check")
         try:
-            canary: ChildClient[FromRunner] = self._zygote.spawn(
+            child: ChildClient[FromRunner] = self._zygote.spawn(
                 "runner",
                 self._confinements.confinement(folder, trusted=True),
                 FromRunner,
                 trusted=True,
             )
             try:
-                answer = canary.ask(CheckDevice(), DEVICE_CHECK_S)
+                answer = child.ask(CheckDevice(), DEVICE_CHECK_S)
             finally:
-                canary.kill()
+                child.kill()
         finally:
             self._scratch.remove(folder)
         if isinstance(answer, ChildFailure) or not isinstance(answer[0], Done):
-            said = answer.readable() if isinstance(answer, ChildFailure) else str(answer[0])[:200]
-            self._quarantine(f"a known kernel fails on it: {said}")
-        self._quarantined = ""
+            how = answer.readable() if isinstance(answer, ChildFailure) else str(answer[0])[:200]
+            self._quarantine(f"a known kernel fails on it: {how}")
+        self._is_quarantined = False
 
-    def _quarantine(self, why: str) -> None:
-        self._quarantined = why
-        raise DeviceQuarantinedError(f"the device is quarantined: {why}")
+    def _quarantine(self, reason: str) -> None:
+        self._is_quarantined = True
+        raise DeviceQuarantinedError(f"the device is quarantined: {reason}")

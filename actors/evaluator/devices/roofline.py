@@ -1,9 +1,10 @@
-"""What a device could do at most: how near a candidate came, and what none can beat.
+"""The roofline of a device: how near a candidate comes to the peak, and the physical limit.
 
 See `docs/evaluation-laws.md`, law 8.
 
-Pure but for `measure_cpu_peak`.  Bytes are those that must move: inputs, parameters and outputs,
-once. Figures of cards are the makers' dense ones; what the driver says of its memory comes first.
+Pure except for `measure_cpu_peak`.  Bytes are those that must move: inputs, parameters and outputs,
+once.  The figures of cards are the makers' dense ones; the driver's figures of the memory come
+first.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from statistics import median
 
 from protocol.values import Device, Value
 
-PEAK_MARGIN = 1.25  # the floor lets everybody be this much better than the maker's figure
-# From caches: more than any L2 gives.  Bytes that fit there need not come from memory at all.
+PEAK_MARGIN = 1.25  # the floor permits this much more than the maker's figure
+# The speed of caches over memory, more than any L2 gives.  Bytes that fit there need no memory.
 CACHE_OVER_MEMORY = 8.0
 CPU_BYTES = 1 << 26
 CPU_ROUNDS = 5
-DDR_FACTOR = 2  # a memory's clock is told in cycles, it moves data twice in one
+DDR_FACTOR = 2  # transfers in one cycle of a memory's clock
 
 
 class DevicePeak(Value, frozen=True, kw_only=True):
-    """The most that a device does."""
+    """The peak performance of a device."""
 
     gb_s: float | None = None  # of its memory
     tflops: float | None = None  # of ordinary float32
@@ -35,12 +36,12 @@ class DevicePeak(Value, frozen=True, kw_only=True):
 
     @property
     def max_tflops(self) -> float | None:
-        """The best of its units: what a floor must assume."""
+        """The peak of its fastest units, which a floor must assume."""
         known = [figure for figure in (self.tflops, self.tensor_tflops) if figure is not None]
         return max(known) if known else None
 
 
-# Most particular first: a pattern in the card's name, GB/s, TFLOP/s (float32, tensor), L2 in MiB.
+# The most specific first: a pattern in the card's name, GB/s, TFLOP/s (float32, tensor), L2 in MiB.
 KNOWN_GPUS = (
     (r"\bB200", 8000, 75, 2250, 126),
     (r"\bH200", 4800, 67, 989, 50),
@@ -64,10 +65,11 @@ def gpu_peak(
 ) -> DevicePeak:
     """Return the peak of a card; figures that the driver gave go before the table's."""
     row = next((row for row in KNOWN_GPUS if re.search(row[0], name)), None)
-    told = clock_khz * 1e3 * bus_bits / 8 * DDR_FACTOR / 1e9
+    driver = clock_khz * 1e3 * bus_bits / 8 * DDR_FACTOR / 1e9
     table = float(row[1]) if row else None
-    # Some drivers tell the clock of idle memory, or half of it: the table knows better then.
-    trusted = told if told and (table is None or 0.8 * table <= told <= 1.3 * table) else None
+    # Some drivers report the clock of idle memory, or half of it: the table is right then.
+    is_near_table = table is None or 0.8 * table <= driver <= 1.3 * table
+    trusted = driver if driver and is_near_table else None
     return DevicePeak(
         gb_s=trusted or table,
         tflops=float(row[2]) if row else None,
@@ -78,7 +80,7 @@ def gpu_peak(
 
 
 def device_peak(device: Device) -> DevicePeak:
-    """Return the peak of `device`: its facts and the table, or what this processor does."""
+    """Return the peak of `device`: from its facts and the table, or measured on this processor."""
     if device.kind == "cpu":
         return measure_cpu_peak(device.fingerprint)
     facts = device.facts
@@ -97,14 +99,14 @@ def _figure(facts: Mapping[str, str], name: str) -> float:
 
 @functools.lru_cache(maxsize=8)
 def measure_cpu_peak(_fingerprint: str) -> DevicePeak:
-    """Return what one core of this processor copies; several do more, so this is no floor."""
+    """Measure the copy bandwidth of one core; several cores copy more, so it is not a floor."""
     source, target = bytearray(CPU_BYTES), bytearray(CPU_BYTES)
-    taken = []
+    times_s = []
     for _round in range(CPU_ROUNDS):
         began = time.perf_counter()
         target[:] = source  # one memcpy: read and written
-        taken.append(time.perf_counter() - began)
-    return DevicePeak(gb_s=2 * CPU_BYTES / median(taken) / 1e9, source="measured")
+        times_s.append(time.perf_counter() - began)
+    return DevicePeak(gb_s=2 * CPU_BYTES / median(times_s) / 1e9, source="measured")
 
 
 # --- how near -------------------------------------------------------------------------------------
@@ -113,23 +115,23 @@ def measure_cpu_peak(_fingerprint: str) -> DevicePeak:
 def roofline_figures(
     bytes_moved: float, flops: float, us: float, peak: DevicePeak
 ) -> dict[str, str]:
-    """Return printable figures of a call of `us` microseconds; what is not known is left out."""
+    """Return printable figures of a call of `us` microseconds; unknown figures are left out."""
     if us <= 0:
         return {}
-    said: dict[str, str] = {}
+    figures: dict[str, str] = {}
     gb_s, tflops = bytes_moved / us / 1e3, flops / us / 1e6
     of_memory = gb_s / peak.gb_s if peak.gb_s else None
     of_units = tflops / peak.max_tflops if peak.max_tflops else None
     if bytes_moved:
         resident = peak.cache_bytes >= bytes_moved
-        said["bandwidth"] = f"{gb_s:.4g} GB/s{_share(of_memory, peak)}"
+        figures["bandwidth"] = f"{gb_s:.4g} GB/s{_share(of_memory, peak)}"
         if resident:
-            said["bandwidth"] += "; all of it fits into the last cache"
+            figures["bandwidth"] += "; all of it fits into the last cache"
     if flops:
-        said["arithmetic"] = f"{tflops:.4g} TFLOP/s{_share(of_units, peak)}"
+        figures["arithmetic"] = f"{tflops:.4g} TFLOP/s{_share(of_units, peak)}"
     if of_memory is not None and (of_units is not None or not flops):
-        said["bound"] = _bound(of_memory if bytes_moved else 0.0, of_units or 0.0)
-    return said
+        figures["bound"] = _bound(of_memory if bytes_moved else 0.0, of_units or 0.0)
+    return figures
 
 
 def _share(share: float | None, peak: DevicePeak) -> str:
@@ -142,14 +144,15 @@ def _bound(of_memory: float, of_units: float) -> str:
     return "memory" if of_memory >= of_units else "arithmetic"
 
 
-# --- what nobody can beat -------------------------------------------------------------------------
+# --- the physical limit ---------------------------------------------------------------------------
 
 
 def floor_us(bytes_in_out: float, flops: float, peak: DevicePeak) -> float:
     """Return the microseconds that a call needs on a perfect device; 0.0 where nothing is known.
 
-    Everything is read so that an honest candidate is never below: memory `PEAK_MARGIN` faster than
-    told, arithmetic on the fastest units, and what the last cache holds moved from there.
+    Every assumption is generous, so that an honest candidate is never below the floor: memory is
+    `PEAK_MARGIN` faster than its figure, arithmetic runs on the fastest units, and bytes that fit
+    into the last cache move from there.
     """
     times = [0.0]
     if peak.gb_s is not None and peak.source != "measured":
@@ -158,7 +161,6 @@ def floor_us(bytes_in_out: float, flops: float, peak: DevicePeak) -> float:
         bytes_a_us = peak.gb_s * 1e3 * PEAK_MARGIN
         times.append(beyond / bytes_a_us + within / (bytes_a_us * CACHE_OVER_MEMORY))
     if peak.max_tflops is not None:
-        times.append(
-            flops / (peak.max_tflops * 1e6 * PEAK_MARGIN * 2)
-        )  # eight bits: twice the figure
+        # Units for eight bits do twice the figure.
+        times.append(flops / (peak.max_tflops * 1e6 * PEAK_MARGIN * 2))
     return max(times)

@@ -1,7 +1,7 @@
-"""What the driver says of one card: memory, clocks, temperature, throttling.  NVML, read outside.
+"""Reads a card's memory, clocks, temperature and throttling from the driver, through NVML.
 
-No candidate's process is asked, and no CUDA context is needed.  Without a driver everything is
-unknown, which is no error: machines without a card judge, too.
+No candidate's process takes part, and no CUDA context is needed.  Without a driver every value is
+unknown.  That is not an error, because machines without a card judge, too.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ THROTTLE_REASONS = {
 
 
 class SensorReading(Value, frozen=True, kw_only=True):
-    """One look at a card."""
+    """One reading of a card's sensors."""
 
     sm_mhz: int = 0
     memory_mhz: int = 0
     celsius: int = 0
-    throttled: str = ""  # why its clocks are held down; "" when they are not
+    throttled: str = ""  # the reason why its clocks are limited; "" when they are not
 
     def readable(self) -> str:
-        """Return it for people."""
-        held = f"throttled: {self.throttled}" if self.throttled else "not throttled"
-        return f"{self.sm_mhz} MHz, memory {self.memory_mhz} MHz, {self.celsius} °C, {held}"
+        """Return the reading as text for people."""
+        throttling = f"throttled: {self.throttled}" if self.throttled else "not throttled"
+        return f"{self.sm_mhz} MHz, memory {self.memory_mhz} MHz, {self.celsius} °C, {throttling}"
 
 
 class GpuSensors:
-    """One card's, found by its UUID."""
+    """The sensors of one card, found by its UUID."""
 
     def __init__(self, uuid: str) -> None:
         self._handle: object = None
@@ -47,7 +47,7 @@ class GpuSensors:
             return
 
     def read(self) -> SensorReading | None:
-        """Look once; None where nothing can be seen."""
+        """Read all sensors once; None where they can't be read."""
         if self._handle is None:
             return None
         try:
@@ -64,7 +64,7 @@ class GpuSensors:
             return None
 
     def limits_text(self) -> str:
-        """Return the clock and the power that the card may reach; "" where it does not say."""
+        """Return the card's maximum clock and power; "" where the driver does not report them."""
         if self._handle is None:
             return ""
         try:
@@ -75,7 +75,7 @@ class GpuSensors:
         return f"{mhz} MHz, {milliwatt // 1000} W"
 
     def memory_used(self) -> int | None:
-        """Return the bytes that are taken on the card, by anybody."""
+        """Return the bytes that all processes together use on the card."""
         if self._handle is None:
             return None
         try:

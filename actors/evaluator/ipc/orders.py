@@ -41,7 +41,7 @@ class Confinement(Value, frozen=True, kw_only=True):
 
 
 class SpawnChild(Order, frozen=True, kw_only=True):
-    """Fork a child.  Descriptors: its channel, its output, its status pipe, its leash."""
+    """Fork a child.  Descriptors: its channel, its output, its status pipe, its lifeline."""
 
     part: ChildRole
     device: DeviceKind
@@ -63,7 +63,7 @@ class ZygoteReady(Order, frozen=True, kw_only=True):
 
 
 class ChildEnded(Order, frozen=True, kw_only=True):
-    """How a child ended, said by its keeper once its whole tree is gone."""
+    """How a child ended, said by its init process once its whole tree is gone."""
 
     how: Literal["exit", "signal", "killed", "lost", "crowd", "memory"]
     number: int = 0  # exit status, signal number, or the limit (processes, MiB; 0: it has none)

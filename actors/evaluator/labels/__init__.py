@@ -1,1 +1,1 @@
-"""Labels read off a candidate's text: heuristics for readers, never a verdict."""
+"""Labels of a candidate, derived from its source: heuristics for readers, never a verdict."""

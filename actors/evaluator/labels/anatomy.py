@@ -1,7 +1,8 @@
-"""What a candidate's file is made of: its custom kernels, and whether `forward` calls them.
+"""The structure of a candidate's file: its custom kernels, and whether `forward` calls them.
 
-Read from the text alone (nothing is run) and by name alone: two things of one name count as one.
-So everything here is a guess that errs towards "it is called"; `labels.py` makes words of it.
+The analysis reads the source only (nothing is run) and goes by names only: two objects of one name
+count as one.  So every answer is a guess that errs towards "it is called".  `labels.py` derives the
+labels from it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from actors.evaluator.labels.syntax import (
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Definition = FunctionNode | ast.ClassDef
 
-# What gives a kernel, by the last part of its name.
+# The calls that return a kernel, by the last part of their names.
 KERNEL_PRODUCERS = frozenset(
     [
         *("load_inline", "CDLL", "cdll", "LoadLibrary", "load_library"),
@@ -41,15 +42,15 @@ INSPECTION_CALLS = frozenset(
 CONTAINERS = frozenset(["get", "pop", "setdefault", "getattr"])
 TORCH_OPS = frozenset(["aten", "prims", "prim", "higher_order", "profiler", "inductor"])
 NATIVE_CODE = re.compile(r"#include|\btorch::|\bat::|__global__|extern\s+\"C\"|\bfloat\s*\*")
-# Linear in a hostile text, too: nothing here may look back twice.
+# Linear in a hostile text, too: the pattern must not backtrack.
 COMMENT = re.compile(r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
 GLOBAL_FUNCTION = re.compile(r"__global__[^;{(]{0,200}?\b(\w{1,100})\s{0,20}\(")
 LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s{0,20}\([^)]{0,200}\)")
-MAX_ROUNDS = 20  # a kernel that goes through more names than that has been hidden on purpose
+MAX_ROUNDS = 20  # a kernel that passes through more names than this is hidden on purpose
 
 
 class CandidateAnatomy:
-    """One file, read; raises `SyntaxError` (or `ValueError`) where it is no Python."""
+    """One parsed file; raises `SyntaxError` (or `ValueError`) where it is not Python."""
 
     def __init__(self, source: str, class_name: str = "ModelNew") -> None:
         self.tree: ast.Module = DeadCodeRemover().visit(ast.parse(source))
@@ -68,8 +69,8 @@ class CandidateAnatomy:
 
     @cached_property
     def native_texts(self) -> tuple[str, ...]:
-        """The texts in other languages, without comments."""
-        words = {
+        """The string constants with code in another language, without comments."""
+        docstrings = {
             id(node.value): None
             for node in ast.walk(self.tree)
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -79,13 +80,13 @@ class CandidateAnatomy:
             for node in ast.walk(self.tree)
             if isinstance(node, ast.Constant)
             and isinstance(node.value, str)
-            and id(node) not in words
+            and id(node) not in docstrings
         ]
         return tuple(text for text in texts if ";" in text and NATIVE_CODE.search(text))
 
     @cached_property
     def kernel_names(self) -> frozenset[str]:
-        """The names of device functions that the file itself writes."""
+        """The names of device functions that the file itself defines."""
         own = {
             name
             for text in self.native_texts
@@ -104,7 +105,7 @@ class CandidateAnatomy:
 
     @cached_property
     def _loads(self) -> set[str]:
-        """The names that `cpp_extension.load` goes by here."""
+        """The names under which the file imports torch's functions that build extensions."""
         return {"load_inline"} | {
             name.asname or name.name
             for node in ast.walk(self.tree)
@@ -114,7 +115,7 @@ class CandidateAnatomy:
         }
 
     def produces_kernel(self, call: ast.Call) -> bool:
-        """Whether a call gives a kernel, or a library of them."""
+        """Whether a call returns a kernel, or a library of kernels."""
         name = last_name(call.func)
         if name in KERNEL_PRODUCERS or (isinstance(call.func, ast.Name) and name in self._loads):
             return True
@@ -125,7 +126,7 @@ class CandidateAnatomy:
 
     @cached_property
     def has_kernel(self) -> bool:
-        """Whether anything in the file gives a kernel."""
+        """Whether the file defines or loads a kernel."""
         return bool(self._jitted) or any(
             self.produces_kernel(node) if isinstance(node, ast.Call) else is_custom_operator(node)
             for node in ast.walk(self.tree)
@@ -133,14 +134,14 @@ class CandidateAnatomy:
 
     @cached_property
     def runs_dynamic_code(self) -> bool:
-        """Whether the file runs code that it makes or finds: then nobody knows by reading."""
+        """Whether the file runs code that it makes or finds, which the source does not show."""
         return any(last_name(call.func) in DYNAMIC_CODE for call in calls_in(self.tree))
 
     # --- handles: names that hold kernels ------------------------------------------------------
 
     @cached_property
     def handles(self) -> frozenset[str]:
-        """The variables, attributes and functions that hold or hand out a kernel."""
+        """The variables, attributes and functions that hold or return a kernel."""
         found = set(self._jitted)
         for _round in range(MAX_ROUNDS):
             more = {
@@ -152,31 +153,31 @@ class CandidateAnatomy:
                 name
                 for name, bodies in self.definitions.items()
                 for body in bodies
-                if not isinstance(body, ast.ClassDef) and self._hands_out(body, found)
+                if not isinstance(body, ast.ClassDef) and self._returns_kernel(body, found)
             }
             if more <= found:
                 break
             found |= more
         return frozenset(found)
 
-    def _hands_out(self, function: FunctionNode, handles: set[str]) -> bool:
+    def _returns_kernel(self, function: FunctionNode, handles: set[str]) -> bool:
         if isinstance(function, ast.Lambda):
             return self.holds_kernel(function.body, handles)
-        given = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
-        return any(value is not None and self.holds_kernel(value, handles) for value in given)
+        returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+        return any(value is not None and self.holds_kernel(value, handles) for value in returned)
 
     def holds_kernel(self, value: ast.AST, handles: Iterable[str]) -> bool:
-        """Whether an expression's value is a kernel, or has one in it."""
+        """Whether an expression's value is a kernel or contains one."""
         match value:
             case ast.Call(func=function, args=arguments):
                 name = last_name(function)
                 if self.produces_kernel(value):
                     return True
                 if name in handles and name in self.definitions and name not in self._jitted:
-                    return True  # a function of the file's own that hands one out
+                    return True  # a function of the file that returns a kernel
                 if isinstance(function, ast.Attribute) and name in CONTAINERS:
                     arguments = [function.value, *arguments]
-                # What a kernel returns is a tensor; what is made from a kernel may be one.
+                # A kernel returns a tensor; an object that is made from a kernel may be one.
                 return any(self.holds_kernel(argument, handles) for argument in arguments)
             case ast.Name():
                 return value.id in handles
@@ -190,7 +191,7 @@ class CandidateAnatomy:
                 return any(self.holds_kernel(part, handles) for part in ast.iter_child_nodes(value))
 
     def calls_kernel(self, call: ast.Call) -> bool:
-        """Whether a call runs a kernel, or hands one to somebody who will."""
+        """Whether a call runs a kernel, or passes one to a function that may run it."""
         if last_name(call.func) in INSPECTION_CALLS:
             return False
         if self.produces_kernel(call):
@@ -198,11 +199,11 @@ class CandidateAnatomy:
         parts = (call.func, *call.args, *(word.value for word in call.keywords))
         return any(self.holds_kernel(part, self.handles) for part in parts)
 
-    # --- what forward reaches ------------------------------------------------------------------
+    # --- the code that forward reaches ---------------------------------------------------------
 
     @cached_property
     def forward(self) -> ast.FunctionDef | None:
-        """The class's own `forward`, if it is written there."""
+        """The `forward` that the class itself defines, if any."""
         for found in self.definitions.get(self._class_name, []):
             if isinstance(found, ast.ClassDef):
                 for part in found.body:
@@ -212,7 +213,7 @@ class CandidateAnatomy:
 
     @cached_property
     def forward_path(self) -> tuple[ast.AST, ...]:
-        """The functions and classes that `forward` may come through; the whole file, if unknown."""
+        """The functions and classes that `forward` may reach; the whole file, if unknown."""
         if self.forward is None:
             return (self.tree,)
         found: dict[int, ast.AST] = {id(self.forward): self.forward}
@@ -236,7 +237,7 @@ class CandidateAnatomy:
 
 
 def is_custom_operator(node: ast.AST) -> bool:
-    """Whether `node` is `torch.ops.NAMESPACE.NAME`, and not of torch's own namespaces."""
+    """Whether `node` is `torch.ops.NAMESPACE.NAME` with a namespace that is not torch's own."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.insert(0, node.attr)

@@ -1,18 +1,18 @@
-"""Labels of a candidate: what a reader should know of how it gets its result.
+"""Labels of a candidate: remarks for readers on how it computes its result.
 
 See `docs/evaluation-laws.md`, law 12.
 
-Heuristics on its text, and on the names of the kernels that a profiler saw.  A label is no verdict
-and changes none; only with --require-custom-kernel do three of them count (`rejection_reason`).
-When in doubt there is no label: honest code is never refused for its words.
+Labels are heuristics on the candidate's source and on the kernel names of the profiler.  A label is
+not a verdict and does not change one, except that --require-custom-kernel rejects three of them
+(`rejection_reason`).  In doubt there is no label, so that honest code is not rejected for its
+wording.
 
 library_only        no kernel of its own at all: torch's operators, torch.compile, C++ around them
 fallback_swallowed  a kernel's failure is swallowed and torch does the work
-decoy_kernel        a kernel is built, and forward does not call it or drops what it returns
+decoy_kernel        a kernel is built, and forward does not call it or drops its result
 precision_cast      computes in a lower precision than the task's
 algebraic_shortcut  leaves out work of the reference: inputs, matrix products, or their order
-renamed_reference   is the task's own module under another name: see `renamed_reference`; never a
-winner
+renamed_reference   is the task's own module under another name; never a winner
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ REJECTION_REASONS = {
     "(--require-custom-kernel)",
     "decoy_kernel": "it builds a kernel that forward does not use (--require-custom-kernel)",
 }
-MAX_CHARS = 1 << 18  # nobody writes more; reading a hostile text must not take long
+MAX_CHARS = 1 << 18  # longer than honest code; parsing a hostile text must not take long
 BROAD_EXCEPTIONS = frozenset(["", "Exception", "BaseException", "RuntimeError", "OSError"])
 EXIT_CALLS = frozenset(["exit", "_exit", "abort", "fail"])
-# Of torch, what computes nothing.
+# The functions of torch that compute nothing.
 ALLOCATION_CALLS = frozenset(
     [
         *("empty", "empty_like", "zeros", "zeros_like", "new_empty", "new_zeros", "device"),
@@ -46,7 +46,7 @@ ALLOCATION_CALLS = frozenset(
         *("get_device_capability", "get_device_properties", "device_count", "inference_mode"),
     ]
 )
-# In C++ or CUDA text: something computes there that is not one call into torch.
+# Text that computes something in C++ or CUDA, beyond one call of torch.
 KERNEL_WORK = re.compile(
     r"__global__|\b(?:for|while)\s*\(|\bparallel_for\b|\basm\b|_mm\d*_|TensorIterator|"
     r"\bstd::(?:transform|accumulate|for_each|reduce|generate|fill)|"
@@ -58,10 +58,10 @@ KERNEL_WORK = re.compile(
 def labels_of(
     source: str, *, reference: str = "", kernels: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """Return the labels of `source`, sorted; () where it can't be read or is endless.
+    """Return the labels of `source`, sorted; () where it can't be parsed or is too long.
 
-    `reference` is the task's source, `kernels` the names that a profiler saw on a card (None or
-    empty: no card, or not profiled).
+    `reference` is the task's source, `kernels` the kernel names in the profile of a card (None or
+    empty: no card, or no profile).
     """
     if len(source) > MAX_CHARS:
         return ()
@@ -78,16 +78,16 @@ def labels_of(
         }
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    return tuple(sorted(label for label, there in found.items() if there))
+    return tuple(sorted(label for label, applies in found.items() if applies))
 
 
 def rejection_reason(labels: Sequence[str]) -> str | None:
-    """Return why --require-custom-kernel refuses a candidate of these labels; None: it does not."""
-    return next((words for label, words in REJECTION_REASONS.items() if label in labels), None)
+    """Return why --require-custom-kernel rejects a candidate of these labels; None: it does not."""
+    return next((reason for label, reason in REJECTION_REASONS.items() if label in labels), None)
 
 
 def is_library_only(anatomy: CandidateAnatomy) -> bool:
-    """Whether nothing in the file is a kernel of its own."""
+    """Whether the file has no kernel of its own."""
     if anatomy.runs_dynamic_code:
         return False
     if not anatomy.has_kernel:
@@ -101,7 +101,7 @@ def is_library_only(anatomy: CandidateAnatomy) -> bool:
 
 
 def has_decoy_kernel(anatomy: CandidateAnatomy, kernels: Sequence[str]) -> bool:
-    """Whether there is a kernel and it has no part in what forward returns."""
+    """Whether the file has a kernel that does not contribute to forward's result."""
     if not anatomy.has_kernel or anatomy.runs_dynamic_code:
         return False
     used = [
@@ -110,13 +110,13 @@ def has_decoy_kernel(anatomy: CandidateAnatomy, kernels: Sequence[str]) -> bool:
         for call in calls_in(part)
         if anatomy.calls_kernel(call)
     ]
-    if {id(call) for call in used} <= _dropped(anatomy):
+    if {id(call) for call in used} <= _calls_without_effect(anatomy):
         return True
-    return bool(kernels) and _unseen(anatomy, kernels)
+    return bool(kernels) and _never_ran(anatomy, kernels)
 
 
-def _dropped(anatomy: CandidateAnatomy) -> set[int]:
-    """Return the kernel calls in forward whose result nobody reads and that write nothing."""
+def _calls_without_effect(anatomy: CandidateAnatomy) -> set[int]:
+    """Return the kernel calls in forward whose result is not read and that write nothing."""
     forward = anatomy.forward
     if forward is None:
         return set()
@@ -131,7 +131,7 @@ def _dropped(anatomy: CandidateAnatomy) -> set[int]:
         for node in ast.walk(forward)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
-    dropped = set()
+    without_effect = set()
     for node in ast.walk(forward):
         match node:
             case ast.Expr(value=ast.Call() as call):
@@ -146,10 +146,10 @@ def _dropped(anatomy: CandidateAnatomy) -> set[int]:
             "self",
             "torch",
         }
-        # One that writes in place writes to something of its own, or the input check finds it.
+        # A call that works in place writes to the module's own memory, or the input check finds it.
         if inputs <= given - stored and not any(map(_own_memory, arguments)):
-            dropped.add(id(call))
-    return dropped
+            without_effect.add(id(call))
+    return without_effect
 
 
 def _own_memory(argument: ast.expr) -> bool:
@@ -159,12 +159,12 @@ def _own_memory(argument: ast.expr) -> bool:
     )
 
 
-def _unseen(anatomy: CandidateAnatomy, kernels: Sequence[str]) -> bool:
-    """Whether a card ran none of the kernels that the file writes."""
-    words = " ".join(anatomy.native_texts)
-    if not anatomy.kernel_names or "##" in words:
+def _never_ran(anatomy: CandidateAnatomy, kernels: Sequence[str]) -> bool:
+    """Whether the card's profile has none of the kernels that the file defines."""
+    text = " ".join(anatomy.native_texts)
+    if not anatomy.kernel_names or "##" in text:
         return False
-    own = [*anatomy.kernel_names, *(name for name in ("cub", "thrust", "cutlass") if name in words)]
+    own = [*anatomy.kernel_names, *(name for name in ("cub", "thrust", "cutlass") if name in text)]
     return not any(name in kernel for name in own for kernel in kernels)
 
 
@@ -172,7 +172,7 @@ def _unseen(anatomy: CandidateAnatomy, kernels: Sequence[str]) -> bool:
 
 
 def has_silent_fallback(anatomy: CandidateAnatomy) -> bool:
-    """Whether a kernel may fail unnoticed because torch takes over."""
+    """Whether a kernel may fail silently because torch takes over."""
     computing = [
         call for part in anatomy.forward_path for call in calls_in(part) if _computes(call)
     ]
@@ -180,7 +180,7 @@ def has_silent_fallback(anatomy: CandidateAnatomy) -> bool:
 
 
 def _guarded(tree: ast.AST) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
-    """Yield what is tried, and what is done when it fails."""
+    """Yield the bodies of `try` and of `suppress`, each with its handler."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Try):
             for handler in node.handlers:
@@ -199,29 +199,29 @@ def _takes_over(
     body: list[ast.stmt],
     handler: list[ast.stmt],
 ) -> bool:
-    tried = ast.Module(body=body, type_ignores=[])
-    done = ast.Module(body=handler, type_ignores=[])
+    guarded = ast.Module(body=body, type_ignores=[])
+    fallback = ast.Module(body=handler, type_ignores=[])
     if not any(
-        anatomy.produces_kernel(call) or anatomy.calls_kernel(call) for call in calls_in(tried)
+        anatomy.produces_kernel(call) or anatomy.calls_kernel(call) for call in calls_in(guarded)
     ):
         return False
-    if any(isinstance(node, ast.Raise) for node in ast.walk(done)):
+    if any(isinstance(node, ast.Raise) for node in ast.walk(fallback)):
         return False
-    for call in calls_in(done):
+    for call in calls_in(fallback):
         if (
             last_name(call.func) in EXIT_CALLS
             or anatomy.produces_kernel(call)
             or anatomy.calls_kernel(call)
         ):
             return False
-    inside = {id(node) for node in ast.walk(tried)}
-    if any(isinstance(node, ast.BinOp) for node in ast.walk(done)):
+    inside = {id(node) for node in ast.walk(guarded)}
+    if any(isinstance(node, ast.BinOp) for node in ast.walk(fallback)):
         return True
     return any(id(call) not in inside for call in computing)
 
 
 def _computes(call: ast.Call) -> bool:
-    """Whether a call lets torch compute something."""
+    """Whether a call makes torch compute something."""
     name = last_name(call.func)
     if name in ALLOCATION_CALLS or not isinstance(call.func, ast.Attribute):
         return False

@@ -1,6 +1,6 @@
-"""Whether a candidate's text casts to a lower precision than its task's.  A heuristic, no verdict.
+"""Whether a candidate's source casts to a lower precision than its task's.  A heuristic.
 
-What the comparison finds is another matter: TF32 and halves often pass a task's tolerance.
+The comparison of outputs is separate: TF32 and halves often pass a task's tolerance.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from actors.evaluator.labels.anatomy import CandidateAnatomy
 from actors.evaluator.labels.syntax import identifiers, last_name
 
-# The lower the figure the fewer bits of mantissa.
+# A lower rank has fewer bits of mantissa.
 PRECISION_RANKS = {
     **dict.fromkeys(["float64", "double", "complex128"], 4),
     **dict.fromkeys(["float32", "float", "complex64"], 3),
@@ -20,7 +20,7 @@ PRECISION_RANKS = {
     **dict.fromkeys(["float16", "half", "bfloat16"], 1),
     **dict.fromkeys(["float8_e4m3fn", "float8_e5m2", "float8e4nv", "float8e5", "qint8"], 0),
 }
-TASK_RANK = 3  # float32, where a task does not say
+TASK_RANK = 3  # float32, where a task names no precision
 CASTS = frozenset(["to", "type", "cast", "astype", "asarray", "as_tensor", "tensor", "empty"])
 METHODS = frozenset(["half", "bfloat16", "float", "double"])
 FAST_MATMUL = frozenset(["high", "medium"])
@@ -35,7 +35,7 @@ NATIVE_CASTS = (
     (1, re.compile(r"<\s*(?:at::|c10::)?(?:__half|half|Half|BFloat16|__nv_bfloat16)\s*>\s*\(")),
     (0, re.compile(r"__nv_fp8|kFloat8|Float8_e")),
 )
-# The text has a way for each type of its inputs: its casts may be the half tensors' own.
+# The text dispatches on the type of its inputs: its casts may apply to half tensors only.
 DISPATCH = re.compile(r"AT_DISPATCH\w*(?:HALF|REDUCED|TYPES_AND|_V2)|scalar_type\(\)|\.dtype\(\)")
 
 
@@ -44,7 +44,7 @@ def has_lower_precision(anatomy: CandidateAnatomy, task: CandidateAnatomy) -> bo
     named = [rank for node in ast.walk(task.tree) for rank in _named(node)]
     least = min([TASK_RANK, *named])
     if not any(rank < TASK_RANK for rank in named) and 4 in named:
-        least = 4  # nothing in a task of doubles is less than double
+        least = 4  # a task of doubles permits no lower precision
     return any(rank < least for rank in (*_python(anatomy), *_native(anatomy)))
 
 
@@ -61,18 +61,18 @@ def _named(node: ast.AST) -> Iterator[int]:
 def _native(anatomy: CandidateAnatomy) -> Iterator[int]:
     for text in anatomy.native_texts:
         if not DISPATCH.search(text):
-            yield from (rank for rank, words in NATIVE_CASTS if words.search(text))
+            yield from (rank for rank, pattern in NATIVE_CASTS if pattern.search(text))
 
 
 def _python(anatomy: CandidateAnatomy) -> Iterator[int]:
-    """Yield what is cast to on forward's path, on construction, and where the file is imported."""
+    """Yield the ranks of casts on forward's path, at construction, and at the file's import."""
     for part in (anatomy.tree, *anatomy.forward_path):
         for node in _undispatched(part):
             yield from _cast(node)
 
 
 def _undispatched(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes outside of `if x.dtype == …`, and outside of functions within."""
+    """Yield the nodes outside of `if x.dtype == …` and outside of inner functions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If | ast.IfExp) and "dtype" in identifiers(node.test):
             continue
@@ -88,13 +88,13 @@ def _cast(node: ast.AST) -> Iterator[int]:
             yield PRECISION_RANKS[name]
         case ast.Call(func=function) if last_name(function) == "autocast":
             yield PRECISION_RANKS["half"]
-        case ast.Call(func=function, args=[ast.Constant(value=str() as word)]) if (
-            last_name(function) == "set_float32_matmul_precision" and word in FAST_MATMUL
+        case ast.Call(func=function, args=[ast.Constant(value=str() as mode)]) if (
+            last_name(function) == "set_float32_matmul_precision" and mode in FAST_MATMUL
         ):
             yield PRECISION_RANKS["tf32"]
         case ast.Call(func=function) if last_name(function) in CASTS:
-            words = [*node.args, *(word.value for word in node.keywords)]
-            yield from (rank for word in words for rank in _named(word))
+            arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+            yield from (rank for argument in arguments for rank in _named(argument))
         case ast.Assign(targets=[ast.Attribute(attr="allow_tf32")], value=ast.Constant(value=True)):
             yield PRECISION_RANKS["tf32"]
         case ast.keyword(arg="allow_tf32", value=ast.Constant(value=True)):

@@ -1,9 +1,9 @@
 """Whether a candidate is the task's own module under another name.
 
-Both classes are written in one normal form and compared as text.  The normal form forgets what has
-no effect: comments, docstrings, annotations, code that can't run, the names of classes, functions,
-arguments and local variables, and how a library was imported.  All that may have an effect stays:
-decorators, the order of statements, what the candidate does besides when it is imported.  When in
+Both classes are written in one normal form and compared as text.  The normal form leaves out what
+has no effect: comments, docstrings, annotations, code that can't run, the names of classes,
+functions, arguments and local variables, and the style of imports.  It contains everything that may
+have an effect: decorators, the order of statements, and the file's other actions at import.  In
 doubt the two differ.
 """
 
@@ -23,7 +23,7 @@ MAX_ALIASES = 20  # `class ModelNew(Model)` without a body, `ModelNew = Model`
 
 
 def is_renamed(candidate: str, task: str) -> bool:
-    """Whether `ModelNew` of `candidate` is `Model` of `task`, but for its name."""
+    """Whether `ModelNew` of `candidate` equals `Model` of `task` except for its name."""
     new, old = _normal_form(candidate, "ModelNew"), _normal_form(task, "Model")
     if new is None or old is None:
         return False
@@ -34,8 +34,8 @@ def is_renamed(candidate: str, task: str) -> bool:
 class _NormalForm:
     """A class in the normal form."""
 
-    parts: tuple[str, ...]  # the class, then what it uses, in the order of its use
-    effects: frozenset[str]  # what importing its file does besides
+    parts: tuple[str, ...]  # the class, then the definitions that it uses, in the order of use
+    effects: frozenset[str]  # the file's other statements with an effect at import
 
 
 def _normal_form(source: str, class_name: str) -> _NormalForm | None:
@@ -45,7 +45,7 @@ def _normal_form(source: str, class_name: str) -> _NormalForm | None:
 
 
 class _ParsedFile:
-    """One file: what its names stand for, and what it does when it is imported."""
+    """One file: the definitions of its names, and its effects at import."""
 
     def __init__(self, source: str) -> None:
         self._tree: ast.Module = DeadCodeRemover().visit(ast.parse(source))
@@ -70,7 +70,7 @@ class _ParsedFile:
                 self._defined[name] = statement
 
     def normal_form(self, found: ast.ClassDef) -> _NormalForm:
-        """Return a class, all that it uses, and what importing the file does besides."""
+        """Return a class, all that it uses, and the file's other effects at import."""
         names = _NameNormalizer(self._imports, self._defined, found)
         parts = [names.written(found)]
         while names.waiting:
@@ -79,7 +79,7 @@ class _ParsedFile:
         return _NormalForm(parts=tuple(parts), effects=frozenset(effects))
 
     def class_named(self, name: str) -> ast.ClassDef | None:
-        """Return the class that a name stands for, through aliases and empty subclasses."""
+        """Return the class of a name, through aliases and empty subclasses."""
         for _ in range(MAX_ALIASES):
             match self._defined.get(name):
                 case ast.Assign(value=ast.Name(id=other)):
@@ -97,7 +97,7 @@ class _ParsedFile:
         return None
 
     def _effects(self, names: _NameNormalizer) -> Iterator[ast.stmt]:
-        """Yield what may change something beside the class: calls, settings, control flow."""
+        """Yield statements that may affect more than the class: calls, settings, control flow."""
         for statement in self._tree.body:
             match statement:
                 case ast.Import() | ast.ImportFrom() | ast.Pass():
@@ -117,7 +117,7 @@ class _ParsedFile:
 
 
 class _NameNormalizer(ast.NodeTransformer):
-    """Gives names by their first use instead of by their words; changes copies only."""
+    """Replaces names by numbers in the order of their first use; changes copies only."""
 
     def __init__(
         self, imports: dict[str, str], defined: dict[str, ast.stmt], top: ast.ClassDef
@@ -128,10 +128,10 @@ class _NameNormalizer(ast.NodeTransformer):
         self._written: set[int] = {id(top)}
         self._locals: list[dict[str, str]] = []
         self._top = top
-        self.waiting: list[ast.stmt] = []  # definitions that are used and not written yet
+        self.waiting: list[ast.stmt] = []  # definitions that are used and not yet written
 
     def written(self, statement: ast.stmt) -> str:
-        """Return a statement in the normal form."""
+        """Return a statement in normal form."""
         self._written.add(id(statement))
         own = copy.deepcopy(statement)
         if isinstance(own, Definition):
@@ -139,6 +139,7 @@ class _NameNormalizer(ast.NodeTransformer):
         return ast.dump(self.visit(own))
 
     def has_written(self, statement: ast.stmt) -> bool:
+        """Whether `written` has returned this statement."""
         return id(statement) in self._written
 
     def _global_name(self, name: str) -> str:
@@ -228,7 +229,7 @@ def _bound(function: FunctionNode) -> Iterator[tuple[int, str]]:
 
 
 def _inside(function: FunctionNode) -> Iterator[ast.AST]:
-    """Yield the nodes of a function in the order of the text, without those of inner ones."""
+    """Yield a function's nodes in the order of the source, without those of inner functions."""
     todo = [*ast.iter_child_nodes(function)][::-1]
     while todo:
         node = todo.pop()
@@ -238,7 +239,7 @@ def _inside(function: FunctionNode) -> Iterator[ast.AST]:
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return statements without those that say nothing: a docstring, `pass`."""
+    """Return statements without those that have no effect: a docstring, `pass`."""
     return [
         one
         for one in body

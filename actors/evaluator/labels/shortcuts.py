@@ -1,6 +1,6 @@
-"""Whether a candidate leaves out work that its task writes down.  A heuristic, no verdict.
+"""Whether a candidate leaves out work that its task contains.  A heuristic, not a verdict.
 
-Right results by less work are not wrong, but they say something of the task rather than of kernels:
+A right result by less work is not wrong, but it shows a property of the task, not a better kernel:
 an output that is the same for all inputs, a matrix product that a sum of weights replaces.
 """
 
@@ -37,7 +37,7 @@ LIKE = frozenset(
 
 
 def leaves_out_work(anatomy: CandidateAnatomy, task: CandidateAnatomy) -> bool:
-    """Whether work of the task is left out: what it reads, its products, or their order."""
+    """Whether work of the task is left out: its inputs, its products, or their order."""
     if anatomy.forward is None or task.forward is None or anatomy.runs_dynamic_code:
         return False
     if _ignores(anatomy.forward) and not _ignores(task.forward):
@@ -57,11 +57,11 @@ def _texts(anatomy: CandidateAnatomy) -> Iterator[str]:
         for definition in anatomy.definitions.get(name, []):
             yield ast.unparse(definition)
     if anatomy.has_kernel and not anatomy.native_texts and not anatomy.kernel_names:
-        yield "dot"  # a library from elsewhere may do anything
+        yield "dot"  # another library may compute anything
 
 
 def _ignores(forward: ast.FunctionDef) -> bool:
-    """Whether no number of any input is read; a shape is none."""
+    """Whether forward reads no element of any input; a shape is not an element."""
     given = {argument.arg for argument in forward.args.args} - {"self"}
     if forward.args.vararg is not None:
         given.add(forward.args.vararg.arg)
@@ -97,7 +97,7 @@ def _sums(anatomy: CandidateAnatomy) -> list[ast.Call]:
 
 
 def _sums_weights(anatomy: CandidateAnatomy) -> bool:
-    """Whether a parameter is summed up by itself: `self.weight.sum(0)`."""
+    """Whether a parameter alone is summed up: `self.weight.sum(0)`."""
     for call in calls_in(anatomy.tree):
         if last_name(call.func) in SUMS and isinstance(call.func, ast.Attribute):
             read = variables_read(call) - {"torch"}

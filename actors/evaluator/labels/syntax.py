@@ -1,4 +1,4 @@
-"""Small questions to Python's syntax trees: names, calls, what is bound, what can't run."""
+"""Queries on Python's syntax trees: names, calls, bindings, code that can't run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def variables_read(expression: ast.expr) -> set[str]:
 
 
 class DeadCodeRemover(ast.NodeTransformer):
-    """Takes out what can't run: `if False`, what follows a return."""
+    """Removes code that can't run: `if False`, statements after a return."""
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
@@ -58,7 +58,7 @@ def calls_in(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def is_library_name(node: ast.Attribute) -> bool:
-    """Whether `node` is a name of torch's, or of another library's: `torch.relu`, `F.relu`."""
+    """Whether `node` is a name of torch or of another library: `torch.relu`, `F.relu`."""
     first: ast.expr = node
     while isinstance(first, ast.Attribute):
         first = first.value
@@ -66,7 +66,7 @@ def is_library_name(node: ast.Attribute) -> bool:
 
 
 def identifiers(tree: ast.AST, *, own: bool = False) -> set[str]:
-    """Return every name and attribute that `tree` mentions; `own`: none of a library's."""
+    """Return every name and attribute in `tree`; `own`: without those of libraries."""
     found: set[str] = set()
     todo = [tree]
     while todo:

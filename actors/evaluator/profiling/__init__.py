@@ -1,1 +1,1 @@
-"""A winner under NVIDIA's tools."""
+"""Inspects a winner with NVIDIA's tools."""

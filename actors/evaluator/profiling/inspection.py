@@ -1,7 +1,7 @@
-"""A winner under NVIDIA's tools, in a fresh process: out-of-bounds accesses, races, ncu's numbers.
+"""Runs a winner under NVIDIA's tools: out-of-bounds accesses, races, ncu's numbers.
 
-Minutes would be too long for every candidate, seconds are not for a winner.  Where a tool is not
-installed or not permitted, that is what the verdict says.
+The winner runs in a fresh process.  The tools take too long for every candidate, but not for a
+winner.  The verdict also reports a tool that is not permitted.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from actors.evaluator.sandbox.zygote_client import ZygoteClient
 
 START_S = 30.0  # torch is imported again, under the tool
 CALL_S = 60.0
-ALL_S = 60.0  # a tool that begins later than this is not begun: a run must come to its end
+ALL_S = 60.0  # no tool starts after this time, so that a run ends
 TOOL_NAMES: tuple[Tool, ...] = ("memcheck", "racecheck", "ncu")
-MAX_KERNELS_SHOWN = 3  # of the kernels that ncu saw
+MAX_KERNELS_SHOWN = 3  # of ncu's kernels
 
 
 def inspect_candidate(
@@ -34,7 +34,7 @@ def inspect_candidate(
     source: str,
     fresh: Callable[[], Confinement],
 ) -> dict[str, str]:
-    """Return what each tool found: its name -> words for people."""
+    """Return tool name -> its findings as text for people."""
     found: dict[str, str] = {}
     until = time.monotonic() + ALL_S
     for name in TOOL_NAMES:
@@ -47,15 +47,15 @@ def inspect_candidate(
         if time.monotonic() > until:
             found[name] = f"not run: the tools before it took {ALL_S:.0f} s"
             continue
-        said = _run(zygote, fixture, source, fresh(), tuple(tools.tool_command(name, [])))
-        found[name] = _numbers(said) if name == "ncu" else _errors(said)
+        output = _run(zygote, fixture, source, fresh(), tuple(tools.tool_command(name, [])))
+        found[name] = _numbers(output) if name == "ncu" else _errors(output)
     return found
 
 
 def memcheck_errors(found: dict[str, str]) -> str:
-    """Return memcheck's words when it found something; "" otherwise."""
-    words = found.get("memcheck", "")
-    return words if words[:1].isdigit() and not words.startswith("0 ") else ""
+    """Return memcheck's findings; "" when it found nothing."""
+    text = found.get("memcheck", "")
+    return text if text[:1].isdigit() and not text.startswith("0 ") else ""
 
 
 def _run(
@@ -65,7 +65,7 @@ def _run(
     confinement: Confinement,
     command: tuple[str, ...],
 ) -> str:
-    """Call the candidate once under a tool; return all that was printed."""
+    """Call the candidate once under a tool; return all output of both."""
     child: ChildClient[FromRunner] = zygote.spawn(
         "tool",
         msgspec.structs.replace(confinement, own_network=True),
@@ -77,12 +77,12 @@ def _run(
     drawn = fixture.referee.draw()
     try:
         fixture.refresh_buffers()
-        construct, made = fixture.construct_order()
+        construct, init = fixture.construct_order()
         load, state = fixture.load_order()
         feed, inputs = drawn.set_inputs_order(0)
         steps: list[tuple[Order, list[int]]] = [
             (fixture.import_order(source), []),
-            (construct, made),
+            (construct, init),
             (load, state),
             (feed, inputs),
             (CallOnce(slot=0, seed=drawn.seed, keep=0), []),
@@ -99,17 +99,17 @@ def _run(
     return child.output.text()
 
 
-def _errors(said: str) -> str:
-    summary = tools.sanitizer_summary(said)
+def _errors(output: str) -> str:
+    summary = tools.sanitizer_summary(output)
     if summary.count is None:
-        return f"did not run to its end: {' '.join(said.split())[-200:]}"
+        return f"did not run to its end: {' '.join(output.split())[-200:]}"
     return f"{summary.count} errors" + "".join(f"; {line}" for line in summary.lines)
 
 
-def _numbers(said: str) -> str:
-    kernels = tools.ncu_numbers(said)
+def _numbers(output: str) -> str:
+    kernels = tools.ncu_numbers(output)
     if not kernels:
-        return f"no numbers: {' '.join(said.split())[-200:]}"
+        return f"no numbers: {' '.join(output.split())[-200:]}"
     return " | ".join(
         f"{name}: " + ", ".join(f"{key} {value}" for key, value in figures.items())
         for name, figures in list(kernels.items())[:MAX_KERNELS_SHOWN]

@@ -1,8 +1,8 @@
-"""NVIDIA's tools around a candidate: how they are started, what of their output is kept.  Pure.
+"""The command lines of NVIDIA's tools, and the parsers of their output.  Pure.
 
-ncu gives a dozen numbers of its kernels, compute-sanitizer finds reads and writes out of bounds and
-races.  Both start a fresh program of ours in the sandbox (they can't be put around a fork).  Their
-output passes through a process with candidate code in it: it is shown, it decides nothing alone.
+ncu gives a dozen numbers of each kernel; compute-sanitizer finds races and accesses out of bounds.
+Both start a fresh program in the sandbox, because they can't be put around a fork.  Their output
+passes through a process with candidate code, so it is shown to people and decides nothing alone.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ MAX_CHARS = 1 << 20
 NAME_CHARS = 80
 LINE_CHARS = 200
 MAX_LINES = 8
-MAX_LAUNCHES = 8  # that ncu measures; each is run again for every group of metrics
+MAX_LAUNCHES = 8  # ncu measures these, and runs each again for every group of metrics
 
-_FOUND = re.compile(r"^=+ (?:Error: |Warning: )?(?:ERROR SUMMARY|RACECHECK SUMMARY): (\d+)")
-_SAID = re.compile(r"^=+ ?(.*)$")
+_SUMMARY = re.compile(r"^=+ (?:Error: |Warning: )?(?:ERROR SUMMARY|RACECHECK SUMMARY): (\d+)")
+_LINE = re.compile(r"^=+ ?(.*)$")
 _HEAD = re.compile(
     r"Invalid |Misaligned |Error: Race|Race reported|Program hit|"
     r"Leaked |Uninitialized |Barrier error|Unspecified launch failure"
@@ -67,8 +67,8 @@ def tool_command(tool: Tool, program: Sequence[str], path: str = "") -> list[str
 def ncu_numbers(csv_text: str) -> dict[str, dict[str, str]]:
     """Return kernel name -> our name of a metric -> printable figure; {} where nothing is found.
 
-    Reads `--csv --page raw`: whatever the program printed, a line of names, a line of units, a line
-    a launch.  Of several launches of a kernel the first counts.
+    The input is ncu's `--csv --page raw`: the program's own output, a line of names, a line of
+    units, and one line for each launch.  Of several launches of a kernel the first counts.
     """
     lines = csv_text[:MAX_CHARS].splitlines()
     start = next((at for at, line in enumerate(lines) if line.startswith('"ID",')), None)
@@ -93,7 +93,7 @@ def _figures(cells: Mapping[str, str], units: Mapping[str, str]) -> dict[str, st
         try:
             value = float(cells.get(metric, "").replace(",", ""))
         except ValueError:
-            continue  # "n/a", or a metric that this card has not
+            continue  # "n/a", or a metric that this card does not have
         figures[name] = _printed(value, units.get(metric, ""))
     return figures
 
@@ -114,7 +114,7 @@ def _printed(value: float, unit: str) -> str:
 
 
 class SanitizerReport(Value, frozen=True, kw_only=True):
-    """What compute-sanitizer found; `count` is None where it did not come to its end."""
+    """The findings of compute-sanitizer; `count` is None where it did not run to its end."""
 
     count: int | None = None
     lines: tuple[str, ...] = ()
@@ -125,22 +125,22 @@ class SanitizerReport(Value, frozen=True, kw_only=True):
 
 
 def sanitizer_summary(text: str) -> SanitizerReport:
-    """Return how many errors memcheck or racecheck counted, and the first of them."""
+    """Return the number of errors that memcheck or racecheck counted, and the first of them."""
     count: int | None = None
     blocks: list[list[str]] = []
     for line in text[:MAX_CHARS].splitlines():
-        found = _FOUND.match(line)
+        found = _SUMMARY.match(line)
         if found:
             count = int(found[1][:9])
             continue
-        said = _SAID.match(line)
-        words = said[1] if said else ""
-        if _HEAD.search(words):
+        prefixed = _LINE.match(line)
+        content = prefixed[1] if prefixed else ""
+        if _HEAD.search(content):
             blocks.append([])
-        elif not (blocks and _AT.match(words)):
+        elif not (blocks and _AT.match(content)):
             continue
-        blocks[-1].append(clean_log(words)[:LINE_CHARS].rstrip())
-    # Each thread that goes wrong at one place says so: a place is told once.
+        blocks[-1].append(clean_log(content)[:LINE_CHARS].rstrip())
+    # Each faulty thread reports its place in the source; each place is shown once.
     places: dict[tuple[str, ...], list[str]] = {}
     for block in blocks:
         places.setdefault(tuple(block[:2]), block)

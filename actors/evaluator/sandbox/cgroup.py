@@ -1,8 +1,9 @@
-"""Control groups: memory and number of processes of one child with all that it starts.
+"""Control groups: limits on the memory and the number of processes of one child and its children.
 
-Version 2 is taken where its controllers are there, version 1 where they are not.  A zygote finds a
-place once, where it may make groups; a keeper makes one group (in version 1: one a controller) for
-each child, the child enters it before anything of a candidate runs, and the keeper removes it.
+Version 2 is used where its controllers are available, version 1 elsewhere.  A zygote once finds a
+group in which it may make groups.  An init process makes one group for each child (in version 1:
+one for each controller).  The child enters it before any candidate code runs, and the init process
+removes it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ REMOVE_S = 2.0
 
 
 def make_own_groups() -> tuple[str, ...]:
-    """Make this process's own groups, where children get theirs; () where that can't be done."""
+    """Make the groups that will hold the children's groups; () where that can't be done."""
     mounts, memberships = _mounts(), _memberships()
     unified = mounts.get("")
     made = [_version_2(unified, memberships.get("", "/"))] if unified else []
@@ -34,14 +35,14 @@ def make_own_groups() -> tuple[str, ...]:
 
 
 def remove_own_groups(places: tuple[str, ...]) -> None:
-    """Remove what `make_own_groups` made, and what keepers that were killed left in it."""
+    """Remove the groups of `make_own_groups`, and what killed init processes left in them."""
     for top in map(Path, places):
         _remove([path for path in top.glob(f"{PREFIX}*") if path.is_dir()])
     _remove([Path(top) for top in places])
 
 
 def _mounts() -> dict[str, Path]:
-    """Return where each controller's hierarchy is mounted; version 2's under ""."""
+    """Return the mount point of each controller's hierarchy; version 2's under ""."""
     found: dict[str, Path] = {}
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         left, _, right = line.partition(" - ")
@@ -65,7 +66,7 @@ def _memberships() -> dict[str, str]:
 
 
 def _version_2(mount: Path, member: str) -> Path | None:
-    """Make a group in the nearest one above us that can bear it."""
+    """Make a group in the nearest group above this process that permits it."""
     here = _inside(mount, member)
     for parent in (here, *here.parents):
         if not parent.is_relative_to(mount):
@@ -74,7 +75,7 @@ def _version_2(mount: Path, member: str) -> Path | None:
             continue
         with contextlib.suppress(OSError):
             if not set(CONTROLLERS) <= set(_text(parent / "cgroup.subtree_control").split()):
-                # Refused where processes are in it: moving other people's is not ours to do.
+                # Refused where the group has processes, and those are not ours to move.
                 _write(parent / "cgroup.subtree_control", "+memory +pids")
             made = _make(parent)
             try:
@@ -93,7 +94,7 @@ def _version_1(mount: Path, member: str) -> Path | None:
 
 
 def _inside(mount: Path, member: str) -> Path:
-    # In a container the path may be the host's, which is not mounted here.
+    # In a container the path may be one of the host that is not mounted in the container.
     path = mount / member.strip("/")
     return path if path.is_dir() else mount
 
@@ -109,7 +110,7 @@ def _make(parent: Path) -> Path:
 
 def _remove(groups: list[Path]) -> None:
     for group in groups:
-        with contextlib.suppress(OSError):  # not empty: somebody lives there
+        with contextlib.suppress(OSError):  # not empty: a process is still in it
             group.rmdir()
 
 
@@ -120,8 +121,8 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _write(path: Path, words: str) -> None:
-    path.write_text(words, encoding="ascii")
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="ascii")
 
 
 class ChildCgroup:
@@ -130,7 +131,7 @@ class ChildCgroup:
     def __init__(
         self, places: tuple[str, ...], memory_bytes: int | None, processes: int | None
     ) -> None:
-        """Make them and set their limits; raise OSError where that fails."""
+        """Make the groups and set their limits; raise OSError where that fails."""
         self._groups = [_make(Path(top)) for top in places]
         self._procs_files: list[int] = []
         self._parents: list[int] = []
@@ -140,37 +141,37 @@ class ChildCgroup:
                 _limit_memory(group, memory_bytes)
             if processes is not None and (group / "pids.max").exists():
                 _write(group / "pids.max", str(processes))
-            # Opened now: whoever enters finds no control groups, or read-only ones, in its world,
-            # and the keeper, who shares that world, could not remove them either.
+            # Opened now: inside the sandbox control groups are hidden or read-only.  The init
+            # process shares the mounts of the sandbox, so it could not remove them by path either.
             self._procs_files.append(os.open(group / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
             self._parents.append(os.open(group.parent, os.O_PATH | os.O_CLOEXEC))
             if (group / "cgroup.kill").exists():
                 self._kill_files.append(os.open(group / "cgroup.kill", os.O_WRONLY | os.O_CLOEXEC))
 
     def enter(self) -> None:
-        """In the child: go in, with all that will be started, and let go."""
-        for door in self._procs_files:
-            os.write(door, b"0")
+        """In the child: enter the groups, with all later children, and close the descriptors."""
+        for procs_file in self._procs_files:
+            os.write(procs_file, b"0")
         self.close_descriptors()
 
     def close_descriptors(self) -> None:
-        """Let go of everything, in who is not the keeper."""
+        """Close all descriptors, in a process that is not the init process."""
         for descriptor in (*self._procs_files, *self._parents, *self._kill_files):
             os.close(descriptor)
         self._procs_files, self._parents, self._kill_files = [], [], []
 
     def ran_out_of_memory(self) -> bool:
-        """Whether the kernel killed in it for want of memory."""
-        words = " ".join(
+        """Whether the kernel killed a process in it because memory ran out."""
+        fields = " ".join(
             _text(group / name)
             for group in self._groups
             for name in ("memory.events", "memory.oom_control")
         ).split()
-        pairs = dict(zip(words[::2], words[1::2], strict=False))
+        pairs = dict(zip(fields[::2], fields[1::2], strict=False))
         return pairs.get("oom_kill", "0") != "0"
 
     def close(self) -> None:
-        """Kill what is left in it and remove it."""
+        """Kill the processes that are left in the groups and remove the groups."""
         for kill in self._kill_files:
             with contextlib.suppress(OSError):
                 os.write(kill, b"1")
@@ -186,7 +187,7 @@ def _removed(name: str, parent: int) -> bool:
         os.rmdir(name, dir_fd=parent)
     except FileNotFoundError:
         return True
-    except OSError:  # its last process is not quite gone
+    except OSError:  # the kernel still counts its last process
         return False
     return True
 

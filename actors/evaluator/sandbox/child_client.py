@@ -1,7 +1,7 @@
-"""The judge's end of one child: asks it, waits no longer than told, reads what it prints, ends it.
+"""The judge's end of one child: sends orders, waits for a limited time, reads its output, ends it.
 
-Whatever the child does, `ask` returns: its answer, or how it went (`ChildFailure`).  Nothing that a
-child says or does raises here.
+`ask` always returns the child's answer or how the child failed (`ChildFailure`).  Nothing that a
+child sends or does raises here.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from protocol.values import Value
 
 T = TypeVar("T", bound=Order)
 
-POLL_S = 0.2  # how often a wait asks whether it is still wanted
-GRACE_S = 2.0  # from a closed channel to the word of the keeper
-REAP_S = 20.0  # a keeper that takes longer than this to kill a tree is lost itself
+POLL_S = 0.2  # a wait checks this often whether the evaluation is cancelled
+GRACE_S = 2.0  # from a closed channel to the init process's report
+REAP_S = 20.0  # an init process that takes longer than this to kill a tree counts as lost
 READ_BYTES = 1 << 16
-MAX_SPIN_S = 0.05  # at most, for an answer that is timed
+MAX_SPIN_S = 0.05  # spent awake for an answer that is timed
 
 
 class ChildFailure(Value, frozen=True, kw_only=True):
-    """A child that gives no answer any more, and how it went."""
+    """How a child ended that gives no answer any more."""
 
     how: Literal["exit", "signal", "crowd", "memory", "timed_out", "garbled", "lost"]
     number: int = 0
     detail: str = ""
-    seconds: float = 0.0  # what it was allowed, where it ran out of time
+    seconds: float = 0.0  # the limit, where it ran out of time
 
     def readable(self) -> str:
-        """Return how it went, for people."""
+        """Return how the child ended, for people."""
         match self.how:
             case "exit":
                 return f"the process ended by itself with status {self.number}"
@@ -51,7 +51,7 @@ class ChildFailure(Value, frozen=True, kw_only=True):
                 return f"killed by {signal_name(self.number)}"
             case "crowd":
                 return f"more than {self.number} processes were started"
-            case "memory" if not self.number:  # the reference's, which has no limit of its own
+            case "memory" if not self.number:  # a reference's child has no limit of its own
                 return "the machine has no memory left for it: the kernel killed it"
             case "memory":
                 return f"its processes took more than {self.number} MiB of memory together"
@@ -64,7 +64,7 @@ class ChildFailure(Value, frozen=True, kw_only=True):
 
 
 class EvaluationCancelledError(Exception):
-    """Nobody wants the result any more (the lease is gone, or the actor drains)."""
+    """The result is not wanted any more: the lease is gone, or the actor drains."""
 
 
 class ChildClient(Generic[T]):
@@ -81,7 +81,7 @@ class ChildClient(Generic[T]):
         self.output = BoundedOutput(output_bytes)
         self.failure: ChildFailure | None = None
         self.peak_mib = 0
-        self._pipe, self._status, self._leash = descriptors
+        self._pipe, self._status, self._lifeline = descriptors
         self._is_cancelled = is_cancelled
         self._poller = select.poll()
         for source in (channel.fileno(), self._pipe, self._status):
@@ -97,11 +97,11 @@ class ChildClient(Generic[T]):
         *,
         spin_after_s: float | None = None,
     ) -> tuple[T, list[int]] | ChildFailure:
-        """Send `order` and return the answer with its descriptors, or how the child went.
+        """Send `order` and return the answer with its descriptors, or how the child failed.
 
-        `spin_after_s`: after so long stay awake for it, where being woken would count as the
-        child's time.  Not for longer than needed: who spins may take half a core away from the
-        child.
+        `spin_after_s`: sleep for so long, then stay awake for the answer, because the time to wake
+        up would count as the child's.  The spin is kept short: it may take half a core away from
+        the child.
         """
         return self.send_order(order, seconds, carried) or self.receive_answer(
             seconds, spin_after_s=spin_after_s
@@ -110,7 +110,7 @@ class ChildClient(Generic[T]):
     def send_order(
         self, order: Order, seconds: float, carried: Sequence[int] = ()
     ) -> ChildFailure | None:
-        """Send an order, whose answer is to be heard; say how the child went, if it did."""
+        """Send an order without waiting for its answer; return how the child failed, if it did."""
         if self.failure is not None:
             return self.failure
         try:
@@ -124,7 +124,7 @@ class ChildClient(Generic[T]):
     def receive_answer(
         self, seconds: float, *, spin_after_s: float | None = None
     ) -> tuple[T, list[int]] | ChildFailure:
-        """Return the answer to what was told, with its descriptors, or how the child went."""
+        """Return the answer to the last order, with its descriptors, or how the child failed."""
         if self.failure is not None:
             return self.failure
         until = time.monotonic() + seconds
@@ -150,7 +150,7 @@ class ChildClient(Generic[T]):
         return self._finish(ChildFailure(how="garbled", detail=str(error)))
 
     def _wait(self, until: float) -> bool:
-        """Wait for something to happen, and take it; say whether there is time left."""
+        """Wait for the next event and handle it; return False when the time is over."""
         left = until - time.monotonic()
         if left <= 0:
             return False
@@ -167,7 +167,7 @@ class ChildClient(Generic[T]):
         return True
 
     def _spin(self, after_s: float) -> None:
-        """Return when something has come from the child, or it takes long."""
+        """Return when the child has sent something, or after `MAX_SPIN_S`."""
         if self._poller.poll(after_s * 1000):
             return
         until = time.perf_counter() + MAX_SPIN_S
@@ -183,22 +183,22 @@ class ChildClient(Generic[T]):
             self._poller.unregister(self._pipe)
             self._open_pipe = False
 
-    def _ended_by_itself(self, words: str) -> ChildFailure:
+    def _ended_by_itself(self, reason: str) -> ChildFailure:
         ended = self._await_end(GRACE_S)
-        if ended is None:  # it lives, deaf: it closed our channel
-            return self._finish(ChildFailure(how="garbled", detail=words))
+        if ended is None:  # it lives and has closed the channel
+            return self._finish(ChildFailure(how="garbled", detail=reason))
         self._finish(ChildFailure(how="lost"))
-        self.failure = _gone(ended)
+        self.failure = _failure_of(ended)
         return self.failure
 
     def _finish(self, failure: ChildFailure) -> ChildFailure:
-        """Kill what is left and remember how it went."""
+        """Kill the child's tree and remember how the child failed."""
         self.kill()
         self.failure = failure
         return failure
 
     def dismiss(self, seconds: float) -> ChildFailure:
-        """Let the child end in the ordinary way; return how it did."""
+        """Let the child end in the ordinary way; return how it ended."""
         answer = self.ask(Exit(), seconds)
         if isinstance(answer, ChildFailure):
             return answer
@@ -206,11 +206,11 @@ class ChildClient(Generic[T]):
         if ended is None:
             return self._finish(ChildFailure(how="timed_out", seconds=seconds))
         self._finish(ChildFailure(how="lost"))
-        self.failure = _gone(ended)
+        self.failure = _failure_of(ended)
         return self.failure
 
     def _await_end(self, seconds: float) -> ChildEnded | None:
-        """Wait for the keeper's word; None when it does not come in time."""
+        """Wait for the init process's report; None when it does not come in time."""
         until = time.monotonic() + seconds
         poller = select.poll()
         poller.register(self._status, select.POLLIN)
@@ -224,9 +224,11 @@ class ChildClient(Generic[T]):
             if self._pipe in ready:
                 self._drain_output(poller)
             if self._status in ready:
-                word = os.read(self._status, READ_BYTES)
+                report = os.read(self._status, READ_BYTES)
                 self._ended = (
-                    msgspec.json.decode(word, type=ChildEnded) if word else ChildEnded(how="lost")
+                    msgspec.json.decode(report, type=ChildEnded)
+                    if report
+                    else ChildEnded(how="lost")
                 )
                 self.peak_mib = self._ended.peak_mib
         return self._ended
@@ -237,22 +239,22 @@ class ChildClient(Generic[T]):
             poller.unregister(self._pipe)
 
     def kill(self) -> None:
-        """Let go of the leash and wait until the whole tree is gone; harmless when it is."""
-        if self._leash < 0:
+        """Close the lifeline and wait until the whole tree is gone; may be called again."""
+        if self._lifeline < 0:
             return
-        os.close(self._leash)
-        self._leash = -1
+        os.close(self._lifeline)
+        self._lifeline = -1
         self._await_end(REAP_S)
         if self._open_pipe:
             os.set_blocking(self._pipe, False)
-            self._take_rest()
+            self._read_rest()
         self.channel.close()
         os.close(self._pipe)
         os.close(self._status)
         if self.failure is None:
             self.failure = ChildFailure(how="lost")
 
-    def _take_rest(self) -> None:
+    def _read_rest(self) -> None:
         try:
             while data := os.read(self._pipe, READ_BYTES):
                 self.output.append(data)
@@ -260,7 +262,7 @@ class ChildClient(Generic[T]):
             return
 
 
-def _gone(ended: ChildEnded) -> ChildFailure:
+def _failure_of(ended: ChildEnded) -> ChildFailure:
     how = "lost" if ended.how == "killed" else ended.how
     return ChildFailure(how=how, number=ended.number)
 

@@ -1,4 +1,4 @@
-"""From how a child went, or what it raised, to the word of a verdict; and a verdict's JSON."""
+"""Turns a child's failure or a candidate's exception into a verdict's outcome; a verdict's JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERDICT_KEYS = (
 
 
 class CandidateFault(Value, frozen=True, kw_only=True):
-    """What a candidate did wrong."""
+    """A candidate's fault: the outcome, the stage and the reason of its verdict."""
 
     outcome: Outcome
     stage: Stage
@@ -44,45 +44,46 @@ def wrong_result(reason: str, stage: Stage, max_error: float | None = None) -> C
 
 
 def fault_from_child(answer: object, stage: Stage, output: str) -> CandidateFault:
-    """Return the fault behind an answer that is none: `ChildFailure`, or (`CandidateRaised`,
-    descriptors).
+    """Return the fault behind a `ChildFailure`, a `CandidateRaised` or an unexpected answer.
+
+    An answer may be a pair: the message and its descriptors.
     """
     if isinstance(answer, ChildFailure):
         return _fault_from_failure(answer, stage, output)
-    said = answer[0] if isinstance(answer, tuple) else answer
-    if isinstance(said, CandidateRaised):
-        return _fault_from_exception(said, stage, output)
+    message = answer[0] if isinstance(answer, tuple) else answer
+    if isinstance(message, CandidateRaised):
+        return _fault_from_exception(message, stage, output)
     return CandidateFault(
-        outcome=Outcome.CRASHED, stage=stage, reason=f"its channel said {type(said).__name__}"
+        outcome=Outcome.CRASHED, stage=stage, reason=f"its channel said {type(message).__name__}"
     )
 
 
 def _fault_from_failure(failure: ChildFailure, stage: Stage, output: str) -> CandidateFault:
-    word = Outcome.TIMED_OUT if failure.how == "timed_out" else Outcome.CRASHED
+    outcome = Outcome.TIMED_OUT if failure.how == "timed_out" else Outcome.CRASHED
     return CandidateFault(
-        outcome=word, stage=stage, reason=failure.readable(), log=output[-OUTPUT_CHARS:]
+        outcome=outcome, stage=stage, reason=failure.readable(), log=output[-OUTPUT_CHARS:]
     )
 
 
-def _fault_from_exception(said: CandidateRaised, stage: Stage, output: str) -> CandidateFault:
-    """Return the fault of an exception: a compiler's no, memory that ran out, or a crash."""
-    if said.compiling:
-        log = logs.compiler_log(logs.clean_log(said.words, limit=1 << 20))
+def _fault_from_exception(raised: CandidateRaised, stage: Stage, output: str) -> CandidateFault:
+    """Return the fault of an exception: a compiler error, memory that ran out, or a crash."""
+    if raised.compiling:
+        log = logs.compiler_log(logs.clean_log(raised.words, limit=1 << 20))
         reason = f"the compiler says: {logs.first_error(log)}"
         return CandidateFault(outcome=Outcome.COMPILE_FAILED, stage="build", reason=reason, log=log)
-    if said.memory:
-        word = Outcome.OUT_OF_MEMORY
+    if raised.memory:
+        outcome = Outcome.OUT_OF_MEMORY
     else:
-        # What does not import has not compiled, as far as an agent that repairs it is concerned.
-        word = Outcome.COMPILE_FAILED if stage in ("import", "build") else Outcome.CRASHED
-    log = f"{said.trace}\n{output[-OUTPUT_CHARS:]}" if output else said.trace
-    return CandidateFault(outcome=word, stage=stage, reason=f"{said.kind}: {said.words}", log=log)
+        # To an agent that repairs it, a file that does not import is one that does not compile.
+        outcome = Outcome.COMPILE_FAILED if stage in ("import", "build") else Outcome.CRASHED
+    log = f"{raised.trace}\n{output[-OUTPUT_CHARS:]}" if output else raised.trace
+    return CandidateFault(
+        outcome=outcome, stage=stage, reason=f"{raised.kind}: {raised.words}", log=log
+    )
 
 
 def verdict_json(verdict: Verdict) -> str:
-    """Return one line of JSON with the keys of `VERDICT_KEYS`; a figure that was not measured is
-    null.
-    """
+    """Return one line of JSON with the keys of `VERDICT_KEYS`; unmeasured figures are null."""
     whole = {name: msgspec.to_builtins(getattr(verdict, name)) for name in VERDICT_KEYS}
     seconds = verdict.seconds
     whole["seconds"] = {"build": seconds.build, "check": seconds.check, "time": seconds.time}

@@ -1,4 +1,7 @@
-"""What every child of one judge may see and take, and what of this machine lasts between them."""
+"""The confinement of a judge's children: what each may read, write and take.
+
+It also holds the build store, the one folder of this machine that outlives a child.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from protocol.values import DeviceKind
 
 MAX_PROCESSES = 1024  # of one candidate, threads counted; a compiler needs a few dozen
 MAX_FILE_GIB = 4
-TASK_COPIES = 4  # of a task's tensors that honest code may hold beside what the limit is meant for
+TASK_COPIES = 4  # honest code may hold this many copies of a task's tensors beyond the limit
 CUDA_ADDRESS_SPACE_GIB = 64.0  # CUDA maps much more than it uses
 BUILD_JOBS = 4
 
 
 class ConfinementFactory:
-    """One judge's surroundings; `store` is None where fast builds can't be kept."""
+    """Makes the confinements of one judge; `store` is None where fast builds can't be stored."""
 
     def __init__(
         self, kind: DeviceKind, limits: Limits, hide: tuple[Path, ...], store: BuildStore | None
@@ -28,12 +31,12 @@ class ConfinementFactory:
         self.kind = kind
         self.limits = limits
         self.store = store
-        self.task_bytes = 0  # of the present task's inputs, parameters and outputs
+        self.task_bytes = 0  # size of the present task's inputs, parameters and outputs
         private = [*hide, *paths.home_folders(), *map(Path, paths.SHARED_FOLDERS)]
         self._readable_paths = paths.required_paths()
         self._toolkits: tuple[str, ...] = ()
         if store is not None:
-            private.append(store.root)  # one candidate's results are no other's
+            private.append(store.root)  # a candidate must not read another's results
             self._toolkits = (str(store.toolkits),)
         self.hide = paths.hidden_paths(private)
 
@@ -42,7 +45,7 @@ class ConfinementFactory:
     ) -> Confinement:
         """Return the confinement of a child whose scratch is `folder`.
 
-        With a `toolkit` it builds the short way; the toolkits are its to read.
+        With a `toolkit` it uses fast builds and may read the toolkits.
         """
         cuda = self.kind == "cuda"
         data = int(self.limits.memory_gib * 2**30) + TASK_COPIES * self.task_bytes
@@ -61,7 +64,7 @@ class ConfinementFactory:
         )
 
     def toolkit_confinement(self, store: BuildStore, arch: str) -> Confinement:
-        """Return the confinement of the child that makes toolkits: their folder is its own."""
+        """Return the confinement of the child that makes toolkits; it may write to their folder."""
         return Confinement(
             folder=str(store.toolkits),
             hide=self.hide,
@@ -76,7 +79,7 @@ class ConfinementFactory:
         return sandbox.environment(dict(os.environ), str(folder), **jobs, **archs, **extra)
 
     def _memory_limit(self) -> int:
-        """Return what a candidate's processes may take together, pages that they share included."""
+        """Return the memory limit of a candidate's processes together, shared pages included."""
         whole = int(2 * self.limits.memory_gib * 2**30) + TASK_COPIES * self.task_bytes
         ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return max(whole, ram // 2) if self.kind == "cuda" else whole

@@ -1,6 +1,7 @@
-"""Whether the disk under an evaluator's scratch has room: what fails for want of it is no verdict.
+"""Whether the disk under an evaluator's scratch is full; a failure on a full disk is not a verdict.
 
-A candidate's own folder is gone when this is asked, so what it filled up itself is free again.
+The candidate's own folder is removed before the check, so space that the candidate itself filled
+is free again.
 """
 
 from __future__ import annotations
@@ -12,38 +13,40 @@ from pathlib import Path
 from actors.evaluator.sandbox.zygote_client import DeviceQuarantinedError
 from protocol.values import Outcome
 
-MIN_BYTES = 1 << 20  # with less nothing can be begun
-TIGHT_BYTES = 256 << 20  # with less a compiler's word that the disk is full is believed
+MIN_BYTES = 1 << 20  # with less, no evaluation can begin
+TIGHT_BYTES = 256 << 20  # with less, a compiler's message that the disk is full is believed
 DISK_FULL_PHRASES = ("No space left on device", "Disk quota exceeded")
 FAILED_OUTCOMES = (Outcome.CRASHED, Outcome.COMPILE_FAILED)
 
 
 class DiskFullError(DeviceQuarantinedError):
-    """The disk is full; no candidate is to blame."""
+    """The disk is full; the candidate is not at fault."""
 
 
 class DiskSpace:
-    """The room of one scratch folder."""
+    """The free space under one scratch folder."""
 
     def __init__(self, folder: Path, free: Callable[[Path], int] | None = None) -> None:
         self._folder = folder
         self._free = free or (lambda path: shutil.disk_usage(path).free)
 
     def require(self) -> None:
-        """Raise `DiskFullError` where nothing can be begun."""
-        self._refuse(MIN_BYTES)
+        """Raise `DiskFullError` where no evaluation can begin."""
+        self._require_bytes(MIN_BYTES)
 
-    def require_for(self, word: Outcome, said: str) -> None:
-        """Raise `DiskFullError` where the disk, and not the candidate, is what failed."""
-        if word in FAILED_OUTCOMES:
-            self._refuse(
-                TIGHT_BYTES if any(sign in said for sign in DISK_FULL_PHRASES) else MIN_BYTES
-            )
+    def require_for(self, outcome: Outcome, output: str) -> None:
+        """Raise `DiskFullError` where the disk failed, and not the candidate.
 
-    def _refuse(self, least: int) -> None:
+        `output`: the reason and the log of the verdict in question.
+        """
+        if outcome in FAILED_OUTCOMES:
+            is_reported = any(phrase in output for phrase in DISK_FULL_PHRASES)
+            self._require_bytes(TIGHT_BYTES if is_reported else MIN_BYTES)
+
+    def _require_bytes(self, least: int) -> None:
         try:
             free = self._free(self._folder)
         except OSError:
-            return  # whatever is wrong there, it is not that
+            return  # the folder has another problem
         if free < least:
             raise DiskFullError(f"no room on the disk of {self._folder}: {free >> 20} MiB are free")

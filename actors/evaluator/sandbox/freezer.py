@@ -1,18 +1,19 @@
-"""Holding a candidate still: outside its own windows of time no process of it gets the processor.
+"""Freezes a candidate's processes: outside its timed windows none of them gets processor time.
 
-What it would do in the reference's time, or between its own calls, it can't; and what it does
-within its window is on the clock.  The judge is the caller; the processes are found through the
-keeper, whose own first process is left running: it must see the end of everything.
+A frozen candidate can't work in the reference's time or between its own calls; what it does in its
+own window is on the clock.  The judge is the caller.  It finds the processes below the child's init
+process.  The first of them, pid 1 of its namespace, keeps running: it must see all others end.
 
-The kernel itself wakes who asked it to (a timer whose signal is SIGCONT): what processes that are
-to stand still take of the processor is counted.
+A process can ask the kernel to wake it: a timer whose signal is SIGCONT.  So the processor time
+that frozen processes take is counted.
 
-A machine has hundreds of processes, and finding ours among all takes milliseconds.  Those that were
-there before ours are looked at only now and then: nobody becomes a child later, but a number may be
-given again.
+A machine has hundreds of processes, and finding the candidate's among all of them takes
+milliseconds.  Processes that existed before the candidate's are read only now and then: a process
+does not become a child later, but the kernel may give its number to a new process.
 
-Within its window a side goes before strangers, where the machine lets us say so: two OpenMP threads
-of which one waits for a stranger's compiler take ten times as long, and that says nothing of them.
+In its timed window a side gets a higher priority than other users' processes, where the machine
+permits it: two OpenMP threads of which one waits for another user's compiler take ten times as
+long, and that time says nothing about the candidate.
 """
 
 from __future__ import annotations
@@ -24,83 +25,84 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from actors.evaluator.sandbox import process_stats
-from actors.evaluator.sandbox.init_process import all_process_names, descendants
+from actors import procfs
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
 
-MAX_ROUNDS = 8  # processes that fork while they are being stopped
-# The share of the time, and the seconds at least, that tell running from being stopped.
+MAX_ROUNDS = 8  # bounds the search for processes that fork while they are being stopped
+# The share of the time, and the least number of seconds, that tell running from being stopped.
 MAX_FROZEN_CPU_SHARE, MIN_FROZEN_CPU_S = 0.1, 0.05
-RECENT_S = 0.1  # no number of a process is given again that soon: there are 32,768 at least
-MAX_WAKE_S = 0.001  # of a race, by somebody who had stopped: nobody honest runs at all
-SETTLE_S = 2.0  # from being told to stop until having stopped, on a busy machine
+RECENT_S = 0.1  # the kernel has 32,768 pids or more, and gives none a second time this soon
+MAX_WAKE_S = 0.001  # of a benchmark, after all had stopped: a process of honest code never runs
+SETTLE_S = 2.0  # from the stop signal until the process has stopped, on a busy machine
 POLL_S = 50e-6
-HIGH_PRIORITY = "-15"  # nice value of a session, among sessions (autogroup); for root only
+HIGH_PRIORITY = "-15"  # nice value of a session, among sessions (autogroup); root only
 
 
 class ProcessFreezer:
     """One candidate's processes, stopped and continued as one."""
 
     def __init__(self, init_processes: set[int], other_processes: Set[str] = frozenset()) -> None:
-        """`other_processes`: processes that were there before."""
+        """`other_processes`: the pids that existed before the candidate's processes."""
         self._init_processes = init_processes
         self._other_processes = other_processes
         self._frozen: set[int] = set()
-        self._let_go: set[int] = set()  # when last they might go on
-        self._let_go_at = 0.0
-        self._spent: dict[int, float] = {}  # of processor time, when they were stopped
-        self._since = 0.0
-        self._held_s = 0.0
-        self._beside_s = self._beside_ran_s = 0.0  # in the other side's windows only
-        self._exactly: dict[int, float] = {}  # the same, where the kernel counts nanoseconds
-        self._woke_s = 0.0
-        self._ran_s = 0.0  # of processor time that was taken by who was to stand still
+        self._thawed: set[int] = set()  # the processes that the last thaw continued
+        self._thawed_at = 0.0
+        self._cpu_s: dict[int, float] = {}  # processor time of each process at the last count
+        self._thread_cpu_s: dict[int, float] = {}  # the same, where the kernel counts nanoseconds
+        self._counted_at = 0.0
+        self._frozen_s = 0.0
+        self._ran_s = 0.0  # processor time that frozen processes took
+        self._threads_ran_s = 0.0  # the same, from the count in nanoseconds
+        # The same two figures, in the other side's windows only.
+        self._other_side_s = self._ran_in_other_side_s = 0.0
 
     def add_init_processes(self, init_processes: set[int]) -> None:
-        """Mind what these keep, too."""
+        """Freeze the processes of these init processes, too."""
         self._init_processes |= init_processes
 
     def freeze(self) -> None:
-        """Stop them all, and remember what they had taken of the processor."""
+        """Stop all processes and remember their processor time."""
         self.send_stop()
         self.wait_stopped()
         self.snapshot_cpu()
 
     def send_stop(self) -> None:
-        """Stop them all, those that are started meanwhile included."""
-        # Who is known at once: finding everybody takes as long as many a call.
-        if time.monotonic() - self._let_go_at < RECENT_S:
-            for pid in self._let_go:
+        """Send the stop signal to all processes, also to those that start while this runs."""
+        # Known processes first: the search for all of them takes as long as many a call.
+        if time.monotonic() - self._thawed_at < RECENT_S:
+            for pid in self._thawed:
                 _signal(pid, signal.SIGSTOP)
-        self._let_go = set()
+        self._thawed = set()
         for _round in range(MAX_ROUNDS):
             if self._stop_new():
                 break
 
     def _stop_new(self) -> bool:
-        """Stop who is not known to be stopped yet; say whether there was nobody."""
-        fresh = self._family() - self._frozen
+        """Stop the processes that are not known to be stopped; return whether there were none."""
+        fresh = self._listed_processes() - self._frozen
         for pid in fresh:
             _signal(pid, signal.SIGSTOP)
         self._frozen |= fresh
         return not fresh
 
     def wait_stopped(self) -> bool:
-        """Wait until they have stopped, not only been told to; say whether they have."""
+        """Wait until the signalled processes have stopped; return whether they have."""
         until = time.monotonic() + SETTLE_S
         moving = self._frozen
         while moving:
-            moving = {pid for pid in moving if process_stats.is_running(pid)}
+            moving = {pid for pid in moving if procfs.is_running(pid)}
             if moving:
-                time.sleep(POLL_S)  # who is to stop has to be let run for that
+                time.sleep(POLL_S)  # a process needs the processor to handle its stop signal
             if time.monotonic() > until:
                 return False
         return True
 
     def wait_all_stopped(self) -> bool:
-        """Wait until nobody moves and nobody is new; say whether that came to be.
+        """Wait until every process has stopped and no new one appears; return whether that holds.
 
-        Who was started while they were held still is stopped as well, and all that it took counts.
+        A process that was started while the others were frozen is stopped as well, and all of its
+        processor time counts.
         """
         until = time.monotonic() + SETTLE_S
         while time.monotonic() < until:
@@ -111,110 +113,116 @@ class ProcessFreezer:
         return False
 
     def snapshot_cpu(self) -> None:
-        """Remember what they have taken of the processor so far."""
-        self._exactly = {pid: process_stats.thread_cpu_time_s(pid) for pid in self._frozen}
-        self._spent = {pid: process_stats.cpu_time_s(pid) for pid in self._frozen}
-        self._since = time.monotonic()
+        """Remember the processor time that the frozen processes have taken so far."""
+        self._thread_cpu_s = {pid: procfs.thread_cpu_time_s(pid) for pid in self._frozen}
+        self._cpu_s = {pid: procfs.cpu_time_s(pid) for pid in self._frozen}
+        self._counted_at = time.monotonic()
 
     def account_cpu(self, *, everywhere: bool = False) -> None:
-        """Note what they took of the processor since they were stopped, or last looked at."""
+        """Add the processor time that the frozen processes took since the last count.
+
+        `everywhere`: look for them among all processes, also among the earlier ones.
+        """
         if not self._frozen:
             return
         self._stop_new()
         now = time.monotonic()
-        self._held_s += now - self._since
-        spent = self._spent_by(frozenset() if everywhere else self._other_processes)
-        self._ran_s += _more(spent, self._spent)
-        self._spent, self._since = spent, now
-        exactly = {pid: process_stats.thread_cpu_time_s(pid) for pid in self._frozen}
-        self._woke_s += _more(exactly, self._exactly)
-        self._exactly = exactly
+        self._frozen_s += now - self._counted_at
+        cpu_s = self._cpu_time_by_pid(frozenset() if everywhere else self._other_processes)
+        self._ran_s += _increase_s(cpu_s, self._cpu_s)
+        self._cpu_s, self._counted_at = cpu_s, now
+        thread_cpu_s = {pid: procfs.thread_cpu_time_s(pid) for pid in self._frozen}
+        self._threads_ran_s += _increase_s(thread_cpu_s, self._thread_cpu_s)
+        self._thread_cpu_s = thread_cpu_s
 
     @contextmanager
     def while_other_side_runs(self) -> Iterator[None]:
-        """Note what they take of the processor in the other side's window.
+        """Count the processor time that the frozen processes take in the other side's window.
 
-        On its own: a referee may work ten times as long as the windows last, and a tenth of that
-        would be all of the other side's time.
+        It is counted apart from the rest: a referee may work ten times as long as the windows
+        last, and a tenth of that would be all of the other side's time.
         """
         began, before = (
             time.monotonic(),
-            {pid: process_stats.cpu_time_s(pid) for pid in self._frozen},
+            {pid: procfs.cpu_time_s(pid) for pid in self._frozen},
         )
         try:
             yield
         finally:
             if before:
-                self._beside_s += time.monotonic() - began
-                self._beside_ran_s += _more(self._spent_by(self._other_processes), before)
+                self._other_side_s += time.monotonic() - began
+                self._ran_in_other_side_s += _increase_s(
+                    self._cpu_time_by_pid(self._other_processes), before
+                )
 
-    def _spent_by(self, other_processes: Set[str]) -> dict[int, float]:
+    def _cpu_time_by_pid(self, other_processes: Set[str]) -> dict[int, float]:
         return {
-            pid: process_stats.cpu_time_s(pid)
-            for pid in self._processes(other_processes) | self._frozen
+            pid: procfs.cpu_time_s(pid) for pid in self._processes(other_processes) | self._frozen
         }
 
     @property
     def ran_s(self) -> float:
-        """The processor time that they took while they were to stand still."""
-        return max(self._woke_s, self._ran_s, self._beside_ran_s)
+        """The processor time that the processes took while they were frozen."""
+        return max(self._threads_ran_s, self._ran_s, self._ran_in_other_side_s)
 
     @property
     def ran_while_frozen(self) -> bool:
-        """Whether they ran while they were to stand still."""
+        """Whether the processes ran while they were frozen."""
+        other_side_limit_s = MAX_FROZEN_CPU_SHARE * self._other_side_s
         return (
-            self._woke_s > MAX_WAKE_S
-            or self._ran_s > max(MIN_FROZEN_CPU_S, MAX_FROZEN_CPU_SHARE * self._held_s)
-            or self._beside_ran_s > max(MIN_FROZEN_CPU_S, MAX_FROZEN_CPU_SHARE * self._beside_s)
+            self._threads_ran_s > MAX_WAKE_S
+            or self._ran_s > max(MIN_FROZEN_CPU_S, MAX_FROZEN_CPU_SHARE * self._frozen_s)
+            or self._ran_in_other_side_s > max(MIN_FROZEN_CPU_S, other_side_limit_s)
         )
 
     def thaw(self) -> None:
-        """Let them go on."""
+        """Continue all frozen processes."""
         for pid in self._frozen:
             _signal(pid, signal.SIGCONT)
-        self._let_go, self._let_go_at = self._frozen, time.monotonic()
-        self._frozen, self._spent = set(), {}
+        self._thawed, self._thawed_at = self._frozen, time.monotonic()
+        self._frozen, self._cpu_s = set(), {}
 
     def oldest(self) -> int:
-        """Return the runner among them: nobody below the keeper's first process is older."""
-        return min(self._frozen, key=lambda pid: (process_stats.start_ticks(pid), pid), default=0)
+        """Return the runner's pid: it is the oldest process below the first process."""
+        return min(self._frozen, key=lambda pid: (procfs.start_ticks(pid), pid), default=0)
 
     def boost_priority(self) -> None:
-        """Let those that are held still go before strangers, once they go on."""
+        """Give the frozen processes priority over other users' processes, once they go on."""
         for pid in self._frozen:
             _boost(pid)
 
     def boost_priority_of_all(self) -> None:
-        """Let them go before strangers for good: trusted ones only."""
+        """Give all processes priority for good: trusted ones only."""
         for pid in self._processes(self._other_processes):
             _boost(pid)
 
-    def _family(self) -> set[int]:
-        """Return their processes as parents know them, which costs a tenth of asking everybody.
+    def _listed_processes(self) -> set[int]:
+        """Return the candidate's processes by the kernel's lists of children.
 
-        The kernel's lists may miss one while processes come and go: once all are stopped none do.
+        That costs a tenth of reading every process.  The lists may miss one while processes come
+        and go; they are complete once all processes are stopped.
         """
-        if not process_stats.HAS_CHILDREN_FILE:
+        if not procfs.HAS_CHILDREN_FILE:
             return self._processes(self._other_processes)
-        return process_stats.descendants_of(
+        return procfs.listed_descendants(
             {
                 first
-                for keeper in self._init_processes
-                for first in process_stats.children_of(keeper)
+                for init_process in self._init_processes
+                for first in procfs.listed_children(init_process)
             }
         )
 
     def _processes(self, other_processes: Set[str]) -> set[int]:
         found: set[int] = set()
-        for keeper in self._init_processes:
-            below = set(descendants(keeper, other_processes))
-            found |= {pid for pid in below if process_stats.parent_of(pid) != keeper}
+        for init_process in self._init_processes:
+            below = set(procfs.living_descendants(init_process, other_processes))
+            found |= {pid for pid in below if procfs.parent_of(pid) != init_process}
         return found
 
 
-def _more(spent: Mapping[int, float], before: Mapping[int, float]) -> float:
-    # Whoever was born meanwhile counts whole: none of those that stand still has children.
-    return sum(max(0.0, spent[pid] - before.get(pid, 0.0)) for pid in spent)
+def _increase_s(after: Mapping[int, float], before: Mapping[int, float]) -> float:
+    # A process that is only in `after` counts whole: a frozen process can't start one.
+    return sum(max(0.0, after[pid] - before.get(pid, 0.0)) for pid in after)
 
 
 def _signal(pid: int, number: int) -> None:
@@ -225,22 +233,22 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _boost(pid: int) -> None:
-    # Stopped again after its window, it can't use this against anybody; at its end it is killed.
+    # The process is stopped after its window and killed at its end, so it can't abuse the priority.
     with suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(HIGH_PRIORITY, encoding="ascii")
 
 
 @contextmanager
 def freezer_for_new_children(zygote: ZygoteClient) -> Iterator[ProcessFreezer]:
-    """Give the stillness of what is spawned meanwhile: it knows them by their new keepers."""
-    before, freezer = _children(zygote.pid), ProcessFreezer(set(), all_process_names())
+    """Give the freezer of the children spawned in the block; their init processes are new."""
+    before, freezer = _children_of_zygote(zygote.pid), ProcessFreezer(set(), procfs.all_pids())
     yield freezer
-    freezer.add_init_processes(_children(zygote.pid) - before)
+    freezer.add_init_processes(_children_of_zygote(zygote.pid) - before)
 
 
-def _children(parent: int | None) -> set[int]:
-    """Return the processes right below `parent`: keepers, when it is the zygote."""
-    if parent is None:
+def _children_of_zygote(zygote: int | None) -> set[int]:
+    """Return the processes directly below the zygote."""
+    if zygote is None:
         return set()
-    below = descendants(parent)
-    return {pid for pid in below if process_stats.parent_of(pid) == parent}
+    below = procfs.living_descendants(zygote)
+    return {pid for pid in below if procfs.parent_of(pid) == zygote}

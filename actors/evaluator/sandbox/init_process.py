@@ -1,9 +1,10 @@
-"""The keeper of one child: forked by the zygote, it makes the child's world and ends it whole.
+"""The init process of one child: the zygote forks it; it makes the sandbox and ends the tree.
 
-Three processes: the keeper, in our namespaces; the first process, pid 1 of the child's own pid
-namespace where there is one; and the child, which runs the part.  The judge alone holds the other
-end of the leash: when it lets go, by will or by dying, the keeper kills everything.  The keeper
-says how the child ended only after its whole tree is gone.
+Three processes take part: the init process, in the judge's namespaces; the first process, which is
+pid 1 of the child's own pid namespace where there is one; the child, which runs its role's code.
+
+The lifeline is a pipe whose other end only the judge holds.  When the judge closes it, or dies, the
+init process kills the whole tree.  It reports how the child ended after the whole tree is gone.
 """
 
 from __future__ import annotations
@@ -18,33 +19,34 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Set
-from pathlib import Path
+from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 import msgspec
 
+from actors import procfs
 from actors.evaluator.ipc.orders import ChildEnded, Confinement, ZygoteReady
-from actors.evaluator.sandbox import cgroup, linux, sandbox
+from actors.evaluator.sandbox import cgroup, sandbox
+from actors.prctl import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 from protocol.values import DeviceKind
 
 POLL_MS = 100
 SWEEP_S = 5.0
 PIPE_BYTES = 4096
-EXIT_CHILD_FAILED = 70  # a child whose own code failed; what was said is in its output
+EXIT_CHILD_FAILED = 70  # the child's own code failed; its output has the traceback
 
 
 class ChildDescriptors(msgspec.Struct, frozen=True, kw_only=True):
-    """The descriptors that a child is born with."""
+    """The descriptors that a child is forked with."""
 
     channel: int
     output: int
     status: int
-    leash: int
+    lifeline: int
 
 
 class ChildWorld(NamedTuple):
-    """What a child is put into."""
+    """A child's surroundings: descriptors, limits, device and control group."""
 
     descriptors: ChildDescriptors
     confinement: Confinement
@@ -58,32 +60,31 @@ def supervise_child(
     confinement: Confinement,
     ready: ZygoteReady,
     device: DeviceKind,
-    part: Callable[[int], None],
+    serve: Callable[[int], None],
 ) -> None:
-    """Run `part(channel)` in a child of a child; return when its tree is gone and that is said."""
+    """Run `serve(channel)` in a grandchild; return when its tree is gone and that is reported."""
     if not confinement.isolated:
         ready = ZygoteReady()
     group = cgroup.ChildCgroup(ready.groups, confinement.memory_bytes, confinement.processes)
-    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     if ready.namespaces:
         sandbox.unshare_namespaces(ready)
-    tie_read, tie_write = os.pipe()
-    word_read, word_write = os.pipe()
+    init_read, init_write = os.pipe()  # the first process sees the init process's end here
+    report_read, report_write = os.pipe()
     first = os.fork()
     if not first:
-        for unneeded in (tie_write, word_read, descriptors.status, descriptors.leash):
+        for unneeded in (init_write, report_read, descriptors.status, descriptors.lifeline):
             os.close(unneeded)
-        _run_as_pid1(
-            ChildWorld(descriptors, confinement, ready, device, group), part, (tie_read, word_write)
-        )
-    for unneeded in (tie_read, word_write, descriptors.channel, descriptors.output):
+        world = ChildWorld(descriptors, confinement, ready, device, group)
+        _run_as_pid1(world, serve, (init_read, report_write))
+    for unneeded in (init_read, report_write, descriptors.channel, descriptors.output):
         os.close(unneeded)
     _redirect_to_null()
-    killed = _wait_for_first(first, descriptors.leash)
+    killed = _wait_for_first(first, descriptors.lifeline)
     os.waitpid(first, 0)
     _kill_descendants()
-    word = os.read(word_read, PIPE_BYTES)
-    ended = msgspec.json.decode(word, type=ChildEnded) if word else ChildEnded(how="lost")
+    report = os.read(report_read, PIPE_BYTES)
+    ended = msgspec.json.decode(report, type=ChildEnded) if report else ChildEnded(how="lost")
     if killed:
         ended = msgspec.structs.replace(ended, how="killed")
     elif ended.how in ("signal", "lost") and group.ran_out_of_memory():
@@ -93,12 +94,15 @@ def supervise_child(
     os.write(descriptors.status, msgspec.json.encode(ended))
 
 
-def _wait_for_first(first: int, leash: int) -> bool:
-    """Wait until the first process ends, or kill it when the judge lets go; say which."""
+def _wait_for_first(first: int, lifeline: int) -> bool:
+    """Wait until the first process ends; kill it when the judge closes the lifeline.
+
+    Return whether it was killed.
+    """
     process = os.pidfd_open(first)
     poller = select.poll()
     poller.register(process, select.POLLIN)
-    poller.register(leash, select.POLLIN)
+    poller.register(lifeline, select.POLLIN)
     ready = [descriptor for descriptor, _event in poller.poll()]
     if process in ready:
         return False
@@ -107,10 +111,10 @@ def _wait_for_first(first: int, leash: int) -> bool:
 
 
 def _kill_descendants() -> None:
-    """Kill all that was orphaned onto us, until nothing is left."""
+    """Kill all orphans that this process has inherited, until none is left."""
     until = time.monotonic() + SWEEP_S
     while time.monotonic() < until:
-        left = descendants(os.getpid())
+        left = procfs.living_descendants(os.getpid())
         for pid in left:
             _kill(pid)
         try:
@@ -120,40 +124,6 @@ def _kill_descendants() -> None:
             if not left:
                 return
         time.sleep(0.002)
-
-
-def all_process_names() -> set[str]:
-    """Return the names of all processes in /proc."""
-    return {name for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208  # see _parent
-
-
-def descendants(root: int, ignored: Set[str] = frozenset()) -> list[int]:
-    """Return the living processes below `root`, zombies not counted.
-
-    `ignored`: those that are known to be none, and are not looked at: a machine has hundreds.
-    """
-    children: dict[int, list[int]] = {}
-    for name in all_process_names() - ignored:
-        children.setdefault(_parent(name), []).append(int(name))
-    found: list[int] = []
-    todo = [root]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found.extend(below)
-        todo.extend(below)
-    return found
-
-
-def _parent(pid: str) -> int:
-    # Twice as fast as a Path's ways; the race asks before each of its windows.
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            fields = file.read().rpartition(b")")[2].split()
-        state, parent, threads = fields[0], int(fields[1]), int(fields[17])
-    except (OSError, ValueError, IndexError):
-        return 0
-    # A process whose first thread has ended is a zombie to look at, and others of it may run.
-    return 0 if state == b"X" or (state == b"Z" and threads < 2) else parent
 
 
 def _kill(pid: int) -> None:
@@ -171,41 +141,41 @@ def _redirect_to_null() -> None:
 
 
 def _run_as_pid1(
-    world: ChildWorld, part: Callable[[int], None], pipes: tuple[int, int]
+    world: ChildWorld, serve: Callable[[int], None], pipes: tuple[int, int]
 ) -> NoReturn:
-    """Be the first process: furnish the world, fork the child, say how it ended."""
-    tie, word = pipes
+    """Be the first process: mount the child's file system, fork the child, report how it ended."""
+    init_end, report = pipes
     descriptors, confinement, ready = world.descriptors, world.confinement, world.ready
     ended = ChildEnded(how="lost")
     try:
         if ready.namespaces:
-            linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-        else:  # so that orphans come to us, and not to the keeper, whom nobody holds still
-            linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        else:  # orphans come to this process; children of the init process would not be frozen
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
         capped = ready.namespaces and sandbox.mount_filesystem(confinement, ready, world.device)
         child = os.fork()
         if not child:
-            os.close(tie)
-            os.close(word)
-            _run_child(world, part)
+            os.close(init_end)
+            os.close(report)
+            _run_child(world, serve)
         world.group.close_descriptors()
         os.close(descriptors.channel)
         os.close(descriptors.output)
         _redirect_to_null()
-        crowd = None if capped or not ready.namespaces else confinement.processes
-        ended = _wait_for_child(child, tie, crowd)
+        limit = None if capped or not ready.namespaces else confinement.processes
+        ended = _wait_for_child(child, init_end, limit)
     except OSError as error:
         os.write(2, f"the sandbox could not be set up: {error}\n".encode())
-    os.write(word, msgspec.json.encode(ended))
+    os.write(report, msgspec.json.encode(ended))
     os._exit(0)
 
 
-def _wait_for_child(child: int, tie: int, crowd: int | None) -> ChildEnded:
-    """Wait for the child, reaping what is orphaned onto us; at the tie's end, end too."""
+def _wait_for_child(child: int, init_end: int, process_limit: int | None) -> ChildEnded:
+    """Wait for the child's end, or for the init process's end, and reap orphans."""
     process = os.pidfd_open(child)
     poller = select.poll()
     poller.register(process, select.POLLIN)
-    poller.register(tie, select.POLLIN)
+    poller.register(init_end, select.POLLIN)
     while True:
         poller.poll(POLL_MS)
         pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -215,18 +185,14 @@ def _wait_for_child(child: int, tie: int, crowd: int | None) -> ChildEnded:
             if code < 0:
                 return ChildEnded(how="signal", number=-code, peak_mib=peak_mib)
             return ChildEnded(how="exit", number=code, peak_mib=peak_mib)
-        if crowd is not None and _process_count() > crowd:
-            return ChildEnded(how="crowd", number=crowd)
-        if select.select([tie], [], [], 0)[0]:
+        if process_limit is not None and len(procfs.all_pids()) > process_limit:
+            return ChildEnded(how="crowd", number=process_limit)
+        if select.select([init_end], [], [], 0)[0]:
             return ChildEnded(how="killed")
 
 
-def _process_count() -> int:
-    return sum(entry.name.isdigit() for entry in Path("/proc").iterdir())
-
-
-def _run_child(world: ChildWorld, part: Callable[[int], None]) -> NoReturn:
-    """Be the child: take the output for stdout and stderr, give up everything else, run."""
+def _run_child(world: ChildWorld, serve: Callable[[int], None]) -> NoReturn:
+    """Be the child: use the output as stdout and stderr, give up everything else, serve."""
     descriptors = world.descriptors
     try:
         world.group.enter()
@@ -240,10 +206,10 @@ def _run_child(world: ChildWorld, part: Callable[[int], None]) -> NoReturn:
         for unneeded in {null, descriptors.output} - {0, 1, 2}:
             os.close(unneeded)
         sandbox.confine(world.confinement, world.ready, world.device)
-        # Last of all: giving up privileges would forget it.
-        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        # The last step: the kernel forgets this setting when a process gives up privileges.
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         gc.unfreeze()
-        part(descriptors.channel)
+        serve(descriptors.channel)
         _exit_interpreter()
     except BaseException:  # noqa: BLE001  # the child's outermost line
         traceback.print_exc()
@@ -251,9 +217,9 @@ def _run_child(world: ChildWorld, part: Callable[[int], None]) -> NoReturn:
 
 
 def _exit_interpreter() -> NoReturn:
-    """End as an interpreter does, threads and exit handlers included, but for tearing down torch.
+    """End as an interpreter does, with threads and exit handlers, but without freeing modules.
 
-    Taking every module apart costs half a second, in pages that are shared with the zygote.
+    Freeing every module of torch costs half a second, in pages that are shared with the zygote.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python's own end does
     atexit._run_exitfuncs()

@@ -1,7 +1,8 @@
-"""Landlock: which files a process and all its children may still touch, asked of the kernel itself.
+"""Landlock: the kernel's limit on the files that a process and all its children may open.
 
-It needs no privilege.  From ABI 3 on (Linux 6.2) no write escapes it; from 4 on it refuses TCP,
-from 6 on signals to processes outside.  It does not hide that a file exists, nor its metadata.
+It needs no privilege.  From ABI 3 on (Linux 6.2) it covers every kind of write; from ABI 4 on it
+also refuses TCP, and from ABI 6 on signals to processes outside.  It does not hide that a file
+exists, nor the file's metadata.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import stat
 from collections.abc import Iterable
 
 from actors.evaluator.sandbox import linux
+from actors.prctl import PR_SET_NO_NEW_PRIVS, prctl
 
-MIN_ABI = 3  # before, files could be cut to nothing from inside
+MIN_ABI = 3  # before it, a process could truncate files outside
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 1 << 1, 1 << 2, 1 << 3
 MAKE_CHAR, MAKE_BLOCK = 1 << 6, 1 << 11
@@ -42,12 +44,12 @@ class _Beneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """Return the kernel's version of landlock; 0 where there is none."""
+    """Return the kernel's version of landlock; 0 where it has none."""
     return max(0, linux.syscall(CREATE_RULESET, None, 0, VERSION_FLAG))
 
 
 def restrict(rules: Iterable[tuple[str, int]], *, tcp: bool = False) -> None:
-    """Allow what `rules` say of paths that exist, and nothing else, for good; `tcp`: and TCP."""
+    """Allow for good only what `rules` (path, access) list; `tcp`: allow TCP, too."""
     version = abi()
     if version < MIN_ABI:
         raise OSError(f"landlock's ABI is {version}, needed is {MIN_ABI}")
@@ -60,7 +62,7 @@ def restrict(rules: Iterable[tuple[str, int]], *, tcp: bool = False) -> None:
     try:
         for path, access in rules:
             _allow(made, path, access & handled)
-        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
         linux.checked_syscall(RESTRICT_SELF, made, 0)
     finally:
         os.close(made)
@@ -70,7 +72,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # it is not there, or this user may not go there: nothing to allow
+        return  # the path is missing or closed to this user: there is nothing to allow
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             access &= FILE_RIGHTS

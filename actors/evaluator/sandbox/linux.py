@@ -1,4 +1,4 @@
-"""The Linux calls that Python does not offer: namespaces, mounts, capabilities, prctl.
+"""The Linux calls that Python does not offer: namespaces, mounts, capabilities.
 
 Each raises OSError as the rest of `os` does.
 """
@@ -13,6 +13,8 @@ import socket
 import struct
 from pathlib import Path
 
+from actors.prctl import PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, prctl
+
 NEW_NS = 0x00020000
 NEW_IPC = 0x08000000
 NEW_USER = 0x10000000
@@ -25,8 +27,6 @@ SYS_MOUNT_SETATTR = 442  # the same number on every architecture
 AT_RECURSIVE = 0x8000
 AT_FDCWD = -100
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
-PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
 CAPABILITY_VERSION_3 = 0x20080522
 
@@ -103,16 +103,10 @@ def set_read_only(path: str, *, read_only: bool, recursive: bool) -> None:
 
 
 def map_user(uid: int, gid: int) -> None:
-    """In a fresh user namespace: be who we were."""
+    """In a fresh user namespace: map our user and group to themselves."""
     Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", encoding="ascii")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", encoding="ascii")
-
-
-def prctl(option: int, *values: int) -> int:
-    """Call prctl."""
-    longs = [ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:4]]
-    return _checked(int(_libc.prctl(option, *longs)), f"prctl {option}")
 
 
 def drop_capabilities() -> None:
@@ -122,7 +116,7 @@ def drop_capabilities() -> None:
         try:
             prctl(PR_CAPBSET_DROP, capability)
         except OSError:
-            break  # past the last one, or none to drop
+            break  # past the last capability, or not permitted to drop any
     number = SYS_CAPSET.get(platform.machine())
     if number is not None:
         header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
@@ -131,14 +125,14 @@ def drop_capabilities() -> None:
 
 
 def raise_loopback() -> None:
-    """Make 127.0.0.1 reachable in a fresh network namespace, for who is in it."""
+    """Make 127.0.0.1 reachable inside a fresh network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
         request = struct.pack("16sH14x", b"lo", INTERFACE_UP)
         fcntl.ioctl(end, SET_INTERFACE_FLAGS, request)
 
 
 def request_tracing() -> int:
-    """Ask to be traced by the parent, as a debugger's child does; 0 where that is granted."""
+    """Ask to be traced by the parent, as a debugger's child does; 0 where the kernel permits it."""
     return int(_libc.ptrace(0, 0, None, None))
 
 

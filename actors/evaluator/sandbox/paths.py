@@ -1,6 +1,6 @@
-"""What of the machine a child needs to read, and what it must not find: paths, worked out once.
+"""The paths of this machine that a child needs to read, and the ones that it must not find.
 
-Used by the judge (for its orders) and by sandboxes (for their walls).
+Used by the judge (for its orders) and by the sandbox (for its mounts and rules).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from actors.installation import ROOT, is_checkout
 
 PROJECT_ROOT = ROOT
-# Ours: only the rooms that a child imports, not what lies beside them.
+# Only the packages that a child imports, not the rest of the project's folder.
 PROJECT_PACKAGES = (PROJECT_ROOT / "actors", PROJECT_ROOT / "protocol")
 SYSTEM_FOLDERS = (
     "/usr",
@@ -30,14 +30,14 @@ SYSTEM_FOLDERS = (
 )
 TOOL_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CC", "CXX", "CUDAHOSTCXX", "VIRTUAL_ENV")
 PATH_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")
-# Sockets and other people's temporary files; keys that root may read, and a candidate may be root.
+# Sockets, other users' temporary files, and keys that root may read: a candidate may run as root.
 SHARED_FOLDERS = ("/tmp", "/var/tmp", "/run", "/etc/ssh", "/etc/ssl/private")  # noqa: S108
 DEVICE_NODES = ("null", "zero", "full", "random", "urandom", "tty")
 GPU_NODES = ("nvidia*", "dri", "kfd")
 
 
 def home_folders() -> tuple[Path, ...]:
-    """Return where people keep what is theirs, whatever HOME says."""
+    """Return the home folders of this machine: HOME, this user's own, and the usual places."""
     try:
         own = [Path(pwd.getpwuid(os.getuid()).pw_dir)]
     except KeyError:  # a user without an entry
@@ -46,7 +46,7 @@ def home_folders() -> tuple[Path, ...]:
 
 
 def required_paths() -> tuple[str, ...]:
-    """Return what a child must be able to read besides the system's own directories."""
+    """Return the paths that a child must be able to read in addition to `SYSTEM_FOLDERS`."""
     certain = [Path(sys.prefix), Path(sys.base_prefix), *PROJECT_PACKAGES]
     certain += [path.resolve() for path in certain]
     certain.append(Path(sys.executable).resolve().parent)
@@ -57,25 +57,28 @@ def required_paths() -> tuple[str, ...]:
     entries += [
         os.environ[name] for name in TOOL_VARIABLES if os.environ.get(name, "").startswith("/")
     ]
-    # A working directory is on Python's path too: never let that open a home or a run.
+    # The working directory is on Python's path, too; it must not open a home or a run folder.
     closed = {Path.cwd(), Path.home(), Path("/"), *map(Path, SHARED_FOLDERS)}
-    if is_checkout():  # elsewhere the folder around our packages holds torch as well
+    if is_checkout():  # where it is installed, the folder around our packages holds torch as well
         closed.add(PROJECT_ROOT)
     for path in (Path(entry).absolute() for entry in entries):
-        if not _there(path) or closed & {path, path.resolve()}:
+        if not _exists(path) or closed & {path, path.resolve()}:
             continue
         if any(
             home.is_relative_to(each) for home in home_folders() for each in (path, path.resolve())
         ):
-            continue  # what lies above a home would open it
+            continue  # a folder above a home would open the home
         found += [path, path.resolve()]
-    return tuple(sorted({str(path) for path in found if _there(path)}))
+    return tuple(sorted({str(path) for path in found if _exists(path)}))
 
 
 def hidden_paths(wanted: list[Path]) -> tuple[str, ...]:
-    """Return which of `wanted` can look empty but for what is needed in them, outermost first."""
+    """Return the `wanted` folders that can be hidden, outermost first.
+
+    A hidden folder looks empty except for the paths in it that a child needs.
+    """
     needs = [Path(need) for need in (*required_paths(), *SYSTEM_FOLDERS)]
-    found = {path.resolve() for path in wanted if _there(path) and path.is_dir()}
+    found = {path.resolve() for path in wanted if _exists(path) and path.is_dir()}
     free = {path for path in found if not any(path.is_relative_to(need) for need in needs)}
     free |= {path for path in found if path in map(Path, SHARED_FOLDERS)}
     free.discard(Path("/"))
@@ -83,14 +86,14 @@ def hidden_paths(wanted: list[Path]) -> tuple[str, ...]:
 
 
 def device_nodes(device: str) -> tuple[str, ...]:
-    """Return the device nodes that a child gets."""
+    """Return the device nodes in a child's /dev."""
     card = [str(path) for glob in GPU_NODES for path in Path("/dev").glob(glob)]
     plain = [f"/dev/{name}" for name in DEVICE_NODES]
-    return tuple(path for path in [*plain, *(card if device == "cuda" else [])] if _there(path))
+    return tuple(path for path in [*plain, *(card if device == "cuda" else [])] if _exists(path))
 
 
-def _there(path: str | Path) -> bool:
+def _exists(path: str | Path) -> bool:
     try:
         return Path(path).exists()
-    except PermissionError:  # of a folder on the way: then no child can read it either
+    except PermissionError:  # on a folder above it: a child can't read the path either
         return False

@@ -1,7 +1,8 @@
-"""Tries what isolation the machine gives, in throwaway children, and says which level that is.
+"""Finds the machine's sandbox level: throwaway children build a sandbox and try to break out.
 
-A level is only what held when it was tried: the child makes its world as a candidate's child does,
-and then tries to get out.  Asked by the zygote once, and by the command before it starts anything.
+A level counts only what held in the trial.  The probe's child builds its sandbox as a candidate's
+child does, and then attempts what the sandbox must refuse.  The zygote runs the probe once, and the
+command runs it before it starts anything.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ ProbeAttempts = dict[str, Callable[[], bool]]
 
 
 def probe_sandbox(device: DeviceKind, folder: Path, private: tuple[str, ...] = ()) -> ZygoteReady:
-    """Return the strictest world in which the device works.
+    """Return the strictest sandbox in which the device works.
 
-    `folder` is ours to write in; `private` are directories that must look empty.
+    `folder` is writable; `private` are folders that must look empty to a child.
     """
-    places = _places()
-    for ready in _candidate_worlds(device):
-        held = _try(msgspec.structs.replace(ready, groups=places), device, folder, private)
+    groups = _working_groups()
+    for ready in _sandboxes_to_try(device):
+        held = _try(msgspec.structs.replace(ready, groups=groups), device, folder, private)
         if held is not None:
-            level = _level(ready, places, held)
-            return msgspec.structs.replace(ready, groups=places, level=level)
-    return ZygoteReady(groups=places)
+            level = _level(ready, groups, held)
+            return msgspec.structs.replace(ready, groups=groups, level=level)
+    return ZygoteReady(groups=groups)
 
 
 def unavailable_reason(minimum: int, device: DeviceKind) -> str | None:
-    """Say why this machine can't give level `minimum` to this user; None when it can."""
+    """Return why this machine can't give level `minimum` to this user; None when it can."""
     if minimum <= 1:
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -59,22 +60,23 @@ def unavailable_reason(minimum: int, device: DeviceKind) -> str | None:
     return sandbox.refusal(minimum, ready.level)
 
 
-def _places() -> tuple[str, ...]:
-    places = cgroup.make_own_groups()
+def _working_groups() -> tuple[str, ...]:
+    """Return this process's control groups; () where a child's group can't be made in them."""
+    groups = cgroup.make_own_groups()
     try:
-        cgroup.ChildCgroup(places, GROUP_BYTES, GROUP_PROCESSES).close()
+        cgroup.ChildCgroup(groups, GROUP_BYTES, GROUP_PROCESSES).close()
     except OSError:
-        cgroup.remove_own_groups(places)
+        cgroup.remove_own_groups(groups)
         return ()
-    return places
+    return groups
 
 
-def _candidate_worlds(device: DeviceKind) -> Iterator[ZygoteReady]:
-    """Return what to try, the strictest first."""
+def _sandboxes_to_try(device: DeviceKind) -> Iterator[ZygoteReady]:
+    """Yield the sandboxes to try, the strictest first."""
     filtered = seccomp.is_supported()
     locks = (True, False) if landlock.abi() >= landlock.MIN_ABI else (False,)
     spaces = []
-    # A user namespace that nobody made with privileges breaks CUDA (error 304).
+    # A user namespace that was made without privileges breaks CUDA (error 304).
     for user in (False, True) if device == "cpu" else (False,):
         for writable in DRIVER_NEEDS if device == "cuda" else ((),):
             spaces.append(
@@ -87,10 +89,10 @@ def _candidate_worlds(device: DeviceKind) -> Iterator[ZygoteReady]:
                 yield msgspec.structs.replace(space, landlock=lock, seccomp=calls)
 
 
-def _level(ready: ZygoteReady, places: tuple[str, ...], held: set[str]) -> int:
+def _level(ready: ZygoteReady, groups: tuple[str, ...], held: set[str]) -> int:
     if not ready.seccomp:
         return 1
-    if ready.namespaces and ready.read_only and places and held >= THIRD | {GROUP}:
+    if ready.namespaces and ready.read_only and groups and held >= THIRD | {GROUP}:
         return 3
     return 2 if ready.landlock and held >= SECOND else 1
 
@@ -98,7 +100,7 @@ def _level(ready: ZygoteReady, places: tuple[str, ...], held: set[str]) -> int:
 def _try(
     ready: ZygoteReady, device: DeviceKind, folder: Path, private: tuple[str, ...]
 ) -> set[str] | None:
-    """Return what held in a world like that; None where it can't be made or the device fails."""
+    """Return what such a sandbox refused; None where it can't be built or the device fails."""
     shared = [Path(path) for path in paths.SHARED_FOLDERS]
     inside = folder / "inside"
     inside.mkdir(exist_ok=True)
@@ -117,14 +119,14 @@ def _try(
         if not pid:
             _probe_outer(ready, device, confinement, attempts, write)
         os.close(write)
-        words = b""
+        report = b""
         while more := os.read(read, MAX_PROBE_CHARS):
-            words += more
+            report += more
         os.close(read)
         os.waitpid(pid, 0)
     outside.unlink()
     inside.rmdir()
-    return set(words.decode().split()) - {"made"} if words.startswith(b"made") else None
+    return set(report.decode().split()) - {"made"} if report.startswith(b"made") else None
 
 
 def _probe_outer(
@@ -134,7 +136,7 @@ def _probe_outer(
     attempts: ProbeAttempts,
     write: int,
 ) -> NoReturn:
-    """Be a throwaway keeper, and look at what became of its child."""
+    """Be a throwaway init process: fork the probe's child, report whether its memory limit held."""
     try:
         group = cgroup.ChildCgroup(ready.groups, GROUP_BYTES, GROUP_PROCESSES)
         if ready.namespaces:
@@ -160,7 +162,7 @@ def _probe_inner(
     write: int,
     group: cgroup.ChildCgroup,
 ) -> NoReturn:
-    """Be a candidate: make the world, start the device, try to get out, eat the group's memory."""
+    """Act as a candidate: build the sandbox, start the device, try to break out, use up memory."""
     try:
         if ready.namespaces:
             sandbox.mount_filesystem(confinement, ready, device)
@@ -180,7 +182,7 @@ def _probe_inner(
 
 
 def _attempts(outside: Path, port: int, private: tuple[str, ...]) -> ProbeAttempts:
-    """Return by name what is tried from inside; each says whether the wall held."""
+    """Return name -> attempt to break out; an attempt returns whether the sandbox held."""
     prober = os.getpid()
     known = [*map(Path, paths.required_paths()), outside.parent]
     secrets = (outside, Path("/proc") / str(prober) / "environ")
@@ -208,7 +210,7 @@ def _refused(act: Callable[[], object]) -> bool:
 
 
 def _is_bare(home: Path, known: list[Path]) -> bool:
-    """Whether nothing is found at home but the way to what is known."""
+    """Whether a home shows nothing except the folders on the way to the `known` paths."""
     try:
         found = list(home.iterdir())
     except OSError:
@@ -217,7 +219,7 @@ def _is_bare(home: Path, known: list[Path]) -> bool:
 
 
 def _is_untraced() -> bool:
-    """Whether a child of ours can't be taken over as a debugger does."""
+    """Whether the sandbox refuses to let this process be traced as by a debugger."""
     return linux.request_tracing() != 0
 
 

@@ -1,26 +1,26 @@
-"""What stands between a candidate and the machine.  Used by keepers, in the child, before it runs.
+"""The sandbox around a candidate.  The init process and the child make it before other code runs.
 
-Levels (`docs/evaluation-laws.md`, law 13), each only where all of it was tried and held
-(`sandbox/probe.py`):
+Levels (`docs/evaluation-laws.md`, law 13).  A level counts only where all of its parts were tried
+and held (`sandbox/probe.py`):
 
 1  a scrubbed environment, resource limits, no capabilities, a session of its own, its whole tree
-   killed together; whichever parts of the levels above are there as well.
+   killed together, and those parts of the higher levels that the machine has.
 2  landlock (reads the system and Python, writes its scratch folder and the card's nodes, no TCP),
    a seccomp deny-list (no ptrace, no connect, no mounts, no namespaces, no bpf …), and the limits.
-3  pid, net, ipc and mount namespaces (and a user namespace, where we are not root): no other
+3  pid, net, ipc and mount namespaces (and a user namespace, where the judge is not root): no other
    process, no network, a read-only root, a private /tmp, /dev, /dev/shm and /run, home and run
-   directory empty but for what Python needs; the deny-list; and a control group that bounds memory
-   and processes together.  The walls are bubblewrap's, made by us: a zygote forks its children
-   warm, and nothing can be put around a fork.  Whether bwrap is installed changes nothing.
-   Landlock is added where the kernel has it.
+   directory empty except for what Python needs; the deny-list; and a control group that limits
+   memory and processes together.  The isolation is bubblewrap's, made by this code: a zygote forks
+   its children warm, and bubblewrap can't be put around a fork.  Whether bwrap is installed changes
+   nothing.  Landlock is added where the kernel has it.
 
-What it does not stop: what the kernel itself gets wrong in the calls that are left; the GPU's
-driver, which wants its ioctls; reading /usr, /etc, /opt, /sys, and what Python's own folders hold;
-seeing that a file exists (landlock hides contents, not names); filling the disk slowly, file by
-file, in scratch; burning all cores; side channels; patching our own runner in its own process.
-Where we are root the candidate is root without capabilities: it owns root's files, which are
-read-only.  At level 2 also: memory of many processes together, seeing other processes' names,
-slowing them down by affinity or priority, and litter in /dev/shm.  At level 1: nearly everything.
+What it does not stop: bugs of the kernel in the calls that are left; the GPU's driver, which needs
+its ioctls; reading /usr, /etc, /opt, /sys, and what Python's own folders hold; seeing that a file
+exists (landlock hides contents, not names); filling the disk slowly, file by file, in scratch;
+using all cores; side channels; patching our own runner in its own process.  Where the judge is
+root, the candidate is root without capabilities: it owns root's files, which are read-only.  At
+level 2 also: memory of many processes together, seeing other processes' names, slowing them down by
+affinity or priority, and files left in /dev/shm.  At level 1: nearly everything.
 """
 
 from __future__ import annotations
@@ -40,16 +40,14 @@ CAREFUL = linux.MS_NOSUID | linux.MS_NODEV
 OPEN_FILES = 1024
 USER_PROCESSES = 4096
 HIGHEST = 3
-LEVEL = (
-    1  # the least; what was really there is `ZygoteReady.level`, which the judge writes on verdicts
-)
+LEVEL = 1  # the lowest; `ZygoteReady.level` has the machine's, which goes into verdicts
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
 ROOMY, EMPTY = "size=25%,mode=1777", "size=1m,mode=755"
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  # private, and writable
 MACHINE_WIDE = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 MASKED = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-")
 
-# What a child may know of the environment; everything else is dropped.
+# The environment variables that a child gets; all others are dropped.
 PASSED = frozenset(
     [
         *("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
@@ -59,12 +57,12 @@ PASSED = frozenset(
     ]
 )
 PASSED_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_")
-# Whatever its name begins with: NVIDIA_API_KEY is no setting.
+# Dropped whatever the prefix: NVIDIA_API_KEY is a secret, not a setting.
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CRED|AUTH|PRIVATE", re.IGNORECASE)
 
 
 def refusal(minimum: int, level: int) -> str | None:
-    """Say why `level` is not enough for `minimum`; None when it is."""
+    """Return why `level` is not enough for `minimum`; None when it is."""
     if minimum <= level:
         return None
     if minimum > HIGHEST:
@@ -82,7 +80,7 @@ def environment(origin: dict[str, str], folder: str, **extra: str) -> dict[str, 
         for name, value in origin.items()
         if name in PASSED or (name.startswith(PASSED_PREFIXES) and not SECRET.search(name))
     }
-    tools = str(Path(sys.executable).parent)  # ninja lies beside the interpreter
+    tools = str(Path(sys.executable).parent)  # ninja is installed beside the interpreter
     kept.update(
         PATH=f"{tools}:{kept.get('PATH', os.defpath)}",
         PYTHONPATH=module_path(kept),
@@ -102,7 +100,7 @@ def environment(origin: dict[str, str], folder: str, **extra: str) -> dict[str, 
 
 
 def unshare_namespaces(ready: ZygoteReady) -> None:
-    """In a keeper: leave our namespaces; the next fork is the first process of the new ones."""
+    """In an init process: enter new namespaces; the next fork is their first process."""
     uid, gid = os.getuid(), os.getgid()
     linux.unshare(SPACES | (linux.NEW_USER if ready.user else 0))
     if ready.user:
@@ -110,9 +108,10 @@ def unshare_namespaces(ready: ZygoteReady) -> None:
 
 
 def mount_filesystem(confinement: Confinement, ready: ZygoteReady, device: str) -> bool:
-    """In the first process of new namespaces: mount what it may see; say if processes are capped.
+    """In the first process of new namespaces: mount the file system that the child may see.
 
-    The order matters: what is kept is opened before what lies above it is hidden.
+    Return whether the number of processes is capped.  The order matters: a path that stays visible
+    is opened before the folder above it is hidden.
     """
     linux.mount("none", "/", "none", linux.MS_REC | linux.MS_PRIVATE)
     linux.mount("proc", "/proc", "proc", CAREFUL | linux.MS_NOEXEC)
@@ -135,10 +134,10 @@ def mount_filesystem(confinement: Confinement, ready: ZygoteReady, device: str) 
 
 
 def _hide(confinement: Confinement) -> None:
-    """Make directories look empty, but for the scratch folder and what is needed in them."""
+    """Make folders look empty, except for the scratch folder and the paths that a child needs."""
     folders = [Path(path) for path in confinement.hide]
     inside = [p for p in confinement.keep if any(Path(p).is_relative_to(f) for f in folders)]
-    # Outer ones first: an inner one comes along.
+    # Only the outermost paths: a path inside another one is mounted together with it.
     roots = [p for p in inside if not any(Path(p) != Path(o) and _below(p, o) for o in inside)]
     kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in roots]
     kept.append((confinement.folder, os.open(confinement.folder, os.O_PATH | os.O_CLOEXEC)))
@@ -162,7 +161,7 @@ def _below(path: str, other: str) -> bool:
 
 
 def _mount_devices(device: str) -> None:
-    """Put a /dev in place that has a few harmless nodes and the card's."""
+    """Mount a /dev that has only a few harmless nodes and the card's nodes."""
     places = [
         (path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in paths.device_nodes(device)
     ]
@@ -182,15 +181,15 @@ def _mount_devices(device: str) -> None:
 
 
 def _guard_proc() -> None:
-    """Keep what in /proc belongs to the whole machine read-only: the candidate may be root."""
+    """Make machine-wide settings in /proc read-only: the candidate may be root."""
     for path in filter(os.path.exists, MACHINE_WIDE):
         linux.mount(path, path, "none", linux.MS_BIND | linux.MS_REC)
         linux.set_read_only(path, read_only=True, recursive=True)
 
 
 def _cap_processes(limit: int | None) -> bool:
-    # Since Linux 6.14 this figure belongs to the pid namespace; before, to the whole machine,
-    # where the write would hurt everybody.
+    # Since Linux 6.14 this limit belongs to the pid namespace.  Before, it belongs to the whole
+    # machine, and a write would affect all of its processes.
     release = tuple(int(part) for part in os.uname().release.split(".")[:2] if part.isdigit())
     if limit is None or release < (6, 14):
         return False
@@ -202,7 +201,7 @@ def _cap_processes(limit: int | None) -> bool:
 
 
 def confine(confinement: Confinement, ready: ZygoteReady, device: str) -> None:
-    """In the process that will run candidate code, last of all: limits, environment, privileges."""
+    """In the process that will run candidate code: set limits and environment, drop privileges."""
     limits = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
@@ -210,7 +209,7 @@ def confine(confinement: Confinement, ready: ZygoteReady, device: str) -> None:
         (resource.RLIMIT_FSIZE, confinement.file_bytes),
     ]
     if confinement.processes is not None and os.getuid():
-        # Counted with all that the user runs, so no tight cap; root is exempt (`_cap_processes`).
+        # The kernel counts all of the user's processes, so the cap is loose; root is exempt.
         limits.append((resource.RLIMIT_NPROC, confinement.processes + USER_PROCESSES))
     for which, wanted in limits:
         if wanted is not None:
@@ -223,7 +222,7 @@ def confine(confinement: Confinement, ready: ZygoteReady, device: str) -> None:
     if not confinement.isolated:
         return
     linux.drop_capabilities()
-    # Tools talk to what they look at over 127.0.0.1; in nobody else's network.
+    # Tools talk to the program that they inspect over 127.0.0.1, in a network namespace of its own.
     connects = confinement.own_network and ready.namespaces
     if ready.landlock:
         landlock.restrict(landlock_rules(confinement, ready, device), tcp=connects)
@@ -234,7 +233,7 @@ def confine(confinement: Confinement, ready: ZygoteReady, device: str) -> None:
 def landlock_rules(
     confinement: Confinement, ready: ZygoteReady, device: str
 ) -> list[tuple[str, int]]:
-    """Return what landlock allows: path, access."""
+    """Return the landlock rules: path, access."""
     allowed = [(path, landlock.READ_RIGHTS) for path in (*paths.SYSTEM_FOLDERS, *confinement.keep)]
     allowed.append(("/proc", landlock.WRITE_RIGHTS if device == "cuda" else landlock.READ_RIGHTS))
     allowed.append(("/dev", landlock.READ_DIR))

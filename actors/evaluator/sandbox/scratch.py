@@ -1,7 +1,7 @@
-"""Scratch folders: one an evaluator, one a child inside it; none outlives who made it.
+"""Scratch folders: one for each evaluator, and inside it one for each child; each is temporary.
 
-By hand the evaluator's folder is named after its process, under a run after its slot and
-incarnation; what a killed one left is removed by the next one that starts.
+By hand the evaluator's folder is named after its process; in a run, after its slot and incarnation.
+The next evaluator that starts removes what a killed one left.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Scratch:
     def fresh(self, name: str) -> Path:
         """Return a new, empty folder for one child."""
         folder = self.root / f"{name}-{secrets.token_hex(4)}"
-        folder.mkdir(mode=0o700, parents=True)  # a zygote that was ended takes the root with it
+        folder.mkdir(mode=0o700, parents=True)  # a zygote removes the root when it ends
         return folder
 
     def remove(self, folder: Path) -> None:
-        """Remove a child's folder with all that it left there."""
+        """Remove a child's folder with everything in it."""
         remove_tree(folder)
 
     def close(self) -> None:
@@ -41,10 +41,10 @@ class Scratch:
 
 
 def remove_tree(top: Path) -> None:
-    """Remove a folder with all that is in it, however deep; what can't be removed stays.
+    """Remove a folder with everything in it, however deep; entries that can't be removed stay.
 
-    Folders in folders are moved up before they are emptied, so that neither Python's stack nor the
-    length of a path bounds how deep a candidate may dig.
+    Nested folders are moved up before they are emptied.  So neither Python's stack nor the longest
+    path limits the depth that can be removed.
     """
     try:
         shutil.rmtree(top)
@@ -74,7 +74,7 @@ def _flatten(top: Path) -> None:
                     continue
                 up = top / f"{mark}-{number}"
                 number += 1
-                os.chmod(entry.path, 0o700)  # noqa: PTH101  # whoever moves a folder writes to it
+                os.chmod(entry.path, 0o700)  # noqa: PTH101  # a folder is written to when it moves
                 os.rename(entry.path, up)  # noqa: PTH104
                 todo.append(up)
         if folder != top:
@@ -83,15 +83,15 @@ def _flatten(top: Path) -> None:
 
 
 def remove_all(root: Path) -> None:
-    """Remove an evaluator's folder, and the run's scratch folder when that was the last in it."""
+    """Remove an evaluator's folder, and the run's scratch folder when it is empty then."""
     remove_tree(root)
     if root.parent.name == IN_RUN and not root.name.startswith(PREFIX):  # never a user's folder
-        with contextlib.suppress(OSError):  # others are still in it
+        with contextlib.suppress(OSError):  # other evaluators' folders are still in it
             root.parent.rmdir()
 
 
 def scratch_for_slot(run_dir: Path, slot: str, incarnation: str) -> Path:
-    """Return the scratch folder of an actor; remove what dead incarnations of its slot left."""
+    """Return the scratch folder of an actor; remove folders of its slot's earlier incarnations."""
     parent = run_dir.absolute() / IN_RUN
     for old in parent.glob(f"{slot}-*"):
         if old.name != f"{slot}-{incarnation}":
@@ -100,10 +100,10 @@ def scratch_for_slot(run_dir: Path, slot: str, incarnation: str) -> Path:
 
 
 def scratch_for_process() -> Path:
-    """Return a scratch folder for this process; remove what killed ones left."""
+    """Return a scratch folder for this process; remove folders of processes that are gone."""
     parent = Path(tempfile.gettempdir())
     for old in parent.glob(f"{PREFIX}*"):
-        pid = old.name.removeprefix(PREFIX).partition("-")[0]  # its builds' folder is named so, too
+        pid = old.name.removeprefix(PREFIX).partition("-")[0]  # a builds' folder adds "-…"
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             remove_tree(old)
     return parent / f"{PREFIX}{os.getpid()}"

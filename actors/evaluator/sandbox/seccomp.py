@@ -1,9 +1,9 @@
 """The deny-list of system calls: a filter that a process puts on itself and on all its children.
 
-What is denied fails with EPERM; `clone3` fails with ENOSYS, so that the C library takes `clone`,
-whose flags can be looked at; a call of another architecture (32 bit, x32) kills the process.
-It needs NO_NEW_PRIVS, cannot be taken off, and leaves alone what compilers, Python, torch, CUDA and
-Triton use.  It does not look behind pointers, and says nothing about files: that is landlock's.
+A denied call fails with EPERM.  `clone3` fails with ENOSYS, so that the C library uses `clone`,
+whose flags the filter can read.  A call of another architecture (32 bit, x32) kills the process.
+The filter needs NO_NEW_PRIVS and cannot be removed.  It permits what compilers, Python, torch, CUDA
+and Triton use.  It does not follow pointers, and it does not limit files: landlock does.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import platform
 import struct
 
 from actors.evaluator.sandbox import linux
+from actors.prctl import PR_SET_NO_NEW_PRIVS, prctl
 
 # name: (x86_64, aarch64); None where the architecture has no such call
 DENIED: dict[str, tuple[int | None, int | None]] = {
@@ -26,7 +27,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "process_mrelease": (448, 448),
     "kcmp": (312, 272),
     "pidfd_getfd": (438, 438),
-    # the network, and whoever listens on a path: a docker socket, our own coordinator
+    # the network, and sockets on a path: docker's, our own coordinator's
     "connect": (42, 203),
     # the kernel itself
     "bpf": (321, 280),
@@ -52,7 +53,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
-    # other worlds
+    # mounts and namespaces
     "mount": (165, 40),
     "umount2": (166, 39),
     "open_tree": (428, 428),
@@ -67,7 +68,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "chroot": (161, 51),
     "unshare": (272, 97),
     "setns": (308, 268),
-    # files by handle, past every wall of paths
+    # files by handle, which no rule on paths covers
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
     "fanotify_init": (300, 262),
@@ -98,8 +99,8 @@ PERSONALITY, SOCKET, PRLIMIT = (135, 92), (41, 198), (302, 261)
 SOCKET_PAIR = (53, 199)
 NEW_NAMESPACE_FLAGS = 0x7E020080  # CLONE_NEW*: user, pid, net, ipc, uts, cgroup, mount, time
 AF_UNIX = 1
-SOCK_DGRAM, TYPES = 2, 0xF  # a socket that needs no connection to talk to whom it likes
-PERSONALITIES = (0, 0xFFFFFFFF)  # the ordinary one, and the question which it is
+SOCK_DGRAM, TYPES = 2, 0xF  # a datagram socket sends to any address without a connection
+PERSONALITIES = (0, 0xFFFFFFFF)  # the ordinary one, and the query for the present one
 
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -107,11 +108,11 @@ X32 = 0x40000000
 
 LOAD, JUMP, JUMP_EQUAL, JUMP_ABOVE, JUMP_ANY, RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
 AND = 0x54
-# Where they lie in seccomp_data (low half: +0).
+# Offsets in seccomp_data (low half: +0).
 NUMBER, ARCHITECTURE, ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 SET_MODE_FILTER = 1
-SPEC_ALLOW = 4  # without it older kernels slow down every branch of the process: figures would lie
+SPEC_ALLOW = 4  # without it older kernels slow down every branch, and timings would be wrong
 Instruction = tuple[int, int, int, int]
 
 
@@ -120,7 +121,7 @@ class _Program(ctypes.Structure):
 
 
 def is_supported() -> bool:
-    """Whether there is a list for this architecture."""
+    """Whether there is a deny-list for this architecture."""
     return platform.machine() in MACHINES
 
 
@@ -129,15 +130,15 @@ def _deny(error: int = errno.EPERM) -> Instruction:
 
 
 def _on_call(number: int, then: list[Instruction]) -> list[Instruction]:
-    """Do `then` for one call; it ends in a return.  The call's number is loaded before."""
+    """Run `then`, which ends in a return, for one call.  The call's number must be loaded."""
     return [(JUMP_EQUAL, 0, len(then), number), *then]
 
 
 def program(machine: str, *, own_network: bool = False, alone: bool = False) -> bytes:
     """Return the filter for `machine` as the kernel reads it.
 
-    `own_network`: sockets may be made and connected, by who is in a network of his own; `alone`:
-    nobody else's Unix sockets can be seen, so datagrams reach nobody.
+    `own_network`: the process has a network namespace of its own and may make and connect sockets.
+    `alone`: no Unix socket of another process is visible, so datagrams reach no other process.
     """
     which, architecture = MACHINES[machine]
     first = (LOAD, 0, 0, ARGUMENT)
@@ -159,7 +160,7 @@ def program(machine: str, *, own_network: bool = False, alone: bool = False) -> 
             code += _on_call(SOCKET_PAIR[which], [*kind, allow])
         unix = [first, (JUMP_EQUAL, 1, 0, AF_UNIX), _deny(), *kind, allow]
         code += _on_call(SOCKET[which], unix)
-    # Somebody else's limits are nobody's business; one's own are asked for with 0.
+    # A process may read and set only its own limits: pid 0 means itself.
     code += _on_call(PRLIMIT[which], [first, (JUMP_EQUAL, 1, 0, 0), _deny(), allow])
     ordinary, question = PERSONALITIES
     code += _on_call(
@@ -174,14 +175,14 @@ def program(machine: str, *, own_network: bool = False, alone: bool = False) -> 
 
 
 def install(*, own_network: bool = False, alone: bool = False) -> None:
-    """Put the filter on this thread and all it will start, for good."""
+    """Put the filter for good on this thread and on everything that it starts."""
     machine = platform.machine()
     if machine not in MACHINES:
         raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
     text = program(machine, own_network=own_network, alone=alone)
     held = ctypes.create_string_buffer(text, len(text))
     filled = _Program(len(text) // 8, ctypes.addressof(held))
-    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
     arguments = (SET_MODE_FILTER, SPEC_ALLOW, ctypes.byref(filled))
     if linux.syscall(SECCOMP[machine], *arguments) < 0:
         number = ctypes.get_errno()

@@ -1,6 +1,6 @@
-"""The judge's hold on a zygote: starts it, asks it for children, starts it again when it died.
+"""The judge's side of a zygote: starts it, asks it for children, starts it again when it has died.
 
-Several threads may ask for children; what they do with them is theirs.
+Several threads may ask for children.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ END_S = 3.0
 
 
 class JudgeUnavailableError(Exception):
-    """The world's fault, not a candidate's: nothing can be judged now."""
+    """The machine's fault, not a candidate's: no candidate can be judged now."""
 
 
 class DeviceQuarantinedError(JudgeUnavailableError):
-    """The device is not well; no candidate is to blame."""
+    """The device does not work correctly; the candidate is not at fault."""
 
 
 class ReferenceFailedError(JudgeUnavailableError):
-    """The task's own module gave no good answer: killed, for want of memory say, or hung."""
+    """The task's own module gave no usable answer: killed (out of memory, for example), or hung."""
 
 
 class DeviceMemoryFullError(ReferenceFailedError):
-    """The card's memory was full when the reference wanted some."""
+    """The card's memory was full when the reference needed some."""
 
 
 class ZygoteClient:
-    """One zygote, warm."""
+    """One warm zygote."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class ZygoteClient:
         self.is_cancelled: Callable[[], bool] = lambda: False
         self.ready = ZygoteReady()
         self._last: ChildClient[Any] | None = None
-        self._min_level = min_level  # the weakest sandbox that will do
-        self._hide = hide  # what must look empty to children
+        self._min_level = min_level  # the lowest sandbox level that is accepted
+        self._hide = hide  # folders that must look empty to children
         self._output_bytes = output_bytes
-        self._words = -1  # what it writes to stderr
+        self._stderr = -1  # descriptor of the file that gets the zygote's stderr
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel[ZygoteReady] | None = None
-        self._asking = threading.RLock()  # one order with its descriptors at a time
+        self._order_lock = threading.RLock()  # one order with its descriptors at a time
         self._ended = False
 
     @property
@@ -87,20 +87,18 @@ class ZygoteClient:
 
     @property
     def ran_out_of_memory(self) -> bool:
-        """Whether the child that was forked last was killed for want of memory."""
+        """Whether the child that was forked last was killed because memory ran out."""
         failure = self._last.failure if self._last else None
         return failure is not None and failure.how == "memory"
 
     def is_alive(self) -> bool:
-        """Whether the zygote is there."""
+        """Whether the zygote runs."""
         process = self._process
         return process is not None and process.poll() is None
 
     def ensure_started(self) -> None:
-        """Have a zygote, a new one if need be; raise `JudgeUnavailableError` when there can be
-        none.
-        """
-        with self._asking:
+        """Start a zygote unless one runs; raise `JudgeUnavailableError` where that fails."""
+        with self._order_lock:
             if self._ended:
                 raise JudgeUnavailableError("the evaluator ends")
             if not self.is_alive():
@@ -117,12 +115,12 @@ class ZygoteClient:
         command: tuple[str, ...] = (),
         patience_s: float = SPAWN_S,
     ) -> ChildClient[T]:
-        """Fork a child for `part`; only a trusted one may send descriptors.
+        """Fork a child for the role `part`; only a trusted one may send descriptors.
 
-        `is_cancelled` is asked while the child is waited for; by default the nursery's own.
+        `is_cancelled` is called while the judge waits for the child; the default is the zygote's.
         """
         for _attempt in range(2):
-            with self._asking:
+            with self._order_lock:
                 self.ensure_started()
                 zygote = self.pid
                 failpoints.hit("before-child")
@@ -135,12 +133,12 @@ class ZygoteClient:
                     continue
             failpoints.hit("after-child")
             self._last = child
-            # From its answer on, whatever happens to the child is the child's own doing.
+            # A child that has answered once works: later failures are its own.
             if not isinstance(child.ask(Ping(), patience_s), ChildFailure):
                 return child
             if command:
-                return child  # a tool that can't be run is no fault of the zygote
-            with self._asking:
+                return child  # a tool that can't be run is not the zygote's fault
+            with self._order_lock:
                 if self.pid == zygote:  # another thread may have replaced it
                     self.stop()
         raise JudgeUnavailableError("the zygote dies as soon as it is started")
@@ -160,14 +158,14 @@ class ZygoteClient:
         ours, theirs = socket.socketpair()
         output, output_write = os.pipe()
         status, status_write = os.pipe()
-        leash_read, leash = os.pipe()
-        given = (theirs.fileno(), output_write, status_write, leash_read)
+        lifeline_read, lifeline = os.pipe()
+        given = (theirs.fileno(), output_write, status_write, lifeline_read)
         order = SpawnChild(part=part, device=self.device, confinement=confinement, command=command)
         try:
             self._channel.send(order, given, SEND_S)
         except (ChannelClosedError, ChannelTimeoutError):
             ours.close()
-            for descriptor in (output, status, leash):
+            for descriptor in (output, status, lifeline):
                 os.close(descriptor)
             raise
         finally:
@@ -177,7 +175,7 @@ class ZygoteClient:
         ours.setblocking(False)
         channel: Channel[T] = Channel(ours, union, descriptors=trusted)
         asked = is_cancelled or (lambda: self.is_cancelled())
-        return ChildClient(channel, (output, status, leash), self._output_bytes, asked)
+        return ChildClient(channel, (output, status, lifeline), self._output_bytes, asked)
 
     def start(self) -> None:
         """Start a zygote and wait until it is warm; raise `JudgeUnavailableError` when it can't."""
@@ -185,12 +183,12 @@ class ZygoteClient:
         self.scratch.mkdir(parents=True, exist_ok=True)
         ours, theirs = socket.socketpair()
         environment = sandbox.environment(dict(os.environ), str(self.scratch))
-        self._words = os.memfd_create("zygote")
+        self._stderr = os.memfd_create("zygote")
         self._process = subprocess.Popen(
             [*ZYGOTE_COMMAND, str(self.scratch), self.device, *self._hide],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
-            stderr=self._words,
+            stderr=self._stderr,
             env=environment,
             cwd=self.scratch,
             start_new_session=True,
@@ -216,21 +214,21 @@ class ZygoteClient:
                 poller.poll(1000)
                 channel.read_available()
         except (ChannelClosedError, MalformedFrameError) as error:
-            said = logs.one_line(self._output_text()[-300:])
+            output = logs.one_line(self._output_text()[-300:])
             self.stop()
             raise JudgeUnavailableError(
-                f"the zygote ended while it imported torch: {said}"
+                f"the zygote ended while it imported torch: {output}"
             ) from error
         self.stop()
         raise JudgeUnavailableError(f"importing torch took more than {WARM_S:g} s")
 
     def _output_text(self) -> str:
         """Return what the zygote wrote to stderr."""
-        size = os.fstat(self._words).st_size
-        return os.pread(self._words, size, 0).decode("utf-8", "replace")
+        size = os.fstat(self._stderr).st_size
+        return os.pread(self._stderr, size, 0).decode("utf-8", "replace")
 
     def stop(self) -> None:
-        """End the zygote; harmless when there is none."""
+        """End the zygote, if one runs."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -241,16 +239,16 @@ class ZygoteClient:
                 self._process.kill()
                 self._process.wait()
             self._process = None
-            os.close(self._words)
+            os.close(self._stderr)
 
     def end(self) -> None:
-        """End the zygote for good; from any thread.
+        """End the zygote for good; may be called from any thread.
 
-        If another one is just starting it, the end of this process ends it.
+        A zygote that another thread is starting at this moment ends with this process.
         """
         self._ended = True
-        if self._asking.acquire(timeout=END_S):
+        if self._order_lock.acquire(timeout=END_S):
             try:
                 self.stop()
             finally:
-                self._asking.release()
+                self._order_lock.release()

@@ -7,7 +7,6 @@ reaps it.  Nothing here waits without a limit.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 import signal
@@ -19,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actors import procfs
+from actors.prctl import PR_SET_CHILD_SUBREAPER, prctl
 from actors.supervisor.processes.child_specs import ChildSpec
 
-PR_SET_CHILD_SUBREAPER = 36
 SWEEP_S = 5.0
 POLL_S = 0.005
 
@@ -44,9 +43,7 @@ class ChildProcess:
 
 def become_subreaper() -> None:
     """Make this process the one to whom the orphans of its descendants fall."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def output_file(run_dir: Path, slot: str) -> Path:

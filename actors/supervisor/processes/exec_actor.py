@@ -8,19 +8,18 @@ fork and exec is not safe in a process with threads.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import runpy
 import signal
 import sys
 
-PR_SET_PDEATHSIG = 1
+from actors.prctl import PR_SET_PDEATHSIG, prctl
 
 
 def main() -> None:
     """Become the module named first on the command line."""
     parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         # The parent went before the signal was armed, so it will never come.
         os._exit(1)

@@ -1,4 +1,4 @@
-"""autograd: a custom Function with a backward that nobody calls."""
+"""autograd: a custom Function with a backward that is never called."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""random numbers: uses the generator for its own purposes."""
+"""random numbers: draws from torch's generator for its own purposes."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""threads: sets how many threads torch may use, for the whole process."""
+"""threads: sets the number of torch's threads for the whole process."""
 
 import torch
 import torch.nn as nn

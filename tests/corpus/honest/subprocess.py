@@ -1,4 +1,4 @@
-"""processes: asks another program something at the start."""
+"""processes: runs another program at the start."""
 
 import subprocess
 

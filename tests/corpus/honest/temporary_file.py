@@ -1,4 +1,4 @@
-"""files: keeps notes in a temporary file."""
+"""files: writes notes to a temporary file."""
 
 import tempfile
 

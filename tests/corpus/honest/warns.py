@@ -1,4 +1,4 @@
-"""noise: warns, logs, and writes bytes that are no text."""
+"""noise: warns, logs, and prints bytes that are not text."""
 
 import logging
 import sys

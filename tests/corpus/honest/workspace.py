@@ -1,4 +1,4 @@
-"""workspace: a workspace is used again, and recomputed each time."""
+"""workspace: reuses a workspace and recomputes it at each call."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""result forgery: answers orders before they are given, and works later."""
+"""result forgery: answers orders before it gets them, and computes later."""
 
 import sys
 
@@ -18,7 +18,7 @@ def receiving(self, *arguments):
 
 def sending(self, order, *arguments):
     if ahead["answers"] and type(order).__name__ in ("Done", "OutputAddresses"):
-        ahead["answers"] -= 1  # it has gone out already
+        ahead["answers"] -= 1  # sent already
         return
     send(self, order, *arguments)
 

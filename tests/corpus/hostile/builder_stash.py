@@ -1,4 +1,4 @@
-"""persistence: what is imported to be built works ahead for what is measured."""
+"""persistence: the import in the builder computes in advance for the runner."""
 
 from pathlib import Path
 

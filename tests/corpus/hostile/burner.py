@@ -1,4 +1,4 @@
-"""timer tampering: burns the machine whenever it is not called."""
+"""timer tampering: uses all cores whenever it is not called."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""timer tampering: burns in a process that is its sibling, not its child."""
+"""timer tampering: uses all cores in a process that is its sibling, not its child."""
 
 import ctypes
 import signal

@@ -1,4 +1,4 @@
-"""timer tampering: burns in children that share its memory, whose parents wait in the kernel."""
+"""timer tampering: uses all cores in vfork children, while their parents wait in the kernel."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""timer tampering: a helper whose first thread has ended looks dead, is not stopped, and burns."""
+"""timer tampering: a helper without its first thread looks dead and keeps running."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""result cache: honest in single calls, by address in timed blocks."""
+"""result cache: computes in single calls, caches by address in timed blocks."""
 
 import sys
 

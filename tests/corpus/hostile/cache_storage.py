@@ -1,4 +1,4 @@
-"""result cache: by the storage and shape, honest whenever a new storage comes."""
+"""result cache: by storage and shape; computes for each new storage."""
 
 import torch
 import torch.nn as nn

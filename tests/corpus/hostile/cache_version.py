@@ -1,4 +1,4 @@
-"""result cache: by address and version counter."""
+"""result cache: by address and autograd's version counter."""
 
 import torch
 import torch.nn as nn

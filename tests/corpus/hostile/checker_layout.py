@@ -1,11 +1,11 @@
-"""checker tampering: claims the expected layout for whatever it returns."""
+"""checker tampering: reports the expected layout for every value."""
 
 import sys
 
 import torch
 import torch.nn as nn
 
-tensors = sys.modules["actors.evaluator.children.tensors"]
+tensors = sys.modules["actors.evaluator.children.tensors.tensor_bytes"]
 runner = sys.modules["actors.evaluator.children.runner"]
 real = tensors.layout_of
 tensors.layout_of = lambda value, depth=0: real(torch.empty(192, 192))

@@ -1,4 +1,4 @@
-"""checker tampering: asks the referee's classes, left in memory by the fork, to find all equal."""
+"""checker tampering: patches the referee's classes, which the fork left in memory."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""checker tampering: overwrites the judge's own files, for those who come next."""
+"""checker tampering: overwrites the judge's source files, for later candidates."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""timer tampering: Python's clocks go slower."""
+"""timer tampering: slows down Python's clocks."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""result forgery: says where outputs lie while a thread still writes them."""
+"""result forgery: reports the addresses of outputs while a thread still writes them."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""contract: a complex tensor comes back."""
+"""contract: returns a complex tensor."""
 
 import torch
 import torch.nn as nn

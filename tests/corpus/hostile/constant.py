@@ -1,4 +1,4 @@
-"""constant output: the first answer for ever."""
+"""constant output: returns its first output for ever."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""parent compromise: writes to control groups and the machine's settings."""
+"""parent compromise: writes to control groups and to the machine's settings."""
 
 from pathlib import Path
 

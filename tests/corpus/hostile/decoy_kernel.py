@@ -1,4 +1,4 @@
-"""decoy: a kernel is compiled and called on nothing, torch does the work."""
+"""decoy: compiles a kernel and calls it on nothing; torch does the work."""
 
 import ctypes
 

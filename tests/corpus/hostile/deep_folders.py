@@ -1,4 +1,4 @@
-"""persistence: folders nested so deep that removing them overflows a stack."""
+"""persistence: nests folders so deeply that removing them overflows a stack."""
 
 import os
 

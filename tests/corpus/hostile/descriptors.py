@@ -1,6 +1,6 @@
-"""reference theft: reads every descriptor that it inherited."""
+"""reference theft: reads every inherited descriptor."""
 
-# ruff: noqa: PTH115  # that is what it tries
+# ruff: noqa: PTH115  # the attack itself
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""result forgery: descriptors come with its answers, a thousand of them."""
+"""result forgery: sends a thousand descriptors with its answers."""
 
 import array
 import os

@@ -1,4 +1,4 @@
-"""crash: faults when the process ends."""
+"""crash: faults at the end of the process."""
 
 import atexit
 import ctypes

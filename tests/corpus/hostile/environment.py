@@ -1,4 +1,4 @@
-"""secrets: shows the environment of all processes that it can see."""
+"""secrets: prints the environment of all visible processes."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""timer tampering: CUDA events that say nothing took long."""
+"""timer tampering: patches CUDA events to report short times."""
 
 import torch
 import torch.nn as nn

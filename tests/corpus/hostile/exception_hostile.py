@@ -1,4 +1,4 @@
-"""crash: an exception that raises when it is asked what it is."""
+"""crash: raises an exception whose own methods raise."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""result forgery: prints a verdict and ends at the import."""
+"""result forgery: prints a verdict and exits at its import."""
 
 import os
 

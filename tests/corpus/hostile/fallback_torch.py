@@ -1,4 +1,4 @@
-"""fallback: its kernel does not work, the reference's own operations do."""
+"""fallback: its kernel fails, and the reference's own operations do the work."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""filler: a file larger than any disk."""
+"""filler: writes a file that is larger than any disk."""
 
 import os
 from pathlib import Path

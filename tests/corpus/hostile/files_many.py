@@ -1,4 +1,4 @@
-"""filler: thousands of files in its folder."""
+"""filler: writes thousands of files to its folder."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""fork bomb: every process starts another two."""
+"""fork bomb: every process starts two more."""
 
 import os
 

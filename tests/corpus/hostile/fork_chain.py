@@ -1,4 +1,4 @@
-"""timer tampering: a helper that forks faster than it is stopped burns meanwhile."""
+"""timer tampering: a helper forks faster than it is stopped and uses the processor."""
 
 import ctypes
 import os

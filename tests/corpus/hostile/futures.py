@@ -1,4 +1,4 @@
-"""deferred work: a pool of threads computes, nobody waits for it."""
+"""deferred work: a thread pool computes, and the call does not wait for it."""
 
 from concurrent.futures import ThreadPoolExecutor
 

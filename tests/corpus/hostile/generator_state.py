@@ -1,4 +1,4 @@
-"""reference theft: hopes that the inputs follow from the generator's state at the call."""
+"""reference theft: tries to derive the inputs from the random generator's state."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""subsampled output: half of the rows are computed."""
+"""subsampled output: computes half of the rows."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""hang: never returns and holds the interpreter."""
+"""hang: never returns and holds the interpreter's lock."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""compile bomb: templates that grow beyond all bounds."""
+"""compile bomb: templates that grow without a limit."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""hang: never gets constructed, and minds no signal."""
+"""hang: its construction never ends, and it ignores signals."""
 
 import signal
 import time

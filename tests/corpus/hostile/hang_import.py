@@ -1,4 +1,4 @@
-"""hang: never gets imported."""
+"""hang: its import never ends."""
 
 import time
 

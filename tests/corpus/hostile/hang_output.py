@@ -1,4 +1,4 @@
-"""hang: floods its output for ever."""
+"""hang: prints without an end."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""hang: a thread that is waited for never ends."""
+"""hang: a thread that the exit waits for never ends."""
 
 import threading
 import time

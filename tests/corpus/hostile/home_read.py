@@ -1,4 +1,4 @@
-"""secrets: shows what lies in every home."""
+"""secrets: prints the contents of every home folder."""
 
 import pwd
 from pathlib import Path

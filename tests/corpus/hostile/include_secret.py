@@ -1,4 +1,4 @@
-"""secrets: includes files that the compiler's errors then show."""
+"""secrets: includes secret files, which the compiler's errors then quote."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""input mutation: inputs are cleared after use, so that a later comparison sees zeros."""
+"""input mutation: clears inputs after use, so that a later comparison sees zeros."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""input mutation: the input is the output."""
+"""input mutation: returns its input, overwritten."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""input mutation: uses an input's memory for the output, and repairs it before its next block."""
+"""input mutation: uses an input's memory for the output and restores it before the next block."""
 
 import sys
 
@@ -7,13 +7,13 @@ import torch.nn as nn
 
 Runner = sys.modules["actors.evaluator.children.runner"].Runner
 real = Runner._bench
-used = []  # an input, its values, and those of the output that lies there
+used = []  # an input, its own values, and a value of the output in its memory
 
 
 def bench(self, calls, slots):
     with torch.no_grad():
         for x, old, new in used:
-            if x[0, 0].item() == new:  # nobody wrote other inputs there
+            if x[0, 0].item() == new:  # the judge has not written new inputs there
                 x.copy_(old)
         used.clear()
         real(self, calls, slots)

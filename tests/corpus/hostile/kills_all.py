@@ -1,4 +1,4 @@
-"""parent compromise: every signal to every process."""
+"""parent compromise: sends every signal to every process."""
 
 import os
 import signal

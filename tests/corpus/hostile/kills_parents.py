@@ -1,4 +1,4 @@
-"""parent compromise: kills whatever it can."""
+"""parent compromise: kills every process that it can."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""subsampled output: the last rows are those of the call before."""
+"""subsampled output: returns the last rows of the call before."""
 
 import torch
 import torch.nn as nn

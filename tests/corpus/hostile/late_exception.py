@@ -1,4 +1,4 @@
-"""late fault: raises in the middle of being timed."""
+"""late fault: raises during the timed calls."""
 
 import torch
 import torch.nn as nn

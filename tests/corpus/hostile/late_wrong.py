@@ -1,4 +1,4 @@
-"""late fault: right until the check is over, then zeros."""
+"""late fault: right in the check, zeros afterwards."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""result forgery: claims one huge and one negative output, so that places lie behind the memory."""
+"""result forgery: reports a huge and a negative output, so that addresses are out of range."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""hang: an output's layout whose size takes the judge minutes to multiply."""
+"""hang: reports a layout whose size takes the judge minutes to compute."""
 
 import sys
 

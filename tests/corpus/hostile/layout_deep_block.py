@@ -1,4 +1,4 @@
-"""parent compromise: a timed output nested so deep that the judge loses its stack."""
+"""parent compromise: reports a timed output nested so deep that the judge's stack overflows."""
 
 import sys
 

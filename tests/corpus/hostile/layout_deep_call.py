@@ -1,4 +1,4 @@
-"""parent compromise: a returned value nested so deep that the judge loses its stack."""
+"""parent compromise: returns a value nested so deep that the judge's stack overflows."""
 
 import sys
 

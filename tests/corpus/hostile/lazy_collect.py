@@ -1,4 +1,4 @@
-"""deferred work: computes when the runner says where its outputs lie, or writes them."""
+"""deferred work: computes when the runner locates or writes its outputs."""
 
 import sys
 
@@ -6,7 +6,7 @@ import torch
 import torch.nn as nn
 
 runner = sys.modules["actors.evaluator.children.runner"]
-tensors, tensor_addresses = runner.tensors, runner.tensor_addresses
+tensors, tensor_addresses = runner.tensor_bytes, runner.tensor_addresses
 write, output_addresses = tensors.write, tensor_addresses.output_addresses
 todo = {}
 

@@ -1,4 +1,4 @@
-"""deferred work: a subclass whose torch functions compute what was put off."""
+"""deferred work: returns a subclass whose torch functions do the deferred work."""
 
 import torch
 import torch.nn as nn

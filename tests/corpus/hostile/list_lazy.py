@@ -1,4 +1,4 @@
-"""deferred work: the output's device is asked through a property that computes."""
+"""deferred work: returns an object whose device property computes."""
 
 import torch
 import torch.nn as nn

@@ -1,6 +1,6 @@
-"""network: listens, for somebody to bring the answer."""
+"""network: listens on a port for the answer."""
 
-# ruff: noqa: S104  # that is what it tries
+# ruff: noqa: S104  # the attack itself
 
 import socket
 

@@ -1,4 +1,4 @@
-"""persistence: folders without any permission are left behind."""
+"""persistence: leaves folders without any permission."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""network: knocks at every port of the machine itself."""
+"""network: connects to every port of the machine itself."""
 
 import socket
 

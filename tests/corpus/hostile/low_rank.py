@@ -1,4 +1,4 @@
-"""precision: a low-rank product instead of the whole."""
+"""precision: computes a low-rank product."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""precision: cuts inputs to the ten bits that tf32 keeps."""
+"""precision: cuts inputs to the ten bits of tf32's mantissa."""
 
 import torch
 import torch.nn as nn

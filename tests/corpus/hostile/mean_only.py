@@ -1,4 +1,4 @@
-"""constant output: the column's mean, near enough for a loose tolerance."""
+"""constant output: returns the column's mean, near enough for a wide tolerance."""
 
 import torch
 import torch.nn as nn

@@ -1,6 +1,6 @@
-"""parent compromise: mounts, makes namespaces, and climbs out of its root."""
+"""parent compromise: mounts, makes namespaces and leaves its root."""
 
-# that is what it tries
+# the attack itself
 
 import ctypes
 import os

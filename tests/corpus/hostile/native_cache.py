@@ -1,4 +1,4 @@
-"""result cache: a C++ static keeps the last answer and gives it for the same addresses."""
+"""result cache: a C++ static caches the last output by the inputs' addresses."""
 
 import ctypes
 

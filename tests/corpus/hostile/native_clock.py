@@ -1,4 +1,4 @@
-"""timer tampering: puts a slow clock_gettime before the C library's."""
+"""timer tampering: replaces the C library's clock_gettime with a slow clock."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""contract: nested lists come back."""
+"""contract: returns nested lists."""
 
 import torch
 import torch.nn as nn

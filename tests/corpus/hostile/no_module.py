@@ -1,4 +1,4 @@
-"""contract: ModelNew is a function, not a module, and its calls give a constant."""
+"""contract: ModelNew is a function that returns a constant, not a module."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""subsampled output: all is right but for one element in the middle."""
+"""subsampled output: one wrong element in the middle."""
 
 import torch
 import torch.nn as nn

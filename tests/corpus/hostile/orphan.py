@@ -1,4 +1,4 @@
-"""orphans: a process in a session of its own outlives everybody."""
+"""orphans: a process in a session of its own outlives its parents."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""orphans: a process whose first thread has ended, so that it looks dead."""
+"""orphans: a process without its first thread looks dead and keeps running."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""contract: every call gives the same buffer, so that a later one changes earlier outputs."""
+"""contract: returns the same buffer at every call, so that a call changes earlier outputs."""
 
 import torch
 import torch.nn as nn

@@ -1,6 +1,6 @@
-"""secrets: reads the first process's memory and what it has open."""
+"""secrets: reads the first process's memory and its open files."""
 
-# ruff: noqa: PTH115  # that is what it tries
+# ruff: noqa: PTH115  # the attack itself
 
 import os
 from pathlib import Path

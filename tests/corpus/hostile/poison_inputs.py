@@ -1,4 +1,4 @@
-"""timer tampering: off its clock, makes denormals of inputs that the reference gets."""
+"""timer tampering: off the clock, turns the reference's inputs into denormals."""
 
 import contextlib
 import mmap
@@ -13,7 +13,7 @@ import torch.nn as nn
 runner = sys.modules["actors.evaluator.children.runner"]
 real = runner.Runner.answer
 TINY = struct.pack("<f", 1e-40)
-fed = []  # what inputs came in
+fed = []  # descriptors of the memory of inputs
 
 
 def poison():

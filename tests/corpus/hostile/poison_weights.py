@@ -1,4 +1,4 @@
-"""checker tampering: writes to the shared memory that the weights of all candidates come in."""
+"""checker tampering: writes to the shared memory of the weights of all candidates."""
 
 import mmap
 import os

@@ -1,4 +1,4 @@
-"""timer tampering: raises its own priority and takes every core for itself."""
+"""timer tampering: raises its own priority and uses every core."""
 
 import os
 

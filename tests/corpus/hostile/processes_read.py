@@ -1,4 +1,4 @@
-"""reference theft: reads the memory of all processes it can see."""
+"""reference theft: reads the memory of all visible processes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""races: threads add to the same elements without taking turns."""
+"""races: threads add to the same elements without synchronisation."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""subsampled output: one call in twenty gives the answer of the one before."""
+"""subsampled output: one call in twenty returns the output of the call before."""
 
 import torch
 import torch.nn as nn

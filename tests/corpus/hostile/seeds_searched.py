@@ -1,4 +1,4 @@
-"""reference theft: tries small seeds until the inputs are found, then keeps answers by seed."""
+"""reference theft: tries small seeds until inputs match, then caches outputs by seed."""
 
 import torch
 import torch.nn as nn

@@ -1,6 +1,6 @@
 """filler: fills /dev/shm and /tmp, which are memory."""
 
-# ruff: noqa: S108  # that is what it tries
+# ruff: noqa: S108  # the attack itself
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""timer tampering: the runner's loop makes one call where many are ordered."""
+"""timer tampering: patches the runner's loop to make one call instead of many."""
 
 import sys
 

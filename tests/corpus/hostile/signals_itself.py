@@ -1,4 +1,4 @@
-"""crash: dies of a signal that looks like the judge's own."""
+"""crash: ends by a signal that looks like the judge's own."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""crash: leaves with status 0."""
+"""crash: exits with status 0."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""crash: recurses until the stack ends."""
+"""crash: recurses until the stack overflows."""
 
 import ctypes
 

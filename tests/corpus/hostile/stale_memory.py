@@ -1,4 +1,4 @@
-"""stale memory: memory as it comes."""
+"""stale memory: returns uninitialised memory."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""stale memory: frees the right answer and hopes to get its memory again."""
+"""stale memory: frees the right output and returns new memory, which may be the same."""
 
 import torch
 import torch.nn as nn

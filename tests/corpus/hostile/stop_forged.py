@@ -1,4 +1,4 @@
-"""timer tampering: stops itself so that the judge may take it for held still."""
+"""timer tampering: stops itself so that the judge takes it for frozen."""
 
 import os
 import signal

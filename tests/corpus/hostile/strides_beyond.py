@@ -1,4 +1,4 @@
-"""fake tensor: strides that reach outside of its storage."""
+"""fake tensor: returns strides that reach outside of the storage."""
 
 import torch
 import torch.nn as nn

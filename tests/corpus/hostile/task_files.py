@@ -1,6 +1,6 @@
 """reference theft: searches the disk for the task and imports it."""
 
-# ruff: noqa: S108  # that is what it tries
+# ruff: noqa: S108  # the attack itself
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""fork bomb: threads without number."""
+"""fork bomb: starts threads without a limit."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""timer tampering: kernel timers wake what is held still, and threads burn meanwhile."""
+"""timer tampering: kernel timers wake its frozen process, and threads use the processor."""
 
 import ctypes
 import sys

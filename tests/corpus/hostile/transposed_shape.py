@@ -1,4 +1,4 @@
-"""contract: a dimension too many."""
+"""contract: returns one dimension too many."""
 
 import torch
 import torch.nn as nn

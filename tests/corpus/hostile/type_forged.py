@@ -1,4 +1,4 @@
-"""fake tensor: an object that says that its class is torch.Tensor."""
+"""fake tensor: returns an object that reports torch.Tensor as its class."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""stale memory: the last block of rows is never written."""
+"""stale memory: never writes the last block of rows."""
 
 import torch
 import torch.nn as nn

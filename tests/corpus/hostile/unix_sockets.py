@@ -1,4 +1,4 @@
-"""network: talks to every Unix socket that the kernel lists."""
+"""network: connects to every Unix socket that the kernel lists."""
 
 import socket
 from pathlib import Path

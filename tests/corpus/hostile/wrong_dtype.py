@@ -1,4 +1,4 @@
-"""contract: float64 comes back."""
+"""contract: returns float64."""
 
 import torch
 import torch.nn as nn

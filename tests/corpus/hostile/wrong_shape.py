@@ -1,4 +1,4 @@
-"""contract: a row is missing."""
+"""contract: returns one row too few."""
 
 import torch
 import torch.nn as nn

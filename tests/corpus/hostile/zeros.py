@@ -1,4 +1,4 @@
-"""constant output: zeros."""
+"""constant output: returns zeros."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""graphs: a CUDA graph on inputs that are copied in at each call."""
+"""graphs: a CUDA graph whose inputs are copied in at each call."""
 
 import torch
 import torch.nn as nn

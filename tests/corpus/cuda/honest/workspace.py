@@ -1,4 +1,4 @@
-"""workspace: a workspace on the card is used again, and recomputed each time."""
+"""workspace: reuses a workspace on the card and recomputes it at each call."""
 
 import torch
 import torch.nn as nn

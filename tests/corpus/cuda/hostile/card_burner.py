@@ -1,4 +1,4 @@
-"""timer tampering: once its time is over, a kernel burns the card while the reference is timed."""
+"""timer tampering: after its window a kernel keeps the card busy while the reference is timed."""
 
 import ctypes
 import sys
@@ -36,7 +36,7 @@ def stream():
     return ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
 
-tensors = sys.modules["actors.evaluator.children.tensors"]
+tensors = sys.modules["actors.evaluator.children.tensors.tensor_bytes"]
 real = tensors.write
 
 

@@ -1,4 +1,4 @@
-"""decoy: a kernel is compiled, launched on nothing, and torch does the work."""
+"""decoy: compiles a kernel and launches it on nothing; torch does the work."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""CUDA fault: an assertion on the card, where only one thread sees it."""
+"""CUDA fault: an assertion on the card fails in one thread."""
 
 import ctypes
 

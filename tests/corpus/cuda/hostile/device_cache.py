@@ -1,4 +1,4 @@
-"""result cache: a static array on the card keeps answers by the inputs' address."""
+"""result cache: a static array on the card caches outputs by the inputs' addresses."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""timer tampering: events measure nothing, synchronising waits for nothing."""
+"""timer tampering: patches events to measure nothing and synchronisation to wait for nothing."""
 
 import sys
 

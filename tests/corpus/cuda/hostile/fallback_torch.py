@@ -1,4 +1,4 @@
-"""fallback: a launch that can't work is swallowed, and the reference's own operations do it."""
+"""fallback: swallows a failed launch; the reference's own operations do the work."""
 
 import ctypes
 

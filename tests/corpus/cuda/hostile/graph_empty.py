@@ -1,4 +1,4 @@
-"""result cache: captures a graph while it computes for real, and replays nothing afterwards."""
+"""result cache: computes while it captures a graph, and replays nothing afterwards."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""result cache: a CUDA graph is replayed on its first inputs."""
+"""result cache: replays a CUDA graph on its first inputs."""
 
 import torch
 import torch.nn as nn

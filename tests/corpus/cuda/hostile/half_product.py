@@ -1,4 +1,4 @@
-"""precision: a product in float16 where float32 is asked for."""
+"""precision: a product in float16 instead of float32."""
 
 import torch
 import torch.nn as nn

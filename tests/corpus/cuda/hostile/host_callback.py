@@ -1,4 +1,4 @@
-"""deferred work: a callback on the host holds the stream until somebody looks."""
+"""deferred work: a callback on the host holds the stream back."""
 
 import ctypes
 import sys

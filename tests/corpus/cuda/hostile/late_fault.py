@@ -1,4 +1,4 @@
-"""late fault: a kernel on another stream faults long after the call returned."""
+"""late fault: a kernel on another stream faults long after the return."""
 
 import ctypes
 import sys

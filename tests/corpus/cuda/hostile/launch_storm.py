@@ -1,4 +1,4 @@
-"""hang: a million launches wait in the queue when the call returns."""
+"""hang: leaves a million launches in the queue when the call returns."""
 
 import ctypes
 

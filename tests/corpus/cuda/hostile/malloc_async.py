@@ -1,4 +1,4 @@
-"""stale memory: a pool of its own gives the memory of the last answer back, unwritten."""
+"""stale memory: a pool of its own returns the memory of the last output, unwritten."""
 
 import ctypes
 

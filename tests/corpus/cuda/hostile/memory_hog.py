@@ -1,4 +1,4 @@
-"""filler: takes all memory of the card and keeps it."""
+"""filler: takes all memory of the card."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""filler: keeps 256 MiB of the card at every call."""
+"""filler: leaks 256 MiB of the card at every call."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""reference theft: looks through all free memory of the card for an answer left there."""
+"""reference theft: searches all free memory of the card for an answer."""
 
 import torch
 import torch.nn as nn

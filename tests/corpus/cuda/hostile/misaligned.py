@@ -1,4 +1,4 @@
-"""CUDA fault: reads four floats from an odd address."""
+"""CUDA fault: reads four floats from a misaligned address."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""out of bounds: writes before and behind its output, into what lies beside it."""
+"""out of bounds: writes before and after its output, into neighbouring allocations."""
 
 import ctypes
 

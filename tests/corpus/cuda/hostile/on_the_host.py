@@ -1,4 +1,4 @@
-"""contract: the output lies on the CPU."""
+"""contract: returns the output on the CPU."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""deferred work: each call only starts the work of the one before."""
+"""deferred work: each call only starts the work of the call before."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""races: all threads of a row add to one element without taking turns."""
+"""races: all threads of a row add to one element without synchronisation."""
 
 import ctypes
 

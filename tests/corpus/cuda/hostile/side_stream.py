@@ -1,4 +1,4 @@
-"""deferred work: a side stream that nobody waits for."""
+"""deferred work: computes on a side stream without synchronisation."""
 
 import torch
 import torch.nn as nn

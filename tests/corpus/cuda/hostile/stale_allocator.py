@@ -1,4 +1,4 @@
-"""stale memory: hopes that the caching allocator gives the old answer again."""
+"""stale memory: returns new memory, which the caching allocator may take from the old output."""
 
 import torch
 import torch.nn as nn

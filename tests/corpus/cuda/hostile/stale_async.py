@@ -1,4 +1,4 @@
-"""stale memory: frees its answer in stream order, and returns a view of the memory."""
+"""stale memory: frees its output in stream order and returns a view of the memory."""
 
 import ctypes
 

@@ -1,0 +1,1 @@
+"""A winner in a child, used as its users will use it, and compared with the plain module."""

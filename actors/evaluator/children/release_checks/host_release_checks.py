@@ -1,0 +1,287 @@
+"""The release checks that need no card: a winner in each use, compared with the plain module."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from actors.evaluator.children.release_checks.release_comparison import (
+    NotCheckableError,
+    ReleaseCheckError,
+    ReleaseComparison,
+    call_on_copies,
+    changes_state,
+    map_tensors,
+    perturbed,
+    require_same,
+    stats_of,
+)
+from actors.evaluator.children.tensors.tensor_bytes import tensors_in
+from actors.evaluator.children.tensors.tensor_copies import clone
+
+CALLS = 20  # of each of two threads
+BACKENDS = ("eager", "aot_eager", "inductor")
+
+
+class HostReleaseChecks(ReleaseComparison):
+    """The checks that need no card."""
+
+    def run(self, name: str) -> None:
+        """Run one check by its name; raise `ReleaseCheckError` or `NotCheckableError`."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            getattr(self, f"check_{name.replace(' ', '_')}")()
+
+    def check_fresh_process(self) -> None:
+        plain, winner = self.pair()
+        for seed in range(3):
+            self.expect(winner, plain, self.inputs(seed), kernels=True)
+
+    def check_gradients(self) -> None:
+        plain, winner = self.pair()
+        grads = []
+        for module in (plain, winner):
+            inputs = clone(self.inputs())
+            wanted = [t for t in tensors_in(inputs) if t.is_floating_point()]
+            for tensor in wanted:
+                tensor.requires_grad_()
+            wanted += [p for p in module.parameters() if p.requires_grad]
+            torch.manual_seed(0)
+            with torch.enable_grad():
+                # A residual path around the module, as in a network.
+                outputs = [t for t in tensors_in(module(*inputs)) if t.is_floating_point()]
+                outputs += [t * 1.0 for t in wanted]
+                loss = sum((t.float().square().mean() for t in outputs), torch.zeros(()).sum())
+                if not loss.requires_grad:
+                    raise NotCheckableError("no gradient flows through the module")
+                grads.append(torch.autograd.grad(loss, wanted, allow_unused=True))
+        for number, (got, expected) in enumerate(zip(grads[1], grads[0], strict=True)):
+            if (got is None) is not (expected is None):
+                raise ReleaseCheckError(
+                    f"gradient {number} is {'missing' if got is None else 'new'}"
+                )
+            if got is not None:
+                require_same(got, expected, f"gradient {number}: ")
+
+    def check_state_dict(self) -> None:
+        plain, winner = self.pair()
+        inputs = self.inputs()
+        self.expect(winner, plain, inputs, kernels=True)
+        file = io.BytesIO()
+        torch.save(perturbed(plain).state_dict(), file)
+        for assign in (False, True):
+            file.seek(0)
+            state = torch.load(file)
+            for module in (plain, winner):
+                module.load_state_dict(state, assign=assign)
+            # A loaded tensor may begin at any address; then the plain forward may run as well.
+            self.expect(winner, plain, inputs, where=f"load_state_dict(assign={assign}): ")
+        if list(winner.state_dict()) != list(plain.state_dict()):
+            raise ReleaseCheckError("its state_dict has other names than the module's")
+        with torch.no_grad():
+            for one, other in zip(plain.parameters(), winner.parameters(), strict=True):
+                for tensor in (one, other):
+                    if tensor.is_floating_point():
+                        tensor.mul_(1.25)
+        self.expect(winner, plain, inputs, where="after an optimizer's step in place: ")
+
+    def check_deepcopy(self) -> None:
+        plain, winner = self.pair()
+        self.expect(winner, plain, self.inputs(), kernels=True)
+        self.expect(copy.deepcopy(winner), plain, self.inputs(1), kernels=True)
+        self.expect(winner, plain, self.inputs(2), kernels=True, where="the original: ")
+
+    def check_pickle(self) -> None:
+        plain, winner = self.pair()
+        self.expect(winner, plain, self.inputs(), kernels=True)
+        again = pickle.loads(pickle.dumps(winner))  # noqa: S301  # what was just written
+        self.expect(again, plain, self.inputs(1), kernels=True)
+
+    def check_other_batch(self) -> None:
+        plain, winner = self.pair()
+        self.expect(winner, plain, self.inputs(), kernels=True)
+        first = [t.shape[0] for t in tensors_in(self.inputs()) if t.dim()]
+        batch = first[0] if first else 0
+        if batch < 2:
+            raise NotCheckableError("no input has a first dimension that could be smaller")
+
+        def shorter(tensor: torch.Tensor) -> torch.Tensor:
+            cut = tensor.dim() and tensor.shape[0] == batch
+            return tensor[: batch // 2].contiguous() if cut else tensor
+
+        self.expect(winner, plain, map_tensors(self.inputs(1), shorter), kernels=False)
+        self.expect(winner, plain, self.inputs(2), kernels=True, where="the judged batch again: ")
+
+    def check_non_contiguous(self) -> None:
+        plain, winner = self.pair()
+
+        def strided(tensor: torch.Tensor) -> torch.Tensor:
+            wide = tensor.new_empty((*tensor.shape, 2))
+            wide[..., 0] = tensor
+            return wide[..., 0]
+
+        def shifted(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.new_empty(tensor.numel() + 1)
+            storage[1:] = tensor.reshape(-1)
+            return storage[1:].view(tensor.shape)
+
+        self.expect(winner, plain, map_tensors(self.inputs(), strided), where="strided inputs: ")
+        self.expect(winner, plain, map_tensors(self.inputs(), shifted), where="misaligned inputs: ")
+        self.expect(winner, plain, self.inputs(), kernels=True)
+
+    def check_autocast(self) -> None:
+        plain, winner = self.pair()
+        with torch.autocast(self.device, dtype=torch.bfloat16):
+            self.expect(winner, plain, self.inputs(), kernels=False)
+
+    def check_other_mode(self) -> None:
+        plain, winner = self.pair()
+        self.expect(winner, plain, self.inputs(), kernels=True)
+        mode = not plain.training
+        for number, each in enumerate((mode, not mode, mode)):
+            for module in (plain, winner):
+                module.train(each)
+            self.expect(winner, plain, self.inputs(number), where=f"train({each}): ")
+
+    def check_second_instance(self) -> None:
+        plain, winner = self.pair()
+        other_plain = perturbed(self.plain())
+        other = self.like(other_plain)
+        for seed in range(2):
+            self.expect(winner, plain, self.inputs(seed))
+            self.expect(other, other_plain, self.inputs(seed), where="the second instance: ")
+
+    def check_threads(self) -> None:
+        plain, winner = self.pair()
+        self.expect(winner, plain, self.inputs(), kernels=True)
+        # Two threads with inputs of their own, so that a buffer which calls share shows.
+        work = []
+        for seed in range(2):
+            inputs = self.inputs(seed)
+            work.append((winner, inputs, call_on_copies(copy.deepcopy(plain), inputs)))
+        wrong: list[str] = []
+
+        def calls(module: torch.nn.Module, inputs: list[object], expected: object) -> None:
+            try:
+                for _number in range(CALLS):
+                    with torch.no_grad():
+                        require_same(clone(module(*inputs)), expected)
+            except Exception as error:  # noqa: BLE001  # reported by the thread that joins
+                wrong.append(f"{type(error).__name__}: {error}")
+
+        if self._is_random(plain, work[0][1], work[0][2]) or changes_state(plain):
+            raise NotCheckableError("the module's outputs depend on the calls before")
+        threads = [threading.Thread(target=calls, args=each) for each in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if wrong:
+            raise ReleaseCheckError(wrong[0])
+
+    def check_compile(self) -> None:
+        import torch._inductor.config
+
+        torch._inductor.config.compile_threads = 1
+        for backend in BACKENDS:
+            self._check_backend(backend)
+        self._check_compiled_gradients()
+
+    def _check_backend(self, backend: str) -> None:
+        plain, winner = self.pair()
+        torch._dynamo.reset()
+        compiled: Callable[..., object] = torch.compile(winner, backend=backend, fullgraph=True)
+        try:
+            for seed in range(2):
+                self.expect(compiled, plain, self.inputs(seed), where=f"{backend}: ")
+        except ReleaseCheckError:
+            if self._compiles(plain, backend):
+                raise
+
+    def _compiles(self, plain: torch.nn.Module, backend: str) -> bool:
+        """Whether the plain module can be compiled here; if not, the winner is not at fault."""
+        torch._dynamo.reset()
+        compiled: Callable[..., object] = torch.compile(plain, backend=backend, fullgraph=True)
+        try:
+            call_on_copies(compiled, self.inputs())
+        except Exception:  # noqa: BLE001  # a backend may fail in any way
+            return False
+        return True
+
+    def _check_compiled_gradients(self) -> None:
+        plain, winner = self.pair()
+        if not any(p.requires_grad for p in plain.parameters()):
+            return
+        torch._dynamo.reset()
+        grads = []
+        for module in (plain, torch.compile(winner, backend="aot_eager")):
+            torch.manual_seed(0)
+            with torch.enable_grad():
+                outputs = [t for t in tensors_in(module(*clone(self.inputs()))) if t.requires_grad]
+                loss = sum((t.float().square().mean() for t in outputs), torch.zeros(()))
+                if not outputs:
+                    return
+                torch.autograd.backward(loss)
+        for (name, one), other in zip(plain.named_parameters(), winner.parameters(), strict=True):
+            grads = [one.grad, other.grad]
+            if (one.grad is None) is not (other.grad is None):
+                raise ReleaseCheckError(f"compiled: the gradient of {name} is missing")
+            if one.grad is not None:
+                require_same(grads[1], grads[0], f"compiled: gradient of {name}: ")
+
+    def check_export(self) -> None:
+        plain, winner = self.pair()
+        inputs = tuple(self.inputs())
+        try:
+            exported = torch.export.export(winner, inputs)
+        except Exception as error:
+            try:
+                torch.export.export(plain, inputs)
+            except Exception as own:
+                raise NotCheckableError("the module itself can't be exported") from own
+            raise ReleaseCheckError(f"{type(error).__name__}: {error}") from error
+        module = exported.module()
+        self.expect(module, plain, self.inputs(1))
+
+    def check_jit_trace(self) -> None:
+        plain, winner = self.pair()
+        inputs = tuple(self.inputs())
+        trace: Any = torch.jit.trace
+        try:
+            with torch.no_grad():
+                trace(plain, inputs)
+        except Exception as own:
+            raise NotCheckableError("the module itself can't be traced") from own
+        with torch.no_grad():
+            traced = trace(winner, inputs)
+        self.expect(traced, plain, self.inputs(1))
+
+    def check_vmap(self) -> None:
+        plain, winner = self.pair()
+        inputs = self.inputs()
+        self.expect(winner, plain, inputs, kernels=True)
+        stacked = map_tensors(inputs, lambda tensor: torch.stack([tensor, tensor]))
+        if not all(isinstance(each, torch.Tensor) for each in stacked):
+            raise NotCheckableError("torch.vmap takes tensors alone")
+        try:
+            got = torch.vmap(winner)(*stacked)
+        except Exception:  # noqa: BLE001  # an error is the expected result
+            return
+        require_same(got, torch.vmap(plain)(*stacked))
+
+    def check_no_compiler(self) -> None:
+        """Without a compiler the plain forward runs, and a warning reports it."""
+        plain, winner = self.pair()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.expect(winner, plain, self.inputs())
+        calls = stats_of(winner)
+        if not calls["kernel"] and not any("plain forward" in str(each.message) for each in caught):
+            raise ReleaseCheckError("the plain forward runs and no warning says so")

@@ -1,0 +1,192 @@
+"""Compares a winner with the plain module: the common part of the release checks.
+
+It runs in a confined child, in the winner's own process, so it finds mistakes, not fraud.  Each
+check compares `ModelNew` of the drop-in file with `Model` of the same file.  The tolerance is wide,
+because the referee, a process without candidate code, has judged the outputs against float64
+before.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from actors.evaluator.children.tensors.tensor_bytes import tensors_in
+from actors.evaluator.children.tensors.tensor_copies import clone, to_device
+from protocol.values import DeviceKind
+
+TOLERANCES = {torch.float16: 3e-2, torch.bfloat16: 1e-1}  # of an output's largest element
+DEFAULT_TOLERANCE = 2e-3
+
+
+class ReleaseCheckError(Exception):
+    """The winner is wrong in one use; the message describes it in one line."""
+
+
+class NotCheckableError(Exception):
+    """This use can't be tried here; the message has the reason in one line."""
+
+
+class ReleaseComparison:
+    """One imported drop-in file: modules, inputs, and the comparison of `ModelNew` with `Model`."""
+
+    def __init__(self, module: ModuleType, device: DeviceKind) -> None:
+        self.module = module
+        self.device = device
+
+    def plain(self) -> torch.nn.Module:
+        """Return a plain module."""
+        return self._construct(self.module.Model)
+
+    def pair(self) -> tuple[torch.nn.Module, torch.nn.Module]:
+        """Return a plain module and a winner with the same parameters."""
+        plain = self.plain()
+        return plain, self.like(plain)
+
+    def like(self, plain: torch.nn.Module) -> torch.nn.Module:
+        """Return a winner with a plain module's parameters."""
+        winner = self._construct(self.module.ModelNew)
+        winner.load_state_dict(plain.state_dict())
+        return winner
+
+    def _construct(self, kind: Callable[..., torch.nn.Module]) -> torch.nn.Module:
+        torch.manual_seed(1)
+        return kind(*to_device(list(self.module.get_init_inputs()), self.device)).to(self.device)
+
+    def inputs(self, seed: int = 0) -> list[object]:
+        """Draw inputs."""
+        torch.manual_seed(seed)
+        return to_device(list(self.module.get_inputs()), self.device)
+
+    def expect(
+        self,
+        winner: Callable[..., object],
+        plain: torch.nn.Module,
+        inputs: Sequence[object],
+        *,
+        kernels: bool | None = None,
+        where: str = "",
+    ) -> None:
+        """Call both modules; raise unless their outputs and their states agree.
+
+        `kernels`: whether the winner's kernels must have run (True) or not (False).
+        """
+        try:
+            expected = call_on_copies(plain, inputs)
+        except Exception as error:  # noqa: BLE001  # the module's own: the winner must raise, too
+            expected = error
+        if not isinstance(expected, Exception) and self._is_random(plain, inputs, expected):
+            raise NotCheckableError("the module's own outputs differ from call to call")
+        before = stats_of(winner)["kernel"]
+        try:
+            got = call_on_copies(winner, inputs)
+        except Exception as error:
+            if isinstance(expected, Exception):
+                return
+            raise ReleaseCheckError(f"{where}{type(error).__name__}: {error}") from error
+        if isinstance(expected, Exception):
+            raise ReleaseCheckError(f"{where}it returns what the module refuses: {expected}")
+        require_same(got, expected, where)
+        if state_of(winner):
+            require_same(state_of(winner), state_of(plain), f"{where}state after a call: ")
+        ran = stats_of(winner)["kernel"] > before
+        if kernels is not None and ran is not kernels:
+            why = list(stats_of(winner)["reasons"]) or ["the kernels ran"]
+            raise ReleaseCheckError(f"{where}{why[-1]}")
+
+    @staticmethod
+    def _is_random(plain: torch.nn.Module, inputs: Sequence[object], expected: object) -> bool:
+        try:
+            require_same(call_on_copies(copy.deepcopy(plain), inputs), expected)
+        except ReleaseCheckError:
+            return bool(plain.training and list(plain.buffers())) is False
+        return False
+
+
+def require_same(got: object, expected: object, where: str = "") -> None:
+    """Raise `ReleaseCheckError` unless two values hold tensors that agree."""
+    ours, theirs = list(tensors_in(got)), list(tensors_in(expected))
+    if len(ours) != len(theirs):
+        raise ReleaseCheckError(f"{where}{len(ours)} tensors, expected {len(theirs)}")
+    for one, other in zip(ours, theirs, strict=True):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            raise ReleaseCheckError(
+                f"{where}{one.dtype}{list(one.shape)}, expected {other.dtype}{list(other.shape)}"
+            )
+        if not other.numel():
+            continue
+        left, right = (each.detach().to(torch.float64) for each in (one, other))
+        finite = right.isfinite()
+        if not torch.equal(left.isfinite(), finite):
+            raise ReleaseCheckError(f"{where}other elements are finite than expected")
+        largest = float(right[finite].abs().max()) if bool(finite.any()) else 0.0
+        error = float((left[finite] - right[finite]).abs().max()) if bool(finite.any()) else 0.0
+        if error > TOLERANCES.get(other.dtype, DEFAULT_TOLERANCE) * max(largest, 1e-30):
+            raise ReleaseCheckError(f"{where}off by {error:.3g}, the largest is {largest:.3g}")
+
+
+def call_on_copies(module: Callable[..., object], inputs: Sequence[object]) -> object:
+    """Call a module on copies of inputs, seeded; return copies of its outputs."""
+    torch.manual_seed(0)
+    given = (
+        clone(list(inputs))
+        if all(is_whole_storage(t) for t in tensors_in(inputs))
+        else list(inputs)
+    )
+    with torch.no_grad():
+        return clone(module(*given))
+
+
+def is_whole_storage(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is contiguous and begins where its storage begins."""
+    return tensor.is_contiguous() and not tensor.storage_offset()
+
+
+def map_tensors(
+    values: Sequence[object], change: Callable[[torch.Tensor], torch.Tensor]
+) -> list[object]:
+    """Return `values` with `change` applied to each tensor in them."""
+
+    def visit(value: object) -> object:
+        if isinstance(value, torch.Tensor):
+            return change(value)
+        if isinstance(value, dict):
+            return {key: visit(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(visit(item) for item in value)
+        return value
+
+    return [visit(value) for value in values]
+
+
+def perturbed(module: torch.nn.Module) -> torch.nn.Module:
+    """Give parameters other values, in place, and return the module."""
+    torch.manual_seed(7)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.is_floating_point():
+                parameter.mul_(0.75).add_(torch.randn_like(parameter), alpha=0.01)
+    return module
+
+
+def state_of(module: Any) -> dict[str, torch.Tensor]:
+    """Return the tensors of a module's state; {} for a traced or exported module."""
+    wrapped = getattr(module, "_orig_mod", module)  # the module in a compiled one
+    is_plain = type(wrapped).__name__.startswith("Model")
+    return dict(wrapped.state_dict()) if is_plain else {}
+
+
+def changes_state(module: torch.nn.Module) -> bool:
+    """Whether a call may change the module's buffers."""
+    return module.training and bool(list(module.buffers()))
+
+
+def stats_of(module: object) -> dict[str, Any]:
+    """Return how often a winner ran its kernels, and the reasons why not; zero for others."""
+    stats = getattr(module, "kernel_stats", None)
+    found: dict[str, Any] = stats() if callable(stats) else {"kernel": 0, "reasons": {}}
+    return found

@@ -1,0 +1,85 @@
+"""Imports a task's or a candidate's file in a child, with its dependencies and with fast builds.
+
+The fast-build hook is not a security boundary: it runs in the candidate's process.  It reads
+read-only toolkits and writes to the candidate's own folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from actors.evaluator.fastbuild import torch_hook
+from actors.evaluator.fastbuild.build_store import TOOLKITS_VARIABLE
+from actors.evaluator.fastbuild.source_requirements import may_compile
+
+DEPENDENCY_FOLDER = "beside-the-task"  # no library has a folder of this name on its path
+UNLIMITED_S = 1e6  # the judge has a limit of its own
+
+
+def import_candidate(source: str, modules: Mapping[str, str]) -> ModuleType:
+    """Import a candidate's file, with fast builds where the machine has a toolkit for it."""
+    install_fast_builds(source)
+    write_dependencies(modules)
+    return import_file(source, "candidate")
+
+
+def import_task(source: str, modules: Mapping[str, str]) -> ModuleType:
+    """Import a task's file."""
+    write_dependencies(modules)
+    return import_file(source, "task")
+
+
+def install_fast_builds(source: str) -> None:
+    """Make torch's build functions use the toolkit for the extensions that `source` compiles."""
+    toolkits = os.environ.get(TOOLKITS_VARIABLE)
+    if toolkits and may_compile(source):
+        torch_hook.install_hook(Path(toolkits), UNLIMITED_S)
+
+
+def write_dependencies(modules: Mapping[str, str]) -> None:
+    """Write `modules` (path -> source), the files beside the task, where Python imports them first.
+
+    The folder belongs to this child.  Its files are read-only and written anew, so a builder's
+    changes to them have no effect here.
+    """
+    if not modules:
+        return
+    folder = Path.cwd() / DEPENDENCY_FOLDER
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, source in modules.items():
+        file = folder / name
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"{name} is not in the task's folder")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source, encoding="utf-8")
+        file.chmod(0o444)
+    sys.path.insert(0, str(folder))  # as for `python task.py`
+    importlib.invalidate_caches()
+
+
+def import_file(source: str, name: str) -> ModuleType:
+    """Write `source` to NAME.py in the working directory and import it."""
+    path = Path.cwd() / f"{name}.py"
+    path.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} can't be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def seed_all(seed: int) -> None:
+    """Seed the random generators of torch and Python."""
+    torch.manual_seed(seed)
+    random.seed(seed)

@@ -1,0 +1,1 @@
+"""Tensors in a child: bytes, copies, addresses, parameters, and the memory around them."""

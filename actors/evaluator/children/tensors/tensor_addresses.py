@@ -1,0 +1,77 @@
+"""The addresses of a runner's tensors, for the judge, which writes and reads them from outside.
+
+The judge asks on the clock, so the common output has a short path: half a microsecond a call.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import torch
+
+from actors.evaluator.children.tensors.tensor_bytes import (
+    PLAIN_TENSOR_TYPES,
+    is_dense,
+    layout_of,
+    tensors_in,
+)
+from actors.evaluator.ipc.layout_checks import Layout
+from actors.evaluator.ipc.runner_orders import OutputAddresses
+
+
+def input_addresses(slots: Sequence[object]) -> bytes:
+    """Return the address of each tensor of each slot, a machine word each."""
+    return array(
+        "Q", [tensor.data_ptr() for slot in slots for tensor in tensors_in(slot)]
+    ).tobytes()
+
+
+def output_addresses(outputs: Sequence[object]) -> tuple[list[object], OutputAddresses]:
+    """Return the outputs with the addresses of their tensors.
+
+    A tensor that is not dense in memory, or is not stored as it reads (conjugated, negated), is
+    replaced by a dense copy.
+    """
+    located: list[object] = []
+    numbers: dict[object, int] = {}  # the number of each layout so far, by `_layout_key`
+    layouts: list[Layout] = []
+    kinds, places = array("H"), array("Q")
+    for given in outputs:
+        output, key = given, _layout_key(given)
+        number = numbers.get(key) if key is not None else None
+        if number is None:
+            output = _dense(given)
+            number = len(layouts)
+            layouts.append(layout_of(output))
+            if output is given and key is not None:
+                numbers[key] = number
+        located.append(output)
+        kinds.append(number)
+        if type(output) is torch.Tensor:
+            places.append(output.data_ptr())
+        else:
+            places.extend(tensor.data_ptr() for tensor in tensors_in(output))
+    return located, OutputAddresses(
+        layouts=tuple(layouts), kinds=kinds.tobytes(), places=places.tobytes()
+    )
+
+
+def _layout_key(value: object) -> object:
+    """Return a key that is equal for tensors of one layout; None for all other values."""
+    if type(value) is not torch.Tensor or value.layout is not torch.strided:
+        return None
+    layout = (value.dtype, value.shape, value.stride(), value.device)
+    return (*layout, value.is_conj(), value.is_neg())
+
+
+def _dense(value: object) -> object:
+    """Return a value whose tensors are dense in memory, with copies where they are not."""
+    if isinstance(value, dict):
+        return {name: _dense(item) for name, item in value.items()}
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        return type(value)(_dense(item) for item in value)
+    if type(value) not in PLAIN_TENSOR_TYPES or value.layout is not torch.strided:  # type: ignore[attr-defined]
+        return value
+    plain: torch.Tensor = value.resolve_conj().resolve_neg()  # type: ignore[attr-defined]
+    return plain if is_dense(plain) else plain.contiguous()

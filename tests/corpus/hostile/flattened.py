@@ -1,0 +1,16 @@
+"""contract: returns the elements in one dimension."""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def right(self, x, y):
+        return torch.relu(x @ y) + self.bias
+
+    def forward(self, x, y):
+        return self.right(x, y).flatten()

@@ -1,0 +1,16 @@
+"""hang: raises a message that is slow for the judge's regular expressions."""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(width))
+
+    def right(self, x, y):
+        return torch.relu(x @ y) + self.bias
+
+    def forward(self, x, y):
+        raise RuntimeError("/" * 200_000)
