@@ -19,10 +19,10 @@ from actors.coordinator.fleet_health import FleetHealth
 from actors.coordinator.gateway.authenticator import Authenticator
 from actors.coordinator.gateway.outbox import Outbox
 from actors.coordinator.gateway.work_messages import ROLE_OF, parse_work
-from actors.coordinator.scheduling.granted_leases import GrantedLease
-from actors.coordinator.scheduling.peer_identity import machine_of
+from actors.coordinator.scheduling.leases import GrantedLease
 from actors.coordinator.scheduling.scheduler import Scheduler
-from actors.coordinator.scheduling.task_queues import task_of
+from actors.coordinator.scheduling.work_queue import task_of
+from actors.coordinator.scheduling.workers import machine_of
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore

@@ -20,10 +20,10 @@ from actors.coordinator.gateway.authenticator import Authenticator
 from actors.coordinator.gateway.outbox import Outbox
 from actors.coordinator.gateway.sanitize import sanitized
 from actors.coordinator.gateway.work_messages import parse_work
-from actors.coordinator.scheduling.granted_leases import LeaseEnd
-from actors.coordinator.scheduling.peer_identity import PeerIdentity
+from actors.coordinator.scheduling.leases import LeaseEnd
 from actors.coordinator.scheduling.retry_policy import MAX_LOSSES
 from actors.coordinator.scheduling.scheduler import Scheduler
+from actors.coordinator.scheduling.workers import PeerIdentity
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.tasks import RunTasks
 from protocol import messages

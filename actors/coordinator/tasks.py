@@ -12,8 +12,8 @@ from collections.abc import Callable, Container
 
 from actors.coordinator.gateway.work_messages import ROLE_OF, WorkMessages, parse_work, work_id
 from actors.coordinator.replay.replay_strategy import search_of_task
-from actors.coordinator.scheduling.granted_leases import Placement
 from actors.coordinator.scheduling.scheduler import Scheduler
+from actors.coordinator.scheduling.work_queue import Placement
 from actors.coordinator.search.scoring import checked_verdict, is_positive, kernel_of, score_us
 from actors.coordinator.search.search import (
     AttemptEnded,

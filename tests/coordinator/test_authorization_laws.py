@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actors.coordinator.gateway import authorization, sanitize
-from actors.coordinator.scheduling.peer_identity import LOCAL_PEER, PeerIdentity
-from actors.coordinator.scheduling.workers import Peer
+from actors.coordinator.scheduling.workers import LOCAL_PEER, Peer, PeerIdentity
 from actors.coordinator.search.search import Stage
 from actors.evaluator.timing import timing_statistics
 from protocol import codec, messages

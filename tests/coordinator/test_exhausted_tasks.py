@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from search_runner import InMemoryRun, make_search
 
 from actors.coordinator.gateway.authorization import with_limited_refusal
-from actors.coordinator.scheduling.peer_identity import PeerIdentity
+from actors.coordinator.scheduling.workers import PeerIdentity
 from actors.coordinator.search.strategy import STRATEGIES
 from protocol.messages import Lease, ReplyUnusable
 from protocol.settings import Settings

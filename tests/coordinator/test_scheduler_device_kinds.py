@@ -5,10 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.coordinator.scheduling.granted_leases import Placement
-from actors.coordinator.scheduling.peer_identity import LOCAL_PEER, PeerIdentity
 from actors.coordinator.scheduling.scheduler import Scheduler
-from actors.coordinator.scheduling.work_queue import KIND_MEMORY_S
+from actors.coordinator.scheduling.work_queue import KIND_MEMORY_S, Placement
+from actors.coordinator.scheduling.workers import LOCAL_PEER, PeerIdentity
 from protocol.messages import Heartbeat, Hello
 from protocol.values import Device, Role
 

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from actors.coordinator.scheduling.granted_leases import GrantedLease
+from actors.coordinator.scheduling.leases import GrantedLease
 from actors.coordinator.scheduling.retry_policy import MAX_LOSSES, MAX_MACHINE_LOSSES
 from actors.coordinator.scheduling.scheduler import Scheduler
 from protocol.messages import Heartbeat, Hello, Lease

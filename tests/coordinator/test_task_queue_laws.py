@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.coordinator.scheduling.scheduler import Scheduler
-from actors.coordinator.scheduling.task_queues import TaskQueues, task_of
-from actors.coordinator.scheduling.work_queue import MIXED_KINDS
+from actors.coordinator.scheduling.work_queue import MAX_MIXED_LEASES, TaskQueues, task_of
 from protocol.messages import Heartbeat, Hello
 from protocol.values import Role
 
@@ -84,7 +83,7 @@ def test_a_card_holds_much_of_one_task_and_little_of_several() -> None:
         granted = scheduler.grants[f"a/{number}/evaluate"]
         scheduler.settle_result(granted.lease, "e")
     assert ["b/0/measure"] == list(leased(scheduler))
-    assert MIXED_KINDS == len(scheduler.peers["e"].leases)
+    assert MAX_MIXED_LEASES == len(scheduler.peers["e"].leases)
 
 
 def test_agents_serve_the_first_task_first() -> None:

@@ -15,7 +15,7 @@ import zmq
 from structlog.typing import FilteringBoundLogger
 from zmq.auth.thread import ThreadAuthenticator
 
-from actors.coordinator.scheduling.peer_identity import PeerIdentity
+from actors.coordinator.scheduling.workers import PeerIdentity
 from protocol import key_ring as ring_file
 from protocol import transport
 from protocol.key_ring import KeyRing

@@ -11,8 +11,7 @@ import re
 
 from msgspec.structs import replace
 
-from actors.coordinator.scheduling.peer_identity import PeerIdentity, machine_of
-from actors.coordinator.scheduling.workers import Peer
+from actors.coordinator.scheduling.workers import Peer, PeerIdentity, machine_of
 from actors.coordinator.search.stages import Stage
 from protocol import codec, messages
 from protocol.messages import Lease, Message

@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.coordinator.gateway.authenticator import Authenticator
-from actors.coordinator.scheduling.peer_identity import LOCAL_PEER, PeerIdentity
+from actors.coordinator.scheduling.workers import LOCAL_PEER, PeerIdentity
 from protocol import codec, messages
 from protocol.messages import Message
 
