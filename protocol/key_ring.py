@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 import zmq
 
-from protocol.tickets import CurveKeyPair, Key, Ticket, Timestamp, write_private
+from protocol.atomic_file import write_atomically
+from protocol.tickets import CurveKeyPair, Key, Ticket, Timestamp
 from protocol.values import Role, Value
 
 FILE_NAME = "keys.json"
@@ -105,5 +106,5 @@ def read(run_dir: Path) -> KeyRing | None:
 
 
 def write(run_dir: Path, key_ring: KeyRing) -> None:
-    """Write a run's ring whole."""
-    write_private(run_dir / FILE_NAME, msgspec.json.encode(key_ring))
+    """Write a run's ring atomically; only its owner may read it."""
+    write_atomically(run_dir / FILE_NAME, msgspec.json.encode(key_ring), private=True)

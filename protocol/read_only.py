@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+RUN_DB = "run.db"  # the file of a run's store, in its folder
+
 
 def read_only_uri(path: Path) -> str:
     """Return the URI by which SQLite opens `path` without ever writing to it.

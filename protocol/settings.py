@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from protocol.atomic_file import write_atomically
 from protocol.prices import Price
 from protocol.values import WORKER_ROLES, Backend, DeviceKind, Role, Value
 
@@ -239,14 +239,8 @@ def parse(text: str) -> Settings:
 
 
 def write(run_dir: Path, settings: Settings) -> None:
-    """Write `settings` whole: a reader sees the old file or the new one, never half of one."""
-    path = run_dir / FILE_NAME
-    scratch = path.with_suffix(".toml.new")
-    with scratch.open("w", encoding="utf-8") as file:
-        file.write(f"{FILE_HEAD}{to_toml(settings)}{FILE_TAIL}")
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    """Write `stark.toml` atomically."""
+    write_atomically(run_dir / FILE_NAME, f"{FILE_HEAD}{to_toml(settings)}{FILE_TAIL}")
 
 
 def to_toml(settings: Settings) -> str:

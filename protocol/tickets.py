@@ -14,11 +14,11 @@ from typing import Annotated
 
 import msgspec
 
+from protocol.atomic_file import write_atomically
 from protocol.user_files import open_regular_file
 from protocol.values import Role, Value
 
 FILE_NAME = "ticket.json"
-PRIVATE_FILE_MODE = 0o600
 MAX_BYTES = 64 * 1024
 MAX_BEAT_S = 3600.0
 MAX_TIMESTAMP = 253402300799.0  # the end of the year 9999: later ones have no name
@@ -90,17 +90,6 @@ def read(path: Path) -> Ticket:
 
 
 def write(path: Path, ticket: Ticket) -> None:
-    """Write a ticket for nobody but its owner."""
-    write_private(path, msgspec.json.format(msgspec.json.encode(ticket), indent=2) + b"\n")
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file whole that only its owner may read, from its first byte on."""
-    scratch = path.with_name(path.name + ".new")
-    scratch.unlink(missing_ok=True)
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    """Write a ticket that only its owner may read."""
+    content = msgspec.json.format(msgspec.json.encode(ticket), indent=2) + b"\n"
+    write_atomically(path, content, private=True)

@@ -53,7 +53,7 @@ def rebuilt(runner: InMemoryRun, seed: int = 0) -> list[Difference]:
             parent=p,
             score=s,
             kernel=k,
-            confirmed_score=runner.confirmed.get(n),
+            confirmation=runner.confirmed.get(n),
             gives_up_on=runner.refusals.get(n, "attempt"),
         )
         for n, p, s, k in runner.nodes

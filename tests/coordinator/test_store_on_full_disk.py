@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.coordinator.storage.database import FILE_NAME, LOCK_NAME, Database, StoreFullError
+from actors.coordinator.storage.database import LOCK_NAME, Database, StoreFullError
+from protocol.read_only import RUN_DB
 
 
-@pytest.mark.parametrize("what", [f"{FILE_NAME}-wal", LOCK_NAME])
+@pytest.mark.parametrize("what", [f"{RUN_DB}-wal", LOCK_NAME])
 def test_a_store_that_can_not_be_opened_is_tried_again(tmp_path: Path, what: str) -> None:
     """As long as the disk takes nothing it is full, never taken by ourselves; then it opens."""
     (tmp_path / what).mkdir()  # in the way of a file that is needed
