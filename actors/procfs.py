@@ -1,7 +1,7 @@
-"""What /proc says about processes: parents, children, environments.
+"""Reads of /proc about processes: parents, children, environments.
 
-Read by `children` (orphans that fell to us) and `leftovers` (what a killed supervisor left).
-A process may vanish between two lines; then it is simply not in the answer.
+The supervisor uses it to find orphans.  A process may vanish between two reads; then it is missing
+in the answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def parent_of(pid: int) -> int | None:
 
 
 def is_zombie(pid: int) -> bool:
-    """Whether `pid` has ended and waits for its parent to notice."""
+    """Whether `pid` has ended and its parent has not waited for it."""
     fields = _stat(pid)
     return bool(fields) and fields[0] in "ZX"
 
@@ -47,7 +47,7 @@ def _stat(pid: int) -> list[str]:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
-    # The name in parentheses may hold spaces and parentheses: cut behind the last one.
+    # The name in parentheses may contain spaces and parentheses: cut after the last one.
     return text.rpartition(")")[2].split()
 
 
