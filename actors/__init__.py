@@ -1,1 +1,1 @@
-"""One folder per process; `actor.py` is the loop that all of them run."""
+"""One folder a process; `actor.py` is the loop of every worker."""

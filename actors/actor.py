@@ -1,9 +1,9 @@
 """The one loop that every worker runs: hello, work, heartbeat, resend, drain.
 
-The loop's thread owns the socket and answers for the process; each lease runs in a thread of its
-own and speaks through its `WorkContext`.  A result is kept and said again until the coordinator
-acknowledges it.  An exception in a piece of work is a bug of ours: the actor ends with status 1
-and the supervisor starts the next one.
+The loop's thread owns the socket; each lease runs in a thread of its own, which reports through its
+`WorkContext`.  A result is kept and sent again until the coordinator acknowledges it.  An exception
+in a piece of work is a bug of ours: the actor ends with status 1 and the supervisor starts the next
+one.
 """
 
 from __future__ import annotations
@@ -45,15 +45,14 @@ from protocol.messages import (
 )
 
 DRAIN_S = 25.0
-ACTIVITY_UPDATE_S = 0.2  # a change of `doing` reaches people this soon
-UNWELCOMED_HEARTBEAT_S = (
-    1.0  # a Hello may get lost: a beat from a stranger is answered with `Identify`
-)
+ACTIVITY_UPDATE_S = 0.2  # a change of the activity is reported this soon
+# Until the Welcome: a Hello may get lost, and an unknown heartbeat is answered with `Identify`.
+UNWELCOMED_HEARTBEAT_S = 1.0
 EXIT_REFUSED = 5
 
 
 class Actor:
-    """One worker process at its post."""
+    """One worker process in its slot."""
 
     def __init__(self, worker: Worker, identity: ActorIdentity) -> None:
         self.worker = worker
@@ -71,7 +70,7 @@ class Actor:
         self._thread_reports: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._beat_s = UNWELCOMED_HEARTBEAT_S
-        # Not before Hello had its chance: a stranger's beat is answered with `Identify`.
+        # After the Hello: an unknown worker's heartbeat is answered with `Identify`.
         self._next_beat = time.monotonic() + UNWELCOMED_HEARTBEAT_S
         self._next_resend = 0.0
         self._rtt_ms: float | None = None
@@ -100,15 +99,15 @@ class Actor:
         return self._exit
 
     def drain(self) -> None:
-        """Take nothing more and leave soon; may be called from a signal handler."""
+        """Take no more work and leave soon; safe to call from a signal handler."""
         if self._draining_until is None:
             self._draining_until = time.monotonic() + DRAIN_S
         self._report(Retire())
 
     # --- outgoing ----------------------------------------------------------------------------
 
-    def _report(self, what: object) -> None:
-        self._thread_reports.put(what)
+    def _report(self, report: object) -> None:
+        self._thread_reports.put(report)
         os.eventfd_write(self._wake, 1)
 
     def _send(self, message: Message) -> None:
@@ -116,7 +115,7 @@ class Actor:
             try:
                 self._socket.send_multipart(frames, zmq.NOBLOCK)
             except zmq.Again:
-                # Nobody is connected; what matters is said again after the next Welcome.
+                # There is no connection; the next Welcome makes the worker resend what matters.
                 self.log.info("unsent", message=type(message).__name__)
         failpoints.hit_message("sent", message)
 
@@ -169,8 +168,8 @@ class Actor:
         match message:
             case Welcome():
                 self._beat_s = message.beat_s
-                for again in self._held_leases.messages_to_resend():
-                    self._send(again)
+                for unacknowledged in self._held_leases.messages_to_resend():
+                    self._send(unacknowledged)
             case Identify():
                 self._hello()
             case Refuse():
@@ -181,7 +180,7 @@ class Actor:
             case ResultStored():
                 self._held_leases.acknowledge(message.lease)
             case CallStored() | BudgetReserved():
-                self._on_message(message)
+                self._on_stored(message)
             case Revoke():
                 self._held_leases.revoke(message.lease)
             case Retire():
@@ -189,14 +188,14 @@ class Actor:
             case _:
                 self._start(message)  # type: ignore[arg-type]  # all that is left is Work
 
-    def _on_message(self, message: CallStored | BudgetReserved) -> None:
-        """Let go on what waited for the coordinator's disk."""
+    def _on_stored(self, message: CallStored | BudgetReserved) -> None:
+        """Wake the work that waits for the coordinator's disk."""
         held_lease = self._held_leases.get(message.lease.work)
         if held_lease is None:
             return
         with held_lease.call_stored:
             if isinstance(message, CallStored):
-                held_lease.unstored_call.clear()
+                held_lease.unstored_calls.clear()
             elif (
                 held_lease.pending_reservation is not None
                 and held_lease.pending_reservation.call_number == message.call_number
@@ -209,15 +208,15 @@ class Actor:
         if held_lease is None:
             self._beat()
             return
-        port = LeaseContext(held_lease, self._report, self._call_numbers)
+        context = LeaseContext(held_lease, self._report, self._call_numbers)
         threading.Thread(
-            target=self._perform, args=(request, port), name=request.lease.work, daemon=True
+            target=self._perform, args=(request, context), name=request.lease.work, daemon=True
         ).start()
 
-    def _perform(self, request: Work, port: LeaseContext) -> None:
+    def _perform(self, request: Work, context: LeaseContext) -> None:
         try:
             failpoints.hit("before-work")
-            result = self.worker.work(request, port)
+            result = self.worker.work(request, context)
             failpoints.hit("after-work")
             self._report(WorkDone(request.lease.work, result))
         except BaseException as error:  # noqa: BLE001  # the outermost line: the actor ends with it
@@ -226,31 +225,31 @@ class Actor:
     def _read_threads(self) -> None:
         while True:
             try:
-                said = self._thread_reports.get_nowait()
+                report = self._thread_reports.get_nowait()
             except queue.Empty:
                 return
-            self._on_thread_report(said)
+            self._on_thread_report(report)
 
-    def _on_thread_report(self, said: object) -> None:
-        match said:
+    def _on_thread_report(self, report: object) -> None:
+        match report:
             case str():
-                self._activity = said
+                self._activity = report
                 self._next_beat = min(self._next_beat, time.monotonic() + ACTIVITY_UPDATE_S)
             case WorkDone():
-                self._finished(said)
+                self._finished(report)
             case CandidateRunning():
-                held_lease = self._held_leases.get(said.lease.work)
+                held_lease = self._held_leases.get(report.lease.work)
                 if held_lease is not None:
                     held_lease.running = True
-                self._send(said)
+                self._send(report)
             case Retire():
                 self._held_leases.stop_all()
                 self._beat()
             case Message():
-                self._send(said)
+                self._send(report)
             case BaseException():
-                self.log.error("bug", exc_info=said)
-                raise said
+                self.log.error("bug", exc_info=report)
+                raise report
 
     def _finished(self, done: WorkDone) -> None:
         self._activity = ""
@@ -258,9 +257,9 @@ class Actor:
         if isinstance(result, CallsBlocked):
             self._send(result)
             result = HandedBack(lease=result.lease, reason=result.reason)
-        kept = self._held_leases.set_result(done.work, result)
-        if kept is not None:
-            self._send(kept)
+        unacknowledged = self._held_leases.set_result(done.work, result)
+        if unacknowledged is not None:
+            self._send(unacknowledged)
 
     # --- time --------------------------------------------------------------------------------
 
@@ -276,8 +275,8 @@ class Actor:
             self._beat()
         if now >= self._next_resend:
             self._next_resend = now + self._beat_s
-            for again in self._held_leases.messages_to_resend():
-                self._send(again)
+            for unacknowledged in self._held_leases.messages_to_resend():
+                self._send(unacknowledged)
         if self._draining_until is not None and (
             not len(self._held_leases) or now >= self._draining_until
         ):
@@ -287,7 +286,7 @@ class Actor:
 
 
 def run_actor(worker: Worker, identity: ActorIdentity) -> int:
-    """Run `worker` at `identity` until it is told to leave; return the process's exit status."""
+    """Run `worker` as `identity` until it is retired; return the process's exit status."""
     name_process(identity.slot)
     try:
         failpoints.arm(identity.slot, identity.run_dir)

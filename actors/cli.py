@@ -1,8 +1,7 @@
-"""A command line whose every mistake is one line: what all commands here parse with.
+"""The argument parser of all commands, and their handling of a closed, full or unread stdout.
 
-And what they do about a stdout that was closed, that is full, or that nobody reads any more.
-
-Costs argparse and nothing else to import: evaluators' children and scripts begin with it.
+A mistake in a command line is reported in one line.  The module imports little more than argparse,
+because evaluators' children and scripts begin with it.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ EXIT_USAGE = 2
 class OneLineParser(argparse.ArgumentParser):
     """argparse, but a mistake is one line instead of a page; status 2."""
 
-    refusal: type[Exception] | None = None  # raised with the line, where a caller says it
+    refusal: type[Exception] | None = None  # raised with the line, if the caller prints it
 
     def error(self, message: str) -> NoReturn:
-        """Refuse what was typed."""
+        """Report a mistake in the command line."""
         line = f"{message.removeprefix('argument ')}; see {self.prog} --help"
         if self.refusal is not None:
             raise self.refusal(line)
@@ -34,43 +33,44 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 class UsageError(Exception):
-    """What the user asked for can't be done; one line that says why and what to do."""
+    """The user's request can't be carried out; the message is one line with reason and remedy."""
 
 
 def ensure_std_streams() -> None:
-    """Open what the caller closed of stdin, stdout and stderr: the next file would become it."""
+    """Open the standard streams that the caller closed: the next file would get their number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def exit_when_reader_closes() -> None:
-    """Let this process end without a word when its reader has gone, as other commands do.
+    """End this process silently when the reader of its output is gone, and at Ctrl-C.
 
-    At a Ctrl-C, too.  For those that only read: who serves something lives on.
+    Only for commands that read and print; a process that serves others must live on.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def discard_unflushed_output() -> None:
-    """Give up what a full disk did not take of our own output, before the interpreter ends.
+    """Drop output that a full disk did not take, before the interpreter ends.
 
-    It would try once more, and end with a status of its own.
+    Otherwise the interpreter would flush it again and end with an exit status of its own.
     """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, stream.fileno())
+            os.close(devnull)
 
 
 def _short(prog: str) -> str:
-    """Return `tickets` for `python scripts/tickets.py new`, `build` for `python -m a.b.build`.
+    """Return a command's short name.
 
-    And `tickets` for `stark tickets new`.
+    It is `tickets` for `python scripts/tickets.py new` and for `stark tickets new`, and `build` for
+    `python -m a.b.build`.
     """
     words = shlex.split(prog)
     if PurePath(words[0]).name == PROGRAM:

@@ -1,10 +1,10 @@
 """The commands of this project: their names, their modules, and how each is typed.
 
-Installed by pip they are words of one command, `stark` (scripts/stark.py); in a checkout each is a
-file or a module. `stark` puts the name by which it was called into the environment, so that
-hints and help texts name what was typed, in child processes too.
+An installed package has one command, `stark` (scripts/stark.py), and these are its subcommands; in
+a checkout each is a file or a module. `stark` puts the name by which it was called into the
+environment, so that hints and help texts, also of child processes, name the typed command.
 
-Imports nothing but the standard library.
+It imports only the standard library.
 """
 
 from __future__ import annotations
@@ -16,106 +16,106 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAM = "stark"
-COMMAND_VARIABLE = "STARK_COMMAND"  # the shell's words for `stark`; not set in a checkout
+COMMAND_VARIABLE = "STARK_COMMAND"  # how the shell calls `stark`; not set in a checkout
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """One command beside the main job."""
+    """One command other than the main job."""
 
-    word: str  # typed after `stark`
+    name: str  # typed after `stark`
     module: str  # runs as `__main__`
-    in_checkout: str  # typed where nothing is installed
-    does: str
+    in_checkout: str  # typed in a checkout
+    summary: str
 
 
 MAIN_COMMAND = "python supervisor.py"
 COMMANDS = (
     Command(
-        word="doctor",
+        name="doctor",
         module="scripts.doctor",
         in_checkout="python scripts/doctor.py",
-        does="say what this machine has and what is missing",
+        summary="say what this machine has and what is missing",
     ),
     Command(
-        word="examples",
+        name="examples",
         module="scripts.examples",
         in_checkout="python scripts/examples.py",
-        does="list the example tasks, or copy them",
+        summary="list the example tasks, or copy them",
     ),
     Command(
-        word="kernelbench",
+        name="kernelbench",
         module="scripts.kernelbench",
         in_checkout="python scripts/kernelbench.py",
-        does="run KernelBench problems and print the tables",
+        summary="run KernelBench problems and print the tables",
     ),
     Command(
-        word="evaluate",
+        name="evaluate",
         module="actors.evaluator",
         in_checkout="python -m actors.evaluator",
-        does="judge candidates by hand",
+        summary="judge candidates by hand",
     ),
     Command(
-        word="build",
+        name="build",
         module="actors.evaluator.build",
         in_checkout="python -m actors.evaluator.build",
-        does="build one candidate by hand and show what took how long",
+        summary="build one candidate by hand and show what took how long",
     ),
     Command(
-        word="story",
+        name="story",
         module="scripts.story",
         in_checkout="python scripts/story.py",
-        does="tell what happened to one attempt of a run",
+        summary="tell what happened to one attempt of a run",
     ),
     Command(
-        word="report",
+        name="report",
         module="scripts.report",
         in_checkout="python scripts/report.py",
-        does="write a run's report.html again",
+        summary="write a run's report.html again",
     ),
     Command(
-        word="replay",
+        name="replay",
         module="scripts.replay",
         in_checkout="python scripts/replay.py",
-        does="rebuild a run's tree from its records and compare",
+        summary="rebuild a run's tree from its records and compare",
     ),
     Command(
-        word="tickets",
+        name="tickets",
         module="scripts.tickets",
         in_checkout="python scripts/tickets.py",
-        does="list, make and revoke the tickets of a run",
+        summary="list, make and revoke the tickets of a run",
     ),
     Command(
-        word="chaos",
+        name="chaos",
         module="scripts.chaos",
         in_checkout="python scripts/chaos.py",
-        does="kill and disturb whole runs at random and count what is lost",
+        summary="kill and disturb whole runs at random and count what is lost",
     ),
 )
-BY_WORD = {command.word: command for command in COMMANDS}
+BY_NAME = {command.name: command for command in COMMANDS}
 
 
-def typed_command(word: str = "") -> str:
-    """Return how a command is typed here; without a word, the main job."""
+def typed_command(name: str = "") -> str:
+    """Return how a command is typed here; without a name, how the main job is."""
     program = os.environ.get(COMMAND_VARIABLE, "")
     if program:
-        return f"{program} {word}".rstrip()
-    return BY_WORD[word].in_checkout if word else MAIN_COMMAND
+        return f"{program} {name}".rstrip()
+    return BY_NAME[name].in_checkout if name else MAIN_COMMAND
 
 
 def with_typed_commands(text: str | None) -> str:
     """Return a help text that names each command as it is typed here."""
     named = text or ""
-    # Longest first: `python -m actors.evaluator` begins another one.
+    # Longest first: `python -m actors.evaluator` is the beginning of another command.
     for command in sorted(COMMANDS, key=lambda one: -len(one.in_checkout)):
-        named = named.replace(command.in_checkout, typed_command(command.word))
+        named = named.replace(command.in_checkout, typed_command(command.name))
     return named
 
 
 def program_typed(called: str) -> str:
-    """Return the shell's words for `stark`, which was called by the path `called`."""
+    """Return how the shell calls `stark`, which was called by the path `called`."""
     path = Path(called)
-    if path.name != PROGRAM:  # it was imported, not called
+    if path.name != PROGRAM:  # imported, not called
         return PROGRAM
     found = shutil.which(PROGRAM)
     return PROGRAM if found and Path(found).samefile(path) else shlex.quote(called)

@@ -1,21 +1,21 @@
-"""What a signal does before a run has its own way to stop: one line, and the shell's status for it.
+"""Signal handling before a run can stop itself: one line, and the shell's exit status for signals.
 
-Imported before everything else and therefore costs next to nothing: an exception in the midst of
-an import would end in a traceback of Python's own machinery.
+The module is imported before all others, so its import must be fast: an exception during an import
+would print a traceback of the import system.
 """
 
 from __future__ import annotations
 
-# `signal` itself is 30 ms of enumerations: long enough to be hit in.
+# `signal` makes enumerations for 30 ms, in which a signal may arrive.
 import _signal as signal  # type: ignore[import-not-found]
 import os
 
-TYPE_CHECKING = False  # as in typing, which takes longer to import than all of this
+TYPE_CHECKING = False  # as in typing, which takes longer to import than this module
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-EXIT_SIGNAL = 128  # and the signal's number, as shells have it
+EXIT_SIGNAL = 128  # plus the signal's number, as in shells
 SIGNAL_NAMES = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
@@ -25,7 +25,7 @@ SIGNAL_NAMES = {
 
 
 class SignalReceivedError(BaseException):
-    """A signal came before anything was begun; what was half made is taken back on the way out."""
+    """A signal arrived before the run began; its handlers undo what is half made."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -33,7 +33,7 @@ class SignalReceivedError(BaseException):
 
     @property
     def status(self) -> int:
-        """The exit status that says so."""
+        """The exit status for the signal."""
         return EXIT_SIGNAL + self.number
 
     def __str__(self) -> str:
@@ -41,24 +41,22 @@ class SignalReceivedError(BaseException):
 
 
 def end_when_interrupted() -> None:
-    """From here on a signal ends this process with one line, also in the midst of an import.
+    """Make signals end this process with one line, also during an import.
 
-    Nothing is made yet that would have to be taken back.
+    For the time in which this process has made nothing that would have to be undone.
     """
     _handle(_end)
 
 
 def unwind_when_interrupted() -> None:
-    """From here on a signal raises `SignalReceivedError`, so that what is half made is taken
-    back.
-    """
+    """Make signals raise `SignalReceivedError`, so that half-made files are removed."""
     _handle(_unwind)
 
 
 def ignore_interrupts() -> None:
-    """From here on no signal raises: a run has its own way to stop, or has come to its end.
+    """Ignore signals that would raise: a run handles its own, or it has ended.
 
-    Handlers that are not of this file stay.
+    Handlers from other modules stay.
     """
     for number in SIGNAL_NAMES:
         if signal.getsignal(number) is _unwind:
@@ -67,7 +65,7 @@ def ignore_interrupts() -> None:
 
 def _handle(act: Callable[[int, FrameType | None], None]) -> None:
     for number in SIGNAL_NAMES:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, act)
 
 

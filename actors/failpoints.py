@@ -6,12 +6,12 @@ Armed by `STARK_FAILPOINTS`, for instance `coordinator.before-commit=kill@3;code
 
 PLACE is a role or a slot (`evaluator`, `evaluator-1`).  ACTION is kill (-9), stop (SIGSTOP), sleep,
 raise, and for a message about to be sent drop, duplicate or corrupt.  Without `@` it happens at
-the first hit; with `@3` at the third in one process; in both cases once in a run, which a file in
-`RUN/failpoints` notes, so that the process started next gets past it.  `@each` and `%` have no
-such end; the draws of `%` come from `STARK_FAILPOINTS_SEED`.
+the first hit, with `@3` at the third in one process.  Both happen once in a run: a marker file in
+`RUN/failpoints` lets later processes pass.  `@each` and `%` have no such limit; the draws of `%`
+come from `STARK_FAILPOINTS_SEED`.
 
-Every process of a run calls `arm` when it begins, then passes its points; where nothing is armed
-that costs the look at an empty dict.  What the points are is in `POINTS`: a typo is found at once.
+Every process of a run calls `arm` at its start and `hit` at its points; an unarmed point costs the
+check of an empty dict.  `POINTS` lists all points, so that a typo is found at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOT_MESSAGEPACK = b"\xc1"
 
 
 def _send_points(*unions: object) -> frozenset[str]:
-    """Return the moments around every message: before and after sending it."""
+    """Return the points around every message: before and after sending it."""
     names = [kind.__name__ for union in unions for kind in get_args(union)]
     return frozenset(f"{moment}.{name}" for name in names for moment in ("send", "sent"))
 
@@ -70,7 +70,7 @@ POINTS: dict[str, frozenset[str]] = {
 
 
 class FailpointError(Exception):
-    """What `raise` raises: no code of ours expects it."""
+    """Raised by the action `raise`; no code of ours expects it."""
 
 
 @dataclass(kw_only=True)
@@ -85,10 +85,10 @@ class Failpoint:
     probability: float = 1.0
     hits: int = 0
     rng: Random = field(default_factory=Random)
-    marker: Path | None = None  # None: not once in a run
+    marker: Path | None = None  # None: not limited to once in a run
 
     def is_due(self) -> bool:
-        """Count a hit; whether it is this one, and nobody had it before."""
+        """Count a hit; return whether the action is due, and no process has done it before."""
         self.hits += 1
         if self.hit_number and self.hits < self.hit_number:
             return False
@@ -102,12 +102,12 @@ _lock = threading.Lock()
 
 
 def parse(text: str) -> list[Failpoint]:
-    """Return the failpoints in `text`; raise ValueError with one line when it names none."""
+    """Return the failpoints in `text`; raise ValueError with one line on a mistake."""
     return [_parse_one(part.strip()) for part in text.split(";") if part.strip()]
 
 
 def arm(slot: str, run_dir: Path, environ: Mapping[str, str] = os.environ) -> None:
-    """Arm what the environment names for the process in `slot`; raise ValueError on a typo."""
+    """Arm the environment's failpoints for the process in `slot`; raise ValueError on a typo."""
     _armed.clear()
     role = slot.partition("@")[0].rstrip("0123456789").rstrip("-")
     for number, failpoint in enumerate(parse(environ.get(FAILPOINTS_VARIABLE, ""))):
@@ -123,14 +123,14 @@ def arm(slot: str, run_dir: Path, environ: Mapping[str, str] = os.environ) -> No
 
 
 def hit(point: str) -> None:
-    """Pass a point: go on, or do what is armed there."""
+    """Pass a point: do the armed actions that are due, if there are any."""
     if _armed:
         for action, seconds in _due(point):
             _act(point, action, seconds)
 
 
 def frames_to_send(message: messages.Message, frames: list[bytes]) -> list[list[bytes]]:
-    """Return what is sent in place of `frames`: usually they, once."""
+    """Return the frames to send in place of `frames`; usually these, once."""
     if not _armed:
         return [frames]
     out = [frames]
@@ -173,7 +173,7 @@ def _act(point: str, action: str, seconds: float) -> None:
 
 
 def _create_marker(marker: Path) -> bool:
-    """Whether nobody did this before; from here on somebody did."""
+    """Create the marker file; return whether it did not exist."""
     marker.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -183,7 +183,7 @@ def _create_marker(marker: Path) -> bool:
 
 
 def _parse_one(text: str) -> Failpoint:
-    where, equals, what = text.partition("=")
+    where, equals, action_text = text.partition("=")
     place, dot, point = where.strip().partition(".")
     if not (equals and dot):
         raise ValueError(f"{FAILPOINTS_VARIABLE}: expected PLACE.POINT=ACTION, got {text!r}")
@@ -194,7 +194,7 @@ def _parse_one(text: str) -> Failpoint:
         )
     if point not in known:
         raise ValueError(f"{FAILPOINTS_VARIABLE}: {place} has no point {point!r}")
-    action, percent, probability = what.strip().partition("%")
+    action, percent, probability = action_text.strip().partition("%")
     action, _, hit = action.partition("@")
     action, _, seconds = action.partition(":")
     allowed = (*ACTIONS, *WIRE_ACTIONS) if point.startswith("send.") else ACTIONS

@@ -1,7 +1,7 @@
-"""The leases that a worker holds, from the moment of work to the acknowledged result.
+"""The leases that a worker holds, from the start of the work to the acknowledged result.
 
-Used by the actor's loop only, on its one thread.  It promises that a lease stays listed until the
-coordinator has acknowledged its result, and that what was not acknowledged can be said again.
+Only the actor's loop uses it, on its one thread.  It promises that a lease stays listed until the
+coordinator has acknowledged its result, and that every unacknowledged message can be sent again.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from protocol.values import Call
 
 @dataclass(kw_only=True)
 class HeldLease:
-    """One lease: its work under way, or its result waiting to be acknowledged."""
+    """One lease with work under way, or with a result that is not acknowledged yet."""
 
     lease: Lease
     result: Result | HandedBack | None = None
-    unstored_call: list[CallCompleted] = field(default_factory=list)
+    unstored_calls: list[CallCompleted] = field(default_factory=list)
     pending_reservation: ReserveBudget | None = None  # waits for `BudgetReserved`
-    lost: int = 0  # the call that failed last and may have been paid for
-    lost_call: Call | None = None  # what is known of it
-    running: bool = False  # candidate code runs: must be said again to a new coordinator
-    is_gone: bool = False  # the lease is somebody else's: no result of ours is wanted
+    lost_call_number: int = 0  # the call that failed last and may have been paid for
+    lost_call: Call | None = None  # the part of that call's reply that arrived
+    running: bool = False  # candidate code runs; a new coordinator must be told again
+    is_revoked: bool = False  # another worker holds the lease: no result is wanted
     stop_requested: threading.Event = field(default_factory=threading.Event)
     call_stored: threading.Condition = field(default_factory=threading.Condition)
 
@@ -48,61 +48,65 @@ class HeldLeases:
         return len(self._leases_by_work)
 
     def leases(self) -> tuple[Lease, ...]:
-        """Return what a heartbeat lists."""
-        return tuple(holding.lease for holding in self._leases_by_work.values())
+        """Return the leases that a heartbeat lists."""
+        return tuple(held_lease.lease for held_lease in self._leases_by_work.values())
 
     def add(self, lease: Lease) -> HeldLease | None:
-        """Take a new lease; return its holding, or None when that work is already here."""
+        """Add a lease; None when its work is already under way here.
+
+        A new lease for work under way has a newer epoch, which later messages must carry.
+        """
         known = self._leases_by_work.get(lease.work)
         if known is None:
             held_lease = self._leases_by_work[lease.work] = HeldLease(lease=lease)
             return held_lease
         if lease.epoch > known.lease.epoch:
-            # Granted anew to us, who still work on it: what we say from now on carries this epoch.
             known.lease = lease
             known.result = _with_lease(known.result, lease)
             with known.call_stored:
-                known.unstored_call = [
-                    msgspec.structs.replace(a, lease=lease) for a in known.unstored_call
+                known.unstored_calls = [
+                    msgspec.structs.replace(one, lease=lease) for one in known.unstored_calls
                 ]
                 if known.pending_reservation is not None:
                     known.pending_reservation = msgspec.structs.replace(
                         known.pending_reservation, lease=lease
                     )
-            known.is_gone = False
+            known.is_revoked = False
         return None
 
     def get(self, work: str) -> HeldLease | None:
-        """Return the holding of `work`, if it is held."""
+        """Return the held lease of `work`, if there is one."""
         return self._leases_by_work.get(work)
 
     def set_result(self, work: str, result: Result | HandedBack) -> Result | HandedBack | None:
-        """Keep a finished result until it is acknowledged; None when its lease is gone."""
+        """Keep a finished result until it is acknowledged; None when its lease was revoked."""
         held_lease = self._leases_by_work.get(work)
         if held_lease is None:
             return None
-        if held_lease.is_gone:
+        if held_lease.is_revoked:
             del self._leases_by_work[work]
             return None
         if isinstance(result, HandedBack):
             result = msgspec.structs.replace(
-                result, lost_call_number=held_lease.lost, lost_call=held_lease.lost_call
+                result,
+                lost_call_number=held_lease.lost_call_number,
+                lost_call=held_lease.lost_call,
             )
         held_lease.result = _with_lease(result, held_lease.lease)
         return held_lease.result
 
     def acknowledge(self, lease: Lease) -> None:
-        """Drop what the coordinator has acknowledged."""
+        """Drop a lease whose result the coordinator has acknowledged."""
         held_lease = self._leases_by_work.get(lease.work)
         if held_lease is not None and held_lease.lease.epoch <= lease.epoch:
             del self._leases_by_work[lease.work]
 
     def revoke(self, lease: Lease) -> None:
-        """Stop work that is no longer ours; a finished result is dropped."""
+        """Stop the work of a lease that is no longer held; drop a finished result."""
         held_lease = self._leases_by_work.get(lease.work)
         if held_lease is None or held_lease.lease.epoch > lease.epoch:
             return
-        held_lease.is_gone = True
+        held_lease.is_revoked = True
         self._stop(held_lease)
         if held_lease.result is not None:
             del self._leases_by_work[lease.work]
@@ -121,24 +125,26 @@ class HeldLeases:
     def unfinished(self) -> tuple[Lease, ...]:
         """Return the leases that have no result yet."""
         return tuple(
-            h.lease for h in self._leases_by_work.values() if h.result is None and not h.is_gone
+            one.lease
+            for one in self._leases_by_work.values()
+            if one.result is None and not one.is_revoked
         )
 
     def messages_to_resend(
         self,
     ) -> list[Result | HandedBack | CallCompleted | CandidateRunning | ReserveBudget]:
-        """Return all that must be said again, in the order in which it was first said."""
-        again: list[Result | HandedBack | CallCompleted | CandidateRunning | ReserveBudget] = []
+        """Return the unacknowledged messages, in the order in which they were first sent."""
+        found: list[Result | HandedBack | CallCompleted | CandidateRunning | ReserveBudget] = []
         for held_lease in self._leases_by_work.values():
             if held_lease.running and held_lease.result is None:
-                again.append(CandidateRunning(lease=held_lease.lease))
+                found.append(CandidateRunning(lease=held_lease.lease))
             with held_lease.call_stored:
-                again.extend(held_lease.unstored_call)
+                found.extend(held_lease.unstored_calls)
                 if held_lease.pending_reservation is not None:
-                    again.append(held_lease.pending_reservation)
+                    found.append(held_lease.pending_reservation)
             if held_lease.result is not None:
-                again.append(held_lease.result)
-        return again
+                found.append(held_lease.result)
+        return found
 
 
 def _with_lease(result: Result | HandedBack | None, lease: Lease) -> Result | HandedBack | None:

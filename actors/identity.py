@@ -1,8 +1,6 @@
-"""Where an actor stands: address, slot, incarnation, run directory, and its lifeline.
+"""The identity of an actor: address, slot, incarnation, run folder and ticket.
 
-The supervisor writes these on the command line.  The lifeline is standard input: a pipe whose
-other end only the supervisor holds, so that its end of file means that the supervisor is gone,
-however it went.
+The supervisor passes these as flags.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ class ActorIdentity(Value, frozen=True, kw_only=True):
     slot: str
     incarnation: str
     run_dir: Path
-    ticket: Path | None = None  # where the key lies, on a machine that has joined
+    ticket: Path | None = None  # the file with the key, on a machine that has joined
 
 
 def add_identity_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +36,7 @@ def add_identity_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def identity_from(arguments: argparse.Namespace) -> ActorIdentity:
-    """Return the post that parsed arguments name."""
+    """Return the identity in parsed arguments."""
     return ActorIdentity(
         address=arguments.connect,
         slot=arguments.slot,
@@ -62,5 +60,5 @@ def credential_for(identity: ActorIdentity, role: Role) -> ConnectionCredential 
 
 
 def name_process(slot: str) -> None:
-    """Make `ps` and `top` say which actor this is."""
+    """Show the slot in `ps` and `top`."""
     setproctitle(f"stark {slot}")

@@ -1,6 +1,6 @@
-"""Where this code is installed: a checkout, or a folder of packages that pip filled.
+"""The place of this code: a checkout, or a folder of installed packages.
 
-Imports nothing but the standard library; every process may ask.
+It imports only the standard library, so that every process can use it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ EXAMPLES = ROOT / "examples"
 
 
 def is_checkout() -> bool:
-    """Whether `ROOT` holds this project alone, and not other installed packages as well."""
+    """Whether `ROOT` holds this project only, and no other installed packages."""
     return (ROOT / "pyproject.toml").is_file()
 
 
 def supervisor() -> tuple[str, ...]:
     """Return the command line of the main job, for a child process.
 
-    Among other packages the file's folder stays off the path, as in `module_path`.
+    In site-packages the file's folder stays off the path, as in `module_path`.
     """
     path = ("-P",) if _is_in_site_packages() else ()
     return (sys.executable, *path, str(SUPERVISOR))
@@ -34,9 +34,9 @@ def supervisor() -> tuple[str, ...]:
 def module_path(environ: Mapping[str, str]) -> str:
     """Return the PYTHONPATH with which a child finds our packages from any working directory.
 
-    A checkout comes first: it need not be installed. A folder of site-packages is left out: the
-    interpreter finds it by itself, and on PYTHONPATH it would stand before the standard library,
-    where an old backport (`pathlib`, `typing`) would take the place of the real module.
+    A checkout comes first: it need not be installed. A site-packages folder is left out: the
+    interpreter finds it by itself, and on PYTHONPATH it would come before the standard library, so
+    that an old backport (`pathlib`, `typing`) would replace the real module.
     """
     ours = "" if _is_in_site_packages() else str(ROOT)
     return os.pathsep.join(filter(None, [ours, environ.get("PYTHONPATH", "")]))

@@ -1,7 +1,7 @@
-"""The lifeline of an actor: it ends with its supervisor, and drains when it is told to.
+"""The lifeline of an actor, by which it ends with its supervisor, and its termination signals.
 
 The lifeline is standard input: a pipe whose other end only the supervisor holds, so that its end of
-file means that the supervisor is gone, however it went.
+file means that the supervisor is gone, also after a kill.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 
 def hold_lifeline(before_exit: Callable[[], None]) -> None:
-    """Watch standard input in a thread; at its end call `before_exit` and leave at once.
+    """Watch standard input in a thread; at its end of file call `before_exit` and exit at once.
 
-    Nothing is watched where standard input is no pipe: by hand in a terminal, or in a test.
+    Without a pipe as standard input, as in a terminal or a test, there is no lifeline.
     """
     if not _is_pipe(sys.stdin.fileno()):
         return
@@ -28,7 +28,7 @@ def hold_lifeline(before_exit: Callable[[], None]) -> None:
             select.select([descriptor], [], [])
             if not os.read(descriptor, 1024):
                 before_exit()
-                # No cleaning up that could hang: whoever resumes cleans what is left.
+                # No other cleanup, which could hang: a resumed run cleans up.
                 os._exit(0)
 
     threading.Thread(target=watch, name="lifeline", daemon=True).start()
@@ -37,7 +37,7 @@ def hold_lifeline(before_exit: Callable[[], None]) -> None:
 def on_terminate(action: Callable[[], None]) -> None:
     """Call `action` on SIGTERM and SIGUSR1 (a batch system's warning).
 
-    SIGINT is the supervisor's: Ctrl-C reaches the whole group.
+    SIGINT is ignored: Ctrl-C reaches the whole process group, and the supervisor handles it.
     """
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda _number, _frame: action())

@@ -1,4 +1,4 @@
-"""One JSON line an event, one file an actor: `logs/SLOT.jsonl` in the run directory."""
+"""The log of an actor, one JSON line an event: `logs/SLOT.jsonl` in the run folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRACEBACKS = structlog.processors.ExceptionRenderer(
 
 
 class LogFile:
-    """A log that a full disk can't turn into a crash: what does not fit is dropped."""
+    """A log file that drops lines when the disk is full, and does not raise."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8", buffering=1)

@@ -1,4 +1,4 @@
-"""Between a worker and its actor: what a piece of work may say as it runs, and what a role is."""
+"""The interface between a worker and its actor: the role's work, and its reports while it runs."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from protocol.values import Call, Device, Role
 
 
 class WorkContext(Protocol):
-    """What a piece of work may say while it runs."""
+    """The reports of a piece of work while it runs."""
 
-    def set_activity(self, words: str) -> None:
-        """Say for people what is under way."""
+    def set_activity(self, text: str) -> None:
+        """Report for people what is under way."""
 
     def candidate_running(self) -> None:
-        """Candidate code runs from here on: a loss is charged to the candidate."""
+        """Report that candidate code runs from now on: a loss is charged to the candidate."""
 
     def call_completed(self, call: Call) -> None:
-        """Hand over a bought reply; return when it is stored (or the lease is gone)."""
+        """Hand over a reply; return when it is stored, or when the work is to stop."""
 
     def reserve_budget(self, model: str, request: str, usd: float | None) -> bool:
-        """Ask for the money for one call; return once it is kept, False when it is not wanted."""
+        """Reserve the money for one call, and wait for it; False when the work is to stop."""
         ...
 
-    def call_lost(self, heard: Call | None = None) -> None:
-        """The call that was reserved last failed, and may have been paid for.
+    def call_lost(self, partial: Call | None = None) -> None:
+        """Report that the call that was reserved last failed, and may have been paid for.
 
-        `heard` holds its tokens and dollars as far as the server said them; None: nothing is known.
+        `partial`: its tokens and dollars as far as the server sent them; None: none are known.
         """
 
     def is_revoked(self) -> bool:
-        """Whether to stop soon: the lease is gone, or the actor drains."""
+        """Whether the work is to stop soon: its lease is revoked, or the actor drains."""
         ...
 
 
 class Worker(Protocol):
-    """What a role does with the work that it leases."""
+    """The work of a role."""
 
     role: Role
     credit: int
@@ -58,41 +58,41 @@ class Worker(Protocol):
         ...
 
     def close(self) -> None:
-        """End every child; called once, also when the supervisor is gone."""
+        """End every child process; called once, also when the supervisor is gone."""
 
 
 @dataclass(frozen=True)
 class WorkDone:
-    """A piece of work has ended, in its own thread."""
+    """The end of a piece of work, reported by its thread."""
 
     work: str
     result: Result | CallsBlocked | HandedBack
 
 
 class LeaseContext:
-    """The `WorkContext` of one lease: thread-safe, speaks through the actor's queue."""
+    """The `WorkContext` of one lease: thread-safe, reports through the actor's queue."""
 
     def __init__(
         self, held_lease: HeldLease, report: Callable[[object], None], call_numbers: Iterator[int]
     ) -> None:
         self._held_lease = held_lease
         self._report = report
-        self._call_numbers = call_numbers  # of the process's calls
+        self._call_numbers = call_numbers  # of all calls of the process
         self._call_number = 0
 
-    def set_activity(self, words: str) -> None:
-        self._report(words)
+    def set_activity(self, text: str) -> None:
+        self._report(text)
 
     def candidate_running(self) -> None:
         self._report(CandidateRunning(lease=self._held_lease.lease))
 
     def call_completed(self, call: Call) -> None:
-        said = CallCompleted(lease=self._held_lease.lease, call=call)
+        message = CallCompleted(lease=self._held_lease.lease, call=call)
         stored = self._held_lease.call_stored
         with stored:
-            self._held_lease.unstored_call.append(said)
-            self._report(said)
-            stored.wait_for(lambda: not self._held_lease.unstored_call or self.is_revoked())
+            self._held_lease.unstored_calls.append(message)
+            self._report(message)
+            stored.wait_for(lambda: not self._held_lease.unstored_calls or self.is_revoked())
 
     def reserve_budget(self, model: str, request: str, usd: float | None) -> bool:
         held_lease = self._held_lease
@@ -104,7 +104,7 @@ class LeaseContext:
                 model=model,
                 request_key=request,
                 usd=usd,
-                lost_call_number=held_lease.lost,
+                lost_call_number=held_lease.lost_call_number,
                 lost_call=held_lease.lost_call,
             )
             self._report(held_lease.pending_reservation)
@@ -115,8 +115,9 @@ class LeaseContext:
             held_lease.pending_reservation = None
         return granted and not self.is_revoked()
 
-    def call_lost(self, heard: Call | None = None) -> None:
-        self._held_lease.lost, self._held_lease.lost_call = self._call_number, heard
+    def call_lost(self, partial: Call | None = None) -> None:
+        self._held_lease.lost_call_number = self._call_number
+        self._held_lease.lost_call = partial
 
     def is_revoked(self) -> bool:
         return self._held_lease.stop_requested.is_set()

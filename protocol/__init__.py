@@ -1,4 +1,4 @@
-"""What crosses a wire: values, messages, codec, transport, settings.
+"""The values, messages and files that processes exchange: codec, transport, settings, tickets.
 
-Every process imports this room and it imports none of them: msgspec and zmq only.
+Every process imports this package; it imports only msgspec and zmq.
 """

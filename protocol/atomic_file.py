@@ -1,18 +1,30 @@
-"""Writing a file whole: a reader sees the old text or the new one, never half of one."""
+"""Atomic file writing: a reader sees the old content or the new one, never a part of it."""
 
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
 
+FILE_MODE = 0o666  # less the umask
+PRIVATE_FILE_MODE = 0o600
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by a file that holds `text` and is on disk."""
-    scratch = path.with_name(f".{path.name}.new")
+
+def write_atomically(
+    path: Path, content: str | bytes, *, private: bool = False, sync_folder: bool = False
+) -> None:
+    """Replace `path` by a file with `content`, flushed to disk; raise OSError when that fails.
+
+    `private`: only the owner may read the file, from its first byte on.  `sync_folder`: the name
+    survives a power failure, too.  Several processes may write one path at the same time.
+    """
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    mode = PRIVATE_FILE_MODE if private else FILE_MODE
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        with scratch.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(path)
@@ -20,3 +32,13 @@ def write_atomically(path: Path, text: str) -> None:
         with suppress(OSError):
             scratch.unlink()
         raise
+    if sync_folder:
+        _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

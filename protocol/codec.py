@@ -1,7 +1,7 @@
 """Frames on the wire: [magic with the protocol's major] [one msgpack struct].
 
-Whatever arrives is hostile until decoded: a frame of another major, an unknown tag, a wrong type
-or a flipped byte raises `FrameError`, and only the peer that sent it suffers.
+All input is untrusted until decoded: a frame of another major, an unknown tag, a wrong type or a
+flipped byte raises `FrameError`, which concerns only the peer that sent it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class FrameError(ValueError):
-    """What arrived is no message of this protocol."""
+    """The frames are not a message of this protocol."""
 
 
 class ProtocolVersionError(FrameError):
-    """It is one of this protocol's, and of another major."""
+    """The frames are of another major version of this protocol."""
 
 
 class Codec(Generic[T]):
@@ -44,7 +44,7 @@ class Codec(Generic[T]):
             raise FrameError(f"expected 2 frames, got {len(frames)}")
         magic, body = frames
         if magic != MAGIC:
-            raise _strange(magic)
+            raise _unknown_magic(magic)
         try:
             # msgspec raises UnicodeDecodeError on bad UTF-8, which is a ValueError only.
             message: T = self._decoder.decode(body)
@@ -53,25 +53,25 @@ class Codec(Generic[T]):
         return message
 
 
-def _strange(magic: bytes) -> FrameError:
-    """Return what a first frame is when it is not ours."""
+def _unknown_magic(magic: bytes) -> FrameError:
+    """Return the error for a first frame other than `MAGIC`."""
     if len(magic) == len(MAGIC) and magic[:-1] == MAGIC[:-1]:
         return ProtocolVersionError(f"protocol major {magic[-1]}, expected {messages.MAJOR}")
-    return FrameError("no STARK frame")
+    return FrameError("not a STARK frame")
 
 
 def coordinator_codec() -> Codec[messages.ToCoordinator]:
-    """The coordinator's side: decodes what workers and supervisors say."""
+    """Return the coordinator's codec: it decodes the messages of workers and supervisors."""
     return Codec(messages.ToCoordinator)
 
 
 def worker_codec() -> Codec[messages.ToWorker]:
-    """A worker's or supervisor's side: decodes what the coordinator says."""
+    """Return a worker's or supervisor's codec: it decodes the messages of the coordinator."""
     return Codec(messages.ToWorker)
 
 
 def messages_allowed_from(role: Role) -> object:
-    """Return the union that a role may send."""
+    """Return the union of the messages that a role may send."""
     if role is Role.EVALUATOR:
         return messages.FromEvaluator
     if role is Role.SUPERVISOR:

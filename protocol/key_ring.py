@@ -1,7 +1,7 @@
-"""The key ring of a run: the server's own pair, and the public key of every ticket and role.
+"""The key ring of a run: the server's key pair, and the public key of every ticket and role.
 
-Written by the supervisor and `scripts/tickets.py`, read by the coordinator, which looks again
-whenever the file changes.  It holds no secret of a ticket: these are in the ticket alone.
+The supervisor and `scripts/tickets.py` write it; the coordinator reads it again whenever the file
+changes.  It holds no secret key of a ticket: these are in the ticket file only.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from pathlib import Path
 import msgspec
 import zmq
 
-from protocol.tickets import CurveKeyPair, Key, Ticket, Timestamp, write_private
+from protocol.atomic_file import write_atomically
+from protocol.tickets import CurveKeyPair, Key, Ticket, Timestamp
 from protocol.values import Role, Value
 
 FILE_NAME = "keys.json"
 
 
 class IssuedKey(Value, frozen=True, kw_only=True):
-    """One key that was given away: for which ticket, which role, until when."""
+    """One public key: its ticket, its role and its expiry."""
 
     ticket: str
     role: Role
@@ -28,22 +29,22 @@ class IssuedKey(Value, frozen=True, kw_only=True):
     revoked: bool = False
 
     def is_valid(self, wall: float) -> bool:
-        """Whether it opens the door at that time of day."""
+        """Whether the key is accepted at that wall-clock time."""
         return not self.revoked and wall < self.expires
 
 
 class KeyRing(Value, frozen=True, kw_only=True):
-    """Who may connect to one run from another machine."""
+    """The keys that may connect to one run from another machine."""
 
     server: CurveKeyPair
     issued: tuple[IssuedKey, ...] = ()
 
     def issued_key(self, public: str) -> IssuedKey | None:
-        """Return whose key that is; None for a stranger's."""
+        """Return the entry of a public key; None when it was never issued."""
         return next((one for one in self.issued if one.public == public), None)
 
     def roles_of_ticket(self, ticket: str) -> tuple[Role, ...]:
-        """Return the roles that a ticket is for."""
+        """Return the roles of a ticket."""
         return tuple(one.role for one in self.issued if one.ticket == ticket)
 
     def with_ticket(self, ticket: Ticket) -> KeyRing:
@@ -79,7 +80,7 @@ def new_ticket(
     expires: float,
     beat_s: float,
 ) -> Ticket:
-    """Return a ticket with fresh keys; it counts once the ring `with_ticket` is written."""
+    """Return a ticket with fresh keys; it is valid once the ring `with_ticket` is written."""
     return Ticket(
         run=run,
         name=name,
@@ -92,7 +93,7 @@ def new_ticket(
 
 
 def read(run_dir: Path) -> KeyRing | None:
-    """Return a run's ring, None where there is none; raise ValueError when it can't be used."""
+    """Return a run's ring, or None when it has none; raise ValueError when it can't be used."""
     path = run_dir / FILE_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=KeyRing)
@@ -105,5 +106,5 @@ def read(run_dir: Path) -> KeyRing | None:
 
 
 def write(run_dir: Path, key_ring: KeyRing) -> None:
-    """Write a run's ring whole."""
-    write_private(run_dir / FILE_NAME, msgspec.json.encode(key_ring))
+    """Write a run's ring atomically; only its owner may read it."""
+    write_atomically(run_dir / FILE_NAME, msgspec.json.encode(key_ring), private=True)

@@ -57,7 +57,7 @@ class Plain(Value, frozen=True, kw_only=True, tag="plain"):
 
 
 class Other(Value, frozen=True, kw_only=True, tag="other"):
-    """Something that can't cross between processes."""
+    """A value that can't be sent to another process."""
 
     type_name: str
 

@@ -1,7 +1,7 @@
 """The messages: one tagged union for each socket and direction.
 
 Requests are imperative (`Write`), facts are past tense (`Written`).  A lease names one piece of
-work; whoever holds it lists it in every heartbeat and keeps its result until it is acknowledged.
+work; its holder lists it in every heartbeat and keeps the result until it is acknowledged.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MINOR = 0
 
 
 class Message(Value, tag=True, frozen=True, kw_only=True):
-    """Anything that crosses a wire."""
+    """The base of all messages."""
 
 
 class Lease(Value, frozen=True, kw_only=True):
-    """The right to do one piece of work, fenced by an epoch that only ever grows."""
+    """The right to do one piece of work, fenced by an epoch that only grows."""
 
     work: str  # "TASK/ATTEMPT/STAGE": "gelu/7/write"
     epoch: int
@@ -39,27 +39,27 @@ class Lease(Value, frozen=True, kw_only=True):
 
 
 class Hello(Message, frozen=True, kw_only=True):
-    """First words on every connection, and again whenever the coordinator asks `Identify`."""
+    """The first message on every connection, and the answer to `Identify`."""
 
     role: Role
-    slot: str  # the supervised place, "evaluator-0@host"; stays when the process is replaced
+    slot: str  # the supervised place, "evaluator-0@host"; a replacement process has the same
     incarnation: str  # fresh for every process
     pid: int
     major: int = MAJOR
     minor: int = MINOR
-    credit: int = 1  # leases it is willing to hold at once; 0 while draining
+    credit: int = 1  # leases that it accepts at once; 0 while draining
     held_leases: tuple[Lease, ...] = ()
     device: Device | None = None
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
-    """I live; I hold these; I am willing to hold so many."""
+    """The sender is alive, holds these leases, and accepts so many."""
 
     held_leases: tuple[Lease, ...] = ()
     credit: int = 1
     activity: str = ""  # for people: "asking claude-…", "building gelu/7"
-    sent_at: float = 0.0  # the sender's own clock, answered with `HeartbeatAck`; 0: wants no answer
-    rtt_ms: float | None = None  # of the last beat that was answered
+    sent_at: float = 0.0  # the sender's own clock, repeated in `HeartbeatAck`; 0: no answer wanted
+    rtt_ms: float | None = None  # of the last heartbeat that was answered
 
 
 class CallCompleted(Message, frozen=True, kw_only=True):
@@ -70,17 +70,16 @@ class CallCompleted(Message, frozen=True, kw_only=True):
 
 
 class ReserveBudget(Message, frozen=True, kw_only=True):
-    """May I spend so much on my next call?  Said before each; it waits for `BudgetReserved`."""
+    """A request for the money for the next call, which waits for `BudgetReserved`."""
 
     lease: Lease
     call_number: int  # of the call, in this process
     model: str
     request_key: str  # the key of its request's text
     usd: float | None = None  # the most that it can cost; None: no price is known
-    lost_call_number: int = (
-        0  # an earlier call under this lease that failed and may have been paid for
-    )
-    lost_call: Call | None = None  # what it came to at most; None: as much as was reserved
+    # An earlier call under this lease that failed and may have been paid for; 0: none.
+    lost_call_number: int = 0
+    lost_call: Call | None = None  # its most by what the server said; None: all that was reserved
 
 
 class Planned(Message, frozen=True, kw_only=True):
@@ -91,7 +90,7 @@ class Planned(Message, frozen=True, kw_only=True):
 class Written(Message, frozen=True, kw_only=True):
     lease: Lease
     candidate: Candidate
-    plan: Plan | None = None  # a single agent's own words on it; a coder was given its plan
+    plan: Plan | None = None  # a single agent's own; a coder gets its plan with the request
 
 
 class Repaired(Message, frozen=True, kw_only=True):
@@ -100,31 +99,29 @@ class Repaired(Message, frozen=True, kw_only=True):
 
 
 class ReplyUnusable(Message, frozen=True, kw_only=True):
-    """The model gave nothing that can be tried: a refusal, no code, anchors out of bounds."""
+    """The model's reply has no usable candidate or plan: a refusal, no code, wrong anchors."""
 
     lease: Lease
     reason: str
     reply: str = ""
-    gives_up_on: GiveUpScope = (
-        "attempt"  # more than this attempt: the answer will always be the same
-    )
+    gives_up_on: GiveUpScope = "attempt"  # "node", "task": the answer will always be the same
 
 
 class CallsBlocked(Message, frozen=True, kw_only=True):
-    """No call can succeed until a person acts: wrong key, spend used up.  The run pauses."""
+    """No call can succeed until a person acts: wrong key, credit used up.  The run stops."""
 
     lease: Lease
     reason: str
 
 
 class CandidateRunning(Message, frozen=True, kw_only=True):
-    """From here on candidate code runs: if I am lost now, the candidate is charged."""
+    """Candidate code runs from now on: a loss of the sender is charged to the candidate."""
 
     lease: Lease
 
 
 class ReferenceMeasured(Message, frozen=True, kw_only=True):
-    """The reference's own figures, or why it can't be measured."""
+    """The reference's figures, or why it can't be measured."""
 
     lease: Lease
     reference: Reference | None = None
@@ -137,18 +134,18 @@ class Evaluated(Message, frozen=True, kw_only=True):
 
 
 class HandedBack(Message, frozen=True, kw_only=True):
-    """Handed back undone and uncharged: draining, or a device that fails its canary."""
+    """Work comes back undone and uncharged: the worker drains, or its device check failed."""
 
     lease: Lease
     reason: str = ""
-    quarantined: bool = False  # nothing can be judged on this device until it is well again
+    quarantined: bool = False  # the device is quarantined until a device check passes
     lost_call_number: int = 0  # as in `ReserveBudget`
     lost_call: Call | None = None
-    reference_failed: bool = False  # the task's own module failed: it will not do better elsewhere
+    reference_failed: bool = False  # the task's own module failed, as it will on other devices
 
 
 class WorkerLost(Message, frozen=True, kw_only=True):
-    """From a supervisor: that incarnation is dead."""
+    """From a supervisor: an incarnation is dead."""
 
     slot: str
     incarnation: str
@@ -156,7 +153,7 @@ class WorkerLost(Message, frozen=True, kw_only=True):
 
 
 class Drain(Message, frozen=True, kw_only=True):
-    """From a supervisor: lease nothing more, end when what runs has ended."""
+    """From a supervisor: lease no more work, and end the run when no lease is held."""
 
 
 FromAgent = (
@@ -199,33 +196,32 @@ class Welcome(Message, frozen=True, kw_only=True):
     epoch: int
     beat_s: float
     lease_s: float
-    # The run's stark.toml, for a joined machine's supervisor.  As text: whoever does not know one
-    # of its words must not judge by the others, and can say so in one line.
+    # The run's stark.toml, for a joined machine's supervisor.  It is text, so that a supervisor
+    # of another version reports an unknown setting in one line and uses none of the others.
     settings: str = ""
 
 
 class Refuse(Message, frozen=True, kw_only=True):
-    """Go away, and why.  Only that peer is refused."""
+    """The receiver is refused, and why; other peers are not."""
 
     reason: str
 
 
 class Identify(Message, frozen=True, kw_only=True):
-    """I do not know you (I restarted): say Hello again."""
+    """The coordinator does not know the receiver, for example after a restart: say Hello again."""
 
 
 class HeartbeatAck(Message, frozen=True, kw_only=True):
-    """Your `Heartbeat` arrived, and what had been said before it is durable."""
+    """A `Heartbeat` arrived, and the messages that were sent before it are durable."""
 
-    sent_at: float  # as the beat said it
-    silent_incarnations: tuple[
-        str, ...
-    ] = ()  # to supervisors: incarnations that say nothing any more
-    coordinator_problem: str = ""  # to supervisors: why the coordinator can't go on just now
+    sent_at: float  # from the heartbeat
+    # To supervisors:
+    silent_incarnations: tuple[str, ...] = ()  # processes that send no message any more
+    coordinator_problem: str = ""  # why the coordinator can't go on at present
 
 
 class AgentRequest(Message, frozen=True, kw_only=True):
-    """What every agent is told; never sent by itself."""
+    """The fields of every agent's work; never sent by itself."""
 
     lease: Lease
     task: Task
@@ -235,39 +231,37 @@ class AgentRequest(Message, frozen=True, kw_only=True):
     window: tuple[AttemptView, ...] = ()
     reference: Reference
     seed: int = 0
-    completed_calls: tuple[
-        Call, ...
-    ] = ()  # replies already bought for this work: use, don't ask again
-    # For models that compute what they write, and shown in no prompt: keys of the candidates that
-    # the task has (`source_key`), and the advice of plans under way from the same node.
+    completed_calls: tuple[Call, ...] = ()  # stored replies for this work, used instead of a call
+    # For computed models only, never in a prompt: keys of the task's candidates (`source_key`), and
+    # the advice of plans under way for the same node.
     tried: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
 
 
 class MakePlan(AgentRequest, tag="Plan", frozen=True, kw_only=True):
-    """Propose one optimisation.  `Plan` on the wire; that name is a value's in Python."""
+    """Propose one optimisation.  The wire tag is `Plan`; in Python that name is a value's."""
 
 
 class Write(AgentRequest, frozen=True, kw_only=True):
-    """Realise the plan at its anchors."""
+    """Implement the plan at its anchors."""
 
     plan: Plan
 
 
 class Repair(AgentRequest, frozen=True, kw_only=True):
-    """Mend the node; `plan` is what it was to realise."""
+    """Repair the node, which was to implement `plan`."""
 
     plan: Plan
 
 
 class Solve(AgentRequest, frozen=True, kw_only=True):
-    """A single agent: improve the node, or mend it if it failed, plan and code in one."""
+    """A single agent: improve the node, or repair it if it failed; plan and code in one call."""
 
 
 class Reflect(AgentRequest, frozen=True, kw_only=True):
-    """A single agent: say what the node, its last attempt, teaches, and then write anew."""
+    """A single agent: reflect on the node, which is its last attempt, and write a new candidate."""
 
-    reflections: tuple[str, ...] = ()  # its words on the attempts before, oldest first
+    reflections: tuple[str, ...] = ()  # on the attempts before that one, oldest first
 
 
 class MeasureReference(Message, frozen=True, kw_only=True):
@@ -280,37 +274,37 @@ class Evaluate(Message, frozen=True, kw_only=True):
     task: Task
     source: str
     reference: Reference
-    rounds: int = 1  # judge it so often, in fresh processes, and report one verdict of all
-    most_rounds: int = 0  # as long as that verdict's interval is wide, go on up to so many
+    rounds: int = 1  # judgements in fresh processes, combined into one verdict
+    most_rounds: int = 0  # further rounds up to this number while the interval is wide
 
 
 class BudgetReserved(Message, frozen=True, kw_only=True):
-    """The money for that call is kept, on disk: make it."""
+    """The money for a call is reserved, on disk: the call may be made."""
 
     lease: Lease
     call_number: int
 
 
 class CallStored(Message, frozen=True, kw_only=True):
-    """Your `CallCompleted` is on disk."""
+    """A `CallCompleted` is on disk."""
 
     lease: Lease
 
 
 class ResultStored(Message, frozen=True, kw_only=True):
-    """Your result is on disk, or was not wanted: forget it."""
+    """A result is on disk, or was not wanted: the sender may forget it."""
 
     lease: Lease
 
 
 class Revoke(Message, frozen=True, kw_only=True):
-    """That lease is yours no more: stop working on it."""
+    """The receiver does not hold a lease any more: stop working on it."""
 
     lease: Lease
 
 
 class Retire(Message, frozen=True, kw_only=True):
-    """Finish what you hold, take nothing more, then leave with exit status 0."""
+    """Finish the leases held, take no more work, then exit with status 0."""
 
     reason: str = ""  # for people: "finished", "stopped"
 

@@ -1,8 +1,8 @@
-"""What calls cost: a table of prices that anyone can read and replace (`prices.toml`).
+"""The cost of model calls, from a table of prices (`prices.toml`) that a user can replace.
 
-A run's `stark.toml` holds the prices of its models; the listed ones are the defaults.  Dollars are
-of Anthropic's usage figures, in which each token is counted once: `input_tokens` leaves out what
-was read from the cache and what was written to it.
+A run's `stark.toml` holds the prices of its models; the listed ones are the defaults.  Costs are
+computed from Anthropic's usage figures, which count each token once: `input_tokens` excludes the
+tokens that were read from the cache or written to it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import msgspec
 from protocol.values import Value
 
 MILLION = 1_000_000
-# An entry that is kept for an hour costs twice the input's price, one of five minutes 1.25 times.
+# A cache entry for an hour costs twice the input's price, one for five minutes 1.25 times.
 HOUR_TO_MINUTES = 1.6
-PROMPT_MARGIN_TOKENS = 1_000  # what a server adds around our words; far more than any is known to
+PROMPT_MARGIN_TOKENS = 1_000  # a server adds tokens to our text; no known one adds so many
 
-Usd = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]  # NaN and infinity are none
+Usd = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]  # excludes NaN and infinity
 
 
 class TokenCounts(Value, frozen=True, kw_only=True):
     """The tokens of one call, each counted once."""
 
-    read: int = 0  # read anew
+    read: int = 0  # not from the cache
     cache_write: int = 0  # written to the cache for five minutes
     cache_write_hour: int = 0
     cache_read: int = 0
@@ -49,12 +49,12 @@ class Price(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     output: Usd
     cache_read: Usd | None = None  # None: as input
     cache_write: Usd | None = None  # None: 1.25 times input
-    # A longer prompt is charged by `long`, all of the call.
+    # With a longer prompt the whole call is charged by `long`.
     long_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     long: Price | None = None
 
     def cost_usd(self, tokens: TokenCounts) -> float:
-        """Return what the call costs."""
+        """Return the cost of a call."""
         if self.long is not None and tokens.prompt > (self.long_tokens or 0):
             return self.long.cost_usd(tokens)
         return (
@@ -66,13 +66,13 @@ class Price(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ) / MILLION
 
     def max_cost_usd(self, prompt_bytes: int, max_tokens: int) -> float:
-        """Return what a call can cost at most: no token is shorter than a byte of UTF-8."""
-        dearest = max(self.input, self._write, self._read)
+        """Return the most that a call can cost: a token is at least one byte of UTF-8."""
+        highest_price = max(self.input, self._write, self._read)
         prompt = prompt_bytes + PROMPT_MARGIN_TOKENS
-        most = (prompt * dearest + max_tokens * self.output) / MILLION
+        usd = (prompt * highest_price + max_tokens * self.output) / MILLION
         if self.long is not None and prompt > (self.long_tokens or 0):
-            return max(most, self.long.max_cost_usd(prompt_bytes, max_tokens))
-        return most
+            return max(usd, self.long.max_cost_usd(prompt_bytes, max_tokens))
+        return usd
 
     @property
     def _read(self) -> float:
@@ -92,7 +92,7 @@ def parse(text: str) -> Prices:
 
 
 def listed_prices() -> Prices:
-    """Return the prices that came with this version."""
+    """Return the prices that are installed with this version."""
     return parse((resources.files(__package__) / "prices.toml").read_text(encoding="utf-8"))
 
 
@@ -101,13 +101,13 @@ def price_of(model: str, prices: Prices) -> Price | None:
     return prices.get(model) or prices.get(re.sub(r"-20\d{6}$", "", model))
 
 
-def _price(name: str, row: Any) -> Price:  # whatever a person wrote there
+def _price(name: str, row: Any) -> Price:  # `row` is unchecked user input
     try:
         price = msgspec.convert(row, Price)
     except msgspec.ValidationError as error:
-        words = str(error).replace("Object missing", "it is missing").replace("Object", "it")
-        words = words.replace(" - at `$.", " - at `")
-        raise ValueError(f"[{name}]: {words}") from error
+        reason = str(error).replace("Object missing", "it is missing").replace("Object", "it")
+        reason = reason.replace(" - at `$.", " - at `")
+        raise ValueError(f"[{name}]: {reason}") from error
     if (price.long is None) != (price.long_tokens is None):
         raise ValueError(f"[{name}]: long_tokens and a table [{name}.long] go together")
     return price

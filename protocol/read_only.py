@@ -1,18 +1,21 @@
-"""Where a run's truth lies, and by which address it is opened for reading, by whoever may look."""
+"""The file name of a run's store, and the URI that opens it read-only."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+RUN_DB = "run.db"  # the file of a run's store, in its folder
+
 
 def read_only_uri(path: Path) -> str:
     """Return the URI by which SQLite opens `path` without ever writing to it.
 
-    Beside a file with a write-ahead log even a reader needs files of its own.  Where it can't make
-    them (a disk that is read-only, somebody else's folder) and no log is left, nobody writes.
+    In WAL mode a reader, too, makes files next to the database.  Where it can't (a read-only disk,
+    another user's folder) and no write-ahead log exists, no process writes to the database, so it
+    can be opened as immutable.
     """
-    whole = path.resolve()
-    log = whole.with_name(whole.name + "-wal")
-    quiet = not log.exists() and not os.access(whole.parent, os.W_OK)
-    return f"{whole.as_uri()}?mode=ro{'&immutable=1' if quiet else ''}"
+    absolute = path.resolve()
+    log = absolute.with_name(absolute.name + "-wal")
+    is_immutable = not log.exists() and not os.access(absolute.parent, os.W_OK)
+    return f"{absolute.as_uri()}?mode=ro{'&immutable=1' if is_immutable else ''}"

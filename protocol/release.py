@@ -1,4 +1,4 @@
-"""The result of a release check: what a winner was judged on, and what it passed as a drop-in."""
+"""The result of a release check: what a winner was judged on, and the checks that it passed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITS: tuple[Limit, ...] = get_args(Limit)
 
 
 class Judged(Value, frozen=True, kw_only=True):
-    """What a candidate's figure holds for: kernels run for exactly this."""
+    """The device and layouts that a candidate was judged on: kernels run for exactly these."""
 
     device: DeviceKind
     init: Layout  # the constructor's arguments
@@ -29,7 +29,7 @@ class Release(Value, frozen=True, kw_only=True):
     """A winner's release check."""
 
     judged: Judged
-    limits: tuple[Limit, ...] = ()  # found wrong there: the plain forward runs
+    limits: tuple[Limit, ...] = ()  # uses with wrong kernels: there the plain forward runs
     passed: tuple[str, ...] = ()
-    failed: dict[str, str] = msgspec.field(default_factory=dict)  # check -> what was seen
+    failed: dict[str, str] = msgspec.field(default_factory=dict)  # check -> what happened
     skipped: dict[str, str] = msgspec.field(default_factory=dict)  # check -> why it was not run

@@ -1,25 +1,25 @@
-"""The settings of a run: what flags, `stark.toml` and the environment fix, and nothing else.
+"""The settings of a run, as flags, `stark.toml` and the environment determine them.
 
-`stark.toml` in the run directory holds the settings that were really used; every actor reads it.
+`stark.toml` in the run folder holds the settings in use; every actor reads it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from protocol.atomic_file import write_atomically
 from protocol.prices import Price
 from protocol.values import WORKER_ROLES, Backend, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
-# Around what a run writes: a file that was cut short is told from one of an older version.
+# Around the settings: they tell a truncated file from one of an older version.
 FILE_HEAD, FILE_TAIL = "# the settings that this run uses\n", "# end\n"
-MODULES = "tasks/modules"  # in a run folder: NAME/… holds what lay beside the task NAME
+MODULES = "tasks/modules"  # in a run folder: NAME/… holds the modules that the task NAME imports
 LOCAL_ADDRESS = "ipc://coordinator.sock"  # relative: actors run in the run directory
 
 # The names that `--strategy` and `--policy` take.  The coordinator's tables hold a class for each:
@@ -28,30 +28,21 @@ StrategyName = Literal["stark", "search", "team", "sampling", "reflexion"]
 PolicyName = Literal["epsilon-greedy", "greedy", "mcts", "evolutionary"]
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
-TREE_SEARCH_STRATEGIES = ("stark", "search")  # the strategies that ask a policy which node to grow
-COMPUTED_MODELS = (
-    "recipes",
-    "script:",
-    "replay:",
-)  # models that give the same answer to the same work
-SINGLE_AGENT_STRATEGIES = (
-    "search",
-    "sampling",
-    "reflexion",
-)  # those in which one agent, the coder, does all
+TREE_SEARCH_STRATEGIES = ("stark", "search")  # a policy selects the node that grows
+COMPUTED_MODELS = ("recipes", "script:", "replay:")  # the same work always has the same answer
+SINGLE_AGENT_STRATEGIES = ("search", "sampling", "reflexion")  # the coder is the only agent
 
-# No count or time is larger: what is stored, drawn from and waited for bears these.
-MAX_COUNT = 1_000_000_000
-MAX_IN_FLIGHT = 100_000  # all of them are made and offered at once
-MAX_SEED = 2**63 - 1  # what a column of run.db holds
+MAX_COUNT = 1_000_000_000  # of any count or time: columns, draws and waits allow it
+MAX_IN_FLIGHT = 100_000  # all of them are offered at once
+MAX_SEED = 2**63 - 1  # fits into a column of run.db
 
 PositiveInt = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 ExpansionCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_IN_FLIGHT)]
 Seed = Annotated[int, msgspec.Meta(ge=0, le=MAX_SEED)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
-SandboxLevel = Annotated[int, msgspec.Meta(ge=0, le=3)]  # of a sandbox
-NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)]  # NaN and infinity are none
+SandboxLevel = Annotated[int, msgspec.Meta(ge=0, le=3)]
+NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)]  # excludes NaN and infinity
 PositiveFloat = Annotated[float, msgspec.Meta(gt=0, le=MAX_COUNT)]
 
 
@@ -61,26 +52,22 @@ class SearchSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     budget: PositiveInt = 30  # B, attempts a task
     epsilon: Fraction = 0.3
     root_children: PositiveInt = 5  # n_root
-    failed_children: NonNegativeInt = (
-        3  # n_child: more than this many, all failed, and a node is pruned
-    )
+    failed_children: NonNegativeInt = 3  # n_child: a node with more children, all failed, is pruned
     leaders: NonNegativeInt = 2  # r
     window_cap: NonNegativeInt = 5
-    in_flight: Annotated[int, msgspec.Meta(ge=1, le=MAX_IN_FLIGHT)] = (
-        1  # K, expansions under way at once, a task
-    )
+    in_flight: ExpansionCount = 1  # K, expansions under way at once, a task
     # The other strategies' numbers.
-    repairs: NonNegativeInt = 1  # team: repairs in a row of a sample that failed
-    memory: NonNegativeInt = 3  # reflexion: so many of its last reflections are shown
+    repairs: NonNegativeInt = 1  # team: repairs in a row of a failed sample
+    memory: NonNegativeInt = 3  # reflexion: reflections shown, the latest ones
     # The other policies' numbers.
-    mcts_c: NonNegativeFloat = 0.5  # weight of exploration; rewards lie between 0 and 1
+    mcts_c: NonNegativeFloat = 0.5  # weight of exploration; rewards are between 0 and 1
     mcts_width: PositiveInt = 5  # children of a node before the walk goes below it
-    population: PositiveInt = 10  # evolutionary: the youngest so many correct nodes are alive
-    tournament: PositiveInt = 3  # evolutionary: so many of them are drawn, and the fastest grows
+    population: PositiveInt = 10  # evolutionary: the youngest correct nodes
+    tournament: PositiveInt = 3  # evolutionary: nodes drawn from them; the fastest grows
 
 
 class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one candidate may take, enforced by killing its whole process tree."""
+    """The limits of one candidate; beyond one of them its whole process tree is killed."""
 
     build_s: PositiveFloat = 180.0
     import_s: PositiveFloat = 60.0
@@ -95,10 +82,10 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 class JudgeRules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the judge accepts, and what it measures besides."""
+    """What the judge accepts, and which baselines it measures."""
 
-    precision: Precision = "task"  # the lowest that may count as correct
-    require_custom_kernel: bool = False  # what computes with the library alone is rejected
+    precision: Precision = "task"  # the lowest precision that may count as correct
+    require_custom_kernel: bool = False  # reject a candidate that only calls the library
     baselines: Literal["eager", "all"] = "eager"  # "all": torch.compile's two modes, too
 
 
@@ -107,9 +94,9 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)[1:]
 
 
 class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything a run was started with."""
+    """All settings of one run."""
 
-    tasks: tuple[str, ...] = ()  # names; the sources lie in tasks/NAME.py
+    tasks: tuple[str, ...] = ()  # names; the sources are in tasks/NAME.py
     model: str = "recipes"
     model_reason: str = ""  # why this model, for people
     planner_model: str = ""
@@ -118,14 +105,13 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     base_url: str = ""
     max_tokens: PositiveInt = 16_000  # of one reply, thinking included
     at_once: PositiveInt = 8  # calls under way at once, in each agent process
-    # Wishes: a model that refuses one is asked without it, and the stored call says so.
+    # Preferences: a call is repeated without one that the model refuses, and its row says so.
     effort: Effort = ""
     planner_effort: Effort = ""
     coder_effort: Effort = ""
     debugger_effort: Effort = ""
-    planner_temperature: NonNegativeFloat | None = (
-        None  # None: the method's 0.8 to plan, 0.1 to code
-    )
+    # None: the method's, 0.8 to plan and 0.1 to code.
+    planner_temperature: NonNegativeFloat | None = None
     coder_temperature: NonNegativeFloat | None = None
     debugger_temperature: NonNegativeFloat | None = None
     strategy: StrategyName = "stark"
@@ -143,32 +129,32 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     until_idle: bool = False
     min_sandbox: SandboxLevel = 1
     launch: str = ""  # "slurm:/path/to/file.toml": evaluators from a fleet
-    listen: str = LOCAL_ADDRESS  # or where other machines connect, besides
+    listen: str = LOCAL_ADDRESS  # or the address where other machines connect, too
     beat_s: PositiveFloat = 5.0
     lease_s: PositiveFloat = 15.0
     search: SearchSettings = SearchSettings()
     limits: Limits = Limits()
     rules: JudgeRules = JudgeRules()
-    # Of this run's models; what a stark.toml of yours says wins over the list.
+    # Of this run's models; a user's stark.toml overrides the listed prices.
     prices: dict[str, Price] = msgspec.field(default_factory=dict)
 
     @property
     def local_address(self) -> str:
-        """Where this machine's own actors connect."""
+        """The address where this machine's own actors connect."""
         return self.listen if self.listen.startswith("ipc://") else LOCAL_ADDRESS
 
     @property
     def public_address(self) -> tuple[str, ...]:
-        """Where other machines connect, with keys."""
+        """The addresses where other machines connect, with keys."""
         return () if self.listen.startswith("ipc://") else (self.listen,)
 
     @property
     def local_worker_count(self) -> int:
-        """How many processes work on this machine."""
+        """The number of worker processes on this machine."""
         return sum(map(self.process_count, WORKER_ROLES))
 
     def process_count(self, role: Role) -> int:
-        """Return how many processes of a role run on this machine."""
+        """Return the number of a role's processes on this machine."""
         return {
             Role.PLANNER: self.planners,
             Role.CODER: self.coders,
@@ -178,7 +164,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def requested_policy(self) -> str | None:
-        """The policy that chooses nodes; None where the strategy's own rule does."""
+        """The policy that selects nodes; None where the strategy has its own rule."""
         return self.policy if self.strategy in TREE_SEARCH_STRATEGIES else None
 
     @property
@@ -191,7 +177,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
     def model_of(self, role: Role) -> str:
-        """Return the name of the model that answers for an agent's role."""
+        """Return the name of an agent role's model."""
         own = {
             Role.PLANNER: self.planner_model,
             Role.CODER: self.coder_model,
@@ -200,7 +186,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return own.get(role, "") or self.model
 
     def effort_of(self, role: Role) -> Effort:
-        """Return how hard the model of an agent's role is asked to think."""
+        """Return the effort of an agent role's model."""
         own: dict[Role, Effort] = {
             Role.PLANNER: self.planner_effort,
             Role.CODER: self.coder_effort,
@@ -209,7 +195,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return own.get(role, "") or self.effort
 
     def temperature_of(self, role: Role) -> float | None:
-        """Return the temperature that a person wants for an agent's role; None: the method's."""
+        """Return the temperature that the user set for an agent's role; None: the method's."""
         own = {
             Role.PLANNER: self.planner_temperature,
             Role.CODER: self.coder_temperature,
@@ -224,7 +210,7 @@ def read(run_dir: Path) -> Settings:
     try:
         text = path.read_text(encoding="utf-8")
         if text.startswith(FILE_HEAD) and not text.endswith(FILE_TAIL):
-            # What is missing would be taken for its default, silently.
+            # A missing setting would silently have its default.
             raise ValueError(f"it is cut short: its last line was {FILE_TAIL.strip()!r}")
         return parse(text)
     except OSError as error:
@@ -234,19 +220,13 @@ def read(run_dir: Path) -> Settings:
 
 
 def parse(text: str) -> Settings:
-    """Return the settings in a TOML text; raise ValueError when a word, type or range is wrong."""
+    """Return the settings in a TOML text; raise ValueError when a name, type or range is wrong."""
     return msgspec.toml.decode(text, type=Settings)
 
 
 def write(run_dir: Path, settings: Settings) -> None:
-    """Write `settings` whole: a reader sees the old file or the new one, never half of one."""
-    path = run_dir / FILE_NAME
-    scratch = path.with_suffix(".toml.new")
-    with scratch.open("w", encoding="utf-8") as file:
-        file.write(f"{FILE_HEAD}{to_toml(settings)}{FILE_TAIL}")
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    """Write `stark.toml` atomically."""
+    write_atomically(run_dir / FILE_NAME, f"{FILE_HEAD}{to_toml(settings)}{FILE_TAIL}")
 
 
 def to_toml(settings: Settings) -> str:
@@ -255,7 +235,7 @@ def to_toml(settings: Settings) -> str:
 
 
 def _table(name: str, group: msgspec.Struct) -> Iterator[str]:
-    """Yield a group's rows, then the groups inside it."""
+    """Yield a group's lines, then those of the groups inside it."""
     inner: list[tuple[str, msgspec.Struct]] = []
     if name:
         yield f"\n[{name}]\n"
@@ -266,7 +246,7 @@ def _table(name: str, group: msgspec.Struct) -> Iterator[str]:
             inner.append((path, value))
         elif isinstance(value, dict):
             inner += [(f"{path}.{json.dumps(key)}", row) for key, row in value.items()]
-        elif value is not None:  # TOML has no null: an absent word means it was not given
+        elif value is not None:  # TOML has no null: an absent name means that it was not given
             # JSON's strings, numbers, booleans and arrays are TOML's too.
             yield f"{field} = {json.dumps(value, ensure_ascii=False)}\n"
     for path, value in inner:

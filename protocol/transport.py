@@ -1,7 +1,7 @@
 """Sockets with the options of `docs/reliability.md`, rule 1: ROUTER binds, DEALER connects.
 
-ZeroMQ drops and duplicates nothing by itself while both ends live, and promises nothing when one
-dies: acknowledgements, leases and resending are the actors' business, above this room.
+ZeroMQ neither drops nor duplicates messages while both ends live, and promises nothing when one
+dies: the actors add acknowledgements, leases and resending.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from protocol.values import Value
 
 LINGER_MS = 500
 RECONNECT_MS = 50
-RECONNECT_MAX_MS = 250  # a restarted coordinator is to have its workers back within a second
-BACKLOG = 4096  # a whole fleet comes back at once; beyond it a connection is tried again in 1 s
-RECONNECT_AFTER_S = 2.0  # cut off and no new attempt in sight: libzmq will not come back by itself
-CONNECT_MS = 3000  # or the kernel's own patience would outlast a partition by a minute
+RECONNECT_MAX_MS = 250  # workers are back within a second after the coordinator's restart
+BACKLOG = 4096  # a whole fleet reconnects at once; beyond it a connection is tried again in 1 s
+RECONNECT_AFTER_S = 2.0  # after so long without an attempt libzmq does not reconnect by itself
+CONNECT_MS = 3000  # the kernel's own timeout would outlast a partition by a minute
 HANDSHAKE_MS = 10_000
-GUEST_FRAME_BYTES = 16 * 1024 * 1024  # the most that another machine may say at once
+GUEST_FRAME_BYTES = 16 * 1024 * 1024  # the largest message from another machine
 ZAP_DOMAIN = "stark"
 CONNECTING_EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_DELAYED | zmq.EVENT_CONNECT_RETRIED
 
 
 class AddressInUseError(OSError):
-    """Something else listens there."""
+    """Another process listens at the address."""
 
 
 def listen(
@@ -45,8 +45,8 @@ def listen(
 ) -> zmq.Socket[bytes]:
     """Return a ROUTER bound to `address`; raise `AddressInUseError` or OSError with one line.
 
-    It also listens at the `secured` addresses, where only CURVE is spoken, with the `server`'s
-    keys, and a ZAP handler decides who comes in.
+    It also listens at the `secured` addresses, with CURVE and the `server`'s keys only; there a ZAP
+    handler admits connections.
     """
     socket = context.socket(zmq.ROUTER)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -55,10 +55,10 @@ def listen(
     _limit(socket)
     try:
         _bind(socket, address)
-        # What is set on a socket holds for the addresses that are bound afterwards.
+        # Socket options take effect for the addresses that are bound afterwards.
         if secured:
             _secure(socket, server)
-            # Sooner than the far end: its next connection has the same name, and that must be free.
+            # Sooner than the peer: its next connection has the same name, which must be free.
             _notice_silence(socket, beat_s, 2 * beat_s)
         for other in secured:
             socket.setsockopt(zmq.IPV6, "[" in other)
@@ -70,14 +70,14 @@ def listen(
 
 
 def stop_listening(socket: zmq.Socket[bytes], addresses: Sequence[str]) -> None:
-    """Let nobody in at these addresses any more."""
+    """Accept no further connection at these addresses."""
     for address in addresses:
-        with suppress(zmq.ZMQError):  # it is shut already
+        with suppress(zmq.ZMQError):  # it is closed already
             socket.unbind(address)
 
 
 def resume_listening(socket: zmq.Socket[bytes], addresses: Sequence[str]) -> None:
-    """Listen there again, as before; raise OSError with one line where that can't be."""
+    """Listen at these addresses again; raise OSError with one line when that fails."""
     for address in addresses:
         socket.setsockopt(zmq.IPV6, "[" in address)
         _bind(socket, address)
@@ -89,7 +89,7 @@ def connect(
     identity: str,
     credential: ConnectionCredential | None = None,
 ) -> zmq.Socket[bytes]:
-    """Return a DEALER that connects whenever somebody listens at `address`.
+    """Return a DEALER that connects whenever a ROUTER listens at `address`.
 
     `identity` must be fresh for each process: ROUTER ignores a second peer of the same name.
     """
@@ -109,7 +109,7 @@ def _dealer(
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
-    # Set before connecting: a peer that is not there yet must not swallow or block anything.
+    # Set before connecting: an absent peer must neither take messages nor block.
     _limit(socket)
     if credential is not None:
         socket.setsockopt(zmq.CURVE_SERVERKEY, credential.server.encode())
@@ -123,17 +123,17 @@ def _dealer(
 
 
 class ConnectionEvents(Value, frozen=True, kw_only=True):
-    """What has happened to a connection since the last look."""
+    """The events of a connection since the last poll."""
 
     connected: bool = False  # a handshake was finished: say Hello
-    key_rejected: bool = False  # the far end does not want our key: unknown, expired or revoked
-    server_key_mismatch: bool = False  # it could not prove to have the key that we expect there
+    key_rejected: bool = False  # the server refuses our key: unknown, expired or revoked
+    server_key_mismatch: bool = False  # the server does not have the key that we expect
 
 
 class Connection:
-    """A DEALER and what happens to its connection; it sees to it that there is a next one.
+    """A DEALER, the events of its connection, and reconnecting.
 
-    After an error in the protocol (a flipped byte under CURVE) libzmq ends a connection for good.
+    After a protocol error (a flipped byte under CURVE) libzmq ends a connection for good.
     """
 
     def __init__(
@@ -145,8 +145,8 @@ class Connection:
     ) -> None:
         self.socket = _dealer(context, address, identity, credential)
         self._address = address
-        self._disconnected_at: float | None = None  # since when nothing connects, nor tries to
-        # Before connecting, or the first handshake could be over unseen.
+        self._disconnected_at: float | None = None  # None: connected, or libzmq tries to connect
+        # Before connecting: otherwise the events of the first handshake could be missed.
         self.monitor = self.socket.get_monitor_socket(
             CONNECTING_EVENTS
             | zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -157,13 +157,13 @@ class Connection:
         self.socket.connect(address)
 
     def poll_events(self, now: float) -> ConnectionEvents:
-        """Read what has happened; connect again where libzmq has given up."""
-        up = denied = estranged = False
+        """Read the events; connect again where libzmq has given up."""
+        connected = rejected = mismatch = False
         while self.monitor.poll(0):
             event = zmq.utils.monitor.recv_monitor_message(self.monitor)["event"]
-            up |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            denied |= event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
-            estranged |= event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+            connected |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            rejected |= event == zmq.EVENT_HANDSHAKE_FAILED_AUTH
+            mismatch |= event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
             if event == zmq.EVENT_DISCONNECTED:
                 self._disconnected_at = now
             elif event & CONNECTING_EVENTS:
@@ -173,10 +173,12 @@ class Connection:
             with suppress(zmq.ZMQError):  # it may have forgotten the address already
                 self.socket.disconnect(self._address)
             self.socket.connect(self._address)
-        return ConnectionEvents(connected=up, key_rejected=denied, server_key_mismatch=estranged)
+        return ConnectionEvents(
+            connected=connected, key_rejected=rejected, server_key_mismatch=mismatch
+        )
 
     def close(self, linger_ms: int | None = None) -> None:
-        """Hang up; what was said last has `linger_ms` (the usual where that is None) to leave."""
+        """Close the connection; queued messages have `linger_ms` to leave (None: `LINGER_MS`)."""
         self.socket.disable_monitor()
         self.monitor.close(0)
         self.socket.close(linger_ms)
@@ -216,7 +218,7 @@ def _secure(socket: zmq.Socket[bytes], server: CurveKeyPair | None) -> None:
 
 
 def _notice_silence(socket: zmq.Socket[bytes], every_s: float, limit_s: float) -> None:
-    """Drop a connection through which nothing comes: the next one is new, and so works at once."""
+    """Drop a connection without traffic: a new one works at once where the old one is dead."""
     socket.setsockopt(zmq.HEARTBEAT_IVL, max(1, int(every_s * 1000)))
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, max(1, int(limit_s * 1000)))
 

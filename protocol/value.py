@@ -6,8 +6,8 @@ import msgspec
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A frozen struct: what every value and every message is.
+    """The frozen struct that every value and every message derives from.
 
-    (Each subclass says `frozen=True, kw_only=True` again: msgspec does not inherit `kw_only`,
-    and type checkers do not see that it inherits `frozen`.)
+    Each subclass repeats `frozen=True, kw_only=True`: msgspec does not inherit `kw_only`, and type
+    checkers do not see that it inherits `frozen`.
     """

@@ -1,4 +1,4 @@
-"""The values that travel: task, plan, candidate, verdict, reference, and what a model was asked.
+"""The values in messages and in `run.db`: task, plan, candidate, verdict, reference, model call.
 
 Every struct is frozen and keyword-only.  A new field gets a default and no field ever changes its
 type, so that peers of different minor versions understand each other.  A figure that was not
@@ -19,7 +19,7 @@ from protocol.value import Value as Value
 
 
 class Role(StrEnum):
-    """Who sits at the far end of a socket."""
+    """The role of a process that connects to the coordinator."""
 
     PLANNER = "planner"
     CODER = "coder"
@@ -33,7 +33,7 @@ WORKER_ROLES = (*AGENT_ROLES, Role.EVALUATOR)
 
 
 class Outcome(StrEnum):
-    """The one word of a verdict."""
+    """The outcome of a verdict."""
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -48,15 +48,13 @@ class Outcome(StrEnum):
 Stage = Literal["", "build", "import", "check", "time"]
 Backend = Literal["cpp", "cuda", "triton"]  # what candidates' kernels are written in
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
-BACKEND_OF: dict[DeviceKind, Backend] = {"cpu": "cpp", "cuda": "cuda"}  # where none is named
-# What an agent gives up on: this attempt alone, the node that was to grow, or the whole task.
+BACKEND_OF: dict[DeviceKind, Backend] = {"cpu": "cpp", "cuda": "cuda"}  # the defaults
+# What an agent gives up on: this attempt only, the node that was to grow, or the whole task.
 GiveUpScope = Literal["attempt", "node", "task"]
 
 
 RENAMED_REFERENCE = "renamed_reference"  # the label of a candidate that is the task's own module
-MAX_INTERVAL_WIDTH = (
-    0.08  # an interval that reaches further to either side, as a share of the figure, is wide
-)
+MAX_INTERVAL_WIDTH = 0.08  # to either side, as a share of the figure; beyond it an interval is wide
 
 
 class Seconds(Value, frozen=True, kw_only=True):
@@ -68,23 +66,23 @@ class Seconds(Value, frozen=True, kw_only=True):
 
 
 class Verdict(Value, frozen=True, kw_only=True):
-    """What the judge says of one candidate: a value, whatever the candidate did."""
+    """The judge's result for one candidate: always a value, also for a crash."""
 
     verdict: Outcome
     reason: str = ""  # one line for a person
     stage: Stage = ""  # the stage that decided; "" for correct
     median_us: float | None = None  # the candidate's median time a call, microseconds
-    reference_us: float | None = None  # eager PyTorch's, measured in turn with the candidate
+    reference_us: float | None = None  # eager PyTorch's, measured in turn with the candidate's
     speedup: float | None = None  # reference / candidate, the median of paired ratios
     speedup_ci95: tuple[float, float] | None = None
     max_error: float | None = None  # largest elementwise error, in units of the tolerance
-    log: str = ""  # compiler's or runtime's words, bounded and cleaned
+    log: str = ""  # of the compiler or the runtime, bounded and cleaned
     profile: dict[str, str] | None = None  # name -> printable figure
     seconds: Seconds = Seconds()
     sandbox_level: int = 0
     device: str = ""  # fingerprint of the device that ran it
-    release: Release | None = None  # of a winner: what it passed as a drop-in module
-    gives_up_on: GiveUpScope = "attempt"  # of no_candidate: what no further attempt is made on
+    release: Release | None = None  # of a winner: the checks of its file as a drop-in module
+    gives_up_on: GiveUpScope = "attempt"  # of no_candidate: no further attempt is made on that
 
     @property
     def is_correct(self) -> bool:
@@ -93,8 +91,8 @@ class Verdict(Value, frozen=True, kw_only=True):
     @property
     def labels(self) -> tuple[str, ...]:
         """The evaluator's labels: how the candidate gets its result."""
-        said = (self.profile or {}).get("labels", "")
-        return tuple(label for label in said.split(", ") if label)
+        joined = (self.profile or {}).get("labels", "")
+        return tuple(label for label in joined.split(", ") if label)
 
     @property
     def is_renamed_reference(self) -> bool:
@@ -105,18 +103,18 @@ class Verdict(Value, frozen=True, kw_only=True):
     def is_faster(self) -> bool:
         """Whether the candidate is correct and measured to be faster than the reference.
 
-        This is the one definition of "faster": the whole 95 % interval of the speed-up lies above
-        1.  The reference under another name is not faster, whatever its figure says.
+        This is the one definition of "faster": the whole 95 % interval of the speed-up is above 1.
+        The reference under another name is never faster.
         """
         low = self.speedup_ci95[0] if self.speedup_ci95 is not None else 0.0
         return self.is_correct and low > 1.0 and not self.is_renamed_reference
 
     @property
     def is_wide(self) -> bool:
-        """Whether the interval leaves open what the figure says: worth measuring again.
+        """Whether the interval is too wide for the figure, so that a further measurement helps.
 
-        So is an interval of more than 8 % to a side, one that reaches down to 1 or below although
-        the figure lies above 1, and a figure without an interval.
+        An interval is wide when it reaches more than 8 % to a side, or down to 1 or below although
+        the figure is above 1.  A figure without an interval counts as wide.
         """
         if not self.is_correct or self.speedup is None:
             return False
@@ -138,17 +136,17 @@ class Verdict(Value, frozen=True, kw_only=True):
 
 
 class Device(Value, frozen=True, kw_only=True):
-    """What a runtime was measured on; runtimes of different fingerprints are never ranked."""
+    """The device of a measurement; runtimes of different fingerprints are never ranked."""
 
     kind: DeviceKind = "cpu"
     name: str = ""  # "AMD EPYC, 2 cores" or "NVIDIA H100 80GB HBM3"
     fingerprint: str = ""  # name, driver, torch and CUDA versions in one line
-    # The hardware sheet that prompts show, in order.
+    # The table of hardware facts in prompts, in order.
     facts: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Reference(Value, frozen=True, kw_only=True):
-    """The task's own module, measured: what candidates are compared with."""
+    """The measured figures of the task's own module, which candidates are compared with."""
 
     eager_us: float
     compile_us: float | None = None
@@ -157,7 +155,7 @@ class Reference(Value, frozen=True, kw_only=True):
     inputs: str = ""  # "float32[64, 1024], float32[64, 1024]"
     outputs: str = ""
     notes: tuple[str, ...] = ()
-    judged: Judged | None = None  # what figures hold for; None in runs of older versions
+    judged: Judged | None = None  # device and layouts of the figures; None in older runs
 
 
 class Task(Value, frozen=True, kw_only=True):
@@ -168,12 +166,12 @@ class Task(Value, frozen=True, kw_only=True):
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"
     checks: int = 3  # fresh inputs that a candidate is checked on
-    # What lay beside its file and is imported: path -> source.
+    # Modules next to the task's file that it imports: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Plan(Value, frozen=True, kw_only=True):
-    """One optimisation and where it goes: the node's source with anchors around the spot."""
+    """One optimisation, and the node's source with anchors around the lines to change."""
 
     advice: str
     scaffold: str  # the shown source with anchors; never shown to the evaluator
@@ -184,7 +182,7 @@ class Candidate(Value, frozen=True, kw_only=True):
     """A whole Python file that defines ModelNew."""
 
     source: str
-    outside: tuple[str, ...] = ()  # diff hunks that lie outside the plan's anchors
+    outside: tuple[str, ...] = ()  # diff hunks outside the plan's anchors
 
 
 class AttemptView(Value, frozen=True, kw_only=True):
@@ -198,19 +196,19 @@ class AttemptView(Value, frozen=True, kw_only=True):
     score_us: float | None = None
 
 
-STOP_LOST = "lost"  # the stop of a call whose reply nobody saw: it may have been paid for
+STOP_LOST = "lost"  # the stop of a call without a whole reply: it may have been paid for
 
 
 class Call(Value, frozen=True, kw_only=True):
-    """One request to a model and its reply, as it is stored and paid for."""
+    """One request to a model, its reply and its cost, as stored."""
 
     model: str
     request: str  # the rendered prompt, system first
     reply: str
     stop: str = "end_turn"
-    temperature: float | None = None  # what was really sent; None when none was
+    temperature: float | None = None  # as sent; None when none was
     effort: str = ""  # likewise
-    input_tokens: int = 0  # all of them, cached ones included
+    input_tokens: int = 0  # cached ones included
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     output_tokens: int = 0
@@ -219,12 +217,12 @@ class Call(Value, frozen=True, kw_only=True):
 
 
 def request_key(request: str) -> str:
-    """Return what names a request's text: a call and the money kept for it have the same."""
+    """Return the key of a request's text; a call and its reservation have the same key."""
     return hashlib.sha256(request.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def source_key(source: str) -> str:
-    """Return what names a candidate's text, its leading comments left out: they change nothing."""
+    """Return the key of a candidate's text without its leading comments."""
     lines = source.splitlines()
     first = next((n for n, line in enumerate(lines) if line and not line.startswith("#")), 0)
     text = "\n".join(lines[first:])

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 from actors.cli import OneLineParser, exit_when_reader_closes
 from actors.commands import typed_command, with_typed_commands
 from actors.installation import is_checkout
+from protocol.api_key import api_key_variable
 
 ASK_S = 60.0
 SYNCS = 20
@@ -99,7 +100,7 @@ def cuda() -> CheckResult:
 
 
 def key() -> CheckResult:
-    there = bool(os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN"))
+    there = bool(api_key_variable(os.environ))
     todo = "" if there else "the rule book (--model recipes) is used instead of a model"
     return CheckResult("API key", "set" if there else "not set", todo, needed=False)
 

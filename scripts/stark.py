@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from actors.cli import EXIT_USAGE
-from actors.commands import BY_WORD, COMMAND_VARIABLE, COMMANDS, program_typed, typed_command
+from actors.commands import BY_NAME, COMMAND_VARIABLE, COMMANDS, program_typed, typed_command
 from actors.installation import SUPERVISOR
 
 
@@ -23,9 +23,9 @@ def main() -> int:
     os.environ[COMMAND_VARIABLE] = program_typed(sys.argv[0])
     arguments = sys.argv[1:]
     word = arguments[0] if arguments and not arguments[0].startswith("-") else ""
-    if word in BY_WORD:
+    if word in BY_NAME:
         sys.argv = [typed_command(word), *arguments[1:]]
-        runpy.run_module(BY_WORD[word].module, run_name="__main__", alter_sys=True)
+        runpy.run_module(BY_NAME[word].module, run_name="__main__", alter_sys=True)
         return 0
     if word:
         print(unknown(word), file=sys.stderr)
@@ -49,8 +49,8 @@ def supervise(arguments: Sequence[str]) -> None:
 
 def overview() -> str:
     """Return a line for each command beside the main job."""
-    width = max(len(command.word) for command in COMMANDS)
-    lines = [f"  {command.word:{width}}  {command.does}" for command in COMMANDS]
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"  {command.name:{width}}  {command.summary}" for command in COMMANDS]
     return "\n".join([f"\nother commands ({typed_command()} COMMAND --help says more):", *lines])
 
 
@@ -61,8 +61,8 @@ def unknown(word: str) -> str:
             f"{typed_command()}: {word} is a file: give a task by its flag, {typed_command()} "
             f"--task {word}"
         )
-    near = difflib.get_close_matches(word, BY_WORD, n=3, cutoff=0.5)
-    expected = " or ".join(near) or f"one of {', '.join(BY_WORD)}"
+    near = difflib.get_close_matches(word, BY_NAME, n=3, cutoff=0.5)
+    expected = " or ".join(near) or f"one of {', '.join(BY_NAME)}"
     return (
         f"{typed_command()}: no command {word!r}, expected {expected}; see {typed_command()} --help"
     )

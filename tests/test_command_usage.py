@@ -1,4 +1,4 @@
-"""The parser of every command line here, and that every command line has it."""
+"""The parser of all command lines, and its use by each of them."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from actors.cli import OneLineParser
 def test_a_mistake_is_one_line_that_names_the_program_and_where_to_look(
     prog: str, short: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 2, nothing on stdout; also from a word's own flags."""
+    """The status is 2 and stdout is empty, also for the flags of a subcommand."""
     parser = OneLineParser(prog=prog)
     parser.add_argument("--count", type=int)
     parser.add_subparsers().add_parser("new").add_argument("--hours", type=float)
     for argv in (["--count", "many"], ["new", "--hours", "many"]):
         with pytest.raises(SystemExit) as ended:
             parser.parse_args(argv)
-        said = capsys.readouterr()
-        assert (2, "", 1) == (ended.value.code, said.out, len(said.err.splitlines()))
-        assert said.err.startswith(f"{short}: {argv[-2]}: invalid")
-        assert f"see {prog}" in said.err
+        output = capsys.readouterr()
+        assert (2, "", 1) == (ended.value.code, output.out, len(output.err.splitlines()))
+        assert output.err.startswith(f"{short}: {argv[-2]}: invalid")
+        assert f"see {prog}" in output.err
 
 
-def test_where_others_may_follow_a_mistake_is_raised() -> None:
-    """A command with its own last words gets the same line as an exception."""
+def test_a_mistake_is_an_exception_for_a_command_that_prints_it_itself() -> None:
+    """A command with an error handler of its own gets the same line as an exception."""
     parser = OneLineParser(prog="python supervisor.py")
     parser.refusal = KeyError
     with pytest.raises(KeyError, match=r"unrecognized arguments: -x; see python supervisor\.py"):
@@ -56,20 +56,20 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[-1])
-def test_no_command_overlooks_a_word_that_it_does_not_know(command: tuple[str, ...]) -> None:
-    """Whoever mistypes a flag is told so, instead of waiting for what was not asked for."""
+def test_every_command_refuses_an_unknown_flag(command: tuple[str, ...]) -> None:
+    """A mistyped flag is reported at once; the command does not start without it."""
     done = subprocess.run(
         [sys.executable, *command, "--such-a-flag"],
         cwd=TOP, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (2, "") == (done.returncode, done.stdout)
     assert len(done.stderr.splitlines()) == 1
-    # Some miss a file first; all of them say where to look.
+    # Some commands report a missing file first.
     assert "--such-a-flag" in done.stderr or "are required" in done.stderr
 
 
-def test_tickets_of_a_run_that_is_not_there() -> None:
-    """A mistyped folder is no run that never listened."""
+def test_tickets_of_a_missing_folder() -> None:
+    """A mistyped folder is reported as missing, not as a run without tickets."""
     done = subprocess.run(
         [sys.executable, str(TOP / "scripts" / "tickets.py"), "absent"],
         capture_output=True, text=True, check=False,
@@ -78,8 +78,8 @@ def test_tickets_of_a_run_that_is_not_there() -> None:
     assert done.stderr == "absent: there is no such folder\n"
 
 
-def test_a_reader_that_stops_sees_no_traceback() -> None:
-    """`doctor | head -1`: the first line, and nothing on stderr."""
+def test_a_reader_that_stops_early_causes_no_traceback() -> None:
+    """`doctor | head -1` prints the first line, and stderr is empty."""
     piped = subprocess.run(
         ["sh", "-c", f"{sys.executable} scripts/doctor.py | head -1"],
         cwd=TOP, capture_output=True, text=True, check=False,

@@ -1,4 +1,4 @@
-"""How commands are named: as they were typed, in a checkout and installed."""
+"""The names of commands in texts: as typed, in a checkout and in an installation."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from actors.commands import (
 TOP = Path(__file__).parents[1]
 
 
-def test_every_command_of_the_table_is_there() -> None:
-    """Its module can be run, and what a checkout's user types names a file or that module."""
+def test_every_command_of_the_table_exists() -> None:
+    """Each command's module exists, and the form for a checkout names a file or that module."""
     for command in COMMANDS:
         assert find_spec(command.module) is not None
         last = command.in_checkout.split()[-1]
         assert last == command.module or (TOP / last).is_file()
 
 
-def test_texts_name_what_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`stark` leaves its name in the environment; without it the checkout's words stand."""
+def test_texts_name_the_typed_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`stark` puts its name into the environment; without it texts have the checkout's form."""
     monkeypatch.delenv(COMMAND_VARIABLE, raising=False)
     assert ("python supervisor.py", "python scripts/story.py") == (
         typed_command(),
@@ -44,7 +44,7 @@ def test_texts_name_what_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_program_that_is_not_on_the_path_is_named_by_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hint can be copied to the shell: `stark`, or the path by which it was called."""
+    """A hint can be copied into the shell: `stark`, or the path by which it was called."""
     program = tmp_path / "an environment" / "stark"
     program.parent.mkdir()
     shutil.copy("/bin/true", program)

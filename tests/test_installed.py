@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.commands import BY_WORD, COMMANDS
+from actors.commands import BY_NAME, COMMANDS
 from actors.installation import VERSION
 
 TOP = Path(__file__).parents[1]
@@ -118,7 +118,7 @@ def test_stark_is_the_main_job_and_names_itself(installed: Installed) -> None:
     help_text = installed.run("--help").stdout
     assert help_text.startswith("usage: stark [-h]")
     assert "supervisor.py" not in help_text
-    assert all(f"  {command.word} " in help_text for command in COMMANDS)
+    assert all(f"  {command.name} " in help_text for command in COMMANDS)
     assert f"stark-kernels {VERSION}\n" == installed.run("--version").stdout
     assert "see stark --help" in installed.line("--such-a-flag")
     assert "give --task FILE" in installed.line()
@@ -127,12 +127,12 @@ def test_stark_is_the_main_job_and_names_itself(installed: Installed) -> None:
 def test_a_word_that_is_no_command_is_refused_with_the_nearest(installed: Installed) -> None:
     """One line, status 2; a file is told its flag."""
     assert "no command 'kernelbensh', expected kernelbench;" in installed.line("kernelbensh")
-    assert all(command.word in installed.line("xyz") for command in COMMANDS)
+    assert all(command.name in installed.line("xyz") for command in COMMANDS)
     (installed.here / "doc.py").write_text(TASK, encoding="utf-8")
     assert installed.line("doc.py").endswith("stark --task doc.py")
 
 
-@pytest.mark.parametrize("word", sorted(BY_WORD.keys() - {"build"}))  # it imports torch first
+@pytest.mark.parametrize("word", sorted(BY_NAME.keys() - {"build"}))  # it imports torch first
 def test_every_command_is_there_and_names_itself(installed: Installed, word: str) -> None:
     """Help exits with 0 and names no file of a checkout."""
     done = installed.run(word, "--help")

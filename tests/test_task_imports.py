@@ -1,4 +1,4 @@
-"""What lies beside a task and is imported is taken along; what can't be is one line."""
+"""The modules in a task's folder that it imports; an import that can't be used is one line."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from actors.task_imports import MAX_BYTES, TaskImportError, task_imports
 
 
 @pytest.fixture
-def beside(tmp_path: Path) -> Path:
-    """A task's folder with modules, packages, and what is none of the task's business."""
+def task_folder(tmp_path: Path) -> Path:
+    """A task's folder with modules, packages, and files that the task does not import."""
     files = {
         "lib.py": "from pkg.core import SCALE\nimport torch\n",
         "pkg/__init__.py": "from .core import SCALE\n",
@@ -38,7 +38,7 @@ PKG = ("pkg/__init__.py", "pkg/core.py", "pkg/deep/__init__.py")
 
 
 @pytest.mark.parametrize(
-    ("source", "taken"),
+    ("source", "found"),
     [
         ("import torch, os\nfrom torch import nn", ()),
         ("import lib", ("lib.py", *PKG)),
@@ -53,39 +53,41 @@ PKG = ("pkg/__init__.py", "pkg/core.py", "pkg/deep/__init__.py")
         ("import nowhere, pkg.nowhere", PKG),
     ],
 )
-def test_what_is_imported_is_taken_and_nothing_else(
-    beside: Path, source: str, taken: tuple[str, ...]
+def test_imported_files_are_found_and_no_others(
+    task_folder: Path, source: str, found: tuple[str, ...]
 ) -> None:
-    """Also what those modules import; never a file that no import statement leads to."""
-    found = task_imports(source, beside / "task.py")
-    assert sorted(taken) == list(found)
-    assert all(text == (beside / name).read_text() for name, text in found.items())
+    """Imports of imported modules are followed; a file without an import statement is not read."""
+    modules = task_imports(source, task_folder / "task.py")
+    assert sorted(found) == list(modules)
+    assert all(text == (task_folder / name).read_text() for name, text in modules.items())
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "reason"),
     [
         ("from .lib import act", "mine.py:1: from .lib import act: .* write from lib import act"),
         ("from . import lib", "write import lib"),
         ("x = 1\nfrom ..lib import act", "mine.py:2: .*leads out of the folder"),
         ("import upward", "upward.py:1: from .lib import SCALE: .*write from lib import SCALE"),
         ("import broken", "broken.py:1: invalid syntax"),
-        ("import random", "random beside the task's file hides"),
-        ("import protocol", "protocol beside the task's file hides"),
+        ("import random", "random in the folder of the task's file hides"),
+        ("import protocol", "protocol in the folder of the task's file hides"),
         ("import large", "more than 1 MiB"),
         ("import compiled", "compiled.so is compiled"),
-        ("from pkg import bytes", "is no UTF-8 text"),
+        ("from pkg import bytes", "is not UTF-8 text"),
     ],
 )
-def test_what_can_not_be_taken_is_one_line(beside: Path, source: str, said: str) -> None:
-    """It names the file and the line, and says what to do."""
-    with pytest.raises(TaskImportError, match=said) as refused:
-        task_imports(source, beside / "mine.py")
+def test_an_unusable_import_is_one_line(task_folder: Path, source: str, reason: str) -> None:
+    """The line names the file and the line number, and says what to do."""
+    with pytest.raises(TaskImportError, match=reason) as refused:
+        task_imports(source, task_folder / "mine.py")
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_a_run_s_own_copy_finds_what_was_taken_along(beside: Path, tmp_path: Path) -> None:
-    """So that `--task RUN/tasks/NAME.py` is the same task again."""
+def test_the_copy_of_a_task_in_a_run_finds_its_stored_modules(
+    task_folder: Path, tmp_path: Path
+) -> None:
+    """`--task RUN/tasks/NAME.py` is the same task again."""
     run = tmp_path / "run"
     (run / "tasks" / "modules" / "mine").mkdir(parents=True)
     (run / "tasks" / "modules" / "mine" / "lib.py").write_text("A = 1\n")
@@ -94,10 +96,12 @@ def test_a_run_s_own_copy_finds_what_was_taken_along(beside: Path, tmp_path: Pat
     assert task_imports("import lib\n", run / "tasks" / "mine.py") == {"lib.py": "A = 1\n"}
 
 
-def test_a_link_leads_to_the_folder_of_the_file_itself(beside: Path, tmp_path: Path) -> None:
-    """As Python has it."""
-    (beside / "task.py").write_text("import lib\n")
+def test_a_symbolic_link_is_followed_to_the_folder_of_the_file(
+    task_folder: Path, tmp_path: Path
+) -> None:
+    """Python resolves links in the same way when it runs a file."""
+    (task_folder / "task.py").write_text("import lib\n")
     link = tmp_path / "elsewhere" / "link.py"
     link.parent.mkdir()
-    link.symlink_to(beside / "task.py")
+    link.symlink_to(task_folder / "task.py")
     assert "lib.py" in task_imports("import lib\n", link)

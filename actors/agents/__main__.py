@@ -23,6 +23,7 @@ from actors.cli import EXIT_USAGE, OneLineParser
 from actors.identity import add_identity_arguments, identity_from
 from actors.work_context import Worker
 from protocol import settings
+from protocol.api_key import api_key_variable
 from protocol.prices import price_of
 from protocol.values import AGENT_ROLES, Role
 
@@ -31,8 +32,6 @@ WORKERS: dict[Role, Callable[[ModelClient, int], Worker]] = {
     Role.CODER: Coder,
     Role.DEBUGGER: Debugger,
 }
-
-KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -70,8 +69,7 @@ def make_worker(role: Role, wanted: settings.Settings, run_dir: Path) -> Worker:
 
 def _key() -> str:
     """Return the key or the token, whichever there is: both go out as the same header."""
-    found = (os.environ.get(name, "").strip() for name in KEY_VARIABLES)
-    return next(filter(None, found), "")
+    return os.environ.get(api_key_variable(os.environ), "").strip()
 
 
 def _settings(parsed: argparse.Namespace) -> settings.Settings:

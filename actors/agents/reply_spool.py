@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from pathlib import Path
 
 import msgspec
 
+from protocol.atomic_file import write_atomically
 from protocol.values import Call
 
 
@@ -36,18 +36,8 @@ class ReplySpool:
     def store(self, work: str, call: Call) -> None:
         """Put a reply on disk, whole and flushed; raise OSError when the disk does not take it."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(work, call.request)
-        scratch = path.with_suffix(f".{os.getpid()}.new")
-        with scratch.open("wb") as file:
-            file.write(msgspec.msgpack.encode(call))
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        content = msgspec.msgpack.encode(call)
+        write_atomically(self._path(work, call.request), content, sync_folder=True)
 
     def remove(self, work: str, request: str) -> None:
         """Forget a reply that the coordinator has stored."""

@@ -30,6 +30,7 @@ from protocol import key_ring as ring_file
 from protocol import settings as settings_file
 from protocol import transport
 from protocol.messages import Drain, Heartbeat, HeartbeatAck
+from protocol.read_only import RUN_DB
 from protocol.settings import Settings
 from protocol.values import Task
 
@@ -38,7 +39,7 @@ EXIT_FAULT = 4
 
 
 def main() -> int:
-    """Serve until the run is over; the exit status is 0 however it ended, 4 if it could not."""
+    """Serve until the run is over; exit status 0 for any end of a run, 4 when none was served."""
     parser = OneLineParser(prog="python -m actors.coordinator", description=__doc__)
     parser.add_argument("--run-dir", type=Path, default=Path())
     parser.add_argument(
@@ -50,7 +51,7 @@ def main() -> int:
         "--supervisor",
         default="",
         metavar="LIFE",
-        help="another one than before: all that the former one started is dead",
+        help="the supervisor's incarnation; a new one means that the former one's processes ended",
     )
     arguments = parser.parse_args()
     name_process("coordinator")
@@ -83,12 +84,12 @@ def main() -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Take as many connections as the system allows: a peer over the limit would never be heard.
+    """Allow as many connections as the system does: no message of a peer over the limit arrives.
 
     The usual soft limit is 1,024 descriptors, of which each worker takes one.
     """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 def listen(
@@ -98,15 +99,15 @@ def listen(
     listen: str,
     log: FilteringBoundLogger,
 ) -> tuple[zmq.Socket[bytes], Authenticator | None]:
-    """Listen for this machine's actors, and where the settings say so for other machines, too.
+    """Listen for this machine's actors and, where the settings say so, for other machines.
 
-    Raises ValueError or OSError with one line; other machines are never spoken to in the clear.
+    Raises ValueError or OSError with one line.  Traffic with other machines is always encrypted.
     """
     address = listen or settings.local_address
     if not transport.is_loopback(address):
         raise ValueError(
-            f"--listen {address} can be reached from other machines, and nothing here would be"
-            f" secret: use {typed_command()} --listen, which makes keys and a ticket"
+            f"--listen {address} can be reached from other machines, and the traffic would not be"
+            f" encrypted: use {typed_command()} --listen, which makes keys and a ticket"
         )
     if not settings.public_address or listen.startswith("tcp://"):
         return transport.listen(context, address), None
@@ -140,7 +141,7 @@ def serve(
 ) -> str:
     """Serve the run; while the disk is full, say so, wait, and begin again from what is stored.
 
-    Whoever asks for the end meanwhile gets it: what is stored goes on at the next start.
+    A request to end is obeyed during that wait, too: the next start goes on from what is stored.
     """
     while True:
         database: Database | None = None
@@ -159,38 +160,39 @@ def serve(
             on_terminate(coordinator.ask_to_drain)
             return coordinator.run()
         except StoreFullError as error:
-            log.error("the store takes nothing; waiting for room", error=str(error))
-            with contextlib.suppress(OSError):  # that disk may be the same one
-                sys.stderr.write(f"coordinator: {run_dir}/run.db: {error}; waiting for room\n")
+            log.error("the store can't be written; waiting for disk space", error=str(error))
+            with contextlib.suppress(OSError):  # stderr may be a file on the same disk
+                sys.stderr.write(
+                    f"coordinator: {run_dir / RUN_DB}: {error}; waiting for disk space\n"
+                )
             outbox = Outbox(socket, log, lambda _name: True, authenticator)
-            asked = coordinator is not None and coordinator.is_draining
-            if wait_for_disk_space(outbox, str(error)) or asked:
+            was_draining = coordinator is not None and coordinator.is_draining
+            if wait_for_disk_space(outbox, str(error)) or was_draining:
                 return "stopped"
         finally:
             if database is not None:
                 database.close()
 
 
-def wait_for_disk_space(outbox: Outbox, trouble: str) -> bool:
-    """Wait, and answer heartbeats meanwhile: we live, only the disk is full.
+def wait_for_disk_space(outbox: Outbox, problem: str) -> bool:
+    """Wait `DISK_FULL_POLL_S`, answer heartbeats, and return whether a request to end arrived.
 
-    Whatever else is said now is lost, and is said again: nothing of it was acknowledged.  Return
-    whether we were asked to end.
+    All other messages are dropped: their senders repeat them, since none was acknowledged.
     """
-    asked: list[bool] = []
-    on_terminate(lambda: asked.append(True))
+    end_requests: list[bool] = []
+    on_terminate(lambda: end_requests.append(True))
     until = time.monotonic() + DISK_FULL_POLL_S
     while (left := until - time.monotonic()) > 0:
         outbox.wait(left)
         for sender, identity, message in outbox.read():
             if isinstance(message, Heartbeat) and message.sent_at:
                 outbox.queue(
-                    sender, HeartbeatAck(sent_at=message.sent_at, coordinator_problem=trouble)
+                    sender, HeartbeatAck(sent_at=message.sent_at, coordinator_problem=problem)
                 )
             elif isinstance(message, Drain) and identity.is_local:
-                asked.append(True)
+                end_requests.append(True)
         outbox.flush()
-    return bool(asked)
+    return bool(end_requests)
 
 
 def read_tasks(run_dir: Path, settings: Settings) -> list[Task]:
@@ -208,7 +210,7 @@ def read_tasks(run_dir: Path, settings: Settings) -> list[Task]:
 
 
 def _modules(folder: Path) -> dict[str, str]:
-    """Return what lay beside a task's file, as the supervisor put it there."""
+    """Return the modules that the task imports, as the supervisor stored them: path -> source."""
     return {
         str(file.relative_to(folder)): file.read_text(encoding="utf-8")
         for file in sorted(folder.rglob("*.py"))

@@ -1,8 +1,8 @@
-"""The purse: the allowance made durable, and told to those who wait for it.
+"""The budget for model calls made durable, and the answers to the agents that wait for money.
 
-Everything that the pure `CallBudget` decides is written into the round's transaction;
-`BudgetReserved` is said after its commit.  So a reservation that an agent knows of survives the
-coordinator, and a call that was lost is a row of the spend like any other.
+Everything that the pure `CallBudget` decides is written in the round's transaction, and
+`BudgetReserved` is sent after the commit.  So a reservation that an agent knows of survives a crash
+of the coordinator, and a lost call is a row of table `call` like any other.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from protocol.values import STOP_LOST, Call, request_key
 
 
 class BudgetLedger:
-    """What this run may still spend."""
+    """The budget of one run: decides, and writes each decision to `run.db`."""
 
     def __init__(self, activity: ActivityStore, cap: float | None) -> None:
         self._activity = activity
         self._budget = CallBudget(cap, activity.spent_usd(), activity.reservations())
-        self._told: list[tuple[str, BudgetReserved]] = []
+        self._repeated: list[tuple[str, BudgetReserved]] = []  # answers to repeated requests
 
     def reservation_requested(
         self, sender: str, role: str, message: ReserveBudget, at: float
     ) -> None:
-        """Take a request for money from whoever holds that lease."""
+        """Take a request for money from the holder of a lease."""
         self.call_lost(sender, message, at)
         key = (sender, message.call_number)
         if self._budget.is_open(key):
-            self._told.append(
+            self._repeated.append(
                 (sender, BudgetReserved(lease=message.lease, call_number=message.call_number))
             )
             return
         if self._activity.has_reservation(*key):
-            return  # said again, and ended long ago
+            return  # a late repetition of a request that has ended
         wanted = Reservation(
             incarnation=sender,
             number=message.call_number,
@@ -52,9 +52,9 @@ class BudgetLedger:
         self._write(self._budget.request_reservation(wanted), at)
 
     def call_completed(self, sender: str, role: str, message: CallCompleted, at: float) -> None:
-        """Record a reply and what it cost: once, whoever says it and how often."""
+        """Record a reply and its cost once, however often and by which process it is reported."""
         call, work = message.call, message.lease.work
-        booking, settled = self._budget.record_reply(
+        accounting, settled = self._budget.record_reply(
             sender,
             work,
             request_key(call.request),
@@ -63,53 +63,51 @@ class BudgetLedger:
         )
         if settled is not None:
             self._activity.end_reservation(settled)
-        if booking is ReplyAccounting.RECORD:
+        if accounting is ReplyAccounting.RECORD:
             self._activity.add_call(work, role, call, at)
-        elif booking is ReplyAccounting.DUPLICATE:
+        elif accounting is ReplyAccounting.DUPLICATE:
             self._activity.add_call(work, role, _duplicate_payment(call), at)
 
     def call_lost(self, incarnation: str, message: ReserveBudget | HandedBack, at: float) -> None:
-        """Count a call that its maker saw fail, and that may have been paid for."""
-        heard = message.lost_call
+        """Count a call that failed at its maker, and that may have been paid for."""
+        partial = message.lost_call
         lost = self._budget.charge_lost_call(
-            (incarnation, message.lost_call_number), heard.usd if heard else None
+            (incarnation, message.lost_call_number), partial.usd if partial else None
         )
-        self._write(lost, at, heard)
+        self._write(lost, at, partial)
 
     def end_lease(self, incarnation: str, work: str, at: float, *, observed_end: bool) -> None:
-        """End what was reserved under a lease; `observed_end`: by a holder that has no call under
-        way.
-        """
+        """End the reservations under a lease; `observed_end` as in `CallBudget.end_lease`."""
         self._write(self._budget.end_lease(incarnation, work, observed_end=observed_end), at)
 
     def charge_orphaned_calls(self, held: set[tuple[str, str]], at: float) -> None:
-        """Count what was reserved under leases that nobody holds any more."""
+        """Count the calls of leases that are not in `held`, as (incarnation, work), as lost."""
         for one in self._budget.open_reservations():
             if (one.incarnation, one.work) not in held:
                 self._write(self._budget.charge_lost_call(one.key), at)
 
     def grant_reservations(self, at: float) -> list[tuple[str, BudgetReserved]]:
-        """Reserve what fits; return (incarnation, message) to be told after the commit."""
-        told, self._told = self._told, []
+        """Reserve what fits; return (incarnation, message), to be sent after the commit."""
+        answers, self._repeated = self._repeated, []
         for one in self._budget.grant_reservations():
             self._activity.add_reservation(one, at)
             lease = Lease(work=one.work, epoch=one.epoch)
-            told.append((one.incarnation, BudgetReserved(lease=lease, call_number=one.number)))
-        return told
+            answers.append((one.incarnation, BudgetReserved(lease=lease, call_number=one.number)))
+        return answers
 
     def exhausted_reason(self) -> str:
-        """Return why nothing more can be asked; "" as long as it can."""
+        """Return why no further call can be made; "" as long as one can."""
         return self._budget.exhausted_reason()
 
-    def _write(self, changed: list[Reservation], at: float, heard: Call | None = None) -> None:
+    def _write(self, changed: list[Reservation], at: float, partial: Call | None = None) -> None:
         for one in changed:
             self._activity.end_reservation(one)
             if one.state is ReservationState.LOST:
-                self._activity.add_lost_call(one, at, heard)
+                self._activity.add_lost_call(one, at, partial)
 
 
 def _duplicate_payment(call: Call) -> Call:
-    """Return what is kept of a second reply to the same request: what it cost."""
+    """Return the call to record for a second reply to the same request: its cost, no text."""
     return Call(
         model=call.model,
         request="",

@@ -1,8 +1,8 @@
-"""The coordinator: the thin shell around the searches, the fleet and the store.
+"""The coordinator: the thin shell around the searches, the scheduler and the store.
 
-One round of its loop: read what arrived, let the pure machines say what follows, lease waiting
-work, commit all of it as one transaction, and only then tell anybody.  Killed at any moment it
-loses nothing that it has said: the next one begins from `run.db`.
+One round of its loop: read the messages, let the pure machines decide, lease waiting work, commit
+all of it as one transaction, and send messages only after the commit.  Killed at any moment, it
+loses nothing that a peer was told: the next coordinator begins from `run.db`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.coordinator.budget_service import BudgetLedger
-from actors.coordinator.dispatcher import Dispatcher
+from actors.coordinator.dispatcher import Dispatcher, RunState
 from actors.coordinator.fleet_health import FleetHealth
 from actors.coordinator.gateway.authenticator import Authenticator
 from actors.coordinator.gateway.outbox import Outbox
 from actors.coordinator.gateway.work_messages import ROLE_OF, parse_work
-from actors.coordinator.scheduling.granted_leases import GrantedLease
-from actors.coordinator.scheduling.peer_identity import machine_of
+from actors.coordinator.scheduling.leases import GrantedLease
 from actors.coordinator.scheduling.scheduler import Scheduler
-from actors.coordinator.scheduling.task_queues import task_of
+from actors.coordinator.scheduling.work_queue import task_of
+from actors.coordinator.scheduling.workers import machine_of
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore
@@ -51,7 +51,7 @@ class Coordinator:
         authenticator: Authenticator | None = None,
         supervisor: str = "",
     ) -> None:
-        """`supervisor`: its life; under another one's all of this machine's processes are new."""
+        """`supervisor`: its incarnation; a new one means that this machine's workers are new."""
         self.settings = settings
         self.log = log
         self.db = database
@@ -75,9 +75,9 @@ class Coordinator:
             activity=self.activity,
             decisions=DecisionStore(database),
             scheduler=self.scheduler,
-            event=self._event,
+            record_event=self._event,
         )
-        self.dispatcher = Dispatcher(
+        state = RunState(
             settings=settings,
             epoch=self.epoch,
             scheduler=self.scheduler,
@@ -85,9 +85,12 @@ class Coordinator:
             activity=self.activity,
             budget=self.budget,
             tasks=self.tasks,
+        )
+        self.dispatcher = Dispatcher(
+            state,
             outbox=self.outbox,
             authenticator=authenticator,
-            event=self._event,
+            record_event=self._event,
             stop=self.drain,
         )
         self._restore()
@@ -106,7 +109,7 @@ class Coordinator:
         return status
 
     def round(self) -> str | None:
-        """Read, decide, commit, tell; return the run's status once it is over."""
+        """Read, decide, commit, send; return the run's status once it is over."""
         for sender, identity, message in self.outbox.read():
             failpoints.hit_message("hear", message)
             self.dispatcher.dispatch(sender, identity, message)
@@ -116,11 +119,11 @@ class Coordinator:
         if self.authenticator is not None:
             self.authenticator.limit_connections(now)
         if self.outbox.empty:
-            # What a peer said while we were stopped is heard before anybody is called late.
+            # After a suspension of this process, waiting messages are read before leases expire.
             self._keep_time(now)
         self._allow_calls()
         granted = [] if self._draining else self._grant(now)
-        orders = [(grant, self.tasks.message_for(grant.lease)) for grant in granted]
+        work = [(grant, self.tasks.message_for(grant.lease)) for grant in granted]
         over = self._is_over(now)
         if over is not None:
             self.budget.charge_orphaned_calls(set(), time.time())
@@ -129,8 +132,8 @@ class Coordinator:
         self.db.commit()
         failpoints.hit("after-commit")
         self.outbox.flush()
-        for grant, order in orders:
-            if not self.outbox.send(grant.incarnation, order):
+        for grant, message_of_work in work:
+            if not self.outbox.send(grant.incarnation, message_of_work):
                 self.dispatcher.leases_ended(self.scheduler.peer_lost(grant.incarnation))
         failpoints.hit("after-told")
         if over is None:
@@ -144,11 +147,11 @@ class Coordinator:
         return self._drain_requested or self._draining is not None
 
     def ask_to_drain(self) -> None:
-        """Drain from the next round on: all that a signal handler may do."""
+        """Drain from the next round on; safe to call from a signal handler."""
         self._drain_requested = True
 
     def drain(self, status: str = "stopped", reason: str = "") -> None:
-        """Lease nothing more; end when nothing is held."""
+        """Lease no more work; end the run when no lease is held."""
         if self._draining is None:
             self._draining = (time.monotonic() + DRAIN_S, status, reason)
             self.dispatcher.closing = True
@@ -166,13 +169,13 @@ class Coordinator:
         self.health.write_stats(now)
 
     def _expire(self, now: float) -> None:
-        missed = set(self.scheduler.silent)
+        silent_before = set(self.scheduler.silent)
         self.dispatcher.leases_ended(self.scheduler.expire_leases(now))
-        for incarnation in self.scheduler.silent.keys() - missed:
+        for incarnation in self.scheduler.silent.keys() - silent_before:
             slot = self.scheduler.silent[incarnation].slot
-            how = f"not heard of for {self.settings.lease_s:g} s"
-            self.activity.worker_gone(slot, incarnation, "silent", how, time.time())
-            self._event("silent", slot, how)
+            reason = f"no message for {self.settings.lease_s:g} s"
+            self.activity.worker_gone(slot, incarnation, "silent", reason, time.time())
+            self._event("silent", slot, reason)
 
     def _is_over(self, now: float) -> tuple[str, str] | None:
         """Return the final (status, reason) when the run is over."""
@@ -195,7 +198,7 @@ class Coordinator:
     def _retire_workers(self, status: str) -> None:
         self._retire_all(f"the run is {status}")
         self.outbox.flush()
-        time.sleep(RETIRE_S)  # linger counts from the socket's close; let its pipes empty first
+        time.sleep(RETIRE_S)  # linger counts from the socket's close: its pipes must empty first
 
     # --- leasing -----------------------------------------------------------------------------
 
@@ -207,20 +210,20 @@ class Coordinator:
         return granted
 
     def _allow_calls(self) -> None:
-        """Let agents make the calls that fit into --max-cost; stop when none ever will."""
+        """Let agents make the calls that --max-cost allows; drain when it allows no more."""
         if self._draining:
             return
         for incarnation, reserved in self.budget.grant_reservations(time.time()):
             self.outbox.queue(incarnation, reserved)
-        refusal = self.budget.exhausted_reason()
-        if refusal:
-            self._event("blocked", "", refusal)
-            self.drain("blocked", refusal)
+        reason = self.budget.exhausted_reason()
+        if reason:
+            self._event("blocked", "", reason)
+            self.drain("blocked", reason)
 
-    # --- beginning and telling ---------------------------------------------------------------
+    # --- restoring and recording -------------------------------------------------------------
 
     def _restore(self) -> None:
-        """Take up from disk what an earlier coordinator left."""
+        """Restore leases, peers, tasks and reservations of an earlier coordinator from disk."""
         now = time.monotonic()
         grants = [
             GrantedLease(
@@ -246,12 +249,12 @@ class Coordinator:
         self._event("coordinator", f"epoch {self.epoch}")
 
     def _end_former_incarnations(self) -> None:
-        """Another supervisor serves the run now: whoever worked here under the former is dead."""
+        """Record the death of this machine's workers: a new supervisor serves the run now."""
         self.dispatcher.leases_ended(self.scheduler.machine_lost(""))
         for slot, _, incarnation in self.activity.workers_up():
             if not machine_of(slot):
-                how = "its supervisor ended"
-                self.activity.worker_gone(slot, incarnation, "lost", how, time.time())
+                reason = "its supervisor ended"
+                self.activity.worker_gone(slot, incarnation, "lost", reason, time.time())
 
     def _event(self, what: str, subject: str, detail: str = "") -> None:
         self.activity.add_event(time.time(), what, subject, detail)

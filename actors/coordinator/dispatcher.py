@@ -1,14 +1,15 @@
-"""What peers say, and what follows from it: the door by which all messages enter the run.
+"""The dispatcher: takes every message of every peer and carries out its consequences.
 
-What a message claims is held against what its sender may claim before anything believes it; what
-comes from outside is bounded.  Everything here happens within one round of the coordinator: it is
-on disk before anybody is answered.
+A message is first checked against its sender's rights (`gateway/authorization.py`), and its values
+are brought into bounds (`gateway/sanitize.py`).  All consequences belong to one round of the
+coordinator: they are on disk before an answer is sent.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -20,10 +21,10 @@ from actors.coordinator.gateway.authenticator import Authenticator
 from actors.coordinator.gateway.outbox import Outbox
 from actors.coordinator.gateway.sanitize import sanitized
 from actors.coordinator.gateway.work_messages import parse_work
-from actors.coordinator.scheduling.granted_leases import LeaseEnd
-from actors.coordinator.scheduling.peer_identity import PeerIdentity
+from actors.coordinator.scheduling.leases import LeaseEnd
 from actors.coordinator.scheduling.retry_policy import MAX_LOSSES
 from actors.coordinator.scheduling.scheduler import Scheduler
+from actors.coordinator.scheduling.workers import PeerIdentity
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.tasks import RunTasks
 from protocol import messages
@@ -32,62 +33,69 @@ from protocol.settings import Settings, to_toml
 from protocol.values import Role
 
 QUARANTINE_S = 10.0
-MAX_LOGGED_VIOLATIONS = 100  # of one ticket, that are recorded
+MAX_LOGGED_VIOLATIONS = 100  # of one ticket: a hostile peer must not fill the disk
 
 
 class RecordEvent(Protocol):
-    """Writes down what happened to whom."""
+    """Records an event: what happened, to which subject."""
 
     def __call__(self, what: str, subject: str, detail: str = "") -> None: ...
 
 
 class StopRun(Protocol):
-    """Ends the run: nothing more is leased."""
+    """Drains the run: no more work is leased."""
 
     def __call__(self, status: str, reason: str) -> None: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """The parts of one run that messages read and change."""
+
+    settings: Settings
+    epoch: int  # of the coordinator, not of a lease
+    scheduler: Scheduler
+    health: FleetHealth
+    activity: ActivityStore
+    budget: BudgetLedger
+    tasks: RunTasks
+
+
 class Dispatcher:
-    """Hears all peers of one run."""
+    """Takes the messages of all peers of one run."""
 
     def __init__(
         self,
+        run: RunState,
         *,
-        settings: Settings,
-        epoch: int,
-        scheduler: Scheduler,
-        health: FleetHealth,
-        activity: ActivityStore,
-        budget: BudgetLedger,
-        tasks: RunTasks,
         outbox: Outbox,
         authenticator: Authenticator | None,
-        event: RecordEvent,
+        record_event: RecordEvent,
         stop: StopRun,
     ) -> None:
-        self.closing = False  # whoever says Hello now is sent home
-        self._settings = settings
-        self._epoch = epoch  # of the coordinator, not of a lease
-        self._scheduler = scheduler
-        self._health = health
-        self._activity = activity
-        self._budget = budget
-        self._tasks = tasks
+        self.closing = False  # a peer that says Hello now is retired at once
+        self._settings = run.settings
+        self._epoch = run.epoch
+        self._scheduler = run.scheduler
+        self._health = run.health
+        self._activity = run.activity
+        self._budget = run.budget
+        self._tasks = run.tasks
         self._outbox = outbox
         self._authenticator = authenticator
-        self._event = event
+        self._event = record_event
         self._stop = stop
         self._violations: Counter[str] = Counter()  # by ticket
 
     def dispatch(
         self, sender: str, identity: PeerIdentity, received: messages.ToCoordinator
     ) -> None:
-        """Take one message of a peer, believed as far as its sender may claim what it says."""
+        """Take one message of a peer; refuse it when its sender may not send it."""
         peer = self._scheduler.peers.get(sender)
         others = self._scheduler.peer_count(identity) if isinstance(received, messages.Hello) else 0
-        wrong = authorization.violation(identity, sender, received, peer, others)
-        if wrong:
-            self._log_violation(sender, identity, wrong)
+        reason = authorization.violation(identity, sender, received, peer, others)
+        if reason:
+            self._refuse(sender, identity, reason)
             return
         message = sanitized(received, peer.kind if peer else "")
         if isinstance(message, messages.Hello):
@@ -97,43 +105,41 @@ class Dispatcher:
         elif isinstance(message, messages.Heartbeat):
             now = time.monotonic()
             self._revoke_and_end(sender, *self._scheduler.renew_leases(sender, message, now))
-            heard = self._health.acknowledge(peer, message, now)
-            if heard is not None:
-                self._outbox.queue(sender, heard)
+            answer = self._health.acknowledge(peer, message, now)
+            if answer is not None:
+                self._outbox.queue(sender, answer)
             self._activity.worker_doing(peer.slot, message.activity, time.time())
         elif peer.role is Role.SUPERVISOR:
             self._on_supervisor_message(message)
         else:
             self._on_worker_message(sender, peer.role, message)
 
-    def leases_ended(self, ended: list[LeaseEnd], why: str = "") -> None:
-        """Record leases that ended without a result, and what that means for the candidate."""
+    def leases_ended(self, ended: list[LeaseEnd], reason: str = "") -> None:
+        """Record leases that ended without a result; work that is exhausted by them fails."""
         for end in ended:
             granted = end.granted
             self._activity.end_lease(granted.epoch, end.outcome, time.time())
-            seen = end.outcome == "returned"
+            handed_back = end.outcome == "returned"
             self._budget.end_lease(
-                granted.incarnation, granted.work, time.time(), observed_end=seen
+                granted.incarnation, granted.work, time.time(), observed_end=handed_back
             )
             self._event("lease " + end.outcome, granted.work, granted.incarnation)
             if granted.incarnation in self._scheduler.peers and end.outcome != "returned":
                 self._outbox.queue(granted.incarnation, messages.Revoke(lease=granted.lease))
             if end.exhausted:
-                lost = f"{MAX_LOSSES} evaluators were lost while it ran"
-                self._tasks.fail_work(granted.work, why or lost)
+                default_reason = f"{MAX_LOSSES} evaluators were lost while it ran"
+                self._tasks.fail_work(granted.work, reason or default_reason)
 
-    def _log_violation(self, sender: str, identity: PeerIdentity, wrong: str) -> None:
-        """Refuse a message that claims what can't be, and with it its sender's leases."""
-        self._outbox.queue(sender, messages.Refuse(reason=wrong))
+    def _refuse(self, sender: str, identity: PeerIdentity, reason: str) -> None:
+        """Refuse a peer that sent what it may not send; its leases end."""
+        self._outbox.queue(sender, messages.Refuse(reason=reason))
         peer = self._scheduler.peers.get(sender)
         if peer is not None and peer.identity.ticket == identity.ticket:
             self.leases_ended(self._scheduler.dismiss_peer(sender))
-            self._activity.worker_gone(peer.slot, sender, "dismissed", wrong, time.time())
+            self._activity.worker_gone(peer.slot, sender, "dismissed", reason, time.time())
         self._violations[identity.ticket] += 1
-        if (
-            self._violations[identity.ticket] <= MAX_LOGGED_VIOLATIONS
-        ):  # a liar must not fill the disk
-            self._event("refused", identity.ticket or sender, wrong)
+        if self._violations[identity.ticket] <= MAX_LOGGED_VIOLATIONS:
+            self._event("refused", identity.ticket or sender, reason)
 
     def _on_supervisor_message(self, message: messages.ToCoordinator) -> None:
         match message:
@@ -147,12 +153,12 @@ class Dispatcher:
                 self._stop("stopped", "")
 
     def _may_report_loss(self, loss: messages.WorkerLost) -> bool:
-        """Whether that incarnation, where it is known, sits in the slot that the loss names."""
-        seats = [
+        """Whether the incarnation, where it is known, is in the slot that the loss names."""
+        known = [
             self._scheduler.peers.get(loss.incarnation),
             *self._scheduler.held_by(loss.incarnation),
         ]
-        return all(seat.slot == loss.slot for seat in seats if seat is not None)
+        return all(one.slot == loss.slot for one in known if one is not None)
 
     def _on_worker_message(self, sender: str, role: Role, message: messages.ToCoordinator) -> None:
         match message:
@@ -183,13 +189,13 @@ class Dispatcher:
                 self._result(sender, message)
 
     def _blocked(self, sender: str, message: messages.CallsBlocked) -> None:
-        """Stop the run; but what is wrong on a joined machine alone stops that machine alone."""
+        """Stop the run; a problem that a joined machine reports stops that machine only."""
         self._event("blocked", message.lease.work, message.reason)
         identity = self._scheduler.peers[sender].identity
         if identity.is_local:
             self._stop("blocked", message.reason)
         else:
-            self._log_violation(sender, identity, f"no call can succeed there: {message.reason}")
+            self._refuse(sender, identity, f"no call can succeed there: {message.reason}")
 
     def _hello(self, sender: str, identity: PeerIdentity, hello: messages.Hello) -> None:
         self._revoke_and_end(
@@ -210,20 +216,20 @@ class Dispatcher:
             self._outbox.queue(sender, messages.Retire(reason="the run stops"))
 
     def _settings_for_guest(self, identity: PeerIdentity, role: Role) -> str:
-        """Return what a joined machine's supervisor needs to know of the run's settings."""
+        """Return the run's settings as TOML for a joined machine's supervisor; "" for others."""
         if self._authenticator is None or identity.is_local or role is not Role.SUPERVISOR:
             return ""
-        terms = self._settings
+        settings = self._settings
         if not self._authenticator.grants_agent_roles(identity.ticket):
-            terms = replace(terms, base_url="")  # it may hold a password
-        return to_toml(terms)
+            settings = replace(settings, base_url="")  # it may hold a password
+        return to_toml(settings)
 
-    def _quarantined(self, sender: str, why: str) -> None:
-        """Leave a device alone for a while: the others go on, and its next lease examines it."""
+    def _quarantined(self, sender: str, reason: str) -> None:
+        """Lease no work to a device for a while; its next lease begins with a device check."""
         slot = self._scheduler.peers[sender].slot
         self._scheduler.pause_peer(sender, time.monotonic() + QUARANTINE_S)
-        self._activity.worker_quarantined(slot, why)
-        self._event("quarantined", slot, why)
+        self._activity.worker_quarantined(slot, reason)
+        self._event("quarantined", slot, reason)
 
     def _revoke_and_end(self, sender: str, revoked: list[Lease], ended: list[LeaseEnd]) -> None:
         for lease in revoked:
@@ -236,29 +242,32 @@ class Dispatcher:
         if isinstance(message, messages.ReserveBudget):
             if self._scheduler.has_lease(sender, message.lease):
                 self._budget.reservation_requested(sender, role, message, time.time())
-        elif self._holds_lease(message.lease, sender):
-            # Stored whoever holds the lease by now: it was paid for.
+        elif self._was_granted(message.lease, sender):
+            # Stored even when another peer holds the lease by now: the call was paid for.
             self._budget.call_completed(sender, role, message, time.time())
             self._outbox.queue(sender, messages.CallStored(lease=message.lease))
 
-    def _holds_lease(
+    def _was_granted(
         self, lease: Lease, sender: str, result: messages.Result | None = None
     ) -> bool:
-        """Whether that lease was ever the sender's, and can end so; else the sender is refused."""
+        """Whether the sender holds or held that lease, and `result` can end it.
+
+        A sender that never held it is refused.
+        """
         if not self._activity.was_granted(lease, sender):
-            wrong = f"{lease.work} was never leased to it"
+            reason = f"{lease.work} was never leased to it"
         elif result is not None and not authorization.is_result_allowed(
             parse_work(lease.work)[2], result
         ):
-            wrong = f"{lease.work} does not end with {type(result).__name__}"
+            reason = f"{lease.work} does not end with {type(result).__name__}"
         else:
             return True
-        self._log_violation(sender, self._scheduler.peers[sender].identity, wrong)
+        self._refuse(sender, self._scheduler.peers[sender].identity, reason)
         return False
 
     def _result(self, sender: str, result: messages.Result) -> None:
-        """Take a result from whoever holds its lease now; a late one is acknowledged only."""
-        if not self._holds_lease(result.lease, sender, result):
+        """Take a result from the present holder of its lease; only acknowledge a late result."""
+        if not self._was_granted(result.lease, sender, result):
             return
         self._outbox.queue(sender, messages.ResultStored(lease=result.lease))
         if (
@@ -279,7 +288,7 @@ class Dispatcher:
         )
 
     def _recheck_locally(self, sender: str, lease: Lease, problem: str) -> bool:
-        """Ask our own machine, where it can look, when a guest says that a task is at fault."""
+        """When a guest reports that the task is at fault, have a local worker check, if any can."""
         end = self._scheduler.requeue_for_local(lease, sender, time.monotonic())
         if end is None:
             return False

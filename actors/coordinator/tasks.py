@@ -1,7 +1,7 @@
-"""The run's tasks: their searches, what these want done, and what becomes of it.
+"""The run's tasks: their searches, the work that these ask for, and its results.
 
-The coordinator's shell hears results and hands them in here; what the searches then ask for goes
-to the store and to the fleet, in the same transaction.
+The dispatcher hands in results; the instructions of the searches go to the store and to the
+scheduler, in the same transaction.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Container
 
 from actors.coordinator.gateway.work_messages import ROLE_OF, WorkMessages, parse_work, work_id
 from actors.coordinator.replay.replay_strategy import search_of_task
-from actors.coordinator.scheduling.granted_leases import Placement
 from actors.coordinator.scheduling.scheduler import Scheduler
-from actors.coordinator.search.scoring import checked_verdict, is_positive, kernel_of, score_us
+from actors.coordinator.scheduling.work_queue import Placement
+from actors.coordinator.search.scoring import kernel_of, score_us
 from actors.coordinator.search.search import (
     AttemptEnded,
     BestConfirmed,
@@ -48,15 +48,15 @@ class RunTasks:
         activity: ActivityStore,
         decisions: DecisionStore,
         scheduler: Scheduler,
-        event: Callable[[str, str, str], None],
+        record_event: Callable[[str, str, str], None],
     ) -> None:
-        """`event` records what people should find: what, subject, detail."""
+        """`record_event` takes (what, subject, detail)."""
         self._settings = settings
         self._store = store
         self._activity = activity
         self._decisions = decisions
         self._scheduler = scheduler
-        self._event = event
+        self._event = record_event
         self._offers: dict[str, OfferWork] = {}
         self._unopened: deque[tuple[Task, int, str]] = deque()
         stored = store.tasks()
@@ -65,21 +65,21 @@ class RunTasks:
             store, activity, {task.name: task for task, _, _ in stored}
         )
 
-    # --- which are under way -----------------------------------------------------------------
+    # --- which tasks are open ----------------------------------------------------------------
 
     @property
     def is_finished(self) -> bool:
         return all(search.finished for search in self._searches.values())
 
     def refused_reasons(self) -> list[str]:
-        """Return why the tasks can't be measured, if that is so of all; else nothing."""
+        """Return why the tasks can't be measured, if none can; otherwise an empty list."""
         problems = self._store.refused_tasks()
         return problems if len(problems) == len(self._searches) else []
 
     def restore(self, leased: Container[str]) -> None:
-        """Go on from what is stored: those in `leased` at once, the others in their order.
+        """Restore tasks from the store: those in `leased` at once, the others in their order.
 
-        What is leased can come to an end at any moment: its task is open, however many are.
+        Leased work can end at any moment, so its task is open even above `tasks_at_once`.
         """
         for task, budget, status in self._store.tasks():
             if task.name in leased:
@@ -89,14 +89,14 @@ class RunTasks:
         self.begin_tasks()
 
     def begin_tasks(self) -> None:
-        """Begin tasks in their order, no more at once than the settings want."""
-        most = self._settings.tasks_at_once or len(self._searches)
+        """Begin tasks in their order, at most `tasks_at_once` at a time."""
+        limit = self._settings.tasks_at_once or len(self._searches)
         while self._unopened:
             closed = {task.name for task, _, _ in self._unopened}
             under_way = sum(
                 not search.finished for name, search in self._searches.items() if name not in closed
             )
-            if under_way >= most:
+            if under_way >= limit:
                 return
             task, budget, status = self._unopened.popleft()
             self._perform(task.name, self._restored_search(task, budget, status))
@@ -135,7 +135,7 @@ class RunTasks:
             {row.number: row.gives_up_on for row in rows},
         )
 
-    # --- work out, results in ----------------------------------------------------------------
+    # --- work and results --------------------------------------------------------------------
 
     def message_for(self, lease: Lease) -> messages.Work:
         """Return the message for a granted lease."""
@@ -145,7 +145,7 @@ class RunTasks:
         )
 
     def fail_work(self, work: str, reason: str) -> None:
-        """Let work end that took too many with it."""
+        """End work that is exhausted: too many workers were lost or tries failed."""
         task, number, stage = parse_work(work)
         del self._offers[work]
         if stage is Stage.CONFIRM:
@@ -179,15 +179,15 @@ class RunTasks:
                 )
                 self._record(task, number, verdict)
             case messages.Evaluated() if stage is Stage.CONFIRM:
-                self._confirm(task, number, checked_verdict(result.verdict))
+                self._confirm(task, number, result.verdict)
             case messages.Evaluated():
-                self._record(task, number, checked_verdict(result.verdict))
+                self._record(task, number, result.verdict)
             case messages.ReferenceMeasured():
                 self._measured(task, result.reference, result.problem)
 
     def _measured(self, task: str, reference: Reference | None, problem: str) -> None:
-        if reference is None or not is_positive(reference.eager_us):
-            self._refuse(task, problem or "the reference has no usable time")
+        if reference is None:
+            self._refuse(task, problem)
             return
         self._store.set_reference(task, reference, time.time())
         self._perform(task, self._searches[task].handle(ReferenceReady(reference.eager_us)))
@@ -196,7 +196,7 @@ class RunTasks:
         self._perform(task, self._searches[task].handle(ReferenceRefused(problem)))
 
     def _record(self, task: str, number: int, verdict: Verdict) -> None:
-        """Make the node: in one transaction with the end of its lease and the next attempt."""
+        """Add the node, in one transaction with the end of its lease and the next attempt."""
         reference = self._store.reference(task)
         score = FAILED_SCORE if reference is None else score_us(verdict, reference)
         candidate = self._store.candidate(task, number)
@@ -210,7 +210,7 @@ class RunTasks:
         )
 
     def _confirm(self, task: str, number: int, verdict: Verdict | None) -> None:
-        """Let the second look at a node count; None: it could not be had, nothing is confirmed."""
+        """Replace a node's verdict by its confirmation; None: it could not be confirmed."""
         reference = self._store.reference(task)
         score = self._searches[task].score(number)
         if verdict is not None and reference is not None:
@@ -220,7 +220,7 @@ class RunTasks:
         faster = verdict is not None and verdict.is_faster
         self._perform(task, self._searches[task].handle(BestConfirmed(number, score, faster)))
 
-    # --- doing what the searches ask ---------------------------------------------------------
+    # --- carrying out instructions -----------------------------------------------------------
 
     def _perform(self, task: str, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -228,9 +228,9 @@ class RunTasks:
                 case SaveAttempt(attempt):
                     self._store.save_attempt(task, attempt)
                     if attempt.stage in (Stage.PLAN, Stage.REPAIR):
-                        why = f"node {attempt.parent} to {attempt.stage}"
+                        detail = f"node {attempt.parent} to {attempt.stage}"
                         self._activity.add_event(
-                            time.time(), "selected", f"{task}/{attempt.number}", why
+                            time.time(), "selected", f"{task}/{attempt.number}", detail
                         )
                 case OfferWork(stage, attempt):
                     work = work_id(task, attempt.number, stage)
@@ -242,10 +242,10 @@ class RunTasks:
                     self._event("task over", task, problem)
 
     def _placement(self, task: str, stage: Stage) -> Placement:
-        """Candidates go to the kind of device that measured their reference."""
+        """Return a stage's placement: candidates go to the kind of device of their reference."""
         if ROLE_OF[stage] is not Role.EVALUATOR:
             return Placement()
         reference = self._store.reference(task)
         kind = reference.device.fingerprint if reference else ""
-        # The second look decides who wins: here, where it can be had, and not by a stranger.
+        # The confirmation decides the winner: this machine does it where it can, not a guest.
         return Placement(kind=kind, trusted=stage is Stage.CONFIRM)

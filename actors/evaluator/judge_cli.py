@@ -72,11 +72,11 @@ class WaitNotice:
         self._say = say
         self._timer: Timer | None = None
 
-    def set_activity(self, words: str) -> None:
+    def set_activity(self, text: str) -> None:
         """Note what is done from now on."""
         self.close()
-        if words.startswith("waiting"):
-            told = words.replace("(limit", f"({WAIT_S:.0f} s; limit")
+        if text.startswith("waiting"):
+            told = text.replace("(limit", f"({WAIT_S:.0f} s; limit")
             self._timer = Timer(WAIT_S, self._say, (told,))
             self._timer.daemon = True
             self._timer.start()

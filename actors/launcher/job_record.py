@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
+from protocol.atomic_file import write_atomically
 from protocol.values import Value
 
 FILE_NAME = "launch.json"
@@ -30,10 +30,4 @@ def read_record(run_dir: Path) -> JobRecord:
 
 def write_record(run_dir: Path, record: JobRecord) -> None:
     """Write a record whole, and on disk: a job that nobody remembers runs to its wall time."""
-    path = run_dir / FILE_NAME
-    scratch = path.with_name(path.name + ".new")
-    with scratch.open("wb") as file:
-        file.write(msgspec.json.encode(record))
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    write_atomically(run_dir / FILE_NAME, msgspec.json.encode(record))

@@ -20,9 +20,9 @@ from actors.cli import UsageError
 from actors.supervisor.cli.preflight import TaskFile
 from actors.supervisor.reporting import run_folder_integrity
 from actors.supervisor.reporting.run_folder_integrity import LOCK_NAME, DamagedRunError, StoredRun
-from actors.supervisor.reporting.run_reader import FILE_NAME as RUN_DB
 from protocol import settings as settings_file
 from protocol.atomic_file import write_atomically
+from protocol.read_only import RUN_DB
 from protocol.settings import MODULES, Settings
 from protocol.values import Task
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 
 from actors.supervisor.reporting import run_folder_integrity, run_results
-from actors.supervisor.reporting.run_reader import FILE_NAME, RunReader
+from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.run_results import TaskResult
 from actors.supervisor.reporting.snapshot import Snapshot, TaskState
-from protocol import read_only
 from protocol import settings as settings_file
+from protocol.read_only import RUN_DB, read_only_uri
 from protocol.settings import Settings
 from protocol.values import Value
 from scripts.tables.problems import ProblemOrigin, origin_of
@@ -94,7 +94,7 @@ def rows_of_run(run_dir: Path) -> RunRows:
     try:
         snapshot = reader.poll() or Snapshot()
     except sqlite3.DatabaseError as error:
-        raise ValueError(f"{run_dir / FILE_NAME} can't be read: {error}") from error
+        raise ValueError(f"{run_dir / RUN_DB} can't be read: {error}") from error
     finally:
         reader.close()
     minutes = _minutes(run_dir)
@@ -189,9 +189,9 @@ def _minutes(run_dir: Path) -> dict[str, float]:
         "SELECT substr(work, 1, instr(work, '/') - 1), SUM(ended - granted) FROM lease"
         " WHERE ended IS NOT NULL GROUP BY 1"
     )
-    path = run_dir / FILE_NAME
+    path = run_dir / RUN_DB
     try:
-        with closing(sqlite3.connect(read_only.read_only_uri(path), uri=True)) as database:
+        with closing(sqlite3.connect(read_only_uri(path), uri=True)) as database:
             return {task: round(seconds / 60, 3) for task, seconds in database.execute(query)}
     except sqlite3.OperationalError:
         return {}  # no database yet

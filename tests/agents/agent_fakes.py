@@ -78,8 +78,8 @@ class FakeContext:
         self.stop: Callable[[], bool] = lambda: False
         self.on_answered: Callable[[Call], None] = lambda call: None
 
-    def set_activity(self, words: str) -> None:
-        self.words.append(words)
+    def set_activity(self, text: str) -> None:
+        self.words.append(text)
 
     def candidate_running(self) -> None:
         raise AssertionError("agents run no candidate")
@@ -92,9 +92,9 @@ class FakeContext:
         self.reserved.append(usd)
         return not self.stop()
 
-    def call_lost(self, heard: Call | None = None) -> None:
+    def call_lost(self, partial: Call | None = None) -> None:
         self.lost += 1
-        self.lost_calls.append(heard)
+        self.lost_calls.append(partial)
 
     def is_revoked(self) -> bool:
         return self.stop()

@@ -1,4 +1,4 @@
-"""The method's rules written the slow, obvious way: what the fast tree is held against."""
+"""The method's rules in a slow and simple form, which the fast tree is compared with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import combinations
 
 @dataclass
 class ReferenceTree:
-    """Attempts as a flat list; every question is answered by looking at all of them."""
+    """Attempts as a flat list; every query scans all of them."""
 
     root_children: int = 5
     failed_children: int = 3
@@ -70,10 +70,10 @@ class ReferenceTree:
     def debug_window(self, i: int) -> set[int]:
         return {i, 0, *self.siblings(i)}
 
-    # --- what the policies choose from -------------------------------------------------------
+    # --- the choices of the policies ---------------------------------------------------------
 
     def greedy(self) -> set[int]:
-        """The nodes that the greedy rule may name, each equally likely."""
+        """The nodes that the greedy rule may select, each equally likely."""
         best = self.best_eligible()
         return set(self.leaves()) if best is None else {best}
 
@@ -95,7 +95,7 @@ class ReferenceTree:
         return sum(x / (1 + x) for x in speeds)
 
     def uct(self, c: float, width: int) -> int | None:
-        """Walk down as the rule says; None where nothing below the root may be grown."""
+        """Walk down by the rule; None where no node may be grown."""
 
         def grows(i: int) -> bool:
             return self.eligible(i) and len(self.children(i)) + self.pending.count(i) < width

@@ -1,4 +1,4 @@
-"""A whole run without a model, a compiler or a clock: scripted outcomes for real machinery."""
+"""A whole run of the real search without model, compiler and clock: outcomes are scripted."""
 
 from __future__ import annotations
 
@@ -39,28 +39,26 @@ def make_search(
 
 
 def outcome(number: int) -> tuple[float, str]:
-    """Return what attempt `number` always comes to: a score and a kernel."""
+    """Return the fixed score and kernel of attempt `number`."""
     rng = Random(f"outcome {number}")
     return (math.inf if rng.random() < 0.4 else round(rng.uniform(20, 150), 1)), f"k{number}"
 
 
 def confirm(number: int, score: float) -> BestConfirmed:
-    """Return what a second look comes to: less kind than the first, by a tenth."""
+    """Return a confirmation whose score is a tenth worse than the first."""
     return BestConfirmed(number, score * 1.1, faster=score * 1.1 < EAGER_US)
 
 
 class InMemoryRun:
-    """Carries out a search's instructions in memory and keeps what a store would keep."""
+    """Carries out a search's instructions in memory, and records what a store would record."""
 
     def __init__(
         self, search: Search, *, strategy: str = "stark", policy: str = "epsilon-greedy"
     ) -> None:
         self.search = search
         self.outcome = outcome
-        self.refusals: dict[
-            int, GiveUpScope
-        ] = {}  # attempts that get no candidate, and what is given up
-        self.names = {"strategy": strategy, "policy": policy}  # of the search that follows a crash
+        self.refusals: dict[int, GiveUpScope] = {}  # attempt without candidate -> given up on
+        self.names = {"strategy": strategy, "policy": policy}  # for the search after a crash
         self.saved: dict[int, Attempt] = {}
         self.nodes: list[tuple[int, int, float, str]] = []
         self.offers: dict[int, OfferWork] = {}
@@ -77,10 +75,10 @@ class InMemoryRun:
                 case OfferWork(stage, attempt, window):
                     self.offers[attempt.number] = instruction
                     self.shown[attempt.number, stage] = window
-                    self.decide(instruction)
+                    self.record(instruction)
 
-    def decide(self, offer: OfferWork) -> None:
-        """Keep what was decided, the first time that it is."""
+    def record(self, offer: OfferWork) -> None:
+        """Record a decision once."""
         number, stage = offer.attempt.number, offer.stage
         if stage is not Stage.MEASURE and (number, stage) not in self.decisions:
             self.decisions[number, stage] = Decision(
@@ -94,7 +92,7 @@ class InMemoryRun:
             )
 
     def step(self, number: int) -> None:
-        """Let the offered stage of one attempt end as it always does."""
+        """End the offered stage of one attempt with its fixed outcome."""
         offer = self.offers.pop(number)
         if offer.stage is Stage.MEASURE:
             self.perform(self.search.handle(ReferenceReady(EAGER_US)))
@@ -116,7 +114,7 @@ class InMemoryRun:
             self.perform(self.search.handle(StageEnded(number)))
 
     def crash(self, more: int = 0) -> None:
-        """Lose everything but what was stored, and begin again from that, with `more` budget."""
+        """Drop the search, and restore it from the records with `more` budget."""
         before = self.search
         self.search = make_search(
             budget=before.budget + more,

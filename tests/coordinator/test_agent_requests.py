@@ -1,4 +1,4 @@
-"""The messages for agents, from a store: what a node without code of its own stands for."""
+"""The messages for agents, made from a store: nodes without code of their own."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from protocol.messages import Lease, MakePlan, Reflect, Repair, Solve, Work
 from protocol.values import Candidate, Outcome, Plan, Reference, Task, Verdict, source_key
 
 TASK = Task(name="t", source="the reference")
-GONE = Verdict(verdict=Outcome.NO_CANDIDATE, reason="the model refused to answer")
-FINE = Verdict(verdict=Outcome.CORRECT, median_us=5.0, speedup=2.0)
+NO_CANDIDATE = Verdict(verdict=Outcome.NO_CANDIDATE, reason="the model refused to answer")
+CORRECT = Verdict(verdict=Outcome.CORRECT, median_us=5.0, speedup=2.0)
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
     """0 - 1 (correct) - 2 (no candidate) - 3 (none either), and 4 below 1, a plan without code."""
     with closing(Database(tmp_path)) as database:
-        made = Store(database)
-        made.add_task(TASK, 9)
-        made.set_reference("t", Reference(eager_us=10.0), 0.0)
+        store = Store(database)
+        store.add_task(TASK, 9)
+        store.set_reference("t", Reference(eager_us=10.0), 0.0)
         for number, parent in ((1, 0), (2, 1), (3, 2), (4, 1)):
             attempt = Attempt(number=number, parent=parent, repair=False, stage=Stage.SOLVE)
-            made.save_attempt("t", attempt)
+            store.save_attempt("t", attempt)
             if number == 1:
-                made.save_candidate("t", 1, Candidate(source="twice as fast"))
+                store.save_candidate("t", 1, Candidate(source="twice as fast"))
             if number == 4:
-                made.save_plan("t", 4, Plan(advice="Fuse.", scaffold="# marked\ntwice as fast"))
-            made.add_node("t", number, FINE if number == 1 else GONE, None, 0.0)
+                store.save_plan("t", 4, Plan(advice="Fuse.", scaffold="# marked\ntwice as fast"))
+            store.add_node("t", number, CORRECT if number == 1 else NO_CANDIDATE, None, 0.0)
         yield database
 
 
-def told(database: Database, stage: Stage, parent: int) -> Work:
-    """Return what the agent of attempt 5, which grows `parent`, is told."""
+def message_for(database: Database, stage: Stage, parent: int) -> Work:
+    """Return the message for the agent of attempt 5, which grows `parent`."""
     attempt = Attempt(number=5, parent=parent, repair=stage is Stage.REPAIR, stage=stage)
     store = Store(database)
     store.save_attempt("t", attempt)
@@ -52,34 +52,36 @@ def told(database: Database, stage: Stage, parent: int) -> Work:
 
 @pytest.mark.parametrize("stage", [Stage.SOLVE, Stage.REFLECT])
 def test_a_chain_goes_on_from_its_last_code(database: Database, stage: Stage) -> None:
-    """Two refusals after a good attempt do not throw the agent back to the reference."""
-    message = told(database, stage, 3)
+    """After two refusals the agent gets the source of the last good attempt, not the reference."""
+    message = message_for(database, stage, 3)
 
     assert isinstance(message, Solve | Reflect)
     assert (3, "twice as fast") == (message.node.node, message.node.source)
     assert Outcome.NO_CANDIDATE == message.node.verdict.verdict
 
 
-def test_a_plan_that_never_was_is_repaired_from_what_it_was_to_improve(database: Database) -> None:
-    """The debugger of a planner's failure gets the source that the planner was shown."""
-    message = told(database, Stage.REPAIR, 2)
+def test_an_attempt_without_a_plan_is_repaired_from_its_parents_source(database: Database) -> None:
+    """After a planner's failure the debugger gets the source that the planner saw."""
+    message = message_for(database, Stage.REPAIR, 2)
 
     assert isinstance(message, Repair)
     assert ("", "twice as fast") == (message.plan.advice, message.plan.scaffold)
 
 
 def test_a_plan_without_code_is_inherited(database: Database) -> None:
-    """Where there was a plan, its marks and its words stay."""
-    message = told(database, Stage.REPAIR, 4)
+    """The debugger gets the plan's advice and its scaffold."""
+    message = message_for(database, Stage.REPAIR, 4)
 
     assert isinstance(message, Repair)
     assert ("Fuse.", "# marked\ntwice as fast") == (message.plan.advice, message.plan.scaffold)
     assert "" == message.node.source
 
 
-def test_an_agent_is_told_what_the_task_has_already(database: Database) -> None:
-    """The keys of all candidates, recorded and under way, and plans beside it for the same node:
-    a model that computes what it writes does not write one of them again."""
+def test_a_message_has_the_tasks_candidates_and_the_plans_under_way(database: Database) -> None:
+    """It has the keys of all candidates, recorded and under way, and plans for the same node.
+
+    So a computed model does not write one of them again.
+    """
     store = Store(database)
     work_messages = WorkMessages(store, ActivityStore(database), {"t": TASK})
     under_way = [

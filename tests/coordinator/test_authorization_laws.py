@@ -1,4 +1,4 @@
-"""What is said is checked as hostile: who may say it, of which lease, how much, in which range."""
+"""Messages are checked as hostile: sender, lease, size of texts, range of figures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actors.coordinator.gateway import authorization, sanitize
-from actors.coordinator.scheduling.peer_identity import LOCAL_PEER, PeerIdentity
-from actors.coordinator.scheduling.workers import Peer
+from actors.coordinator.scheduling.workers import LOCAL_PEER, Peer, PeerIdentity
 from actors.coordinator.search.search import Stage
 from actors.evaluator.timing import timing_statistics
 from protocol import codec, messages
@@ -35,9 +34,9 @@ CARD = "Card X; driver 1; torch 2"
 TICKET = "5c2e1a"
 
 
-def said_by(role: Role) -> list[messages.Message]:
-    """Return one message of every kind that some role may send."""
-    everything: list[messages.Message] = [
+def messages_as(role: Role) -> list[messages.Message]:
+    """Return one message of every kind, with a Hello and a slot of `role`."""
+    return [
         Hello(role=role, slot=slot_of(role), incarnation="me", pid=1),
         messages.Heartbeat(),
         messages.CallCompleted(lease=LEASE, call=Call(model="m", request="q", reply="a")),
@@ -53,7 +52,6 @@ def said_by(role: Role) -> list[messages.Message]:
         messages.WorkerLost(slot=slot_of(role), incarnation="x"),
         messages.Drain(),
     ]
-    return everything
 
 
 def slot_of(role: Role, ticket: str = TICKET) -> str:
@@ -70,31 +68,30 @@ def peer(role: Role, identity: PeerIdentity, slot: str = "") -> Peer:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_a_key_opens_one_roles_mouth(role: Role) -> None:
-    """Under a role's key exactly that role's union is heard; a planner's word under an
-    evaluator's key is not, whatever its sender said in its Hello."""
+def test_a_key_allows_the_messages_of_one_role(role: Role) -> None:
+    """Under a role's key exactly that role's union is allowed, whatever the Hello claimed."""
     identity = PeerIdentity(ticket=TICKET, role=role)
-    may = codec.messages_allowed_from(role)
-    for sitting in Role:
-        for message in said_by(role):
-            wrong = authorization.violation(identity, "me", message, peer(sitting, identity))
-            if not isinstance(message, may):  # type: ignore[arg-type]
-                assert wrong
-    heard = [
+    union = codec.messages_allowed_from(role)
+    for claimed_role in Role:
+        for message in messages_as(role):
+            reason = authorization.violation(identity, "me", message, peer(claimed_role, identity))
+            if not isinstance(message, union):  # type: ignore[arg-type]
+                assert reason
+    allowed = [
         type(message)
-        for message in said_by(role)
+        for message in messages_as(role)
         if not authorization.violation(identity, "me", message, peer(role, identity))
     ]
-    assert heard == [
+    assert allowed == [
         type(message)
-        for message in said_by(role)
-        if isinstance(message, may) and not isinstance(message, messages.Drain)  # type: ignore[arg-type]
+        for message in messages_as(role)
+        if isinstance(message, union) and not isinstance(message, messages.Drain)  # type: ignore[arg-type]
     ]
 
 
 @pytest.mark.parametrize("other", list(Role))
 def test_a_hello_in_another_role_ticket_or_name_is_refused(other: Role) -> None:
-    """A key is bound to a role and a ticket; slots of other tickets and this machine are closed."""
+    """A key is bound to a role and a ticket; other slots are refused."""
     for role in WORKER_ROLES:
         identity = PeerIdentity(ticket=TICKET, role=role)
         hello = Hello(role=other, slot=slot_of(other), incarnation="me", pid=1)
@@ -113,8 +110,8 @@ def test_a_hello_in_another_role_ticket_or_name_is_refused(other: Role) -> None:
     assert authorization.violation(identity, "me", good, None, authorization.MAX_PEERS)
 
 
-def test_a_joined_supervisor_speaks_for_its_own_machine_only() -> None:
-    """It may bury its own, not others' and not the run."""
+def test_a_joined_supervisor_reports_for_its_own_machine_only() -> None:
+    """It may report losses of its own workers, not of others, and may not end the run."""
     identity = PeerIdentity(ticket=TICKET, role=Role.SUPERVISOR)
     me = peer(Role.SUPERVISOR, identity)
     own = messages.WorkerLost(slot=slot_of(Role.EVALUATOR), incarnation="x")
@@ -128,32 +125,32 @@ def test_a_joined_supervisor_speaks_for_its_own_machine_only() -> None:
     assert not authorization.violation(LOCAL_PEER, "me", messages.Drain(), here)
 
 
-def test_a_void_ticket_and_a_changed_key_say_nothing_more() -> None:
-    """Expired, revoked, or under another key than the Hello's: every message is refused."""
+def test_every_message_under_a_void_ticket_or_another_key_is_refused() -> None:
+    """A ticket is void when it has expired or was revoked; the other key is not the Hello's."""
     identity = PeerIdentity(ticket=TICKET, role=Role.EVALUATOR)
     void = PeerIdentity(ticket=TICKET, role=Role.EVALUATOR, is_revoked=True)
     other = PeerIdentity(ticket="abcdef", role=Role.EVALUATOR)
     me = peer(Role.EVALUATOR, identity)
-    for message in said_by(Role.EVALUATOR):
+    for message in messages_as(Role.EVALUATOR):
         assert authorization.violation(void, "me", message, me)
         assert authorization.violation(other, "me", message, me)
 
 
 @given(st.integers(), st.text(max_size=400))
-def test_a_lease_that_no_column_holds_is_refused(epoch: int, work: str) -> None:
-    """Whatever is looked up in the books fits into them."""
-    wrong = authorization.violation(
+def test_a_lease_that_does_not_fit_into_a_column_is_refused(epoch: int, work: str) -> None:
+    """Only leases that the store can hold are looked up there."""
+    reason = authorization.violation(
         LOCAL_PEER, "me",
         messages.CandidateRunning(lease=Lease(work=work, epoch=epoch)),
         peer(Role.EVALUATOR, LOCAL_PEER),
     )  # fmt: skip
-    assert bool(wrong) == (not 0 <= epoch < 2**62 or len(work) > authorization.WORK_CHARS)
+    assert bool(reason) == (not 0 <= epoch < 2**62 or len(work) > authorization.WORK_CHARS)
 
 
 def test_a_stage_ends_with_its_own_result_only() -> None:
-    """A reference does not end with a verdict, a plan not with a candidate."""
-    results = [m for m in said_by(Role.PLANNER) if isinstance(m, messages.Result)]
-    fitting = {
+    """A measurement does not end with a verdict, nor a plan with a candidate."""
+    results = [m for m in messages_as(Role.PLANNER) if isinstance(m, messages.Result)]
+    allowed = {
         stage: {
             type(result).__name__
             for result in results
@@ -161,7 +158,7 @@ def test_a_stage_ends_with_its_own_result_only() -> None:
         }
         for stage in Stage
     }
-    assert fitting == {
+    assert allowed == {
         Stage.MEASURE: {"ReferenceMeasured"},
         Stage.PLAN: {"Planned", "ReplyUnusable"},
         Stage.WRITE: {"Written", "ReplyUnusable"},
@@ -193,15 +190,17 @@ verdicts = st.builds(
 )
 
 
-def test_a_very_busy_machine_makes_no_liar() -> None:
-    """Blocks that others disturb by factors of hundreds: what the judge makes of them is believed,
-    since its interval is as wide; the same figures with a narrow one are not."""
+def test_figures_of_a_very_busy_machine_are_plausible() -> None:
+    """Contention slows blocks by factors of hundreds, and the judge's interval is as wide.
+
+    The same figures with a narrow interval are not plausible.
+    """
     rng = Random(1)
 
     def block() -> float:
         return 30.0 * (rng.uniform(150, 450) if rng.random() < 0.3 else 1.0)
 
-    apart = 0
+    implausible = 0
     for groups in (3, 5, 8) * 200:
         found = timing_statistics.timing_of(
             [
@@ -211,28 +210,30 @@ def test_a_very_busy_machine_makes_no_liar() -> None:
                 for _ in range(groups)
             ]
         )
-        said = Verdict(
+        verdict = Verdict(
             verdict=Outcome.CORRECT,
             median_us=found.median_us,
             reference_us=found.reference_us,
             speedup=found.speedup,
             speedup_ci95=found.ci95,
         )
-        assert sanitize.is_plausible(said)
-        narrow = replace(said, speedup_ci95=(found.speedup, found.speedup))
-        apart += not sanitize.is_plausible(narrow)
-    assert apart > 30
+        assert sanitize.is_plausible(verdict)
+        narrow = replace(verdict, speedup_ci95=(found.speedup, found.speedup))
+        implausible += not sanitize.is_plausible(narrow)
+    assert implausible > 30
 
 
 @given(verdicts)
-def test_a_verdict_is_believable_or_a_rejection_and_always_small(verdict: Verdict) -> None:
-    """Whatever is said: figures are positive and finite, intervals in order, words and stages fit,
-    the device is the sender's own, and nothing is longer than its bound."""
-    said = messages.Evaluated(lease=LEASE, verdict=verdict)
-    heard = sanitize.sanitized(said, CARD)
-    assert isinstance(heard, messages.Evaluated)
-    found = heard.verdict
-    assert heard.lease == LEASE
+def test_a_sanitized_verdict_is_plausible_and_bounded(verdict: Verdict) -> None:
+    """Figures are positive and finite, intervals ordered, outcome and stage fit together.
+
+    The device is the sender's own, and no text is longer than its bound.
+    """
+    received = messages.Evaluated(lease=LEASE, verdict=verdict)
+    sanitized = sanitize.sanitized(received, CARD)
+    assert isinstance(sanitized, messages.Evaluated)
+    found = sanitized.verdict
+    assert sanitized.lease == LEASE
     assert found.device == CARD
     assert sanitize.is_plausible(found)
     for figure in (found.median_us, found.reference_us, found.speedup):
@@ -247,7 +248,7 @@ def test_a_verdict_is_believable_or_a_rejection_and_always_small(verdict: Verdic
     assert found.reason.isprintable()
     assert len(found.log) <= sanitize.LOG_CHARS
     assert min(found.seconds.build, found.seconds.check, found.seconds.time) >= 0
-    assert sanitize.sanitized(heard, CARD) == heard
+    assert sanitize.sanitized(sanitized, CARD) == sanitized
 
 
 HONEST = Verdict(
@@ -257,11 +258,11 @@ HONEST = Verdict(
 )  # fmt: skip
 
 
-def test_an_honest_word_comes_through_as_it_was() -> None:
-    """Bounds are for liars: what honest actors say is not touched."""
+def test_an_honest_message_is_unchanged() -> None:
+    """Bounds change only messages that an honest actor does not send."""
     device = Device(kind="cuda", name="Card X", fingerprint=CARD, facts={"memory": "80 GiB"})
     for role in Role:
-        for message in said_by(role):
+        for message in messages_as(role):
             if not isinstance(message, messages.Evaluated | messages.ReferenceMeasured):
                 assert sanitize.sanitized(message, CARD) == message
     for message in (
@@ -274,7 +275,7 @@ def test_an_honest_word_comes_through_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    "lie",
+    "false_values",
     [
         {"speedup": 2e6, "reference_us": 8.24e8},
         {"speedup": 243.0},  # its own medians say 2.43
@@ -287,55 +288,53 @@ def test_an_honest_word_comes_through_as_it_was() -> None:
     ],
     ids=str,
 )
-def test_impossible_figures_are_a_rejection(lie: dict[str, object]) -> None:
-    """A speed-up that its own times deny, or words that exclude each other, win nothing."""
-    from msgspec.structs import replace
-
-    said = messages.Evaluated(lease=LEASE, verdict=replace(HONEST, **lie))
-    heard = sanitize.sanitized(said, CARD)
-    assert isinstance(heard, messages.Evaluated)
-    assert heard.verdict.verdict is Outcome.REJECTED
+def test_impossible_figures_are_a_rejection(false_values: dict[str, object]) -> None:
+    """A speed-up that contradicts its own times, or values that exclude each other, win nothing."""
+    received = messages.Evaluated(lease=LEASE, verdict=replace(HONEST, **false_values))
+    sanitized = sanitize.sanitized(received, CARD)
+    assert isinstance(sanitized, messages.Evaluated)
+    assert sanitized.verdict.verdict is Outcome.REJECTED
 
 
 @given(st.floats(), st.integers(-10, 2**63), st.floats())
-def test_a_call_counts_in_figures_that_can_be_added(usd: float, tokens: int, rest: float) -> None:
-    """No negative price makes room under --max-cost, and nothing is too large for its column."""
+def test_the_figures_of_a_call_are_bounded(usd: float, tokens: int, rest: float) -> None:
+    """A negative price can't raise the budget, and every figure fits into its column."""
     call = Call(
         model="m", request="q", reply="a", usd=usd, input_tokens=tokens, cached_tokens=tokens,
         output_tokens=tokens, seconds=rest, temperature=rest,
     )  # fmt: skip
-    heard = sanitize.sanitized(messages.CallCompleted(lease=LEASE, call=call), "")
-    assert isinstance(heard, messages.CallCompleted)
-    found = heard.call
+    sanitized = sanitize.sanitized(messages.CallCompleted(lease=LEASE, call=call), "")
+    assert isinstance(sanitized, messages.CallCompleted)
+    found = sanitized.call
     assert found.usd is None or 0 <= found.usd <= sanitize.MAX_USD
     assert 0 <= found.input_tokens <= sanitize.MAX_TOKENS
     assert 0 <= found.seconds < math.inf
 
 
 @given(st.integers(), st.integers(), texts)
-def test_a_peer_is_bounded_from_its_first_word_on(credit: int, pid: int, name: str) -> None:
-    """Nobody takes all the work by asking for it, and a name is a name."""
+def test_the_values_of_a_hello_are_bounded(credit: int, pid: int, name: str) -> None:
+    """A peer can't get all work by a large credit, and the length of its names is limited."""
     device = Device(name=name, fingerprint=name, facts={name: name})
-    said = Hello(
+    received = Hello(
         role=Role.EVALUATOR, slot="e", incarnation="i", pid=pid, credit=credit, device=device
     )
-    heard = sanitize.sanitized(said, "")
-    assert isinstance(heard, Hello)
-    assert 0 <= heard.credit <= sanitize.MAX_CREDIT
-    assert 0 <= heard.pid < 2**31
-    assert heard.device is not None
-    assert len(heard.device.fingerprint) <= sanitize.NAME_CHARS
+    sanitized = sanitize.sanitized(received, "")
+    assert isinstance(sanitized, Hello)
+    assert 0 <= sanitized.credit <= sanitize.MAX_CREDIT
+    assert 0 <= sanitized.pid < 2**31
+    assert sanitized.device is not None
+    assert len(sanitized.device.fingerprint) <= sanitize.NAME_CHARS
 
 
-def test_what_is_too_large_is_an_attempt_without_a_candidate() -> None:
-    """It ends the attempt; asking again would bring the same again."""
+def test_a_result_that_is_too_large_ends_the_attempt_without_a_candidate() -> None:
+    """The work is not leased again: the agent would give the same result."""
     huge = "x" * (sanitize.SOURCE_CHARS + 1)
-    for said in (
+    for received in (
         messages.Written(lease=LEASE, candidate=Candidate(source=huge)),
         messages.Repaired(lease=LEASE, candidate=Candidate(source=huge)),
         messages.Planned(lease=LEASE, plan=Plan(advice="a", scaffold=huge)),
         messages.Planned(lease=LEASE, plan=Plan(advice="a", scaffold="", spans=((1, 2**40),))),
     ):
-        heard = sanitize.sanitized(said, "")
-        assert isinstance(heard, messages.ReplyUnusable)
-        assert heard.lease == LEASE
+        sanitized = sanitize.sanitized(received, "")
+        assert isinstance(sanitized, messages.ReplyUnusable)
+        assert sanitized.lease == LEASE

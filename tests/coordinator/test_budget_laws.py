@@ -1,4 +1,4 @@
-"""The allowance: whatever dies, and in whatever order it is said, the cap is never passed."""
+"""The budget for model calls: the cap is never passed, in any order of deaths and messages."""
 
 from __future__ import annotations
 
@@ -26,84 +26,97 @@ from protocol.values import STOP_LOST, Call, request_key
 WORKS = ("t/1/plan", "t/1/write", "t/2/plan")
 
 
-def reservation(number: int, usd: float, work: str = WORKS[0], who: str = "a") -> Reservation:
+def reservation(
+    number: int, usd: float, work: str = WORKS[0], incarnation: str = "a"
+) -> Reservation:
     return Reservation(
-        incarnation=who, number=number, work=work, request="q", role="planner", model="m", usd=usd
+        incarnation=incarnation,
+        number=number,
+        work=work,
+        request="q",
+        role="planner",
+        model="m",
+        usd=usd,
     )
 
 
-class World(RuleBasedStateMachine):
-    """Agents that ask, call, die and answer late; a server that charges for every call made."""
+class BudgetMachine(RuleBasedStateMachine):
+    """Agents that request money, call, die and answer late; a server that charges every call."""
 
     @initialize(cap=st.integers(1, 60), most=st.tuples(*[st.integers(0, 20)] * 2))
     def begin(self, cap: int, most: tuple[int, int]) -> None:
         self.most = dict(zip(WORKS, most, strict=False))  # one request each, so one bound each
         self.budget = CallBudget(float(cap))
         self.number = 0
-        self.calls: dict[int, tuple[Reservation, float]] = {}  # granted -> and what it will cost
-        self.charged: dict[int, float] = {}  # by the server, whoever hears of it
-        self.asked: dict[int, Reservation] = {}
-        self.gone: set[str] = set()  # processes whose leases are over
-        self.place = {"a": "a0", "b": "b0"}  # who sits there now
+        # Calls under way: number -> (reservation, cost)
+        self.calls: dict[int, tuple[Reservation, float]] = {}
+        self.charged: dict[int, float] = {}  # by the server, for every call
+        self.requested: dict[int, Reservation] = {}
+        self.dead: set[str] = set()  # processes whose leases are over
+        self.incarnations = {"a": "a0", "b": "b0"}  # slot -> the process in it
         self.answers: set[tuple[str, str]] = set()
 
-    @rule(place=st.sampled_from("ab"), work=st.sampled_from(WORKS[:2]))
-    def ask(self, place: str, work: str) -> None:
-        who = self.place[place]
-        holder = (who, work)
+    @rule(slot=st.sampled_from("ab"), work=st.sampled_from(WORKS[:2]))
+    def request(self, slot: str, work: str) -> None:
+        incarnation = self.incarnations[slot]
+        holder = (incarnation, work)
         if any((one.incarnation, one.work) == holder for one, _ in self.calls.values()):
             return
         self.number += 1
-        one = reservation(self.number, float(self.most[work]), work, who)
-        self.asked = {
-            n: other for n, other in self.asked.items() if (other.incarnation, other.work) != holder
+        one = reservation(self.number, float(self.most[work]), work, incarnation)
+        self.requested = {
+            n: other
+            for n, other in self.requested.items()
+            if (other.incarnation, other.work) != holder
         }
-        self.asked[self.number] = one
+        self.requested[self.number] = one
         self.budget.request_reservation(one)
 
     @rule(share=st.sampled_from((0.0, 0.5, 1.0)))
     def grant(self, share: float) -> None:
-        """Whoever is granted makes the call at once, and the server charges for it."""
+        """A granted call is made at once, and the server charges for it."""
         for one in self.budget.grant_reservations():
-            del self.asked[one.number]
+            del self.requested[one.number]
             self.calls[one.number] = (one, one.max_usd * share)
             self.charged[one.number] = one.max_usd * share
 
     @precondition(lambda self: self.calls)
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
-        """A reply arrives: from its holder, from one whose lease is over, or from the spool."""
+        """A reply arrives: from its holder, from a dead process, or from the spool."""
         number = data.draw(st.sampled_from(sorted(self.calls)))
         one, usd = self.calls.pop(number)
         known = (one.work, one.request) in self.answers
         sender = one.incarnation
-        if one.incarnation in self.gone and not known and data.draw(st.booleans()):
+        if one.incarnation in self.dead and not known and data.draw(st.booleans()):
             sender = "successor"
-        booking, settled = self.budget.record_reply(sender, one.work, "q", usd, known=known)
-        assert booking is (ReplyAccounting.DUPLICATE if known else ReplyAccounting.RECORD)
+        accounting, settled = self.budget.record_reply(sender, one.work, "q", usd, known=known)
+        assert accounting is (ReplyAccounting.DUPLICATE if known else ReplyAccounting.RECORD)
         assert settled is not None
         self.answers.add((one.work, one.request))
         if settled.key != one.key:
-            # Another lost call of the same work took its place in the books: both are counted.
+            # The reply settled another lost call of the same work: both calls are counted.
             self.calls[settled.number] = (settled, self.charged[settled.number])
             self.calls.pop(settled.number)
 
-    @rule(place=st.sampled_from("ab"))
-    def die(self, place: str) -> None:
-        """A process is killed: every lease of it is over, unseen; another one takes its place."""
-        who = self.place[place]
-        self.place[place] = f"{place}{len(self.gone) + 1}"
+    @rule(slot=st.sampled_from("ab"))
+    def die(self, slot: str) -> None:
+        """A process is killed: its leases end, and another process gets its slot."""
+        incarnation = self.incarnations[slot]
+        self.incarnations[slot] = f"{slot}{len(self.dead) + 1}"
         for work in WORKS:
-            for one in self.budget.end_lease(who, work, observed_end=False):
+            for one in self.budget.end_lease(incarnation, work, observed_end=False):
                 assert one.state is ReservationState.LOST
-        self.asked = {n: one for n, one in self.asked.items() if one.incarnation != who}
-        self.gone.add(who)
+        self.requested = {
+            n: one for n, one in self.requested.items() if one.incarnation != incarnation
+        }
+        self.dead.add(incarnation)
 
     @precondition(lambda self: self.calls)
     @rule(data=st.data())
     def break_off(self, data: st.DataObject) -> None:
-        """A reply breaks off; its process sees that and says so."""
-        alive = [n for n, (one, _) in self.calls.items() if one.incarnation not in self.gone]
+        """A reply breaks off, and its process reports that."""
+        alive = [n for n, (one, _) in self.calls.items() if one.incarnation not in self.dead]
         if alive:
             number = data.draw(st.sampled_from(sorted(alive)))
             one, _ = self.calls.pop(number)
@@ -111,7 +124,7 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def never_passed(self) -> None:
-        """What the server charged, and what is counted, stay within the cap."""
+        """The charges of the server, and the counted spend, stay within the cap."""
         if hasattr(self, "budget"):
             one = self.budget
             assert one.cap is not None
@@ -121,20 +134,20 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def refuses_only_when_nothing_can_change(self) -> None:
-        """A run is stopped when no call is under way and none of those asked for fits."""
+        """The budget is exhausted only when no call is under way and no requested one fits."""
         if hasattr(self, "budget") and self.budget.exhausted_reason():
             assert not self.budget.open_reservations()
-            assert self.asked
+            assert self.requested
 
 
-TestWorld = World.TestCase
-TestWorld.settings = settings(
+TestBudgetMachine = BudgetMachine.TestCase
+TestBudgetMachine.settings = settings(
     deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
 def test_a_call_that_does_not_fit_waits_for_those_under_way() -> None:
-    """Their end may leave room; when nothing is under way the run says what it lacks."""
+    """Their end may leave room under the cap; with none under way the reason names the amount."""
     budget = CallBudget(1.0)
     budget.request_reservation(reservation(1, 0.7))
     budget.request_reservation(reservation(2, 0.7, WORKS[1]))
@@ -150,19 +163,19 @@ def test_a_call_that_does_not_fit_waits_for_those_under_way() -> None:
     )
 
 
-def test_without_a_cap_everything_goes_at_once() -> None:
-    """No price, no cap: nobody waits."""
+def test_without_a_cap_every_call_is_granted_at_once() -> None:
+    """Also a call without a known price."""
     budget = CallBudget(None)
     budget.request_reservation(reservation(1, 1e9))
     budget.request_reservation(reservation(2, None, WORKS[1]))  # type: ignore[arg-type]
     assert 2 == len(budget.grant_reservations())
 
 
-# --- the same, on disk -----------------------------------------------------------------------
+# --- the same, with run.db -------------------------------------------------------------------
 
 
-class Disk:
-    """A purse over a real run.db, that can lose its process."""
+class StoredBudget:
+    """A budget ledger with a real run.db, which survives its process."""
 
     def __init__(self, folder: Path, cap: float) -> None:
         self.folder, self.cap = folder, cap
@@ -174,14 +187,16 @@ class Disk:
         self.budget = BudgetLedger(self.activity, self.cap)
 
     def crash(self) -> None:
-        """The coordinator dies without a word; what was committed is there."""
+        """Kill the coordinator; only what was committed remains."""
         self.db.close()
         self.open()
 
-    def ask(self, who: str, number: int, usd: float, work: str = WORKS[0], lost: int = 0) -> bool:
-        """Ask, and return whether leave was given for that call."""
+    def reserve(
+        self, incarnation: str, number: int, usd: float, work: str = WORKS[0], lost: int = 0
+    ) -> bool:
+        """Request the money for a call; return whether it was reserved."""
         lease = Lease(work=work, epoch=7)
-        asked = ReserveBudget(
+        request = ReserveBudget(
             lease=lease,
             call_number=number,
             model="m",
@@ -189,16 +204,16 @@ class Disk:
             usd=usd,
             lost_call_number=lost,
         )
-        self.budget.reservation_requested(who, "planner", asked, 1.0)
-        told = self.budget.grant_reservations(1.0)
+        self.budget.reservation_requested(incarnation, "planner", request, 1.0)
+        granted = self.budget.grant_reservations(1.0)
         self.db.commit()
-        return (who, number) in [(to, reserved.call_number) for to, reserved in told]
+        return (incarnation, number) in [(to, reserved.call_number) for to, reserved in granted]
 
-    def answer(self, who: str, usd: float, work: str = WORKS[0]) -> None:
+    def complete(self, incarnation: str, usd: float, work: str = WORKS[0]) -> None:
+        """Report a reply."""
         call = Call(model="m", request="q", reply="r", usd=usd, input_tokens=5)
-        self.budget.call_completed(
-            who, "planner", CallCompleted(lease=Lease(work=work, epoch=7), call=call), 2
-        )
+        message = CallCompleted(lease=Lease(work=work, epoch=7), call=call)
+        self.budget.call_completed(incarnation, "planner", message, 2)
         self.db.commit()
 
     def calls(self) -> list[tuple[str, float]]:
@@ -206,104 +221,108 @@ class Disk:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    one = Disk(tmp_path, cap=1.0)
+def disk(tmp_path: Path) -> Iterator[StoredBudget]:
+    one = StoredBudget(tmp_path, cap=1.0)
     yield one
     one.db.close()
 
 
-def test_a_reservation_survives_the_coordinator(disk: Disk) -> None:
-    """Killed after leave was given: the next one still keeps the money, and says so again."""
-    assert disk.ask("a", 1, 0.7)
+def test_a_reservation_survives_the_coordinator(disk: StoredBudget) -> None:
+    """After a kill the next coordinator keeps the money reserved, and answers a repeated request.
+
+    A request of another agent waits for it.
+    """
+    assert disk.reserve("a", 1, 0.7)
     disk.crash()
-    assert not disk.ask("b", 1, 0.7, WORKS[1])
-    assert disk.ask("a", 1, 0.7)
-    disk.answer("a", 0.1)
-    assert [(who, told.call_number) for who, told in disk.budget.grant_reservations(1.0)] == [
-        ("b", 1)
-    ]
+    assert not disk.reserve("b", 1, 0.7, WORKS[1])
+    assert disk.reserve("a", 1, 0.7)
+    disk.complete("a", 0.1)
+    granted = disk.budget.grant_reservations(1.0)
+    assert [("b", 1)] == [(to, reserved.call_number) for to, reserved in granted]
 
 
-def test_a_killed_agents_call_is_counted_and_no_answer(disk: Disk) -> None:
-    """At its most; whoever does the work next is not shown it as a reply."""
-    assert disk.ask("a", 1, 0.7)
+def test_a_killed_agents_call_is_counted_and_is_not_a_reply(disk: StoredBudget) -> None:
+    """It is counted at its maximum; the next agent of the work does not get it as a reply."""
+    assert disk.reserve("a", 1, 0.7)
     disk.budget.end_lease("a", WORKS[0], 2.0, observed_end=False)
     disk.db.commit()
     assert [(STOP_LOST, 0.7)] == disk.calls()
     assert () == disk.activity.calls(WORKS[0])
     assert 0.7 == disk.activity.spent_usd()
-    assert not disk.ask("b", 1, 0.7)
+    assert not disk.reserve("b", 1, 0.7)
     assert "0.700 US dollars are spent" in disk.budget.exhausted_reason()
 
 
-def test_a_spooled_reply_replaces_the_lost_call(disk: Disk) -> None:
-    """What the successor finds on disk is what the dead one had paid for: counted once."""
-    disk.ask("a", 1, 0.7)
+def test_a_spooled_reply_replaces_the_lost_call(disk: StoredBudget) -> None:
+    """The successor hands over the reply that the dead process had paid for: counted once."""
+    disk.reserve("a", 1, 0.7)
     disk.budget.end_lease("a", WORKS[0], 2.0, observed_end=False)
     disk.db.commit()
     disk.crash()
-    disk.answer("b", 0.2)
-    disk.answer("b", 0.2)
+    disk.complete("b", 0.2)
+    disk.complete("b", 0.2)
     assert [("end_turn", 0.2)] == disk.calls()
     assert 1 == len(disk.activity.calls(WORKS[0]))
 
 
-def test_a_late_reply_after_another_was_bought_is_counted_too(disk: Disk) -> None:
-    """Paid twice is counted twice, to the cent; the first recorded stays the answer."""
-    disk.ask("a", 1, 0.4)
+def test_a_late_reply_after_a_second_call_is_counted_too(disk: StoredBudget) -> None:
+    """Two payments are counted, to the cent; the first recorded reply stays the answer."""
+    disk.reserve("a", 1, 0.4)
     disk.budget.end_lease("a", WORKS[0], 2.0, observed_end=False)
-    disk.ask("b", 1, 0.4)
-    disk.answer("b", 0.2)
-    disk.answer("a", 0.3)
-    disk.answer("a", 0.3)
-    disk.answer("b", 0.2)
+    disk.reserve("b", 1, 0.4)
+    disk.complete("b", 0.2)
+    disk.complete("a", 0.3)
+    disk.complete("a", 0.3)
+    disk.complete("b", 0.2)
     assert [("end_turn", 0.2), (STOP_LOST, 0.3)] == disk.calls()
     assert ["r"] == [call.reply for call in disk.activity.calls(WORKS[0])]
 
 
-def test_a_call_that_broke_off_counts_and_the_next_has_its_own_money(disk: Disk) -> None:
-    """The agent says which call it saw fail, once; said again it changes nothing."""
-    assert disk.ask("a", 1, 0.4)
-    assert disk.ask("a", 2, 0.4, lost=1)
-    assert disk.ask("a", 2, 0.4, lost=1)
-    disk.answer("a", 0.1)
+def test_a_broken_call_counts_and_the_next_has_its_own_reservation(disk: StoredBudget) -> None:
+    """The agent reports the failed call; a repeated report changes nothing."""
+    assert disk.reserve("a", 1, 0.4)
+    assert disk.reserve("a", 2, 0.4, lost=1)
+    assert disk.reserve("a", 2, 0.4, lost=1)
+    disk.complete("a", 0.1)
     lease = Lease(work=WORKS[0], epoch=7)
     disk.budget.call_lost("a", HandedBack(lease=lease, lost_call_number=1), 3.0)
     assert [(STOP_LOST, 0.4), ("end_turn", 0.1)] == disk.calls()
 
 
-def test_a_call_that_broke_off_counts_what_was_heard_of_it(disk: Disk) -> None:
-    """Its prompt was counted by the server: less than was kept is spent, also after a crash, and
-    its tokens are told with it; a figure above what was kept changes nothing."""
-    assert disk.ask("a", 1, 0.6)
-    heard = Call(model="m", request="", reply="", stop=STOP_LOST, input_tokens=9, usd=0.2)
-    lost = HandedBack(lease=Lease(work=WORKS[0], epoch=7), lost_call_number=1, lost_call=heard)
+def test_a_broken_call_counts_at_what_the_server_reported(disk: StoredBudget) -> None:
+    """The spend is what the server reported, with its tokens, also after a crash.
+
+    A figure above the reservation counts as the reservation.
+    """
+    assert disk.reserve("a", 1, 0.6)
+    partial = Call(model="m", request="", reply="", stop=STOP_LOST, input_tokens=9, usd=0.2)
+    lost = HandedBack(lease=Lease(work=WORKS[0], epoch=7), lost_call_number=1, lost_call=partial)
     disk.budget.call_lost("a", lost, 3.0)
     disk.db.commit()
     disk.crash()
-    assert disk.ask("a", 2, 0.8)
+    assert disk.reserve("a", 2, 0.8)
     disk.budget.call_lost(
-        "a", replace(lost, lost_call_number=2, lost_call=replace(heard, usd=7.0)), 4.0
+        "a", replace(lost, lost_call_number=2, lost_call=replace(partial, usd=7.0)), 4.0
     )
     assert [(9, 0.2), (9, 0.8)] == disk.db.rows("SELECT input_tokens, usd FROM call ORDER BY id")
-    assert not disk.ask("b", 1, 0.01)
-    disk.answer("b", 0.1)  # of the call that was counted at 0.2, which nobody had seen the end of
+    assert not disk.reserve("b", 1, 0.01)
+    disk.complete("b", 0.1)  # the reply to the lost call that was counted at 0.2
     assert 0.9 == pytest.approx(disk.activity.spent_usd())
 
 
-def test_leave_that_was_not_used_is_given_back(disk: Disk) -> None:
-    """Too long, refused, or handed back: no call was made, nothing counts."""
-    assert disk.ask("a", 1, 0.9)
-    assert disk.ask("a", 2, 0.8)  # a shorter request of the same work
+def test_an_unused_reservation_is_released(disk: StoredBudget) -> None:
+    """A request that was too long, refused or handed back made no call, and costs nothing."""
+    assert disk.reserve("a", 1, 0.9)
+    assert disk.reserve("a", 2, 0.8)  # a shorter request of the same work
     disk.budget.end_lease("a", WORKS[0], 2.0, observed_end=True)
-    assert disk.ask("b", 1, 1.0)
+    assert disk.reserve("b", 1, 1.0)
     assert [] == disk.calls()
 
 
 def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
-    """Its calls lack what is recorded today; they are read, and counted."""
-    disk = Disk(tmp_path, cap=1.0)
-    disk.answer("a", 0.25)
+    """Its calls without today's columns are read, and counted."""
+    disk = StoredBudget(tmp_path, cap=1.0)
+    disk.complete("a", 0.25)
     disk.db.write("DROP VIEW spend")
     for column in ("effort", "cache_write_tokens"):
         disk.db.write(f"ALTER TABLE call DROP COLUMN {column}")
@@ -315,9 +334,9 @@ def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     disk.db.close()
 
 
-def test_spend_is_told_by_node_and_role(disk: Disk) -> None:
-    """A person asks run.db with SQL: each node and role with calls, tokens and dollars."""
-    disk.answer("a", 0.25)
-    disk.answer("a", 0.5, "t/12/plan")
+def test_the_view_spend_has_a_row_for_each_node_and_role(disk: StoredBudget) -> None:
+    """A user reads it with SQL: calls, tokens and dollars."""
+    disk.complete("a", 0.25)
+    disk.complete("a", 0.5, "t/12/plan")
     rows = disk.db.rows("SELECT task, node, role, calls, input_tokens, usd FROM spend")
     assert [("t", 1, "planner", 1, 5, 0.25), ("t", 12, "planner", 1, 5, 0.5)] == sorted(rows)

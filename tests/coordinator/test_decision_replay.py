@@ -1,4 +1,4 @@
-"""Rebuilding a stored run: whatever happened to it, the search comes to what it decided."""
+"""The replay of a stored run: the search makes the recorded decisions again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from protocol.values import GiveUpScope
 SCOPES: tuple[GiveUpScope, ...] = ("attempt", "node", "task")
 
 
-def lived(
+def finished_run(
     strategy: str,
     *,
     seed: int = 0,
@@ -27,7 +27,7 @@ def lived(
     more: tuple[int, ...] = (),
     refusals: dict[int, GiveUpScope] | None = None,
 ) -> InMemoryRun:
-    """Run with crashes, and go on with more budget each time that the run is over."""
+    """Return a finished run with crashes, extended by the budgets in `more`."""
     names = {"strategy": strategy, "policy": "epsilon-greedy"}
     runner = InMemoryRun(make_search(seed=seed, in_flight=in_flight, budget=8, **names), **names)
     runner.refusals = refusals or {}
@@ -53,7 +53,7 @@ def rebuilt(runner: InMemoryRun, seed: int = 0) -> list[Difference]:
             parent=p,
             score=s,
             kernel=k,
-            confirmed_score=runner.confirmed.get(n),
+            confirmation=runner.confirmed.get(n),
             gives_up_on=runner.refusals.get(n, "attempt"),
         )
         for n, p, s, k in runner.nodes
@@ -74,11 +74,11 @@ def rebuilt(runner: InMemoryRun, seed: int = 0) -> list[Difference]:
     more=st.sampled_from([(), (4,), (1, 6)]),
 )
 @settings(max_examples=25, deadline=None)
-def test_a_run_that_was_left_alone_has_no_differences(
+def test_an_unchanged_run_has_no_differences(
     strategy: str, seed: int, in_flight: int, crash_at: frozenset[int], more: tuple[int, ...]
 ) -> None:
-    """Crashes, second looks, budgets that grew, several under way: all of it is rebuilt."""
-    runner = lived(strategy, seed=seed, in_flight=in_flight, crash_at=crash_at, more=more)
+    """Also with crashes, confirmations, larger budgets and several attempts under way."""
+    runner = finished_run(strategy, seed=seed, in_flight=in_flight, crash_at=crash_at, more=more)
 
     assert [] == rebuilt(runner, seed)
 
@@ -98,17 +98,17 @@ def test_a_run_whose_agents_gave_up_has_no_differences(
     crash_at: frozenset[int],
     refusals: dict[int, GiveUpScope],
 ) -> None:
-    """Nodes and tasks that an agent gave up on, at any attempt: all of it is rebuilt."""
-    runner = lived(
+    """Also where an agent gave up on a node or the task, at any attempt."""
+    runner = finished_run(
         strategy, seed=seed, in_flight=in_flight, crash_at=crash_at, more=(3,), refusals=refusals
     )
 
     assert [] == rebuilt(runner, seed)
 
 
-def test_a_changed_choice_is_named_and_brings_no_others_with_it() -> None:
-    """One attempt moved to another node: that attempt, and what it should have grown."""
-    runner = lived("stark", more=(12,))
+def test_a_changed_choice_is_the_only_reported_choice() -> None:
+    """For an attempt moved to another node, both nodes are named, and no other attempt is."""
+    runner = finished_run("stark", more=(12,))
     made = runner.decisions[4, Stage.PLAN if (4, Stage.PLAN) in runner.decisions else Stage.REPAIR]
     other = 0 if made.parent else 1
     for key, decision in runner.decisions.items():
@@ -121,9 +121,9 @@ def test_a_changed_choice_is_named_and_brings_no_others_with_it() -> None:
 
 
 @pytest.mark.parametrize("field", ["window", "seed"])
-def test_a_changed_window_or_seed_is_named(field: str) -> None:
-    """It alone: what an agent was shown decides nothing about the tree."""
-    runner = lived("stark")
+def test_a_changed_window_or_seed_is_the_only_difference(field: str) -> None:
+    """An agent's window does not decide about the tree, so no other decision differs."""
+    runner = finished_run("stark")
     key = next(key for key in runner.decisions if key[1] is Stage.PLAN and key[0] > 2)
     wrong = {"window": (0, 7), "seed": 1}[field]
     runner.decisions[key] = replace(runner.decisions[key], **{field: wrong})
@@ -133,9 +133,9 @@ def test_a_changed_window_or_seed_is_named(field: str) -> None:
     assert ("was shown" if field == "window" else "was given seed") in found.description
 
 
-def test_a_changed_score_shows_in_what_was_chosen_by_it() -> None:
-    """A score that decided a choice can't be altered unseen."""
-    runner = lived("stark", more=(12,))
+def test_a_changed_score_is_a_difference() -> None:
+    """A score that decided a choice can't be changed unnoticed."""
+    runner = finished_run("stark", more=(12,))
     number, parent, _, kernel = min(runner.nodes, key=lambda node: node[2])
     place = [node[0] for node in runner.nodes].index(number)
     runner.nodes[place] = (number, parent, float("inf"), kernel)

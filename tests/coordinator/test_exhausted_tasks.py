@@ -1,4 +1,4 @@
-"""What an agent gives up on is not tried again; the run ends early and says why."""
+"""Nodes and tasks that an agent gave up on are not tried again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from search_runner import InMemoryRun, make_search
 
 from actors.coordinator.gateway.authorization import with_limited_refusal
-from actors.coordinator.scheduling.peer_identity import PeerIdentity
+from actors.coordinator.scheduling.workers import PeerIdentity
 from actors.coordinator.search.strategy import STRATEGIES
 from protocol.messages import Lease, ReplyUnusable
 from protocol.settings import Settings
@@ -42,15 +42,15 @@ def run(
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_a_task_that_is_given_up_takes_one_attempt(strategy: str) -> None:
-    """The same refusal is not bought again with the rest of the budget."""
+    """The rest of the budget is not spent on the same refusal."""
     runner = run({1: "task"}, strategy=strategy)
 
     assert [1] == [number for number, *_ in runner.nodes]
     assert runner.search.finished
 
 
-def test_what_was_found_before_a_task_is_given_up_is_judged_again() -> None:
-    """The winner so far gets its second look, as it does when the budget is gone."""
+def test_the_best_node_is_confirmed_when_a_task_is_given_up() -> None:
+    """It is confirmed as it is at the end of the budget."""
     runner = run({9: "task"})
 
     assert 9 == len(runner.nodes)
@@ -65,10 +65,10 @@ def test_what_was_found_before_a_task_is_given_up_is_judged_again() -> None:
     in_flight=st.sampled_from([1, 3]),
 )
 @settings(max_examples=40, deadline=None)
-def test_a_node_that_is_given_up_grows_no_more(
+def test_a_node_that_is_given_up_does_not_grow(
     policy: str, refusals: dict[int, GiveUpScope], seed: int, in_flight: int
 ) -> None:
-    """Neither it nor the empty child is chosen again, and the search always comes to an end."""
+    """Neither the node nor its empty child is selected again, and the search always ends."""
     runner = run(refusals, policy=policy, seed=seed, in_flight=in_flight)
     order = [number for number, *_ in runner.nodes]
     decided = {d.number: d.recorded for d in reversed(runner.decisions.values())}
@@ -87,16 +87,16 @@ def test_a_node_that_is_given_up_grows_no_more(
     st.integers(0, 5),
 )
 @settings(max_examples=80, deadline=None)
-def test_crashes_forget_nothing_that_was_given_up(
+def test_a_restored_search_knows_what_was_given_up(
     crash_at: frozenset[int], refusals: dict[int, GiveUpScope], seed: int
 ) -> None:
-    """A coordinator that begins again grows the tree of one that was never killed."""
-    calm, stormy = run(refusals, seed=seed), run(refusals, seed=seed, crash_at=crash_at)
+    """A restarted coordinator grows the tree of one that was never killed."""
+    undisturbed, crashed = run(refusals, seed=seed), run(refusals, seed=seed, crash_at=crash_at)
 
-    assert calm.nodes == stormy.nodes
-    assert calm.shown == stormy.shown
-    assert calm.search.finished
-    assert stormy.search.finished
+    assert undisturbed.nodes == crashed.nodes
+    assert undisturbed.shown == crashed.shown
+    assert undisturbed.search.finished
+    assert crashed.search.finished
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,17 @@ def test_crashes_forget_nothing_that_was_given_up(
         ("recipes", "5c2e1a", 0, "task"),
     ],
 )
-def test_not_everybody_has_the_last_word(
+def test_only_a_computed_models_refusal_on_this_machine_is_final(
     model: str, ticket: str, coders: int, scope: GiveUpScope
 ) -> None:
-    """A language model that says "never" is asked again; so is another agent where a guest said
-    it, as long as there is one of ours."""
-    said = ReplyUnusable(lease=Lease(work="t/1/write", epoch=1), reason="never", gives_up_on="task")
-    heard = with_limited_refusal(
-        said, PeerIdentity(ticket=ticket), Settings(model=model, coders=coders), Role.CODER
+    """A language model is asked again.
+
+    After a guest's refusal a local agent is asked, if the run has one.
+    """
+    lease = Lease(work="t/1/write", epoch=1)
+    refusal = ReplyUnusable(lease=lease, reason="never", gives_up_on="task")
+    limited = with_limited_refusal(
+        refusal, PeerIdentity(ticket=ticket), Settings(model=model, coders=coders), Role.CODER
     )
-    assert isinstance(heard, ReplyUnusable)
-    assert (scope, "never") == (heard.gives_up_on, heard.reason)
+    assert isinstance(limited, ReplyUnusable)
+    assert (scope, "never") == (limited.gives_up_on, limited.reason)

@@ -1,4 +1,4 @@
-"""Work that comes back undone: offered again, but not for ever where a healthy device can't."""
+"""Work that comes back undone: it is leased again, but only so often after failed tries."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def give_back(scheduler: Scheduler, *, tried: bool) -> bool:
     return lease_end.exhausted
 
 
-def test_draining_and_sick_devices_cost_nothing() -> None:
-    """Handed back untried, however often: leased again."""
+def test_draining_and_quarantined_devices_are_not_charged() -> None:
+    """Work that was handed back without a try is leased again, however often."""
     peers = fleet()
     assert not any(give_back(peers, tried=False) for _ in range(5))
 
 
-def test_what_a_healthy_device_can_not_do_is_given_up() -> None:
-    """A reference that always dies must not wear the evaluators out: the run goes on without it."""
+def test_a_reference_that_fails_on_a_healthy_device_is_given_up() -> None:
+    """A reference that always dies does not end evaluators for ever: the run goes on without it."""
     peers = fleet()
     assert [False, True] == [give_back(peers, tried=True) for _ in range(MAX_FAILED_TRIES)]
     assert [] == peers.grant_leases(0.0)
     assert 0 == peers.waiting_count()
 
 
-def test_a_result_forgives_what_was_tried() -> None:
-    """One bad moment, then a verdict: the next work of that name begins with none."""
+def test_a_result_clears_the_failed_tries() -> None:
+    """After a failed try and then a verdict, the next work of that name begins without charges."""
     peers = fleet()
     assert not give_back(peers, tried=True)
     (granted,) = peers.grant_leases(0.0)

@@ -1,4 +1,4 @@
-"""Heartbeats' answers, and the databases of older versions."""
+"""Answers to heartbeats, the worker table, and the databases of older versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.messages import Heartbeat, Hello
 from protocol.values import Role
 
 LEASE_S = 15.0
-# The first version's table; what later ones added is not in it.
+# The first version's table, without the columns of later versions.
 OLD_WORKER = """CREATE TABLE worker (
     slot TEXT PRIMARY KEY, role TEXT NOT NULL, incarnation TEXT NOT NULL, pid INTEGER NOT NULL,
     state TEXT NOT NULL, doing TEXT NOT NULL, since REAL NOT NULL, starts INTEGER NOT NULL,
@@ -26,7 +26,7 @@ def hello(scheduler: Scheduler, role: Role, slot: str, now: float) -> None:
 
 
 def test_silent_workers_are_reported_only_after_a_lease_time(tmp_path: Path) -> None:
-    """After a partition the workers get as long to be heard of as before it."""
+    """After a partition the workers get a full lease to reconnect."""
     with closing(Database(tmp_path)) as database:
         scheduler = Scheduler(lease_s=LEASE_S, epoch=0)
         health = FleetHealth(scheduler, ActivityStore(database))
@@ -45,7 +45,7 @@ def test_silent_workers_are_reported_only_after_a_lease_time(tmp_path: Path) -> 
 
 
 def test_round_trips_and_leases_reach_the_worker_table(tmp_path: Path) -> None:
-    """What a beat says stands in run.db within a second; a beat that changes little writes not."""
+    """A heartbeat's figures are in run.db within a second; a small change is not written."""
     with closing(Database(tmp_path)) as database:
         activity = ActivityStore(database)
         scheduler = Scheduler(lease_s=LEASE_S, epoch=0)
@@ -64,8 +64,8 @@ def test_round_trips_and_leases_reach_the_worker_table(tmp_path: Path) -> None:
         assert [2.0, 2.0, 9.0] == seen
 
 
-def test_a_successor_and_a_device_that_is_well_again_have_rows_of_their_own(tmp_path: Path) -> None:
-    """The dead hold nothing; the next one's figures are written though they are the same."""
+def test_a_successor_and_a_device_after_quarantine_are_written_again(tmp_path: Path) -> None:
+    """A dead worker has no leases; its successor's figures are written even if they are equal."""
     with closing(Database(tmp_path)) as database:
         activity = ActivityStore(database)
         scheduler = Scheduler(lease_s=LEASE_S, epoch=0)
@@ -88,7 +88,7 @@ def test_a_successor_and_a_device_that_is_well_again_have_rows_of_their_own(tmp_
     assert [(None, ""), (2.0, ""), (None, ""), (2.0, "")] == seen
 
 
-def test_an_older_runs_tables_get_what_is_new(tmp_path: Path) -> None:
+def test_the_tables_of_an_older_run_get_the_new_columns(tmp_path: Path) -> None:
     """A run of an earlier version resumes: its rows stay, new columns have their defaults."""
     with closing(sqlite3.connect(tmp_path / "run.db")) as old:
         old.executescript(OLD_WORKER)

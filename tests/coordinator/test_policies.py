@@ -1,4 +1,4 @@
-"""Each policy against a slow, obvious model of its rule, and its statistics on fixed trees."""
+"""Each policy compared with a slow, simple model of its rule, and its statistics on fixed trees."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ DRAWS = 10_000
 # The 99.9 % point of chi-square by degrees of freedom: seeds are fixed, so a pass stays a pass.
 LIMITS = (0.0, 10.83, 13.82, 16.27, 18.47, 20.52, 22.46, 24.32, 26.12, 27.88, 29.59, 31.26)
 
-# What a search looks like half-way: the root full, a dead branch below 3 (pruned), a node under
-# repair (5), a chain, ties, and a failed leaf.
+# A search half-way: the root full, a dead branch below 3 (pruned), a node under repair (5), a
+# chain, ties, and a failed leaf.
 HALF_WAY = {
     1: (0, 80.0),
     2: (0, FAILED_SCORE),
@@ -72,7 +72,7 @@ def shares(name: str, slow, tree: Tree) -> dict[int, float]:
 @pytest.mark.parametrize("tree_name", sorted(TREES))
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_ten_thousand_selections_agree_with_the_rule(name: str, tree_name: str) -> None:
-    """Every node is chosen as often as the rule says (chi-square), and no other one ever."""
+    """Every node is selected as often as the rule says (chi-square), and no other node ever is."""
     children, pending = TREES[tree_name]
     tree = build_tree(children, pending)
     expected = shares(name, reference_copy(tree, pending), tree)
@@ -89,7 +89,7 @@ def test_ten_thousand_selections_agree_with_the_rule(name: str, tree_name: str) 
 @given(STEPS)
 @settings(max_examples=200, deadline=None)
 def test_greedy_is_the_slow_models_best(steps: list[tuple[int, float, int]]) -> None:
-    """The best eligible node, and a leaf only where no correct node is eligible."""
+    """It selects the best eligible node, and a leaf only where no correct node is eligible."""
     tree, _, slow = grow(steps)
 
     allowed = slow.greedy() or {None}
@@ -99,7 +99,7 @@ def test_greedy_is_the_slow_models_best(steps: list[tuple[int, float, int]]) -> 
 @given(STEPS)
 @settings(max_examples=200, deadline=None)
 def test_evolution_grows_the_young_and_fast(steps: list[tuple[int, float, int]]) -> None:
-    """A tournament's winner is alive and eligible, and beats at least all but two of the others."""
+    """A tournament's winner is in the population and eligible, and at most two others beat it."""
     tree, _, slow = grow(steps)
     policy = Evolutionary(population=6, tournament=3)
 
@@ -109,8 +109,8 @@ def test_evolution_grows_the_young_and_fast(steps: list[tuple[int, float, int]])
 
 @given(STEPS)
 @settings(max_examples=300, deadline=None)
-def test_mcts_walks_as_the_slow_model(steps: list[tuple[int, float, int]]) -> None:
-    """UCT over visits, rewards and what may be grown, counted anew, leads to the same node."""
+def test_mcts_selects_as_the_slow_model(steps: list[tuple[int, float, int]]) -> None:
+    """UCT over freshly counted visits, rewards and open nodes selects the same node."""
     tree, _, slow = grow(steps)
 
     for c, width in ((0.5, 5), (2.0, 2), (0.0, 3)):
@@ -119,8 +119,8 @@ def test_mcts_walks_as_the_slow_model(steps: list[tuple[int, float, int]]) -> No
 
 @given(STEPS)
 @settings(max_examples=100, deadline=None)
-def test_mcts_reads_on_as_if_it_read_all(steps: list[tuple[int, float, int]]) -> None:
-    """Asked after every step or once at the end, before a crash or after it: the same node."""
+def test_mcts_updates_its_figures_step_by_step(steps: list[tuple[int, float, int]]) -> None:
+    """It selects the same node when called after every step, once at the end, or after a crash."""
     policy = Mcts(c=0.5, width=5)
     tree = Tree(root_score=100.0, root_children=5, failed_children=3)
     for number, (place, score, _) in enumerate(steps, start=1):
@@ -134,21 +134,21 @@ def test_mcts_reads_on_as_if_it_read_all(steps: list[tuple[int, float, int]]) ->
 @pytest.mark.parametrize("name", sorted(POLICIES))
 @given(steps=STEPS)
 @settings(max_examples=60, deadline=None)
-def test_no_policy_breaks_the_trees_rules(name: str, steps: list[tuple[int, float, int]]) -> None:
-    """Throttle, pruning and no double debugging hold for each; with nothing under way one grows."""
+def test_every_policy_obeys_the_trees_rules(name: str, steps: list[tuple[int, float, int]]) -> None:
+    """The root's cap, pruning and one repair a node hold; with none under way a node grows."""
     tree, _, slow = grow(steps)
     chosen = make_policy(name, SearchSettings()).select(tree, Random(len(steps)))
 
     if chosen is None:
         assert slow.pending
     else:
-        # A leaf that exploration draws has neither children nor a debugger, so this holds for it.
+        # This holds for a leaf of exploration, too: it has no children and no repair under way.
         assert slow.eligible(chosen)
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_the_same_seed_gives_the_same_selections(name: str) -> None:
-    """A policy keeps nothing from one draw to the next but what the tree says."""
+    """A policy has no state between draws other than what follows from the tree."""
     tree = build_tree(HALF_WAY, UNDER_WAY)
     used, fresh = (make_policy(name, SearchSettings()) for _ in range(2))
     first = [used.select(tree, Random(seed)) for seed in range(200)]
@@ -159,7 +159,7 @@ def test_the_same_seed_gives_the_same_selections(name: str) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_epsilon_is_the_share_of_leaves(epsilon: float) -> None:
-    """At 0 always the best, at 1 always a leaf, failing ones as likely as the others."""
+    """At 0 it selects the best node, at 1 a leaf, failing ones as likely as the others."""
     tree = build_tree({n: (0, FAILED_SCORE if n % 2 else 60.0 + n) for n in range(1, 6)})
     policy: Policy = EpsilonGreedy(epsilon=epsilon)
     drawn = Counter(policy.select(tree, Random(seed)) for seed in range(2_000))
@@ -167,12 +167,12 @@ def test_epsilon_is_the_share_of_leaves(epsilon: float) -> None:
     assert set(drawn) == ({2} if epsilon == 0.0 else {1, 2, 3, 4, 5})
 
 
-def test_an_unknown_policy_is_refused_with_those_that_are_known() -> None:
-    """The line lists the names."""
+def test_an_unknown_policy_is_refused_with_the_known_names() -> None:
+    """The error is one line that lists the names."""
     with pytest.raises(ValueError, match="there are epsilon-greedy, evolutionary, greedy, mcts"):
         make_policy("clever", SearchSettings())
 
 
-def test_the_command_takes_every_policy_there_is() -> None:
+def test_the_command_takes_every_policy() -> None:
     """`--policy` takes the names of the classes in `policy.py`, and no other name."""
     assert set(POLICIES) == set(settings_file.POLICIES)

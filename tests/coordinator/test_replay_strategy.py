@@ -1,4 +1,4 @@
-"""A replay grows what the stored run grew, whatever its own clock says."""
+"""A replay grows the nodes that the stored run grew, with any times of its own."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from protocol.settings import SearchSettings, Settings
 def runs(
     strategy: str, in_flight: int, seed: int, broken: int = 0, fewer: int = 0
 ) -> tuple[InMemoryRun, InMemoryRun]:
-    """Return a run and its replay with other times, in another order; node `broken` fails there,
-    and `fewer` attempts are under way at once."""
+    """Return a run, and its replay with other times in another order.
+
+    In the replay node `broken` fails, and `fewer` attempts less are under way at once.
+    """
     names = {"strategy": strategy, "policy": "epsilon-greedy"}
     stored = InMemoryRun(make_search(budget=16, in_flight=in_flight, seed=seed, **names), **names)
     finish(stored, Random(seed))
@@ -51,8 +53,10 @@ def finish(runner: InMemoryRun, rng: Random) -> None:
 @given(seed=st.integers(0, 100), in_flight=st.sampled_from([1, 3]))
 @settings(max_examples=25, deadline=None)
 def test_other_times_change_no_choice(strategy: str, seed: int, in_flight: int) -> None:
-    """Ranks are shuffled and, with several under way, the order too: each attempt grows the same
-    node, and each agent is shown the same ones, so that its stored reply still answers."""
+    """With other ranks and another order each attempt grows the same node.
+
+    Each agent sees the same window, so that its stored reply still answers.
+    """
     stored, again = runs(strategy, in_flight, seed)
 
     assert {n: p for n, p, *_ in stored.nodes} == {n: p for n, p, *_ in again.nodes}
@@ -62,8 +66,8 @@ def test_other_times_change_no_choice(strategy: str, seed: int, in_flight: int) 
 
 @given(seed=st.integers(0, 100), broken=st.integers(0, 16), fewer=st.integers(0, 2))
 @settings(max_examples=40, deadline=None)
-def test_no_wait_for_what_can_not_come(seed: int, broken: int, fewer: int) -> None:
-    """Another outcome, or fewer under way than then: windows differ, and the budget is spent."""
+def test_the_replay_does_not_wait_for_impossible_nodes(seed: int, broken: int, fewer: int) -> None:
+    """With another outcome, or fewer attempts under way, windows differ and the budget is used."""
     _, again = runs("stark", 3, seed, broken, fewer)
 
     assert 16 == len(again.nodes)
@@ -72,9 +76,11 @@ def test_no_wait_for_what_can_not_come(seed: int, broken: int, fewer: int) -> No
 
 @given(seed=st.integers(0, 30), broken=st.integers(1, 16))
 @settings(max_examples=40, deadline=None)
-def test_what_fails_this_time_is_not_improved(seed: int, broken: int) -> None:
-    """The run goes on by its own rule where the stored choice can't be made: nothing stalls, and
-    a node that has a bug now goes to the debugger."""
+def test_a_node_that_fails_in_the_replay_is_not_improved(seed: int, broken: int) -> None:
+    """Where the stored choice is impossible, the strategy's own rule selects a node.
+
+    A node that fails in the replay goes to the debugger.
+    """
     _, again = runs("stark", 1, seed, broken)
     failed = {n for n, _, score, _ in again.nodes if math.isinf(score)}
 
@@ -83,8 +89,8 @@ def test_what_fails_this_time_is_not_improved(seed: int, broken: int) -> None:
         assert ((number, "repair") in again.shown) == (parent in failed)
 
 
-def test_a_stored_run_that_is_gone_leaves_the_search_to_itself(tmp_path: Path) -> None:
-    """Also where only one role replays: others' words would not fit its choices."""
+def test_without_a_stored_run_the_strategy_selects_for_itself(tmp_path: Path) -> None:
+    """Also when only one role replays: the stored choices are of all roles."""
     for more in ({"model": f"replay:{tmp_path}"}, {"model": "recipes", "coder_model": "replay:x"}):
         search = search_of_task("t", Settings(**more))
         assert not isinstance(search._strategy, ReplayStrategy)

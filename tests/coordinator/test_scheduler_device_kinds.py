@@ -1,14 +1,13 @@
-"""Devices: a task stays with the kind that measured it; the last look is taken at home."""
+"""Devices: a task stays with the kind that measured it; local devices confirm winners."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.coordinator.scheduling.granted_leases import Placement
-from actors.coordinator.scheduling.peer_identity import LOCAL_PEER, PeerIdentity
 from actors.coordinator.scheduling.scheduler import Scheduler
-from actors.coordinator.scheduling.work_queue import KIND_MEMORY_S
+from actors.coordinator.scheduling.work_queue import KIND_MEMORY_S, Placement
+from actors.coordinator.scheduling.workers import LOCAL_PEER, PeerIdentity
 from protocol.messages import Heartbeat, Hello
 from protocol.values import Device, Role
 
@@ -30,22 +29,22 @@ def join(
     scheduler.connect_peer(hello, now, identity)
 
 
-def given_to(scheduler: Scheduler, now: float) -> list[str]:
+def new_holders(scheduler: Scheduler, now: float) -> list[str]:
     return [grant.incarnation for grant in scheduler.grant_leases(now)]
 
 
 def test_a_task_waits_for_its_own_kind_of_device() -> None:
-    """Another device does not get it, however idle; its own kind gets it at once."""
+    """An idle device of another kind does not get its work; one of its own kind does, at once."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     join(scheduler, "other", "B")
     scheduler.enqueue("t/1/evaluate", Role.EVALUATOR, Placement(kind="A"))
-    assert [] == given_to(scheduler, 1.0)
+    assert [] == new_holders(scheduler, 1.0)
     join(scheduler, "own", "A", 2.0)
-    assert ["own"] == given_to(scheduler, 2.0)
+    assert ["own"] == new_holders(scheduler, 2.0)
 
 
 def test_work_for_an_absent_kind_does_not_stop_other_work() -> None:
-    """Each task finds its devices; one that waits is no cork."""
+    """A task that waits for a device does not block the tasks behind it."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     join(scheduler, "b", "B")
     scheduler.enqueue("first/1/evaluate", Role.EVALUATOR, Placement(kind="A"))
@@ -53,54 +52,56 @@ def test_work_for_an_absent_kind_does_not_stop_other_work() -> None:
     assert ["second/1/evaluate"] == [grant.work for grant in scheduler.grant_leases(0.0)]
 
 
-def test_when_its_kind_stays_away_any_device_may_have_it() -> None:
-    """After a minute without such a device speed-ups are used; no sooner, and not while one lives,
-    busy or not; a device that is put aside does not count."""
+def test_work_goes_to_any_device_when_its_kind_stays_away() -> None:
+    """After a minute without a device of its kind, another kind gets the work, and not before.
+
+    A busy device of its kind counts as present; one without credit does not.
+    """
     scheduler = Scheduler(lease_s=1000.0, epoch=0)
     join(scheduler, "own", "A", credit=1)
     for number in (1, 2):
         scheduler.enqueue(f"t/{number}/evaluate", Role.EVALUATOR, Placement(kind="A"))
-    assert ["own"] == given_to(scheduler, 0.0)
+    assert ["own"] == new_holders(scheduler, 0.0)
     join(scheduler, "other", "B")
     for now in range(0, 200, 10):
         scheduler.renew_leases(
             "own", Heartbeat(held_leases=tuple(g.lease for g in scheduler.held_by("own"))), now
         )
-        assert [] == given_to(scheduler, now)
+        assert [] == new_holders(scheduler, now)
     last = 190.0
     scheduler.renew_leases(
         "own",
         Heartbeat(credit=0, held_leases=tuple(g.lease for g in scheduler.held_by("own"))),
         last + 1,
     )
-    assert [] == given_to(scheduler, last + KIND_MEMORY_S)
-    assert ["other"] == given_to(scheduler, last + KIND_MEMORY_S + 1)
+    assert [] == new_holders(scheduler, last + KIND_MEMORY_S)
+    assert ["other"] == new_holders(scheduler, last + KIND_MEMORY_S + 1)
 
 
-def test_what_is_lost_wants_the_same_again() -> None:
-    """A lease that ends without a result is offered to the same kind of device."""
+def test_lost_work_keeps_its_placement() -> None:
+    """After a lease without a result, the work goes to the same kind of device."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     join(scheduler, "a", "A")
     scheduler.enqueue("t/1/evaluate", Role.EVALUATOR, Placement(kind="A"))
-    assert ["a"] == given_to(scheduler, 0.0)
+    assert ["a"] == new_holders(scheduler, 0.0)
     scheduler.peer_lost("a")
     join(scheduler, "b", "B")
-    assert [] == given_to(scheduler, 1.0)
+    assert [] == new_holders(scheduler, 1.0)
 
 
-def test_the_last_look_is_taken_on_the_runs_own_machine() -> None:
-    """A winner is confirmed at home where anybody there can do it, else by whoever is there."""
+def test_a_winner_is_confirmed_on_the_runs_own_machine() -> None:
+    """A guest confirms it only when no local evaluator can."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     join(scheduler, "guest", "A", identity=GUEST)
-    join(scheduler, "home", "A")
+    join(scheduler, "local", "A")
     scheduler.enqueue("t/1/evaluate", Role.EVALUATOR, Placement(kind="A"))
     scheduler.enqueue("t/2/evaluate", Role.EVALUATOR, Placement(kind="A"))
-    assert {"guest", "home"} == set(given_to(scheduler, 0.0))
+    assert {"guest", "local"} == set(new_holders(scheduler, 0.0))
     scheduler.enqueue("u/1/confirm", Role.EVALUATOR, Placement(kind="A", trusted=True))
     (held,) = scheduler.held_by("guest")
     scheduler.settle_result(held.lease, "guest")
-    assert [] == given_to(scheduler, 0.0)
-    scheduler.peer_lost("home")
+    assert [] == new_holders(scheduler, 0.0)
+    scheduler.peer_lost("local")
     scheduler.enqueue("t/3/evaluate", Role.EVALUATOR, Placement(kind="A"))
     works = {grant.work for _ in range(3) for grant in settle_all(scheduler)}
     assert "u/1/confirm" in works
@@ -108,25 +109,27 @@ def test_the_last_look_is_taken_on_the_runs_own_machine() -> None:
 
 @given(
     want=st.sampled_from(["", "A", "B"]),
-    homes=st.lists(st.tuples(st.sampled_from(["A", "B"]), st.integers(0, 1)), max_size=3),
+    local=st.lists(st.tuples(st.sampled_from(["A", "B"]), st.integers(0, 1)), max_size=3),
     waited=st.sampled_from([0.0, KIND_MEMORY_S + 1]),
 )
 def test_a_doubted_guest_result_is_evaluated_again_on_the_local_machine(
-    want: str, homes: list[tuple[str, int]], waited: float
+    want: str, local: list[tuple[str, int]], waited: float
 ) -> None:
-    """One rule for whose word is believed and for who may have the work then: what was taken from a
-    guest goes to a device of our own and not to that guest again, and where none of ours could have
-    it, the guest is believed, or the work would go to and fro for ever."""
+    """Work that is taken from a guest goes to a local device, never back to that guest.
+
+    Where no local device can have the work, it stays with the guest: otherwise it would go back and
+    forth for ever.
+    """
     scheduler = Scheduler(lease_s=1000.0, epoch=0)
     scheduler.enqueue("t/0/measure", Role.EVALUATOR, Placement(kind=want))
-    join(scheduler, "other", "C", credit=int(want != ""))  # the work is seen to wait for its kind
-    assert [] == given_to(scheduler, 0.0)
+    join(scheduler, "other", "C", credit=int(want != ""))  # the work begins to wait for its kind
+    assert [] == new_holders(scheduler, 0.0)
     scheduler.peer_lost("other")
     join(scheduler, "guest", want or "A", 0.0, identity=GUEST)
     (granted,) = scheduler.grant_leases(waited)
-    for number, (kind, credit) in enumerate(homes):
-        join(scheduler, f"home{number}", kind, 0.0, credit=credit)
-    able = [kind for kind, credit in homes if credit and (kind == want or not want or waited)]
+    for number, (kind, credit) in enumerate(local):
+        join(scheduler, f"local{number}", kind, 0.0, credit=credit)
+    able = [kind for kind, credit in local if credit and (kind == want or not want or waited)]
     lease_end = scheduler.requeue_for_local(granted.lease, "guest", waited)
     assert bool(able) == (lease_end is not None)
     if lease_end is None:
@@ -134,7 +137,7 @@ def test_a_doubted_guest_result_is_evaluated_again_on_the_local_machine(
     else:
         assert not lease_end.exhausted
         (again,) = scheduler.grant_leases(waited)
-        assert again.incarnation.startswith("home")
+        assert again.incarnation.startswith("local")
         assert scheduler.requeue_for_local(again.lease, again.incarnation, waited) is None
 
 
@@ -146,10 +149,10 @@ def settle_all(scheduler: Scheduler) -> list:
 
 
 def test_a_dismissed_peer_causes_no_charge() -> None:
-    """Whoever lied loses its leases; the candidate that ran there is not to blame."""
+    """A refused peer loses its leases; the candidate that ran there is not charged."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     for number in range(3):
-        join(scheduler, f"liar{number}", "A", identity=GUEST)
+        join(scheduler, f"refused{number}", "A", identity=GUEST)
         if not number:
             scheduler.enqueue("t/1/evaluate", Role.EVALUATOR)
         (granted,) = scheduler.grant_leases(0.0)
@@ -160,7 +163,7 @@ def test_a_dismissed_peer_causes_no_charge() -> None:
 
 
 def test_idle_means_that_no_local_role_can_go_on() -> None:
-    """Work that waits for absent roles is no reason to stay; held work and our own are."""
+    """Work for absent roles does not keep a run up; leased work and work for local roles do."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     here = [Role.PLANNER, Role.CODER]
     assert scheduler.is_idle(here)
@@ -185,7 +188,7 @@ kinds = st.sampled_from(["A", "B", "C"])
 def test_every_grant_fits_and_nothing_that_fits_waits(
     works: list[str], peers: list[tuple[str, int, bool]]
 ) -> None:
-    """Against the rule written the slow way: as much of each kind as its devices take."""
+    """Compared with a simple model: as much work of each kind as its devices' credit allows."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     for number, kind in enumerate(works):
         # A task has one kind of device.
@@ -196,7 +199,7 @@ def test_every_grant_fits_and_nothing_that_fits_waits(
     for grant in granted:
         assert grant.work.partition("/")[0] == scheduler.peers[grant.incarnation].kind
     for kind in "ABC":
-        room = sum(credit for of, credit, _ in peers if of == kind)
-        got = sum(grant.work.startswith(kind) for grant in granted)
-        assert got == min(works.count(kind), room)
+        credits = sum(credit for of, credit, _ in peers if of == kind)
+        grants = sum(grant.work.startswith(kind) for grant in granted)
+        assert grants == min(works.count(kind), credits)
     assert scheduler.waiting_count() == len(works) - len(granted)

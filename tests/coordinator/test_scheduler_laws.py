@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, nothing lost, only candidates that ran are charged."""
+"""Leases: one holder at a time, no work lost, charges only for candidates that ran."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from actors.coordinator.scheduling.granted_leases import GrantedLease
+from actors.coordinator.scheduling.leases import GrantedLease
 from actors.coordinator.scheduling.retry_policy import MAX_LOSSES, MAX_MACHINE_LOSSES
 from actors.coordinator.scheduling.scheduler import Scheduler
 from protocol.messages import Heartbeat, Hello, Lease
@@ -15,11 +15,11 @@ from protocol.values import Role
 LEASE_S = 15.0
 
 
-def hello(name: str, slot: str = "evaluator-0", holds: tuple[Lease, ...] = ()) -> Hello:
-    return Hello(role=Role.EVALUATOR, slot=slot, incarnation=name, pid=1, held_leases=holds)
+def hello(name: str, slot: str = "evaluator-0", held: tuple[Lease, ...] = ()) -> Hello:
+    return Hello(role=Role.EVALUATOR, slot=slot, incarnation=name, pid=1, held_leases=held)
 
 
-def fleet_with(*works: str) -> Scheduler:
+def scheduler_with(*works: str) -> Scheduler:
     scheduler = Scheduler(lease_s=LEASE_S, epoch=0)
     for work in works:
         scheduler.enqueue(work, Role.EVALUATOR)
@@ -27,8 +27,8 @@ def fleet_with(*works: str) -> Scheduler:
 
 
 def test_work_waits_for_credit() -> None:
-    """A worker gets as many leases as it has said it will hold, in the order of the offers."""
-    scheduler = fleet_with("t/1/evaluate", "t/2/evaluate")
+    """A worker gets as many leases as its credit allows, in the order of the work."""
+    scheduler = scheduler_with("t/1/evaluate", "t/2/evaluate")
     scheduler.connect_peer(hello("a"), 0.0)
 
     assert ["t/1/evaluate"] == [grant.work for grant in scheduler.grant_leases(0.0)]
@@ -36,8 +36,8 @@ def test_work_waits_for_credit() -> None:
     assert scheduler.waiting_count() == 1
 
 
-def test_the_least_loaded_worker_is_asked_first() -> None:
-    """Work spreads over a fleet before anybody gets a second piece; the eldest goes first."""
+def test_the_least_loaded_worker_gets_work_first() -> None:
+    """Every worker gets one piece before any gets a second one; the oldest worker goes first."""
     scheduler = Scheduler(lease_s=LEASE_S, epoch=0)
     for name, slot in (("a", "evaluator-0"), ("b", "evaluator-1")):
         peer = Hello(role=Role.EVALUATOR, slot=slot, incarnation=name, pid=1, credit=2)
@@ -53,8 +53,8 @@ def test_the_least_loaded_worker_is_asked_first() -> None:
 
 
 def test_a_result_counts_once_and_only_from_the_holder() -> None:
-    """A second copy, a stranger's and an old epoch's result are not taken."""
-    scheduler = fleet_with("t/1/evaluate")
+    """A second copy, another worker's result and one of an old epoch are not taken."""
+    scheduler = scheduler_with("t/1/evaluate")
     scheduler.connect_peer(hello("a"), 0.0)
     (granted,) = scheduler.grant_leases(0.0)
 
@@ -64,9 +64,9 @@ def test_a_result_counts_once_and_only_from_the_holder() -> None:
     assert scheduler.settle_result(granted.lease, "a") is None
 
 
-def test_a_silent_peer_is_missing_until_it_or_its_successor_speaks() -> None:
-    """Also a peer that only an earlier coordinator knew; a dead one is not missed."""
-    scheduler = fleet_with()
+def test_a_peer_is_silent_until_it_or_its_successor_sends_a_message() -> None:
+    """Also a peer that only an earlier coordinator knew; a dead peer is not silent."""
+    scheduler = scheduler_with()
     scheduler.connect_peer(hello("a", "evaluator-0"), 0.0)
     scheduler.expect_peer("evaluator-1", Role.EVALUATOR, "b", 0.0)
     scheduler.expect_peer("evaluator-2", Role.EVALUATOR, "c", 0.0)
@@ -81,9 +81,9 @@ def test_a_silent_peer_is_missing_until_it_or_its_successor_speaks() -> None:
     assert set() == set(scheduler.silent)
 
 
-def test_a_device_that_is_not_well_gets_no_lease_for_a_while() -> None:
-    """The work that it handed back goes to another, or waits."""
-    scheduler = fleet_with("t/1/evaluate")
+def test_a_paused_device_gets_no_lease_for_a_while() -> None:
+    """The work that it handed back goes to another device, or waits."""
+    scheduler = scheduler_with("t/1/evaluate")
     scheduler.connect_peer(hello("a"), 0.0)
     (granted,) = scheduler.grant_leases(0.0)
     scheduler.hand_back(granted.lease, "a")
@@ -94,8 +94,8 @@ def test_a_device_that_is_not_well_gets_no_lease_for_a_while() -> None:
 
 
 def test_a_late_result_after_the_lease_expired_is_not_taken() -> None:
-    """Stopped past its lease, then continued: somebody else's result counts, once."""
-    scheduler = fleet_with("t/1/evaluate")
+    """A worker that was suspended past its lease: the other holder's result counts, once."""
+    scheduler = scheduler_with("t/1/evaluate")
     scheduler.connect_peer(hello("a"), 0.0)
     (old,) = scheduler.grant_leases(0.0)
     (lease_end,) = scheduler.expire_leases(LEASE_S + 1)
@@ -107,9 +107,9 @@ def test_a_late_result_after_the_lease_expired_is_not_taken() -> None:
     assert scheduler.settle_result(new.lease, "b") is new
 
 
-def test_a_replaced_worker_gives_its_work_back_at_once() -> None:
-    """A new incarnation in the slot proves that the old one is dead: no waiting for the lease."""
-    scheduler = fleet_with("t/1/evaluate")
+def test_the_work_of_a_replaced_worker_is_leased_again_at_once() -> None:
+    """A new incarnation in the slot proves that the old one is dead: its leases end at once."""
+    scheduler = scheduler_with("t/1/evaluate")
     scheduler.connect_peer(hello("a"), 0.0)
     scheduler.grant_leases(0.0)
     _, ended = scheduler.connect_peer(hello("b"), 1.0)
@@ -119,8 +119,8 @@ def test_a_replaced_worker_gives_its_work_back_at_once() -> None:
 
 
 def test_two_losses_while_the_candidate_ran_end_it() -> None:
-    """Charged twice: the candidate is not leased a third time."""
-    scheduler = fleet_with("t/1/evaluate")
+    """After two charges the candidate is not leased a third time."""
+    scheduler = scheduler_with("t/1/evaluate")
     ended = []
     for name in ("a", "b"):
         scheduler.connect_peer(hello(name), 0.0)
@@ -134,8 +134,8 @@ def test_two_losses_while_the_candidate_ran_end_it() -> None:
 
 
 def test_losses_before_the_candidate_ran_are_never_charged() -> None:
-    """Leased or building when the evaluator died: leased again, however often."""
-    scheduler = fleet_with("t/1/evaluate")
+    """Work that was only leased or being built when the evaluator died is always leased again."""
+    scheduler = scheduler_with("t/1/evaluate")
     for name in "abcdef":
         scheduler.connect_peer(hello(name), 0.0)
         assert len(scheduler.grant_leases(0.0)) == 1
@@ -144,8 +144,8 @@ def test_losses_before_the_candidate_ran_are_never_charged() -> None:
 
 
 def test_a_lease_that_never_arrived_is_missed_by_the_second_heartbeat() -> None:
-    """The first heartbeat may have crossed the lease on the wire; the second has not."""
-    scheduler = fleet_with("t/1/evaluate")
+    """The first heartbeat may have been sent before the lease arrived; the second was not."""
+    scheduler = scheduler_with("t/1/evaluate")
     scheduler.connect_peer(hello("a"), 0.0)
     scheduler.grant_leases(0.0)
 
@@ -154,10 +154,12 @@ def test_a_lease_that_never_arrived_is_missed_by_the_second_heartbeat() -> None:
     assert end.outcome == "missed"
 
 
-def test_a_peer_that_was_only_cut_off_takes_its_blame_back() -> None:
-    """Expired while candidate code ran, then heard of again: not lost, so not charged. Not for
-    ever: a candidate that silences whoever runs it is charged in the end."""
-    scheduler = fleet_with("t/1/evaluate")
+def test_the_charge_for_a_silent_peer_is_refunded_when_it_reconnects() -> None:
+    """The peer was not lost, so its candidate is not charged.
+
+    The number of refunds is limited: a candidate that silences every evaluator is charged.
+    """
+    scheduler = scheduler_with("t/1/evaluate")
     now, outcomes = 0.0, []
     for _ in range(10):
         scheduler.connect_peer(hello("a"), now)
@@ -185,7 +187,7 @@ def open_grant() -> GrantedLease:
     )
 
 
-def test_after_a_power_cut_the_new_holder_of_the_slot_gets_the_work_at_once() -> None:
+def test_after_a_power_cut_the_slots_new_incarnation_gets_the_work_at_once() -> None:
     """Coordinator and worker both died: the slot's new incarnation proves the old one dead."""
     scheduler = Scheduler(lease_s=LEASE_S, epoch=7)
     scheduler.restore([open_grant()], {})
@@ -196,10 +198,12 @@ def test_after_a_power_cut_the_new_holder_of_the_slot_gets_the_work_at_once() ->
     assert ["b"] == [grant.incarnation for grant in scheduler.grant_leases(0.1)]
 
 
-def test_a_machine_that_falls_away_is_not_the_candidates_doing() -> None:
-    """Its supervisor is another one: what ran there is offered again, uncharged. Not for ever: a
-    candidate that takes the machine with it each time is charged in the end."""
-    scheduler = fleet_with("t/1/evaluate")
+def test_a_machine_loss_is_not_charged_to_the_candidate_at_first() -> None:
+    """The work of a lost machine is leased again without a charge.
+
+    The number of such losses is limited: a candidate that ends every machine is charged.
+    """
+    scheduler = scheduler_with("t/1/evaluate")
     ended = []
     for number in range(MAX_MACHINE_LOSSES + MAX_LOSSES):
         scheduler.connect_peer(hello(f"w{number}"), 0.0)
@@ -211,10 +215,12 @@ def test_a_machine_that_falls_away_is_not_the_candidates_doing() -> None:
     assert [("cut", False)] * MAX_MACHINE_LOSSES + [("lost", False), ("lost", True)] == outcomes
 
 
-def test_a_guests_next_supervisor_takes_back_what_its_silence_was_charged() -> None:
-    """The joined machine was killed under a candidate and came again: nobody's evaluator crashed;
-    another machine's leases stay as they are."""
-    scheduler = fleet_with("t/1/evaluate", "t/2/evaluate")
+def test_the_next_supervisor_of_a_guest_refunds_the_charges_for_its_silence() -> None:
+    """The joined machine was killed under a candidate and came back: no evaluator crashed.
+
+    Another machine's leases stay as they are.
+    """
+    scheduler = scheduler_with("t/1/evaluate", "t/2/evaluate")
 
     def supervisor(name: str) -> Hello:
         return Hello(
@@ -241,101 +247,101 @@ def test_a_guests_next_supervisor_takes_back_what_its_silence_was_charged() -> N
 
 
 def test_a_restarted_coordinator_lets_the_holder_keep_its_lease() -> None:
-    """Open leases are taken up as they were; whoever holds one goes on, and is not charged."""
+    """Open leases are restored as they were; their holders go on, without a charge."""
     scheduler = Scheduler(lease_s=LEASE_S, epoch=7)
     granted = open_grant()
     scheduler.restore([granted], {})
     scheduler.enqueue("t/1/evaluate", Role.EVALUATOR)
-    revoked, ended = scheduler.connect_peer(hello("a", holds=(granted.lease,)), 1.0)
+    revoked, ended = scheduler.connect_peer(hello("a", held=(granted.lease,)), 1.0)
 
     assert ([], []) == (revoked, ended)
     assert [] == scheduler.grant_leases(1.0)
     assert scheduler.settle_result(granted.lease, "a") is granted
 
 
-class FleetMachine(RuleBasedStateMachine):
-    """Any order of offers, hellos, beats, losses, expiries and results."""
+class SchedulerMachine(RuleBasedStateMachine):
+    """Any order of new work, hellos, heartbeats, losses, expiries and results."""
 
     def __init__(self) -> None:
         super().__init__()
         self.scheduler = Scheduler(lease_s=LEASE_S, epoch=0)
         self.now = 0.0
-        self.offered: set[str] = set()
+        self.enqueued: set[str] = set()
         self.done: list[str] = []
         self.exhausted: list[str] = []
         self.epochs: list[int] = []
-        self.holds: dict[str, set[Lease]] = {}
+        self.held: dict[str, set[Lease]] = {}
         self.count = 0
 
-    def note(self, ended: list) -> None:
+    def record(self, ended: list) -> None:
         self.exhausted += [end.granted.work for end in ended if end.exhausted]
 
-    def take(self) -> None:
+    def grant(self) -> None:
         for granted in self.scheduler.grant_leases(self.now):
             self.epochs.append(granted.epoch)
-            self.holds[granted.incarnation].add(granted.lease)
+            self.held[granted.incarnation].add(granted.lease)
         if self.scheduler.waiting_count():
             assert all(peer.credit <= len(peer.leases) for peer in self.scheduler.peers.values())
 
     @rule()
-    def offer(self) -> None:
+    def enqueue(self) -> None:
         self.count += 1
         work = f"t/{self.count}/evaluate"
-        self.offered.add(work)
+        self.enqueued.add(work)
         self.scheduler.enqueue(work, Role.EVALUATOR)
-        self.take()
+        self.grant()
 
     @rule(slot=st.integers(0, 2))
     def start(self, slot: int) -> None:
         self.count += 1
         name = f"w{self.count}"
-        self.holds[name] = set()
-        self.note(self.scheduler.connect_peer(hello(name, f"evaluator-{slot}"), self.now)[1])
-        self.take()
+        self.held[name] = set()
+        self.record(self.scheduler.connect_peer(hello(name, f"evaluator-{slot}"), self.now)[1])
+        self.grant()
 
     @rule(data=st.data())
     def finish(self, data: st.DataObject) -> None:
-        held = [(name, lease) for name in sorted(self.holds) for lease in self.holds[name]]
+        held = [(name, lease) for name in sorted(self.held) for lease in self.held[name]]
         if held:
             name, lease = data.draw(st.sampled_from(sorted(held, key=str)))
-            self.holds[name].discard(lease)
+            self.held[name].discard(lease)
             if self.scheduler.settle_result(lease, name):
                 self.done.append(lease.work)
-            self.take()
+            self.grant()
 
     @rule(data=st.data(), running=st.booleans())
     def lose(self, data: st.DataObject, running: bool) -> None:
         if self.scheduler.peers:
             name = data.draw(st.sampled_from(sorted(self.scheduler.peers)))
             if running:
-                for lease in self.holds[name]:
+                for lease in self.held[name]:
                     self.scheduler.candidate_running(lease, name)
-            self.note(self.scheduler.peer_lost(name))
-            self.take()
+            self.record(self.scheduler.peer_lost(name))
+            self.grant()
 
     @rule()
-    def fall_away(self) -> None:
-        self.note(self.scheduler.machine_lost(""))
-        self.take()
+    def lose_machine(self) -> None:
+        self.record(self.scheduler.machine_lost(""))
+        self.grant()
 
     @rule(seconds=st.floats(0.1, 20.0))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        self.note(self.scheduler.expire_leases(self.now))
+        self.record(self.scheduler.expire_leases(self.now))
 
     @rule(data=st.data())
     def beat(self, data: st.DataObject) -> None:
         if self.scheduler.peers:
             name = data.draw(st.sampled_from(sorted(self.scheduler.peers)))
-            holds = tuple(sorted(self.holds[name], key=str))
-            _, ended = self.scheduler.renew_leases(name, Heartbeat(held_leases=holds), self.now)
-            self.note(ended)
+            leases = tuple(sorted(self.held[name], key=str))
+            _, ended = self.scheduler.renew_leases(name, Heartbeat(held_leases=leases), self.now)
+            self.record(ended)
 
     @invariant()
     def all_work_is_somewhere_exactly_once(self) -> None:
         ended = self.done + self.exhausted
         assert len(set(ended)) == len(ended)
-        assert len(self.offered) == self.scheduler.waiting_count() + len(
+        assert len(self.enqueued) == self.scheduler.waiting_count() + len(
             self.scheduler.grants
         ) + len(ended)
 
@@ -344,5 +350,7 @@ class FleetMachine(RuleBasedStateMachine):
         assert sorted(set(self.epochs)) == self.epochs
 
 
-FleetMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
-test_fleet_machine = FleetMachine.TestCase
+SchedulerMachine.TestCase.settings = settings(
+    max_examples=100, stateful_step_count=40, deadline=None
+)
+test_scheduler_machine = SchedulerMachine.TestCase

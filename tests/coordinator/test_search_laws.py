@@ -26,7 +26,7 @@ from protocol.values import Outcome, Verdict
 def whole_run(
     crash_at: frozenset[int] = frozenset(), *, seed: int = 0, budget: int = 12
 ) -> InMemoryRun:
-    """Run with one expansion at a time, losing the process before the steps in `crash_at`."""
+    """Run with one expansion at a time, and with crashes before the steps in `crash_at`."""
     runner = InMemoryRun(make_search(seed=seed, budget=budget))
     runner.perform(runner.search.begin())
     step = 0
@@ -41,17 +41,17 @@ def whole_run(
 @given(st.frozensets(st.integers(1, 40), max_size=12), st.integers(0, 5))
 @settings(max_examples=150, deadline=None)
 def test_crashes_anywhere_leave_the_same_tree(crash_at: frozenset[int], seed: int) -> None:
-    """A coordinator killed before any steps grows the tree, and shows the windows, of no kill."""
-    calm = whole_run(seed=seed)
-    stormy = whole_run(crash_at, seed=seed)
+    """Tree and windows are those of a run without a kill, whichever steps a kill precedes."""
+    undisturbed = whole_run(seed=seed)
+    crashed = whole_run(crash_at, seed=seed)
 
-    assert calm.nodes == stormy.nodes
-    assert calm.shown == stormy.shown
-    assert calm.confirmed == stormy.confirmed
+    assert undisturbed.nodes == crashed.nodes
+    assert undisturbed.shown == crashed.shown
+    assert undisturbed.confirmed == crashed.confirmed
 
 
 def test_the_budget_is_met_exactly_and_the_task_finishes() -> None:
-    """B attempts, numbered 1 to B, each once."""
+    """There are B attempts, numbered 1 to B."""
     runner = whole_run(budget=12)
 
     assert [n for n, *_ in runner.nodes] == list(range(1, 13))
@@ -60,8 +60,8 @@ def test_the_budget_is_met_exactly_and_the_task_finishes() -> None:
 
 @given(st.integers(2, 8), st.integers(0, 10**6))
 @settings(max_examples=100, deadline=None)
-def test_several_under_way_never_break_the_rules(in_flight: int, seed: int) -> None:
-    """K at once: never more than K, the root's cap holds, nothing is debugged twice at a time."""
+def test_the_rules_hold_with_several_under_way(in_flight: int, seed: int) -> None:
+    """At most K are under way, the root's cap holds, and a node has one repair at a time."""
     rng = Random(seed)
     runner = InMemoryRun(make_search(budget=20, in_flight=in_flight, seed=seed))
     runner.perform(runner.search.begin())
@@ -78,7 +78,7 @@ def test_several_under_way_never_break_the_rules(in_flight: int, seed: int) -> N
 
 
 def test_a_failed_node_is_repaired_and_a_correct_one_improved() -> None:
-    """A node with a bug goes to the debug agent alone, any other to planner and coder."""
+    """A node with a bug goes to the debugger, any other node to planner and coder."""
     runner = whole_run(budget=30)
     failed = {number for number, _, score, _ in runner.nodes if score == float("inf")}
     for number, parent, *_ in runner.nodes:
@@ -88,7 +88,7 @@ def test_a_failed_node_is_repaired_and_a_correct_one_improved() -> None:
 
 
 def test_a_reference_that_cannot_be_measured_ends_the_task() -> None:
-    """Nothing is attempted against a reference that does not run, and the reason is passed on."""
+    """Without a running reference no attempt begins, and the reason is passed on."""
     search = make_search()
 
     assert [OfferWork] == [type(i) for i in search.begin()]
@@ -97,7 +97,7 @@ def test_a_reference_that_cannot_be_measured_ends_the_task() -> None:
 
 
 def test_a_larger_budget_goes_on_where_the_run_ended() -> None:
-    """A finished search taken up with more budget begins the next attempt, and no old one again."""
+    """A finished search that is restored with more budget begins the next attempt only."""
     runner = whole_run(budget=4)
     longer = make_search(budget=6)
     instructions = longer.restore(100.0, runner.nodes, [])
@@ -105,8 +105,8 @@ def test_a_larger_budget_goes_on_where_the_run_ended() -> None:
     assert [5] == sorted({i.attempt.number for i in instructions if isinstance(i, OfferWork)})
 
 
-def test_seeds_tell_runs_apart() -> None:
-    """The seed decides the draws: over many attempts two seeds do not choose alike."""
+def test_two_seeds_draw_differently() -> None:
+    """Over many attempts, runs with two seeds select different nodes."""
     parents = {
         seed: [parent for _, parent, *_ in whole_run(seed=seed, budget=30).nodes] for seed in (0, 1)
     }
@@ -116,7 +116,7 @@ def test_seeds_tell_runs_apart() -> None:
 
 
 def test_measuring_begins_as_many_attempts_as_may_be_under_way() -> None:
-    """K = 3 puts three expansions on the root at once."""
+    """With K = 3 three expansions of the root begin at once."""
     search = make_search(in_flight=3)
     search.begin()
     offers = [i for i in search.handle(ReferenceReady(100.0)) if isinstance(i, OfferWork)]
@@ -124,8 +124,8 @@ def test_measuring_begins_as_many_attempts_as_may_be_under_way() -> None:
     assert [(1, 0), (2, 0), (3, 0)] == [(o.attempt.number, o.attempt.parent) for o in offers]
 
 
-def test_the_best_at_the_end_was_judged_again() -> None:
-    """The winner's figure is a second look's, and no unconfirmed node claims to beat it."""
+def test_the_best_node_at_the_end_is_confirmed() -> None:
+    """The winner's score is a confirmation's, and no unconfirmed node has a better one."""
     runner = whole_run(budget=20)
     winner, score = min((one.score, number) for number, one in runner.confirmed.items())[::-1]
     others = [s for n, _, s, _ in runner.nodes if n not in runner.confirmed]
@@ -136,8 +136,8 @@ def test_the_best_at_the_end_was_judged_again() -> None:
     assert winner in runner.confirmed
 
 
-def test_nothing_correct_is_nothing_to_confirm() -> None:
-    """A run without a correct candidate ends without a second look."""
+def test_a_run_without_a_correct_candidate_confirms_nothing() -> None:
+    """It ends without a confirmation."""
     search = make_search(budget=1)
     search.begin()
     search.handle(ReferenceReady(100.0))
@@ -148,7 +148,7 @@ def test_nothing_correct_is_nothing_to_confirm() -> None:
 
 
 def ended_at(*scores: float, confirm: Callable[[int, float], BestConfirmed]) -> InMemoryRun:
-    """Run attempts that come to these scores, and let them be judged again."""
+    """Run attempts with these scores to the end, confirmations included."""
     runner = InMemoryRun(make_search(budget=len(scores)))
     runner.outcome = lambda number: (scores[number - 1], f"k{number}")
     runner.confirm = confirm
@@ -163,13 +163,15 @@ def to_its_end(runner: InMemoryRun) -> InMemoryRun:
 
 
 def wide(number: int, score: float) -> BestConfirmed:
-    """Come to the same again, with an interval that reaches down to 1."""
+    """Return a confirmation with the same score and an interval that reaches down to 1."""
     return BestConfirmed(number, score, faster=False)
 
 
-def test_what_may_be_no_faster_does_not_keep_others_from_being_confirmed() -> None:
-    """The best is no gain for sure: the next that seems to be one is judged again, three at most;
-    what is slower anyway is not."""
+def test_a_best_node_that_is_not_confirmed_faster_lets_others_be_confirmed() -> None:
+    """While no node is confirmed faster, the next one that seems faster is confirmed.
+
+    There are at most three confirmations, and none of a node that is slower than the reference.
+    """
     assert [3, 1, 2] == [*ended_at(60.0, 70.0, 50.0, 80.0, confirm=wide).confirmed]
     assert [2] == [*ended_at(120.0, 50.0, 110.0, confirm=wide).confirmed]
     assert [2] == [*ended_at(60.0, 50.0, confirm=lambda n, s: BestConfirmed(n, s, True)).confirmed]
@@ -177,8 +179,8 @@ def test_what_may_be_no_faster_does_not_keep_others_from_being_confirmed() -> No
 
 
 @given(st.integers(0, 5), st.booleans())
-def test_a_larger_budget_has_second_looks_of_its_own(seed: int, crashes: bool) -> None:
-    """Three were judged again when the first budget had ended: a later best is, too."""
+def test_a_larger_budget_has_confirmations_of_its_own(seed: int, crashes: bool) -> None:
+    """After three confirmations at the first budget's end, a later best node is confirmed, too."""
     runner = to_its_end(InMemoryRun(make_search(budget=6, seed=seed)))
     runner.outcome = lambda number: (5.0, f"k{number}")
     runner.crash(more=1)
@@ -190,8 +192,8 @@ def test_a_larger_budget_has_second_looks_of_its_own(seed: int, crashes: bool) -
     assert 7 in runner.confirmed
 
 
-def test_the_module_itself_is_not_judged_again() -> None:
-    """The reference under another name is the root's own kernel: its lucky figure leads nothing."""
+def test_a_renamed_reference_is_not_confirmed() -> None:
+    """It has the root's kernel, so that a lucky figure does not put it on the leaderboard."""
     runner = InMemoryRun(make_search(budget=2))
     itself = kernel_of(
         "x", Verdict(verdict=Outcome.CORRECT, profile={"labels": "renamed_reference"})

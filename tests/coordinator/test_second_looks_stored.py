@@ -1,4 +1,4 @@
-"""What the store keeps of second looks, and what a resumed search hears of them."""
+"""Confirmations in the store, and their effect on a resumed search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def correct(low: float, **more: str) -> Verdict:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    """Three correct nodes, the second one the reference renamed."""
+    """Three correct nodes; the second one is the renamed reference."""
     with closing(Database(tmp_path)) as database:
         store = Store(database)
         store.add_task(TASK, 3)
@@ -45,8 +45,8 @@ def database(tmp_path: Path) -> Iterator[Database]:
         yield database
 
 
-def test_a_second_look_counts_when_it_was_had_and_is_faster(database: Database) -> None:
-    """One below 1, one that nobody could take, one that stands: the search hears which is which."""
+def test_a_node_is_confirmed_faster_only_by_a_confirmation_above_1(database: Database) -> None:
+    """The search can tell three cases apart: not faster, not confirmable, confirmed."""
     store = Store(database)
     store.confirm_node("t", 1, correct(0.9), 5.0)
     store.confirm_node("t", 2, None, 5.0)
@@ -56,15 +56,15 @@ def test_a_second_look_counts_when_it_was_had_and_is_faster(database: Database) 
     assert [1, 2, 1] == [row.confirmed for row in store.nodes("t")]
 
 
-def test_a_label_is_read_and_not_guessed(database: Database) -> None:
-    """Also where a candidate writes the label's name into its own log."""
+def test_a_label_is_read_from_the_profile_only(database: Database) -> None:
+    """A candidate that writes the label's name into its log does not get the label."""
     found = [bool(r.verdict and r.verdict.is_renamed_reference) for r in Store(database).nodes("t")]
 
     assert [False, True, False] == found
 
 
-def test_second_looks_count_for_the_budget_that_had_ended(database: Database) -> None:
-    """Those of an earlier end, with fewer nodes, and one under way are left out."""
+def test_confirmations_are_counted_for_the_present_number_of_nodes(database: Database) -> None:
+    """Confirmations with fewer nodes, and one under way, are not counted."""
     store, decisions = Store(database), DecisionStore(database)
     for number, recorded in ((1, 2), (2, 3), (3, 3)):
         attempt = Attempt(number=number, parent=0, repair=False, stage=Stage.CONFIRM)
@@ -75,8 +75,8 @@ def test_second_looks_count_for_the_budget_that_had_ended(database: Database) ->
     assert (1, 1, 0) == tuple(decisions.second_looks("t", recorded=n) for n in (3, 2, 1))
 
 
-def test_a_task_that_gets_more_budget_is_not_over(database: Database) -> None:
-    """Stopped before the new end it is not called finished; the same budget changes nothing."""
+def test_a_task_with_more_budget_is_not_finished(database: Database) -> None:
+    """A larger budget makes a finished task open again; the same budget changes nothing."""
     store = Store(database)
     store.end_task("t", "")
     store.add_task(TASK, 3)

@@ -1,4 +1,4 @@
-"""Each strategy: where its attempts grow, by whom, what they see; and that crashes change none."""
+"""Each strategy: parents, agents and windows of its attempts, also after crashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAIRS = [
 ]
 
 
-def grown(
+def finished_run(
     strategy: str,
     *,
     policy: str = "epsilon-greedy",
@@ -32,7 +32,7 @@ def grown(
     budget: int = 12,
     in_flight: int = 1,
 ) -> InMemoryRun:
-    """Run a whole search; with several under way they end in an order of their own."""
+    """Run a whole search; several attempts under way end in a random order."""
     names = {"strategy": strategy, "policy": policy}
     search = make_search(seed=seed, budget=budget, in_flight=in_flight, **names)
     runner = InMemoryRun(search, **names)
@@ -71,35 +71,33 @@ def stages(runner: InMemoryRun, number: int) -> list[Stage]:
 def test_a_crash_at_any_point_leaves_the_same_tree(
     strategy: str, policy: str, crash_at: frozenset[int], seed: int, in_flight: int
 ) -> None:
-    """Whatever the strategy and the policy, and also with several expansions under way.
+    """For every strategy and policy, also with several expansions under way.
 
-    What had been offered is offered again with the window that it had: a reply that was bought for
-    it still answers it.
+    A restored search makes the same offers with the same windows, so that stored replies still
+    answer them.
     """
     more = {"policy": policy, "seed": seed, "in_flight": in_flight}
-    calm = grown(strategy, **more)
-    stormy = grown(strategy, crash_at=crash_at, **more)
+    undisturbed = finished_run(strategy, **more)
+    crashed = finished_run(strategy, crash_at=crash_at, **more)
 
-    assert calm.nodes == stormy.nodes
-    assert calm.confirmed == stormy.confirmed
-    assert calm.shown == stormy.shown
+    assert undisturbed.nodes == crashed.nodes
+    assert undisturbed.confirmed == crashed.confirmed
+    assert undisturbed.shown == crashed.shown
 
 
 @pytest.mark.parametrize("in_flight", [1, 4])
 @pytest.mark.parametrize(("strategy", "policy"), PAIRS)
-def test_every_strategy_spends_its_budget_exactly(
-    strategy: str, policy: str, in_flight: int
-) -> None:
-    """B attempts, each once, and then the task is over: nothing waits for ever."""
-    runner = grown(strategy, policy=policy, budget=20, in_flight=in_flight)
+def test_every_strategy_uses_its_budget_exactly(strategy: str, policy: str, in_flight: int) -> None:
+    """After B attempts, each made once, the task is over, and no attempt waits for ever."""
+    runner = finished_run(strategy, policy=policy, budget=20, in_flight=in_flight)
 
     assert sorted(parents(runner)) == list(range(1, 21))
     assert runner.search.finished
 
 
 def test_search_grows_the_teams_nodes_with_one_agent_and_no_windows() -> None:
-    """The same policy chooses as for STARK; one call each, W(i) = {i, root}."""
-    stark, alone = grown("stark", budget=30), grown("search", budget=30)
+    """The policy selects as for STARK; an attempt is one call with W(i) = {i, root}."""
+    stark, alone = finished_run("stark", budget=30), finished_run("search", budget=30)
 
     assert parents(stark) == parents(alone)
     for number, parent in parents(alone).items():
@@ -107,9 +105,9 @@ def test_search_grows_the_teams_nodes_with_one_agent_and_no_windows() -> None:
         assert {parent, ROOT} == set(alone.shown[number, Stage.SOLVE])
 
 
-def test_the_team_samples_from_the_root_and_repairs_what_failed() -> None:
-    """Plan and code at the root; a failed sample is debugged once, next; a failed repair is not."""
-    runner = grown("team", budget=30)
+def test_the_team_samples_from_the_root_and_repairs_failed_samples() -> None:
+    """Samples are planned and written at the root; a failed one is repaired once, and next."""
+    runner = finished_run("team", budget=30)
     above, bad = parents(runner), failed(runner)
     samples = {n for n in above if above[n] == ROOT}
 
@@ -125,7 +123,7 @@ def test_the_team_samples_from_the_root_and_repairs_what_failed() -> None:
 def test_no_sample_of_the_team_is_repaired_too_often(
     seed: int, in_flight: int, repairs: int
 ) -> None:
-    """At most so many repairs in a row, none of what works, none twice; all others at the root."""
+    """There are at most `repairs` in a row; correct nodes are not repaired, and none twice."""
     names = {"strategy": "team", "policy": "greedy"}
     search = make_search(seed=seed, budget=24, in_flight=in_flight, **names)
     search._strategy = make_strategy("team", None, SearchSettings(repairs=repairs))  # type: ignore[arg-type]
@@ -146,8 +144,8 @@ def test_no_sample_of_the_team_is_repaired_too_often(
 
 
 def test_samples_are_independent() -> None:
-    """Every attempt asks the same of the same agent, at the root, however many there are."""
-    runner = grown("sampling", budget=20, in_flight=4)
+    """Every attempt is the same request to the same agent, at the root."""
+    runner = finished_run("sampling", budget=20, in_flight=4)
 
     assert {ROOT} == set(parents(runner).values())
     assert all([Stage.SOLVE] == stages(runner, number) for number in parents(runner))
@@ -156,8 +154,8 @@ def test_samples_are_independent() -> None:
 
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_reflexion_is_one_chain_with_a_short_memory(in_flight: int) -> None:
-    """Each attempt begins with the last one, failed or not, and is shown three nodes' words."""
-    runner = grown("reflexion", budget=10, in_flight=in_flight)
+    """Each attempt begins with the last one, failed or not, and sees three reflections."""
+    runner = finished_run("reflexion", budget=10, in_flight=in_flight)
 
     assert {n: n - 1 for n in range(1, 11)} == parents(runner)
     assert [Stage.SOLVE] == stages(runner, 1)
@@ -166,14 +164,14 @@ def test_reflexion_is_one_chain_with_a_short_memory(in_flight: int) -> None:
     assert (8, ROOT, 7, 6) == runner.shown[9, Stage.REFLECT]
 
 
-def test_the_command_takes_every_strategy_there_is() -> None:
+def test_the_command_takes_every_strategy() -> None:
     """`--strategy` takes the names of the classes in `strategy.py`, and no other name."""
     assert set(STRATEGIES) == set(settings_file.STRATEGIES)
     with pytest.raises(ValueError, match="there are reflexion, sampling, search, stark, team"):
         make_strategy("clever", None, SearchSettings())  # type: ignore[arg-type]
 
 
-def test_a_strategy_without_a_policy_claims_none() -> None:
-    """What result.json calls the policy is what chose the nodes."""
+def test_a_strategy_without_a_policy_reports_none() -> None:
+    """The policy in result.json is the one that selected the nodes."""
     assert Settings(strategy="search", policy="mcts").requested_policy == "mcts"
     assert Settings(strategy="sampling", policy="mcts").requested_policy is None

@@ -1,4 +1,4 @@
-"""Many tasks on one fleet: whose work is leased next, and to whom."""
+"""Many tasks on one fleet: the order of their work, and its workers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.coordinator.scheduling.scheduler import Scheduler
-from actors.coordinator.scheduling.task_queues import TaskQueues, task_of
-from actors.coordinator.scheduling.work_queue import MIXED_KINDS
+from actors.coordinator.scheduling.work_queue import MAX_MIXED_LEASES, TaskQueues, task_of
 from protocol.messages import Heartbeat, Hello
 from protocol.values import Role
 
@@ -23,7 +22,7 @@ def offer(scheduler: Scheduler, *works: str, role: Role = Role.EVALUATOR) -> Non
 
 
 def leased(scheduler: Scheduler) -> dict[str, str]:
-    """Lease what can be leased; return work -> who got it."""
+    """Lease what can be leased; return work -> incarnation."""
     return {grant.work: grant.incarnation for grant in scheduler.grant_leases(0.0)}
 
 
@@ -33,7 +32,7 @@ def settle_all(scheduler: Scheduler) -> None:
 
 
 def test_an_evaluator_stays_with_its_task() -> None:
-    """Its reference is warm: a later task's older offer waits until nothing of its own does."""
+    """Its reference is warm: another task's older work waits until its own task has none."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     evaluator(scheduler, "e")
     offer(scheduler, "a/0/measure", "b/0/measure")
@@ -49,7 +48,7 @@ def test_an_evaluator_stays_with_its_task() -> None:
 
 
 def test_two_evaluators_take_two_tasks() -> None:
-    """A task is warmed up once, not by every evaluator, as long as there are tasks enough."""
+    """While there are enough tasks, each is warmed up by one evaluator only."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     offer(scheduler, "a/1/evaluate", "a/2/evaluate", "b/0/measure", "b/1/evaluate")
     for name in ("e", "f"):
@@ -64,7 +63,7 @@ def test_two_evaluators_take_two_tasks() -> None:
 
 
 def test_an_idle_evaluator_helps_where_there_is_work() -> None:
-    """With one task left nobody stands by, though another is warm for it."""
+    """With one task left, an evaluator that is not warm for it gets work, too."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     offer(scheduler, "a/1/evaluate", "a/2/evaluate")
     evaluator(scheduler, "e")
@@ -73,8 +72,8 @@ def test_an_idle_evaluator_helps_where_there_is_work() -> None:
     assert {"e", "f"} == set(leased(scheduler).values())
 
 
-def test_a_card_holds_much_of_one_task_and_little_of_several() -> None:
-    """Builds run ahead within a task; of another one only the next piece is taken in."""
+def test_an_evaluator_holds_more_leases_of_one_task_than_of_several() -> None:
+    """Builds run ahead within a task; of another task only the next piece is leased."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     evaluator(scheduler, "e", credit=5)
     offer(scheduler, *(f"a/{number}/evaluate" for number in range(3)), "b/0/measure", "c/0/measure")
@@ -84,11 +83,11 @@ def test_a_card_holds_much_of_one_task_and_little_of_several() -> None:
         granted = scheduler.grants[f"a/{number}/evaluate"]
         scheduler.settle_result(granted.lease, "e")
     assert ["b/0/measure"] == list(leased(scheduler))
-    assert MIXED_KINDS == len(scheduler.peers["e"].leases)
+    assert MAX_MIXED_LEASES == len(scheduler.peers["e"].leases)
 
 
 def test_agents_serve_the_first_task_first() -> None:
-    """A run of many tasks finishes one after the other: early results, little half done."""
+    """A run of many tasks finishes one after the other, so that results come early."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     offer(scheduler, "a/0/measure", "b/0/measure")
     offer(scheduler, "b/1/plan", "a/1/plan", "b/2/plan", "a/2/plan", role=Role.PLANNER)
@@ -100,7 +99,7 @@ def test_agents_serve_the_first_task_first() -> None:
 
 
 def test_a_peer_that_says_hello_again_keeps_its_task() -> None:
-    """A reconnected evaluator has not gone cold."""
+    """A reconnected evaluator is still warm for its task."""
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     evaluator(scheduler, "e")
     offer(scheduler, "a/0/measure", "b/0/measure")
@@ -118,16 +117,16 @@ def test_a_peer_that_says_hello_again_keeps_its_task() -> None:
     st.lists(st.sampled_from("abc"), max_size=30),
 )
 def test_waiting_work_is_a_list_for_each_task(
-    added: list[tuple[str, bool]], asked: list[str]
+    added: list[tuple[str, bool]], queried: list[str]
 ) -> None:
-    """Against the obvious model: a list a task; nothing lost, nothing twice."""
+    """Compared with a simple model, a list a task: no work is lost or taken twice."""
     queues, model = TaskQueues({}), {}
     for number, (task, first) in enumerate(added):
         work = f"{task}/{number}/evaluate"
         queues.add(work, first=first)
         model.setdefault(task, [])
         model[task].insert(0 if first else len(model[task]), work)
-    for task in asked:
+    for task in queried:
         assert queues.has_work(task) == bool(model.get(task))
         if model.get(task):
             assert model[task].pop(0) == queues.take(task)

@@ -1,4 +1,4 @@
-"""Tree, leaderboard and windows against the slow, obvious model of the method's rules."""
+"""Tree, leaderboard and windows compared with the slow, simple model of the method's rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from actors.coordinator.search.window import code_window, debug_window, plan_win
 @given(STEPS)
 @settings(max_examples=300, deadline=None)
 def test_tree_answers_as_the_slow_model(steps: list[tuple[int, float, int]]) -> None:
-    """Eligibility, best eligible node and leaves follow `docs/method.md` at every shape."""
+    """Eligibility, best eligible node and leaves follow `docs/method.md` in every tree."""
     tree, _, slow = grow(steps)
 
     assert slow.leaves() == tree.leaves()
@@ -29,7 +29,7 @@ def test_tree_answers_as_the_slow_model(steps: list[tuple[int, float, int]]) -> 
 @given(STEPS)
 @settings(max_examples=300, deadline=None)
 def test_leaders_outside_a_subtree_are_the_slow_models(steps: list[tuple[int, float, int]]) -> None:
-    """The r best distinct kernels outside i's subtree, in order, for every node i."""
+    """The leaders are the r best distinct kernels outside i's subtree, in order, for each i."""
     _, board, slow = grow(steps)
 
     assert {i: slow.leaders_outside(i, R) for i in slow.parents} == {
@@ -39,8 +39,8 @@ def test_leaders_outside_a_subtree_are_the_slow_models(steps: list[tuple[int, fl
 
 @given(STEPS)
 @settings(max_examples=200, deadline=None)
-def test_windows_hold_what_the_method_says(steps: list[tuple[int, float, int]]) -> None:
-    """With no cap in the way, each window is the set of `docs/method.md`; with one, a part."""
+def test_windows_are_those_of_the_method(steps: list[tuple[int, float, int]]) -> None:
+    """Without a cap each window is the set of `docs/method.md`; with a cap it is a subset."""
     tree, board, slow = grow(steps)
     for i in slow.parents:
         expected = {
@@ -61,7 +61,7 @@ def test_windows_hold_what_the_method_says(steps: list[tuple[int, float, int]]) 
 
 
 def wide_tree() -> Tree:
-    """The root with five children, all correct; the first has twenty of its own."""
+    """The root has five correct children; the first one has twenty children."""
     tree = Tree(root_score=100.0, root_children=5, failed_children=3)
     for number in range(1, 26):
         parent = 0 if number <= 5 else 1
@@ -71,7 +71,7 @@ def wide_tree() -> Tree:
 
 
 def test_a_window_over_the_cap_is_a_uniform_draw() -> None:
-    """Beyond five nodes each member is as likely as the other: nobody is always left out."""
+    """Beyond five nodes each member is drawn with the same probability."""
     tree = wide_tree()
     seen = Counter(n for seed in range(4000) for n in code_window(tree, 1, 5, Random(seed)))
 
@@ -81,7 +81,7 @@ def test_a_window_over_the_cap_is_a_uniform_draw() -> None:
 
 
 def test_a_dead_branch_is_pruned_and_revived_by_a_late_success() -> None:
-    """More than three failed children and none that works: never again, until one does work."""
+    """A node with more than three children, all failed, is not grown until one works."""
     tree = Tree(root_score=100.0, root_children=1, failed_children=3)
     tree.begin(0)
     tree.add(1, 0, 50.0)

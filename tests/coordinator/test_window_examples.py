@@ -1,4 +1,4 @@
-"""The three windows on one fixed tree, each set worked out by hand from the method's words.
+"""The three windows on one fixed tree; the sets were derived by hand from the method.
 
     0 (100 us)
     |- 1 (80 us)
@@ -56,18 +56,18 @@ def tree_and_board() -> tuple[Tree, Leaderboard]:
 @pytest.mark.parametrize(
     ("i", "children", "leaders"),
     [
-        (0, {1, 2, 3}, set()),  # all there is lies in the root's subtree
-        (1, {4, 5, 6}, {8, 3}),  # 10, 4, 6 and 11 lie below 1
-        (3, {8}, {10, 4}),  # 8 lies below 3
+        (0, {1, 2, 3}, set()),  # every node is in the root's subtree
+        (1, {4, 5, 6}, {8, 3}),  # 10, 4, 6 and 11 are below 1
+        (3, {8}, {10, 4}),  # 8 is below 3
         (4, {9, 10}, {8, 6}),
-        (6, set(), {8, 10}),  # its child under way has nothing to show yet
+        (6, set(), {8, 10}),  # its child under way has no code yet
         (8, set(), {10, 4}),
         (10, set(), {8, 4}),  # a parent is outside its child's subtree
         (11, set(), {8, 10}),
     ],
 )
 def test_plan_window(i: int, children: set[int], leaders: set[int]) -> None:
-    """Children of i, and the two best kernels outside i's subtree."""
+    """It has the children of i, and the two best kernels outside i's subtree."""
     tree, board = tree_and_board()
 
     assert {i, ROOT} | children | leaders == set(plan_window(tree, board, i, NO_CAP, Random(0)))
@@ -86,7 +86,7 @@ def test_plan_window(i: int, children: set[int], leaders: set[int]) -> None:
     ],
 )
 def test_code_window(i: int, children: set[int], cousins: set[int]) -> None:
-    """Children of i, and the children of its siblings; not the siblings themselves."""
+    """It has the children of i and of its siblings, but not the siblings themselves."""
     tree, _ = tree_and_board()
 
     assert {i, ROOT} | children | cousins == set(code_window(tree, i, NO_CAP, Random(0)))
@@ -97,14 +97,14 @@ def test_code_window(i: int, children: set[int], cousins: set[int]) -> None:
     [(2, {1, 3}), (5, {4, 6}), (7, set()), (9, {10})],
 )
 def test_debug_window(i: int, siblings: set[int]) -> None:
-    """Siblings of i, correct ones and failed ones; not its own earlier repairs."""
+    """It has the siblings of i, correct and failed, but not its own earlier repairs."""
     tree, _ = tree_and_board()
 
     assert {i, ROOT} | siblings == set(debug_window(tree, i, NO_CAP, Random(0)))
 
 
 def test_the_cap_is_a_draw_of_five_from_the_whole_window() -> None:
-    """Node i's plan window of 7 and its code window of 7 shrink to 5, of all members; 5 stay 5."""
+    """Plan and code windows of 7 nodes become draws of 5 from all of them; 5 nodes stay 5."""
     tree, board = tree_and_board()
     whole = {1, 0, 4, 5, 6, 8, 3}
     drawn = [set(plan_window(tree, board, 1, 5, Random(seed))) for seed in range(300)]
@@ -117,8 +117,8 @@ def test_the_cap_is_a_draw_of_five_from_the_whole_window() -> None:
     assert {4, 0, 9, 10, 11} == set(code_window(tree, 4, 5, Random(0)))
 
 
-def test_a_pending_child_counts_for_the_roots_cap_and_shows_in_no_window() -> None:
-    """Three children and two under way: the root is full, and the planner sees the three."""
+def test_a_pending_child_counts_for_the_roots_cap_and_is_in_no_window() -> None:
+    """With three children and two under way the root is full, and the planner sees the three."""
     tree, board = tree_and_board()
     for _ in range(2):
         assert tree.is_eligible(tree[ROOT])
@@ -129,7 +129,7 @@ def test_a_pending_child_counts_for_the_roots_cap_and_shows_in_no_window() -> No
 
 
 def test_of_equal_kernels_the_first_is_the_leader() -> None:
-    """The two leaders are two kernels: the same source twice is one of them."""
+    """Two leaders are two different kernels: of two nodes with the same source one counts."""
     tree, board = tree_and_board()
     tree.begin(3)
     tree.add(12, 3, 41.0)

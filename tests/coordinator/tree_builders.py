@@ -1,4 +1,4 @@
-"""Any tree at all, grown alike in the fast tree and in the slow model of it."""
+"""Random and fixed trees, built in the fast tree and in the slow model of it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def grow(steps: list[tuple[int, float, int]]) -> tuple[Tree, Leaderboard, Refere
     board.add(0, "root")
     slow = ReferenceTree()
     under_way: list[int] = []
-    for place, score, kernel in steps:
+    for choice, score, kernel in steps:
         begin = not (kernel == 6 and under_way)
-        parent = sorted(slow.parents)[place % len(slow.parents)]
+        parent = sorted(slow.parents)[choice % len(slow.parents)]
         tree.begin(parent)
         slow.pending.append(parent)
         under_way.append(parent)

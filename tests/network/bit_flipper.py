@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that flips one byte of what a server sends, when it is asked to."""
+"""A TCP proxy on loopback that flips one byte of a server's traffic on request."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 
-class Flipper:
-    """Passes bytes on; after `flip`, one byte of the next longer piece to a client is changed."""
+class BitFlipper:
+    """Forwards bytes; after `flip` it changes one byte of the next long piece to a client."""
 
     def __init__(self, target: str) -> None:
         parts = urlsplit(target)
@@ -52,7 +52,7 @@ class Flipper:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
-    def __enter__(self) -> Flipper:
+    def __enter__(self) -> BitFlipper:
         return self
 
     def __exit__(self, *_: object) -> None:

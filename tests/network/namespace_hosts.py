@@ -1,6 +1,6 @@
-"""Hosts on one machine: network namespaces, each with a cable (veth) to the first one.
+"""Hosts on one machine: network namespaces, each with a link (veth) to the first one.
 
-Needs root and `ip` (iproute2); `why_not` says what is missing.
+They need root and `ip` (iproute2); `unavailable_reason` says what is missing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ def ip(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["ip", *words], capture_output=True, text=True, check=True, timeout=20)
 
 
-def why_not() -> str:
-    """Return why no hosts can be made here; "" when they can."""
+def unavailable_reason() -> str:
+    """Return why hosts can't be made here; "" when they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
@@ -26,8 +26,8 @@ def why_not() -> str:
         ip("netns", "add", probe)
         ip("-n", probe, "link", "add", "x", "type", "veth", "peer", "name", "y")
     except subprocess.SubprocessError as error:
-        said = (error.stderr if isinstance(error, subprocess.CalledProcessError) else "") or error
-        return f"no network namespaces here: {str(said).strip()}"
+        text = (error.stderr if isinstance(error, subprocess.CalledProcessError) else "") or error
+        return f"no network namespaces here: {str(text).strip()}"
     finally:
         subprocess.run(["ip", "netns", "del", probe], capture_output=True, check=False)
     return ""
@@ -35,7 +35,7 @@ def why_not() -> str:
 
 @dataclass
 class Hosts:
-    """The first host is the centre; the others see it, and it alone."""
+    """The first host is the centre; each other host can reach the centre only."""
 
     names: tuple[str, ...]
     spaces: dict[str, str] = field(default_factory=dict)
@@ -70,16 +70,16 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
 
     def inside(self, name: str) -> list[str]:
-        """Return what goes before a command so that it runs on that host."""
-        # Not `ip netns exec`, which leaves a process of its own between us and the command.
+        """Return the words in front of a command that make it run on that host."""
+        # Not `ip netns exec`, which adds a process between this one and the command.
         return ["nsenter", f"--net=/run/netns/{self.spaces[name]}"]
 
     def address(self, name: str) -> str:
-        """Return where the centre is, as `name` sees it."""
+        """Return the centre's address on its link to `name`."""
         return f"10.77.{self.names.index(name)}.1"
 
     def cut(self, name: str) -> None:
-        """Pull the cable: nothing goes through, and nobody is told."""
+        """Take the link down: packets are lost, and no end gets an error."""
         ip("-n", self.spaces[self.names[0]], "link", "set", f"to-{name}", "down")
 
     def heal(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A real coordinator that listens for other machines, and fake workers that come with tickets."""
+"""A real coordinator that listens for other machines, and fake workers with tickets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def free_port() -> int:
 
 
 class NetRun(FakeRun):
-    """Some places are on other machines: they have a ticket, and perhaps a namespace."""
+    """A run with workers on other machines: they have a ticket, and perhaps a namespace."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class NetRun(FakeRun):
         port = free_port()
         super().__init__(run_dir, budget=budget, listen=f"tcp://{listen}:{port}", **more)
         self.address = f"tcp://{reached}:{port}"
-        self.addresses: dict[str, str] = {}  # where a place has its own way to the coordinator
+        self.addresses: dict[str, str] = {}  # of the coordinator, for single workers
         self.away = away
         self.inside = inside or {}
         self.settings = settings_file.read(run_dir)
@@ -59,7 +59,7 @@ class NetRun(FakeRun):
     def issue(
         self, path: Path, roles: tuple[Role, ...] = WORKER_ROLES, seconds: float = 600
     ) -> Ticket:
-        """Write a ticket as a supervisor that listens does."""
+        """Write a ticket as a listening supervisor does."""
         known = key_ring.read(self.run_dir) or key_ring.KeyRing(server=key_ring.new_key_pair())
         expires = time.time() + seconds
         return guest_tickets.issue_ticket(
@@ -93,10 +93,10 @@ class NetRun(FakeRun):
         return [*argv, "--slot", f"{place}-0", "--incarnation", secrets.token_hex(8)]
 
     def listening(self, seconds: float = 20.0) -> None:
-        """Wait until the coordinator has written its first line about itself."""
+        """Wait until the coordinator has recorded its first event."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            with suppress(sqlite3.OperationalError):  # its tables come one after the other
+            with suppress(sqlite3.OperationalError):  # the tables may not exist yet
                 if self.rows("SELECT 1 FROM event"):
                     return
             time.sleep(0.02)
@@ -107,7 +107,7 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": str(ROOT)}
 
 
 class RawGuest:
-    """A connection of any credential, that says whatever a test wants."""
+    """A connection with any credential, which sends any messages."""
 
     def __init__(
         self, address: str, credential: ConnectionCredential | None, name: str = ""
@@ -117,31 +117,31 @@ class RawGuest:
         self._connection = transport.Connection(self._context, address, self.name, credential)
         self._to = codec.coordinator_codec()
         self._from = codec.worker_codec()
-        self.denied = False
+        self.key_rejected = False
 
-    def up(self, seconds: float = 3.0) -> bool:
+    def wait_connected(self, seconds: float = 3.0) -> bool:
         """Wait for a finished handshake; False when there was none."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self.denied:
+        while time.monotonic() < until and not self.key_rejected:
             events = self._connection.poll_events(time.monotonic())
-            self.denied |= events.key_rejected
+            self.key_rejected |= events.key_rejected
             if events.connected:
                 return True
             self._connection.monitor.poll(50)
         return False
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self._connection.socket.setsockopt(zmq.SNDTIMEO, 5000)
         self._connection.socket.send_multipart(self._to.encode(message))
 
-    def hear(self, seconds: float = 10.0) -> Message:
-        assert self._connection.socket.poll(int(seconds * 1000)), "nothing was answered"
+    def receive(self, seconds: float = 10.0) -> Message:
+        assert self._connection.socket.poll(int(seconds * 1000)), "there was no answer"
         return self._from.decode(self._connection.socket.recv_multipart())
 
-    def hear_until(self, kind: type[Message], seconds: float = 10.0) -> Message:
+    def receive_until(self, kind: type[Message], seconds: float = 10.0) -> Message:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            message = self.hear(seconds)
+            message = self.receive(seconds)
             if isinstance(message, kind):
                 return message
         raise TimeoutError(kind)

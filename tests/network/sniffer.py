@@ -1,4 +1,4 @@
-"""Writes every frame on one interface to standard output, until it is ended."""
+"""A program that writes every frame on one network interface to standard output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The addresses in a ticket: where others reach what listens here."""
+"""The addresses in a ticket, at which other machines reach the coordinator."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def has_ipv6() -> bool:
         return False
 
 
-def test_addresses_that_mean_nothing_elsewhere_are_left_out(tmp_path: Path) -> None:
-    """A link-local address needs the name of the far machine's own card; no IPv6 is none."""
+def test_link_local_addresses_are_left_out(tmp_path: Path) -> None:
+    """They need the name of the other machine's interface.  Without IPv6 the list is empty."""
     listed = tmp_path / "if_inet6"
     listed.write_text(LISTED)
 
@@ -38,13 +38,13 @@ def test_addresses_that_mean_nothing_elsewhere_are_left_out(tmp_path: Path) -> N
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 @pytest.mark.parametrize("reached", ["[::1]", "127.0.0.1"])
 def test_a_wildcard_address_is_reached_by_both_families(tmp_path: Path, reached: str) -> None:
-    """`--listen tcp://[::]:PORT`: the ticket has addresses of both, and both open the door."""
+    """With `--listen tcp://[::]:PORT` the ticket has addresses of both, and both accept guests."""
     run = NetRun(tmp_path / "run", budget=1, listen="[::]", reached=reached)
     run.start("coordinator")
     try:
         run.listening()
         assert run.address in guest_tickets.addresses_of(run.settings.listen)
         with RawGuest(run.address, run.ticket.credential(Role.EVALUATOR)) as guest:
-            assert guest.up()
+            assert guest.wait_connected()
     finally:
         run.stop()

@@ -1,4 +1,4 @@
-"""The door to other machines, on loopback: keys, roles, tickets, and nothing in the clear."""
+"""Authentication of other machines, on loopback: keys, roles, tickets, encryption."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BUDGET = 6
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[NetRun]:
-    """Everybody but the coordinator comes through the door."""
+    """A run in which all workers connect with tickets."""
     run = NetRun(tmp_path / "run", budget=BUDGET)
     run.start("coordinator")
     run.listening()
@@ -57,23 +57,23 @@ def hello(run: NetRun, role: Role, name: str, number: int = 7) -> Hello:
     return Hello(role=role, slot=f"{own}@test-1.{run.ticket.name}", incarnation=name, pid=1)
 
 
-def test_a_run_whose_workers_all_come_with_tickets_grows_the_same_tree(
+def test_a_run_with_tickets_for_all_workers_grows_the_same_tree(
     run: NetRun, tmp_path: Path
 ) -> None:
-    """Over CURVE and through the ZAP handler nothing else changes."""
-    calm = FakeRun(tmp_path / "calm" / "run", budget=BUDGET)
-    calm.start_all()
+    """CURVE and the ZAP handler change nothing in the run."""
+    undisturbed = FakeRun(tmp_path / "undisturbed" / "run", budget=BUDGET)
+    undisturbed.start_all()
     run.start_all_away()
     try:
         run.wait()
-        calm.wait()
-        assert calm.nodes() == run.nodes()
+        undisturbed.wait()
+        assert undisturbed.nodes() == run.nodes()
     finally:
-        calm.stop()
+        undisturbed.stop()
 
 
 def test_peers_without_a_key_get_no_message_in(run: NetRun) -> None:
-    """Without a key, with a key that nobody issued, to a server that is another: no handshake."""
+    """No key, a key that was not issued, and another server's key: none gets a handshake."""
     good = key(run, Role.EVALUATOR)
     unknown = ConnectionCredential(server=good.server, own=key_ring.new_key_pair(), beat_s=0.5)
     elsewhere = ConnectionCredential(
@@ -81,74 +81,72 @@ def test_peers_without_a_key_get_no_message_in(run: NetRun) -> None:
     )
     with (
         RawGuest(run.address, None) as plain,
-        RawGuest(run.address, unknown) as stranger,
-        RawGuest(run.address, elsewhere) as deceived,
+        RawGuest(run.address, unknown) as with_unknown_key,
+        RawGuest(run.address, elsewhere) as with_other_server,
         RawGuest(run.address, good) as guest,
     ):
-        assert guest.up(10.0)
-        assert not stranger.up()
-        assert stranger.denied
-        assert not plain.up(1.0)
-        assert not deceived.up(1.0)
+        assert guest.wait_connected(10.0)
+        assert not with_unknown_key.wait_connected()
+        assert with_unknown_key.key_rejected
+        assert not plain.wait_connected(1.0)
+        assert not with_other_server.wait_connected(1.0)
 
 
-def test_an_evaluators_key_is_no_planners(run: NetRun) -> None:
-    """The key says the role: whoever says Hello as another, or says another's words, is refused."""
-    with RawGuest(run.address, key(run, Role.EVALUATOR)) as liar:
-        assert liar.up(10.0)
-        liar.say(hello(run, Role.PLANNER, liar.name))
-        refusal = liar.hear()
+def test_an_evaluators_key_is_not_valid_for_a_planner(run: NetRun) -> None:
+    """A Hello of another role, or another role's message, is refused."""
+    with RawGuest(run.address, key(run, Role.EVALUATOR)) as hostile:
+        assert hostile.wait_connected(10.0)
+        hostile.send(hello(run, Role.PLANNER, hostile.name))
+        refusal = hostile.receive()
         assert isinstance(refusal, Refuse)
         assert "evaluator's" in refusal.reason
-        liar.say(hello(run, Role.EVALUATOR, liar.name))
-        assert isinstance(liar.hear(), Welcome)
-        lease = liar.hear_until(MeasureReference).lease  # it is given work, as an evaluator
-        liar.say(Planned(lease=lease, plan=Plan(advice="mine", scaffold="")))
-        assert "evaluator's" in liar.hear_until(Refuse).reason
-        liar.say(Heartbeat())
-        assert isinstance(
-            liar.hear_until(Identify), Identify
-        )  # it has lost its seat, and its lease
+        hostile.send(hello(run, Role.EVALUATOR, hostile.name))
+        assert isinstance(hostile.receive(), Welcome)
+        lease = hostile.receive_until(MeasureReference).lease  # it is given work, as an evaluator
+        hostile.send(Planned(lease=lease, plan=Plan(advice="mine", scaffold="")))
+        assert "evaluator's" in hostile.receive_until(Refuse).reason
+        hostile.send(Heartbeat())
+        assert isinstance(hostile.receive_until(Identify), Identify)  # slot and lease are lost
     with RawGuest(run.address, key(run, Role.EVALUATOR)) as honest:
-        honest.up(10.0)
-        honest.say(hello(run, Role.EVALUATOR, honest.name, 8))
-        assert honest.hear_until(MeasureReference).lease.work == lease.work
+        honest.wait_connected(10.0)
+        honest.send(hello(run, Role.EVALUATOR, honest.name, 8))
+        assert honest.receive_until(MeasureReference).lease.work == lease.work
     assert run.rows("SELECT COUNT(*) FROM lease WHERE outcome = 'dismissed'") == [(1,)]
 
 
 def test_results_for_leases_never_held_and_of_the_wrong_kind_are_refused(run: NetRun) -> None:
-    """A verdict for what was never leased, or in place of a reference, changes nothing."""
-    with RawGuest(run.address, key(run, Role.EVALUATOR)) as liar:
-        liar.up(10.0)
-        liar.say(hello(run, Role.EVALUATOR, liar.name))
-        lease = liar.hear_until(MeasureReference).lease
+    """A verdict for unleased work, or as the result of a measurement, changes nothing."""
+    with RawGuest(run.address, key(run, Role.EVALUATOR)) as hostile:
+        hostile.wait_connected(10.0)
+        hostile.send(hello(run, Role.EVALUATOR, hostile.name))
+        lease = hostile.receive_until(MeasureReference).lease
         lie = Verdict(verdict=Outcome.CORRECT, median_us=1.0, speedup=1000.0)
-        liar.say(Evaluated(lease=Lease(work="t/1/evaluate", epoch=lease.epoch), verdict=lie))
-        assert "never leased" in liar.hear_until(Refuse).reason
-        liar.say(hello(run, Role.EVALUATOR, liar.name))
-        lease = liar.hear_until(MeasureReference).lease
-        liar.say(Evaluated(lease=lease, verdict=lie))
-        assert "does not end with Evaluated" in liar.hear_until(Refuse).reason
+        hostile.send(Evaluated(lease=Lease(work="t/1/evaluate", epoch=lease.epoch), verdict=lie))
+        assert "never leased" in hostile.receive_until(Refuse).reason
+        hostile.send(hello(run, Role.EVALUATOR, hostile.name))
+        lease = hostile.receive_until(MeasureReference).lease
+        hostile.send(Evaluated(lease=lease, verdict=lie))
+        assert "does not end with Evaluated" in hostile.receive_until(Refuse).reason
     run.start_all_away()
     run.wait()
     assert len(run.nodes()) == BUDGET + 1
 
 
 def test_a_guest_can_not_end_a_task_that_this_machine_can_measure(run: NetRun) -> None:
-    """Its word that the reference can't be measured sends the work home, and changes nothing."""
+    """Its report that the reference can't be measured sends the work to a local evaluator."""
     with RawGuest(run.address, key(run, Role.EVALUATOR)) as guest:
-        guest.up(10.0)
-        guest.say(hello(run, Role.EVALUATOR, guest.name))
-        lease = guest.hear_until(MeasureReference).lease
+        guest.wait_connected(10.0)
+        guest.send(hello(run, Role.EVALUATOR, guest.name))
+        lease = guest.receive_until(MeasureReference).lease
         run.away = ()
         run.start("evaluator")
         up = "SELECT 1 FROM worker WHERE slot = 'evaluator-0' AND state = 'up'"
         until = time.monotonic() + 20
         while not run.rows(up):
-            guest.say(Heartbeat(held_leases=(lease,)))
+            guest.send(Heartbeat(held_leases=(lease,)))
             assert time.monotonic() < until
             time.sleep(0.05)
-        guest.say(ReferenceMeasured(lease=lease, problem="it is no good"))
+        guest.send(ReferenceMeasured(lease=lease, problem="it is no good"))
         while not run.rows("SELECT 1 FROM task WHERE reference IS NOT NULL"):
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -159,39 +157,43 @@ def test_a_guest_can_not_end_a_task_that_this_machine_can_measure(run: NetRun) -
 def test_a_joined_supervisor_ends_neither_the_run_nor_others(run: NetRun) -> None:
     """Drain is refused; a loss counts only for its own machine's slots and their incarnations."""
     with (
-        RawGuest(run.address, key(run, Role.SUPERVISOR)) as boss,
+        RawGuest(run.address, key(run, Role.SUPERVISOR)) as supervisor,
         RawGuest(run.address, key(run, Role.EVALUATOR)) as worker,
     ):
-        worker.up(10.0)
-        worker.say(hello(run, Role.EVALUATOR, worker.name))
-        worker.hear_until(MeasureReference)
-        boss.up(10.0)
-        for wrong in (
+        worker.wait_connected(10.0)
+        worker.send(hello(run, Role.EVALUATOR, worker.name))
+        worker.receive_until(MeasureReference)
+        supervisor.wait_connected(10.0)
+        for forbidden in (
             Drain(),
             WorkerLost(slot=f"evaluator-7@test-2.{run.ticket.name}", incarnation=worker.name),
         ):
-            boss.say(hello(run, Role.SUPERVISOR, boss.name))
-            welcome = boss.hear_until(Welcome)
-            boss.say(wrong)
-            assert isinstance(boss.hear_until(Refuse), Refuse)
-        assert settings_file.parse(welcome.settings) == run.settings  # what a guest is to obey
-        boss.say(hello(run, Role.SUPERVISOR, boss.name))
-        boss.hear_until(Welcome)
-        boss.say(WorkerLost(slot=f"evaluator-8@test-1.{run.ticket.name}", incarnation=worker.name))
-        boss.say(Heartbeat(credit=0))
-        worker.say(Heartbeat())
+            supervisor.send(hello(run, Role.SUPERVISOR, supervisor.name))
+            welcome = supervisor.receive_until(Welcome)
+            supervisor.send(forbidden)
+            assert isinstance(supervisor.receive_until(Refuse), Refuse)
+        assert settings_file.parse(welcome.settings) == run.settings
+        supervisor.send(hello(run, Role.SUPERVISOR, supervisor.name))
+        supervisor.receive_until(Welcome)
+        supervisor.send(
+            WorkerLost(slot=f"evaluator-8@test-1.{run.ticket.name}", incarnation=worker.name)
+        )
+        supervisor.send(Heartbeat(credit=0))
+        worker.send(Heartbeat())
         assert run.rows("SELECT COUNT(*) FROM lease WHERE ended IS NULL") == [(1,)]
         assert run.rows("SELECT status FROM run") == [("running",)]
 
 
-def test_revoked_means_at_once(run: NetRun) -> None:
-    """A revoked ticket loses its seats and its leases, and its key opens nothing any more; other
-    tickets do not notice."""
+def test_a_revocation_takes_effect_at_once(run: NetRun) -> None:
+    """A revoked ticket loses its slots and leases, and its key is rejected.
+
+    Other tickets are not affected.
+    """
     other = run.issue(run.guest / "other.json")
     with RawGuest(run.address, key(run, Role.EVALUATOR)) as guest:
-        guest.up(10.0)
-        guest.say(hello(run, Role.EVALUATOR, guest.name))
-        guest.hear_until(MeasureReference)
+        guest.wait_connected(10.0)
+        guest.send(hello(run, Role.EVALUATOR, guest.name))
+        guest.receive_until(MeasureReference)
         done = subprocess.run(
             [sys.executable, str(ROOT / "scripts" / "tickets.py"), str(run.run_dir), "revoke",
              run.ticket.name],
@@ -201,25 +203,25 @@ def test_revoked_means_at_once(run: NetRun) -> None:
         until = time.monotonic() + 20
         refused = None
         while refused is None and time.monotonic() < until:
-            guest.say(Heartbeat(sent_at=1.0))  # is answered, with one or the other
-            message = guest.hear()
+            guest.send(Heartbeat(sent_at=1.0))  # answered by HeartbeatAck or Refuse
+            message = guest.receive()
             refused = message if isinstance(message, Refuse) else None
         assert refused is not None
         assert "revoked" in refused.reason
     with RawGuest(run.address, key(run, Role.EVALUATOR)) as again:
-        assert not again.up()
-        assert again.denied
+        assert not again.wait_connected()
+        assert again.key_rejected
     credential = other.credential(Role.EVALUATOR)
     with RawGuest(run.address, credential) as welcome:
-        assert welcome.up(10.0)
+        assert welcome.wait_connected(10.0)
         slot = f"evaluator-0@test-1.{other.name}"
-        welcome.say(Hello(role=Role.EVALUATOR, slot=slot, incarnation=welcome.name, pid=1))
-        assert welcome.hear_until(MeasureReference).lease.work == "t/0/measure"
+        welcome.send(Hello(role=Role.EVALUATOR, slot=slot, incarnation=welcome.name, pid=1))
+        assert welcome.receive_until(MeasureReference).lease.work == "t/0/measure"
 
 
 @pytest.mark.parametrize("hours", ["inf", "1e9", "0", "nan"])
-def test_a_ticket_for_ever_is_refused(run: NetRun, hours: str) -> None:
-    """Of such an end there is no writing in the ring: nobody could read it any more."""
+def test_a_ticket_without_a_usable_expiry_is_refused(run: NetRun, hours: str) -> None:
+    """Such an expiry is not written into the key ring, which would be unreadable afterwards."""
     before = (run.run_dir / key_ring.FILE_NAME).read_bytes()
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "tickets.py"), str(run.run_dir), "new",
@@ -230,8 +232,8 @@ def test_a_ticket_for_ever_is_refused(run: NetRun, hours: str) -> None:
     assert (run.run_dir / key_ring.FILE_NAME).read_bytes() == before
 
 
-def test_a_ticket_that_can_not_be_written_is_none(run: NetRun) -> None:
-    """One line, and the ring is as it was: nobody could tell later who holds it."""
+def test_a_ticket_that_can_not_be_written_is_not_issued(run: NetRun) -> None:
+    """The error is one line, and the key ring is unchanged."""
     before = (run.run_dir / key_ring.FILE_NAME).read_bytes()
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "tickets.py"), str(run.run_dir), "new",
@@ -243,22 +245,22 @@ def test_a_ticket_that_can_not_be_written_is_none(run: NetRun) -> None:
     assert (run.run_dir / key_ring.FILE_NAME).read_bytes() == before
 
 
-def test_an_expired_ticket_is_nobodys(run: NetRun) -> None:
-    """Its holder stays outside, and is sent away when it expires while he is inside."""
+def test_an_expired_ticket_is_rejected(run: NetRun) -> None:
+    """Its key is rejected, and a connected peer is refused when its ticket expires."""
     late = run.issue(run.guest / "late.json", seconds=-1)
     with RawGuest(run.address, late.credential(Role.EVALUATOR)) as guest:
-        assert not guest.up()
-        assert guest.denied
+        assert not guest.wait_connected()
+        assert guest.key_rejected
     short = run.issue(run.guest / "short.json", seconds=4)
     with RawGuest(run.address, short.credential(Role.SUPERVISOR)) as guest:
-        assert guest.up(10.0)
+        assert guest.wait_connected(10.0)
         slot = f"supervisor@test-1.{short.name}"
-        guest.say(Hello(role=Role.SUPERVISOR, slot=slot, incarnation=guest.name, pid=1))
-        guest.hear_until(Welcome)
+        guest.send(Hello(role=Role.SUPERVISOR, slot=slot, incarnation=guest.name, pid=1))
+        guest.receive_until(Welcome)
         until = time.monotonic() + 20
         while time.monotonic() < until:
-            guest.say(Heartbeat(credit=0, sent_at=1.0))
-            message = guest.hear()
+            guest.send(Heartbeat(credit=0, sent_at=1.0))
+            message = guest.receive()
             if isinstance(message, Refuse):
                 break
         assert isinstance(message, Refuse)
@@ -266,18 +268,18 @@ def test_an_expired_ticket_is_nobodys(run: NetRun) -> None:
 
 
 @pytest.mark.parametrize("address", ["tcp://0.0.0.0:{port}", "tcp://*:{port}"])
-def test_nothing_is_spoken_in_the_clear_off_loopback(tmp_path: Path, address: str) -> None:
-    """The coordinator by hand, too: without keys it listens to this machine only, and says so."""
+def test_traffic_beyond_loopback_is_always_encrypted(tmp_path: Path, address: str) -> None:
+    """A coordinator that was started by hand refuses a public address without keys."""
     run = FakeRun(tmp_path / "run", budget=1)
     from net_run import free_port
 
-    told = address.format(port=free_port())
-    for argv in (["--listen", told], []):
+    public = address.format(port=free_port())
+    for argv in (["--listen", public], []):
         if not argv:
             settings = settings_file.read(run.run_dir)
             from msgspec.structs import replace
 
-            settings_file.write(run.run_dir, replace(settings, listen=told))
+            settings_file.write(run.run_dir, replace(settings, listen=public))
         done = subprocess.run(
             [sys.executable, "-m", "actors.coordinator", *argv],
             capture_output=True, text=True, check=False, env=ENVIRONMENT, cwd=run.run_dir,
@@ -287,9 +289,12 @@ def test_nothing_is_spoken_in_the_clear_off_loopback(tmp_path: Path, address: st
         assert "--listen" in done.stderr
 
 
-def test_secrets_lie_in_private_files_only(run: NetRun) -> None:
-    """Ring and ticket are for their owner alone; no process has a key in arguments or environment,
-    and each worker's file holds its own role's key alone."""
+def test_secrets_are_in_private_files_only(run: NetRun) -> None:
+    """Only the owner can read key ring and ticket.
+
+    No process has a key in its arguments or environment, and each worker's file has only the key of
+    its role.
+    """
     run.start_all_away()
     for path in (run.run_dir / key_ring.FILE_NAME, run.run_dir / tickets.FILE_NAME):
         assert path.stat().st_mode & 0o777 == 0o600
@@ -309,42 +314,42 @@ def test_secrets_lie_in_private_files_only(run: NetRun) -> None:
 
 
 def test_a_flipped_byte_costs_a_connection_and_nothing_else(run: NetRun, tmp_path: Path) -> None:
-    """CURVE drops what was tampered with, libzmq then gives up, and the worker connects again."""
-    from bit_flipper import Flipper
+    """CURVE drops the changed message, libzmq then gives up, and the worker connects again."""
+    from bit_flipper import BitFlipper
 
-    calm = FakeRun(tmp_path / "calm" / "run", budget=BUDGET)
-    calm.start_all()
-    calm.wait()
-    calm.stop()
-    with Flipper(run.address) as proxy:
+    undisturbed = FakeRun(tmp_path / "undisturbed" / "run", budget=BUDGET)
+    undisturbed.start_all()
+    undisturbed.wait()
+    undisturbed.stop()
+    with BitFlipper(run.address) as proxy:
         run.address = proxy.address
         run.start_all_away()
-        for wanted in (1, 3):
-            while run.progress() < wanted:
+        for nodes in (1, 3):
+            while run.progress() < nodes:
                 run.revive()
                 time.sleep(0.01)
             proxy.flip()
         run.wait()
         assert proxy.flipped >= 2
-    assert calm.nodes() == run.nodes()
+    assert undisturbed.nodes() == run.nodes()
 
 
-def test_a_reference_tells_the_device_of_its_evaluator(run: NetRun) -> None:
-    """No device can be claimed that was not said at Hello: tasks are pinned by it."""
-    with RawGuest(run.address, key(run, Role.EVALUATOR)) as liar:
-        liar.up(10.0)
-        liar.say(hello(run, Role.EVALUATOR, liar.name))
-        lease = liar.hear_until(MeasureReference).lease
+def test_a_reference_has_the_device_of_its_evaluators_hello(run: NetRun) -> None:
+    """An evaluator can't claim another device: tasks stay on the device's kind."""
+    with RawGuest(run.address, key(run, Role.EVALUATOR)) as hostile:
+        hostile.wait_connected(10.0)
+        hostile.send(hello(run, Role.EVALUATOR, hostile.name))
+        lease = hostile.receive_until(MeasureReference).lease
         from protocol.values import Device
 
-        reference = Reference(eager_us=100.0, device=Device(fingerprint="Somebody else's card"))
-        liar.say(ReferenceMeasured(lease=lease, reference=reference))
+        reference = Reference(eager_us=100.0, device=Device(fingerprint="another device"))
+        hostile.send(ReferenceMeasured(lease=lease, reference=reference))
     for place in ("planner", "coder", "debugger"):
         run.start(place)
     with RawGuest(run.address, key(run, Role.EVALUATOR)) as other:
-        other.up(10.0)
-        other.say(hello(run, Role.EVALUATOR, other.name))
-        assert other.hear_until(Evaluate, 20.0).reference.device.fingerprint == ""
+        other.wait_connected(10.0)
+        other.send(hello(run, Role.EVALUATOR, other.name))
+        assert other.receive_until(Evaluate, 20.0).reference.device.fingerprint == ""
 
 
 assert zmq.has("curve"), "the installed libzmq has no CURVE"

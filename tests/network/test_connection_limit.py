@@ -1,4 +1,4 @@
-"""Strangers who knock by the thousand and say nothing."""
+"""Thousands of connections without a handshake."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from protocol import transport
 from protocol.settings import Settings
 from protocol.values import Role
 
-CROWD = 200
+MAX_CONNECTIONS = 200
 
 
-def knock(port: int) -> socket.socket | None:
-    """Connect as a stranger; None when nobody listens."""
-    stranger = socket.socket()
-    if stranger.connect_ex(("127.0.0.1", port)) == 0:
-        return stranger
-    stranger.close()
+def open_connection(port: int) -> socket.socket | None:
+    """Connect without a key; None when no process listens."""
+    connection = socket.socket()
+    if connection.connect_ex(("127.0.0.1", port)) == 0:
+        return connection
+    connection.close()
     return None
 
 
 def test_too_many_connections_close_the_public_address_and_it_opens_again(tmp_path: Path) -> None:
-    """Out of descriptors libzmq would abort; guests come back when they are gone."""
+    """Without free descriptors libzmq would abort; guests reconnect when the others are gone."""
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     ticket = guest_tickets.create_keys(
@@ -40,9 +40,10 @@ def test_too_many_connections_close_the_public_address_and_it_opens_again(tmp_pa
     )
     key_ring = ring_file.read(tmp_path)
     assert key_ring is not None
-    spare = os.dup(0)
-    os.close(spare)
-    authenticator = Authenticator(tmp_path, key_ring, structlog.get_logger(), spare + CROWD)
+    open_descriptors = os.dup(0)
+    os.close(open_descriptors)
+    limit = open_descriptors + MAX_CONNECTIONS
+    authenticator = Authenticator(tmp_path, key_ring, structlog.get_logger(), limit)
     context = zmq.Context()
     authenticator.open(context)
     server = transport.listen(
@@ -50,17 +51,17 @@ def test_too_many_connections_close_the_public_address_and_it_opens_again(tmp_pa
     )
     authenticator.attach(server, (address,))
     try:
-        with ExitStack() as crowd:
+        with ExitStack() as connections:
             authenticator.limit_connections(0.0)
             until = time.monotonic() + 20
-            while (stranger := knock(port)) is not None:  # until it is shut
-                crowd.enter_context(stranger)
+            while (connection := open_connection(port)) is not None:
+                connections.enter_context(connection)
                 authenticator.limit_connections(1.0)
                 assert time.monotonic() < until
         until = time.monotonic() + 20
         now = 1.0
         with RawGuest(address, ticket.credential(Role.EVALUATOR)) as guest:
-            while not guest.up(0.2):
+            while not guest.wait_connected(0.2):
                 now += LISTEN_PAUSE_S + 0.1
                 authenticator.limit_connections(now)
                 assert time.monotonic() < until

@@ -1,4 +1,4 @@
-"""A joined machine's supervisor: killed, refused, and always with one name."""
+"""The supervisor of a joined machine: kills, refusals, and stable slots."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def join(
     return guest
 
 
-def until(true: Callable[[], object], seconds: float = 40.0) -> None:
-    give_up = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < give_up
+def wait_until(condition: Callable[[], object], seconds: float = 40.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
         time.sleep(0.02)
 
 
@@ -45,20 +45,22 @@ def workers(run: NetRun) -> dict[str, tuple[int, int]]:
     return {slot: (pid, starts) for slot, pid, starts in rows}
 
 
-def test_a_killed_guest_leaves_no_process_and_comes_back_as_itself(run: NetRun) -> None:
-    """Its workers die with it, however it dies; the next one has the same slots, and so proves the
-    old ones dead."""
+def test_a_killed_guest_leaves_no_process_and_comes_back_with_its_slots(run: NetRun) -> None:
+    """Its workers die with it.
+
+    The next one has the same slots, which proves the former workers dead.
+    """
     guest = join(run, "--planners", "1")
-    until(lambda: workers(run))
+    wait_until(lambda: workers(run))
     ((slot, (pid, _)),) = workers(run).items()
     assert slot.startswith("planner-0@")
     assert slot.endswith(f".{run.ticket.name}")
     assert (run.guest / "keys" / "planner.json").stat().st_mode & 0o777 == 0o600
     guest.kill()
     guest.communicate()
-    until(lambda: not Path(f"/proc/{pid}").exists())
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
     again = join(run, "--planners", "1")
-    until(lambda: workers(run)[slot][1] == 2)
+    wait_until(lambda: workers(run)[slot][1] == 2)
     os.kill(again.pid, signal.SIGTERM)
     out, err = again.communicate(timeout=40)
     assert (0, "") == (again.returncode, err)
@@ -66,10 +68,10 @@ def test_a_killed_guest_leaves_no_process_and_comes_back_as_itself(run: NetRun) 
     assert not (run.guest / "keys").exists()
 
 
-def test_a_revoked_guest_is_told_so_in_one_line(run: NetRun) -> None:
-    """While it is inside and when it comes again: status 2 and why."""
+def test_a_revoked_guest_ends_with_one_line(run: NetRun) -> None:
+    """The line gives the reason, and the status is 2, while connected and at the next join."""
     guest = join(run, "--planners", "1")
-    until(lambda: workers(run))
+    wait_until(lambda: workers(run))
     known = key_ring.read(run.run_dir)
     assert known is not None
     key_ring.write(run.run_dir, known.with_ticket_revoked(run.ticket.name))
@@ -82,9 +84,11 @@ def test_a_revoked_guest_is_told_so_in_one_line(run: NetRun) -> None:
     assert "revoked" in err
 
 
-def test_a_run_that_knows_more_than_this_machine_is_not_served(run: NetRun) -> None:
-    """Whoever does not know one of the run's rules must not judge by the others: one line, status
-    2. So is a role that the ticket is not for, before anybody is asked."""
+def test_a_run_with_an_unknown_setting_is_not_served(run: NetRun) -> None:
+    """A machine that does not know one of the run's rules must not judge by the others.
+
+    The error is one line.  A role that the ticket is not for is refused before connecting.
+    """
     text = (run.run_dir / "stark.toml").read_text()
     from actors.cli import UsageError
     from actors.supervisor.cli.flags import parse_arguments
@@ -107,22 +111,24 @@ def test_a_run_that_knows_more_than_this_machine_is_not_served(run: NetRun) -> N
     assert tickets.read(run.guest / "narrow.json") == narrow
 
 
-def test_a_run_that_is_not_heard_of_is_left_in_time(run: NetRun, tmp_path: Path) -> None:
-    """Its machine lost power: a guest that worked there goes with its workers, one that comes then
-    waits for so long as was said: one line, status 3. From outside, a run that is over looks like
-    one that has not begun; but where the ticket lies in the folder of a run that is finished, that
-    is known at once: status 0."""
+def test_a_guest_leaves_a_silent_run_after_max_wait(run: NetRun, tmp_path: Path) -> None:
+    """After a power loss of the run's machine, its guest ends with its workers.
+
+    A guest that comes later waits for `--max-wait`: one line, status 3.  To a guest, a finished run
+    looks like one that has not begun; but a ticket in the folder of a finished run ends the join at
+    once with status 0.
+    """
     copy = tmp_path / "ticket.json"
     tickets.write(copy, run.ticket)
-    lend = ("--planners", "1")
-    guest = join(run, *lend, "--max-wait", "0.01", ticket=copy)
-    until(lambda: workers(run))
+    roles = ("--planners", "1")
+    guest = join(run, *roles, "--max-wait", "0.01", ticket=copy)
+    wait_until(lambda: workers(run))
     ((pid, _),) = workers(run).values()
     run.kill("coordinator")
     over = Snapshot(status="finished", tasks=(TaskState(name="t", budget=2, status="finished"),))
     run_results.write_result(run.run_dir, run_results.run_results(over, run.settings))
-    early = join(run, *lend, "--max-wait", "0.01", ticket=copy, name="early")
-    late = join(run, *lend, name="late")
+    early = join(run, *roles, "--max-wait", "0.01", ticket=copy, name="early")
+    late = join(run, *roles, name="late")
 
     out, err = late.communicate(timeout=40)
     assert (0, "") == (late.returncode, err)

@@ -1,6 +1,6 @@
-"""Two and three hosts in network namespaces: partitions, healing, nothing to read on the wire.
+"""Two and three hosts in network namespaces: partitions, healing, encrypted traffic.
 
-Skipped, with the reason, where no namespaces can be made.
+The tests are skipped, with the reason, where namespaces can't be made.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 from fake_run import FakeRun
-from namespace_hosts import Hosts, why_not
+from namespace_hosts import Hosts, unavailable_reason
 from net_run import ENVIRONMENT, NetRun
 
-WHY_NOT = why_not()
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "fine")
+UNAVAILABLE = unavailable_reason()
+pytestmark = pytest.mark.skipif(bool(UNAVAILABLE), reason=UNAVAILABLE or "available")
 
 BUDGET = 6
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # with keys
@@ -27,9 +27,9 @@ LONG_S = float(os.environ.get("PARTITION_S", "5"))  # leases last 3 s here, hear
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> list[tuple]:
-    """The nodes of a run on one machine that nobody disturbs."""
-    run = FakeRun(tmp_path_factory.mktemp("calm") / "run", budget=BUDGET)
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple]:
+    """The nodes of an undisturbed run on one machine."""
+    run = FakeRun(tmp_path_factory.mktemp("undisturbed") / "run", budget=BUDGET)
     run.start_all()
     try:
         run.wait()
@@ -40,7 +40,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> list[tuple]:
 
 @contextmanager
 def spread(folder: Path, hosts: Hosts, **places: str) -> Iterator[NetRun]:
-    """A run whose coordinator is at the centre; `places` says which workers are on which host."""
+    """A run with its coordinator at the centre; `places`: worker -> host."""
     inside = {place: hosts.inside(host) for place, host in places.items()}
     inside["coordinator"] = hosts.inside(hosts.names[0])
     run = NetRun(
@@ -64,8 +64,8 @@ def wait_for(run: NetRun, nodes: int) -> None:
         time.sleep(0.01)
 
 
-def check_books(run: NetRun) -> None:
-    """Every attempt once, one lease done for each stage, nothing open."""
+def check_database(run: NetRun) -> None:
+    """Check that each stage has one lease that is done, and that no lease or attempt is open."""
     assert run.rows("SELECT COUNT(*) FROM lease WHERE ended IS NULL") == [(0,)]
     assert run.rows("SELECT COUNT(*) FROM attempt WHERE state != 'done'") == [(0,)]
     done = run.rows("SELECT work, COUNT(*) FROM lease WHERE outcome = 'done' GROUP BY work")
@@ -74,10 +74,12 @@ def check_books(run: NetRun) -> None:
 
 @pytest.mark.parametrize("seconds", [2.0, pytest.param(LONG_S, marks=pytest.mark.long)])
 def test_a_partition_shorter_and_longer_than_a_lease(
-    seconds: float, calm: list[tuple], tmp_path: Path
+    seconds: float, undisturbed: list[tuple], tmp_path: Path
 ) -> None:
-    """The evaluator's machine falls off and comes back, with the same processes: the tree is that
-    of a run that nobody disturbed."""
+    """The evaluator's machine is cut off and comes back with the same processes.
+
+    The tree is that of an undisturbed run.
+    """
     with (
         Hosts(("a", "b")) as hosts,
         spread(tmp_path, hosts, evaluator="b") as run,
@@ -89,12 +91,12 @@ def test_a_partition_shorter_and_longer_than_a_lease(
         hosts.heal("b")
         run.wait()
         assert pid == run.children["evaluator"].pid
-        assert calm == run.nodes()
-        check_books(run)
+        assert undisturbed == run.nodes()
+        check_database(run)
 
 
-def test_three_hosts_of_which_each_falls_off_once(calm: list[tuple], tmp_path: Path) -> None:
-    """Agents on one machine, an evaluator on another: one after the other is cut off."""
+def test_three_hosts_with_two_partitions(undisturbed: list[tuple], tmp_path: Path) -> None:
+    """The machine of the agents and that of the evaluator are cut off one after the other."""
     with (
         Hosts(("a", "b", "c")) as hosts,
         spread(tmp_path, hosts, planner="b", coder="b", debugger="b", evaluator="c") as run,
@@ -105,33 +107,35 @@ def test_three_hosts_of_which_each_falls_off_once(calm: list[tuple], tmp_path: P
             time.sleep(1.0)
             hosts.heal(name)
         run.wait()
-        assert calm == run.nodes()
-        check_books(run)
+        assert undisturbed == run.nodes()
+        check_database(run)
 
 
-def test_nothing_on_the_wire_can_be_read(calm: list[tuple], tmp_path: Path) -> None:
-    """Sources, plans, slots, our frames' first bytes and secrets: none of it is on the cable. What
-    goes over the same cable in the clear is found, so the search itself works."""
-    seen = tmp_path / "wire"
-    with Hosts(("a", "b")) as hosts, seen.open("wb") as wire:
+def test_traffic_between_hosts_is_encrypted(undisturbed: list[tuple], tmp_path: Path) -> None:
+    """Sources, plans, slots, the first bytes of our frames and secrets are not on the link.
+
+    A packet in clear text over the same link is found, so the check itself works.
+    """
+    captured = tmp_path / "wire"
+    with Hosts(("a", "b")) as hosts, captured.open("wb") as wire:
         sniffer = subprocess.Popen(
             [*hosts.inside("b"), sys.executable, str(Path(__file__).with_name("sniffer.py")),
              "eth0"],
             stdout=wire, env=ENVIRONMENT,
         )  # fmt: skip
         try:
-            while not seen.stat().st_size:
+            while not captured.stat().st_size:
                 assert sniffer.poll() is None
                 time.sleep(0.01)
             with spread(tmp_path, hosts, evaluator="b", coder="b") as run:
                 run.wait()
-            assert calm == run.nodes()
-            speak_in_the_clear(hosts)
-            time.sleep(0.3)  # what was said last is still being written down
+            assert undisturbed == run.nodes()
+            send_clear_text(hosts)
+            time.sleep(0.3)  # the sniffer may still be writing
         finally:
             sniffer.kill()
             sniffer.wait()
-    packets = seen.read_bytes()
+    packets = captured.read_bytes()
     assert b"in the clear: MakePlan" in packets
     assert len(packets) > 20_000
     secrets = [pair.secret.encode() for pair in run.ticket.keys.values()]
@@ -139,7 +143,7 @@ def test_nothing_on_the_wire_can_be_read(calm: list[tuple], tmp_path: Path) -> N
         assert word not in packets
 
 
-def speak_in_the_clear(hosts: Hosts) -> None:
+def send_clear_text(hosts: Hosts) -> None:
     """Send one readable packet from the second host to the first."""
     program = (
         "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"

@@ -1,4 +1,4 @@
-"""A machine that joins a run of another version, or knocks at another run's door."""
+"""A machine that joins a run of another version, or another run at the same address."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from protocol import key_ring, tickets
 from protocol.codec import MAGIC
 
 
-def answered(tmp_path: Path, magic: bytes, times: int) -> str:
-    """Return why a supervisor takes itself for refused after so many answers."""
+def refusal_after(tmp_path: Path, magic: bytes, times: int) -> str:
+    """Return why a supervisor regards itself as refused after so many answers."""
     context = zmq.Context()
     address = f"ipc://{tmp_path}/s"
     with context.socket(zmq.ROUTER) as server:
@@ -34,16 +34,16 @@ def answered(tmp_path: Path, magic: bytes, times: int) -> str:
     return coordinator.refusal_reason
 
 
-def test_another_major_is_told_to_the_person_who_joins(tmp_path: Path) -> None:
-    """Its words can't be read, but that they are another version's can; one frame is noise."""
+def test_another_major_version_is_reported_to_the_user(tmp_path: Path) -> None:
+    """Several frames of another version end the join; a single one may be noise."""
     other = MAGIC[:-1] + bytes([MAGIC[-1] + 1])
-    assert "protocol major 3, expected 2" in answered(tmp_path, other, 3)
-    assert answered(tmp_path, other, 1) == ""
-    assert answered(tmp_path, b"noise!", 3) == ""
+    assert "protocol major 3, expected 2" in refusal_after(tmp_path, other, 3)
+    assert refusal_after(tmp_path, other, 1) == ""
+    assert refusal_after(tmp_path, b"noise!", 3) == ""
 
 
-def test_a_ticket_of_the_run_that_was_here_before_is_told(run: NetRun) -> None:
-    """The new run at the old address has other keys: the guest waits, and says for what."""
+def test_a_ticket_of_the_former_run_at_that_address_is_reported(run: NetRun) -> None:
+    """The new run at the same address has other keys: the guest waits, and says so."""
     path = run.run_dir / tickets.FILE_NAME
     tickets.write(path, replace(run.ticket, server=key_ring.new_key_pair().public))
     guest = join(run, "--planners", "1")

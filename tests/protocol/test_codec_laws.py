@@ -1,4 +1,4 @@
-"""The wire: whatever is said arrives as it was said; whatever else arrives is refused."""
+"""The codec: every message arrives unchanged, and all other input is refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ VERDICTS = st.builds(
     profile=st.none() | st.dictionaries(TEXT, TEXT, max_size=3),
     seconds=st.builds(Seconds, build=st.floats(0, 9)),
 )
-OBSERVED = st.builds(
+ATTEMPT_VIEWS = st.builds(
     AttemptView, node=st.integers(0, 99), source=TEXT, verdict=VERDICTS, score_us=FIGURE
 )
 TASKS = st.builds(Task, name=TEXT, source=TEXT)
@@ -89,25 +89,25 @@ TO_WORKER = st.one_of(
         lease=LEASES,
         task=TASKS,
         attempt=st.integers(1, 99),
-        node=OBSERVED,
-        root=OBSERVED,
-        window=st.lists(OBSERVED, max_size=2).map(tuple),
+        node=ATTEMPT_VIEWS,
+        root=ATTEMPT_VIEWS,
+        window=st.lists(ATTEMPT_VIEWS, max_size=2).map(tuple),
         reference=REFERENCES,
     ),
 )
 
 
 @given(TO_COORDINATOR)
-def test_what_workers_say_arrives(message: messages.ToCoordinator) -> None:
-    """Encode, decode: the same message."""
+def test_messages_of_workers_arrive_unchanged(message: messages.ToCoordinator) -> None:
+    """Decoding an encoded message gives the same message."""
     wire = codec.coordinator_codec()
 
     assert message == wire.decode(wire.encode(message))
 
 
 @given(TO_WORKER)
-def test_what_the_coordinator_says_arrives(message: messages.ToWorker) -> None:
-    """Encode, decode: the same message."""
+def test_messages_of_the_coordinator_arrive_unchanged(message: messages.ToWorker) -> None:
+    """Decoding an encoded message gives the same message."""
     wire = codec.worker_codec()
 
     assert message == wire.decode(wire.encode(message))
@@ -116,7 +116,7 @@ def test_what_the_coordinator_says_arrives(message: messages.ToWorker) -> None:
 @given(st.lists(st.binary(max_size=200), max_size=4))
 @settings(max_examples=300)
 def test_random_frames_are_refused(frames: list[bytes]) -> None:
-    """Noise is a FrameError and nothing else, whatever its shape."""
+    """Random frames of any number and size raise FrameError and no other error."""
     with pytest.raises(FrameError):
         codec.coordinator_codec().decode(frames)
 
@@ -125,7 +125,7 @@ def test_random_frames_are_refused(frames: list[bytes]) -> None:
 def test_a_flipped_byte_is_another_message_or_refused(
     message: messages.ToCoordinator, data: st.DataObject
 ) -> None:
-    """One wrong byte never escapes as another kind of error."""
+    """One wrong byte raises FrameError or gives another message, and raises no other error."""
     wire = codec.coordinator_codec()
     magic, body = wire.encode(message)
     place = data.draw(st.integers(0, len(body) - 1))
@@ -137,7 +137,7 @@ def test_a_flipped_byte_is_another_message_or_refused(
 
 
 def test_another_major_is_named() -> None:
-    """A peer of another major is told which one this is."""
+    """The error for a peer of another major version names both versions."""
     wire = codec.coordinator_codec()
     _, body = wire.encode(Heartbeat())
 
@@ -146,7 +146,7 @@ def test_another_major_is_named() -> None:
 
 
 def test_a_newer_minor_is_understood() -> None:
-    """A field that we do not know is skipped: peers of another minor work together."""
+    """An unknown field is skipped, so that peers of different minor versions work together."""
     body = msgspec.msgpack.encode(
         {"type": "Heartbeat", "held_leases": [], "activity": "x", "mood": "good"}
     )
@@ -154,15 +154,15 @@ def test_a_newer_minor_is_understood() -> None:
     assert codec.coordinator_codec().decode([MAGIC, body]) == Heartbeat(activity="x")
 
 
-def test_plan_means_the_request_on_the_wire() -> None:
-    """Requests are imperative: `Plan` is what a planner is told."""
+def test_plan_is_the_wire_tag_of_the_request() -> None:
+    """Requests are imperative: the tag `Plan` is the planner's work."""
     assert MakePlan.__struct_config__.tag == "Plan"
     assert Plan.__struct_config__.tag is None
 
 
 @pytest.mark.parametrize("role", sorted(Role))
-def test_a_role_may_say_only_its_own(role: Role) -> None:
-    """No role but an evaluator may judge, none but a supervisor may drain."""
+def test_a_role_may_send_only_its_own_messages(role: Role) -> None:
+    """Only an evaluator may send verdicts, and only a supervisor may drain."""
     allowed = codec.messages_allowed_from(role)
     lease = Lease(work="t/1/evaluate", epoch=1)
     judged = Evaluated(lease=lease, verdict=Verdict(verdict=Outcome.CORRECT))

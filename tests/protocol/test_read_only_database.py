@@ -1,4 +1,4 @@
-"""`run.db` opened by those who only look."""
+"""`run.db` opened for reading."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ def database(tmp_path: Path) -> Path:
     path = tmp_path / "run.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("CREATE TABLE said (word TEXT)")
-        db.execute("INSERT INTO said VALUES ('done')")
+        db.execute("CREATE TABLE entry (word TEXT)")
+        db.execute("INSERT INTO entry VALUES ('done')")
     return path
 
 
-def test_a_folder_that_takes_nothing_can_be_read(
+def test_a_database_in_a_read_only_folder_can_be_read(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a disk that is read-only SQLite must not want files of its own beside the run's."""
+    """On a read-only disk SQLite must not need files of its own next to the run's."""
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with closing(sqlite3.connect(read_only.read_only_uri(database), uri=True)) as db:
-        assert [("done",)] == db.execute("SELECT word FROM said").fetchall()
+        assert [("done",)] == db.execute("SELECT word FROM entry").fetchall()
         assert [database] == list(database.parent.iterdir())
 
 
-def test_what_a_live_run_has_written_is_seen_from_a_folder_that_takes_nothing(
+def test_the_rows_of_a_live_run_are_read_from_a_read_only_folder(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long as there is a log, its rows are read, too."""
+    """While there is a write-ahead log, its rows are read, too."""
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with closing(sqlite3.connect(database, isolation_level=None)) as writer:
-        writer.execute("INSERT INTO said VALUES ('more')")
+        writer.execute("INSERT INTO entry VALUES ('more')")
         with closing(sqlite3.connect(read_only.read_only_uri(database), uri=True)) as db:
-            assert 2 == db.execute("SELECT COUNT(*) FROM said").fetchone()[0]
+            assert 2 == db.execute("SELECT COUNT(*) FROM entry").fetchone()[0]

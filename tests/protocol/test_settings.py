@@ -1,4 +1,4 @@
-"""stark.toml: what is written is read back; what is misspelt is named."""
+"""stark.toml: settings are read back as written, and mistakes are named."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ SETTINGS = st.builds(
 
 
 @given(SETTINGS)
-def test_what_is_written_is_read_back(settings: Settings) -> None:
-    """TOML and back is the same settings, whatever the names contain."""
+def test_settings_are_read_back_as_written(settings: Settings) -> None:
+    """The TOML text gives the same settings, with any characters in the names."""
     assert settings == settings_file.parse(settings_file.to_toml(settings))
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "reason"),
     [
         ('modle = "x"', "modle"),
         ("[search]\nbudgte = 3", "budgte"),
         ('seed = "three"', "seed"),
         ("seed =", "line 1|Invalid value"),
         ("[search]\nbudget = 0", "budget"),
-        ("[search]\nin_flight = 0", "in_flight"),  # nothing would ever begin
+        ("[search]\nin_flight = 0", "in_flight"),  # no attempt would begin
         ("[search]\nepsilon = 3", "epsilon"),
-        ("[search]\ntournament = 0", "tournament"),  # nobody to draw
+        ("[search]\ntournament = 0", "tournament"),  # no node could be drawn
         ("[search]\nwindow_cap = -1", "window_cap"),
         ("max_cost = nan", "max_cost"),
-        ("evaluators = -1", "evaluators"),  # a run that waits for nobody
+        ("evaluators = -1", "evaluators"),  # the run would wait for ever
         ("tasks_at_once = -1", "tasks_at_once"),
     ],
 )
-def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, words: str) -> None:
-    """One line that names the file and the word, as a ValueError."""
+def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, reason: str) -> None:
+    """The ValueError is one line that names the file and the setting."""
     (tmp_path / "stark.toml").write_text(text)
 
-    with pytest.raises(ValueError, match=words) as caught:
+    with pytest.raises(ValueError, match=reason) as caught:
         settings_file.read(tmp_path)
     assert str(tmp_path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_role_without_a_model_of_its_own_uses_the_runs() -> None:
-    """`--coder-model` changes the coder alone."""
+    """`--coder-model` changes the coder's model only."""
     settings = Settings(model="a", coder_model="b")
 
     assert {"planner": "a", "coder": "b", "debugger": "a"} == {

@@ -19,10 +19,9 @@ import msgspec
 from actors.agents.models.model import ModelDeniedError, RequestTooLongError
 from actors.agents.models.replay_key import first_differing_line, without_measurements
 from actors.agents.requests.request import Request
-from protocol import read_only
+from protocol.read_only import RUN_DB, read_only_uri
 from protocol.values import Call, Value, request_key
 
-FILE_NAME = "run.db"
 SHOWN_CHARS = 60  # characters of a line in which two requests differ
 
 
@@ -45,7 +44,7 @@ class ReplayModel:
     def __init__(self, name: str, run: Path) -> None:
         self.name = name
         self._run = run
-        self._path = run / FILE_NAME
+        self._path = run / RUN_DB
         self._lock = threading.Lock()
         self._rows_used: set[int] = set()
         self._by_exact_text: dict[str, list[StoredReply]] = {}
@@ -137,8 +136,8 @@ class ReplayModel:
 
     def _open(self) -> sqlite3.Connection:
         if not self._path.is_file():
-            raise ValueError(f"{self._run} is no run folder: it has no {FILE_NAME}")
-        return sqlite3.connect(read_only.read_only_uri(self._path), uri=True)
+            raise ValueError(f"{self._run} is no run folder: it has no {RUN_DB}")
+        return sqlite3.connect(read_only_uri(self._path), uri=True)
 
     def _rows(
         self, run: sqlite3.Connection, query: str, *values: object

@@ -1,1 +1,1 @@
-"""What peers may say, and the frames that go in and out."""
+"""The border to the peers: frames in and out, authentication, authorization, value bounds."""

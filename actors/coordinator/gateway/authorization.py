@@ -1,8 +1,8 @@
-"""Nobody is believed: what a message may claim, given whose key it came under.
+"""Authorization: what a message may claim, given the key that it came under.  Pure.
 
-Pure.  `violation` names a lie about who speaks or what he holds: the message is dropped and its
-sender refused, with everything that it holds.  What a message may contain is brought into bounds in
-`sanitize.py`.  What neither can find is a plausible lie: see SECURITY.md.
+`violation` finds a false claim about the sender's identity or its leases: then the message is
+dropped, and the sender is refused and loses its leases.  `sanitize.py` brings the values of a
+message into bounds.  Neither finds a plausible false figure: see SECURITY.md.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import re
 
 from msgspec.structs import replace
 
-from actors.coordinator.scheduling.peer_identity import PeerIdentity, machine_of
-from actors.coordinator.scheduling.workers import Peer
+from actors.coordinator.scheduling.workers import Peer, PeerIdentity, machine_of
 from actors.coordinator.search.stages import Stage
 from protocol import codec, messages
 from protocol.messages import Lease, Message
@@ -20,11 +19,11 @@ from protocol.settings import COMPUTED_MODELS, Settings
 from protocol.values import Role
 
 MAX_PEERS = 4096  # of one ticket
-MAX_HOLDS = 4096
+MAX_HELD_LEASES = 4096
 NAME_CHARS = 200
 INCARNATION_CHARS = 64
 WORK_CHARS = 300
-MAX_EPOCH = 2**62  # what fits into a column
+MAX_EPOCH = 2**62  # fits into a column of SQLite
 
 RESULT_KINDS: dict[Stage, tuple[type[Message], ...]] = {
     Stage.MEASURE: (messages.ReferenceMeasured,),
@@ -46,29 +45,27 @@ def violation(
     peer: Peer | None,
     others: int = 0,
 ) -> str:
-    """Return what is wrong with a message, "" when nothing is.
+    """Return what is wrong with a message; "" when it is allowed.
 
-    `peer` is who said Hello under the sender's name; `others` how many peers its ticket has.
+    `peer` said Hello under the sender's name; `others` is the number of its ticket's peers.
     """
     if identity.is_revoked:
         return "the ticket has expired or was revoked"
     if identity.role is not None and not _may_send(identity.role, message):
-        return (
-            f"this key is {_with_article(identity.role)}'s, who may not say "
-            f"{type(message).__name__}"
-        )
+        return f"this key is {_with_article(identity.role)}'s: it may not send {_name(message)}"
     if isinstance(message, messages.Hello):
         return _hello_violation(identity, sender, message, peer, others)
     if peer is None:
-        return ""  # it will be asked who it is
-    return _text_violation(identity, message, peer)
+        return ""  # it will be answered with `Identify`
+    return _peer_violation(identity, message, peer)
 
 
-def _text_violation(identity: PeerIdentity, message: messages.ToCoordinator, peer: Peer) -> str:
+def _peer_violation(identity: PeerIdentity, message: messages.ToCoordinator, peer: Peer) -> str:
+    """Return what is wrong with a message other than Hello of a known peer."""
     if peer.identity != identity:
-        return "another key than it said Hello with"
+        return "another key than the Hello's"
     if not _may_send(peer.role, message):
-        return f"{_with_article(peer.role)} may not say {type(message).__name__}"
+        return f"{_with_article(peer.role)} may not send {_name(message)}"
     match message:
         case messages.Heartbeat():
             return _held_leases_violation(message.held_leases)
@@ -102,20 +99,24 @@ def _hello_violation(
         if not identity.is_local and others >= MAX_PEERS:
             return f"the ticket {identity.ticket} has {others} peers already"
     elif (peer.identity, peer.role, peer.slot) != (identity, hello.role, hello.slot):
-        return "that name is another's"
+        return "that incarnation is another peer's"
     if not identity.is_local:
         found = GUEST_SLOT.fullmatch(hello.slot)
         if found is None or (found["role"], found["ticket"]) != (hello.role, identity.ticket):
-            return f"{hello.slot!r} is no slot of the ticket {identity.ticket}"
+            return f"{hello.slot!r} is not a slot of the ticket {identity.ticket}"
     return _held_leases_violation(hello.held_leases)
 
 
-def _held_leases_violation(holds: tuple[Lease, ...]) -> str:
-    if len(holds) > MAX_HOLDS:
-        return f"{len(holds)} leases at once"
-    if any(len(h.work) > WORK_CHARS or not 0 <= h.epoch < MAX_EPOCH for h in holds):
-        return "a lease that nobody grants"
+def _held_leases_violation(leases: tuple[Lease, ...]) -> str:
+    if len(leases) > MAX_HELD_LEASES:
+        return f"{len(leases)} leases at once"
+    if any(len(one.work) > WORK_CHARS or not 0 <= one.epoch < MAX_EPOCH for one in leases):
+        return "a lease that no coordinator grants"
     return ""
+
+
+def _name(message: Message) -> str:
+    return type(message).__name__
 
 
 def _may_send(role: Role, message: Message) -> bool:
@@ -129,10 +130,10 @@ def _with_article(role: str) -> str:
 def with_limited_refusal(
     result: messages.Result, identity: PeerIdentity, settings: Settings, role: Role
 ) -> messages.Result:
-    """Return a refusal without its last word where nobody may have one.
+    """Return a result whose refusal counts for this attempt only, unless it may count for more.
 
-    A language model may answer otherwise the next time.  And a guest can't end a task, nor close a
-    node, as long as an agent of our own could be asked.
+    Only a computed model's refusal is final: a language model may answer otherwise the next time.
+    A guest's refusal is not final as long as the run has local agents of that role.
     """
     if not isinstance(result, messages.ReplyUnusable):
         return result

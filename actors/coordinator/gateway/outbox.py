@@ -1,6 +1,6 @@
-"""The coordinator's post: frames in, frames out, nothing told before it is durable.
+"""The coordinator's messages: frames in, and frames out after the commit.
 
-Peers are called by their socket's name, which must be the incarnation that they say Hello with.
+A peer is addressed by its socket's name, which must be the incarnation in its Hello.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.coordinator.gateway.authenticator import Authenticator
-from actors.coordinator.scheduling.peer_identity import LOCAL_PEER, PeerIdentity
+from actors.coordinator.scheduling.workers import LOCAL_PEER, PeerIdentity
 from protocol import codec, messages
 from protocol.messages import Message
 
@@ -23,71 +23,72 @@ SEND_LAST = int(zmq.NOBLOCK)
 
 
 class Outbox:
-    """One ROUTER socket, with an outbox that is emptied after the commit."""
+    """One ROUTER socket, with a queue of messages that `flush` sends after the commit."""
 
     def __init__(
         self,
         socket: zmq.Socket[bytes],
         log: FilteringBoundLogger,
-        knows: Callable[[str], bool] = lambda _name: False,
+        is_known: Callable[[str], bool] = lambda _name: False,
         authenticator: Authenticator | None = None,
     ) -> None:
+        """`is_known`: whether a peer has been welcomed."""
         self._socket = socket
-        self._knows = knows
+        self._is_known = is_known
         self._log = log
         self._authenticator = authenticator
         self._codec = codec.coordinator_codec()
         self._queued: list[tuple[str, Message]] = []
-        self.empty = True  # whether the last read left nothing waiting
+        self.empty = True  # whether the last `read` read all that had arrived
 
     def wait(self, seconds: float) -> None:
         """Return when something has arrived, or after `seconds`."""
         self._socket.poll(max(0, int(seconds * 1000)))
 
     def read(self) -> Iterator[tuple[str, PeerIdentity, messages.ToCoordinator]]:
-        """Yield (sender, origin, message) of a round's worth; answer what is none here."""
+        """Yield (sender, identity, message) for one round; refuse frames of another protocol."""
         self.empty = False
         for _ in range(MAX_MESSAGES_PER_ROUND):
             try:
-                frames, origin = self._receive()
+                frames, identity = self._receive()
             except zmq.Again:
                 self.empty = True
                 return
-            identity = frames.pop(0)
-            sender = identity.decode("latin-1")  # any bytes are a name, and back again
+            address = frames.pop(0)
+            sender = address.decode("latin-1")  # maps any bytes to a name and back
             try:
                 message = self._codec.decode(frames)
             except codec.FrameError as error:
-                self._log.warning("bad frame", peer=identity.hex(), error=str(error))
-                if not self._knows(sender):
+                self._log.warning("bad frame", peer=address.hex(), error=str(error))
+                if not self._is_known(sender):
                     self.queue(sender, messages.Refuse(reason=str(error)))
-                # Whoever was welcomed speaks our protocol: what got lost in noise it says again.
+                # A welcomed peer speaks our protocol: it repeats a message that was damaged.
                 continue
-            yield sender, origin, message
+            yield sender, identity, message
 
     def _receive(self) -> tuple[list[bytes], PeerIdentity]:
         if self._authenticator is None:
             return self._socket.recv_multipart(zmq.NOBLOCK), LOCAL_PEER
         frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
         try:
-            key = frames[-1].get("User-Id")  # the ZAP handler's word: libzmq adds it to each frame
+            key = frames[-1].get("User-Id")  # libzmq adds the ZAP handler's answer to each frame
         except zmq.ZMQError:
-            key = ""  # no handler was asked: the socket file
+            key = ""  # no handler was asked: the message came through the socket file
         identity = self._authenticator.identity_of_key(str(key)) if key else LOCAL_PEER
         return [frame.bytes for frame in frames], identity
 
     def queue(self, to: str, message: Message) -> None:
-        """Put a message into the outbox."""
+        """Queue a message for the next `flush`."""
         self._queued.append((to, message))
 
     def flush(self) -> None:
-        """Send the outbox: call after the commit."""
+        """Send the queued messages; call after the commit."""
         for to, message in self._queued:
             self.send(to, message)
         self._queued.clear()
 
     def send(self, to: str, message: Message) -> bool:
-        """Send at once; False when the peer is gone or takes nothing."""
+        """Send at once; False when the peer is gone or its queue is full."""
         address = to.encode("latin-1")
         try:
             send = self._socket.send

@@ -1,7 +1,8 @@
-"""What a message may hold: texts cut, figures in their ranges, everything else as it was said.
+"""Bounds for the values of a message: texts are cut, figures are brought into their ranges.  Pure.
 
-Pure, the second half of `suspicion`.  An honest message comes back unchanged.  What can't be true
-becomes a result of its own (`rejected`, `ReplyUnusable`), so that no work is asked for again.
+An honest message comes back unchanged.  A result with impossible values becomes another result
+(`rejected`, `ReplyUnusable`), so that the work is not leased again.  This is the one place that
+decides which figures of an evaluator are possible.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from protocol.values import Call, Device, Outcome, Reference, Seconds, Verdict
 
 MAX_CREDIT = 256
 MAX_PID = 2**31 - 1
-LINE_CHARS = 2_000  # a reason, what somebody does
+LINE_CHARS = 2_000  # a reason, an activity
 NAME_CHARS = 500
 LOG_CHARS = 256 * 1024
 TEXT_CHARS = 4 * 1024 * 1024  # a prompt, a reply
@@ -24,9 +25,8 @@ TABLE_CHARS = 16 * 1024
 MAX_ENTRIES = 256
 MAX_US = 1e12  # eleven days a call
 MAX_SPEEDUP = 1e6
-MAX_FIGURE_DISAGREEMENT = (
-    20.0  # between the interval of a ratio taken in turn and the ratio of two medians
-)
+# Between the interval of a ratio taken in turn and the ratio of two medians.
+MAX_FIGURE_DISAGREEMENT = 20.0
 MAX_USD = 10_000.0  # one call
 MAX_TOKENS = 10**9
 MAX_CALLS = 2**31  # of one process
@@ -34,7 +34,7 @@ IMPOSSIBLE_FIGURES = "an evaluator reported impossible figures"
 
 
 def sanitized(message: messages.ToCoordinator, fingerprint: str) -> messages.ToCoordinator:
-    """Return the message within bounds; `fingerprint` is of the device that its sender has."""
+    """Return the message within bounds; `fingerprint` is that of its sender's device."""
     match message:
         case messages.Hello():
             return replace(
@@ -77,7 +77,7 @@ def sanitized(message: messages.ToCoordinator, fingerprint: str) -> messages.ToC
 
 
 def is_plausible(verdict: Verdict) -> bool:
-    """Whether a verdict's word, stage and figures can be true together."""
+    """Whether a verdict's outcome, stage and figures can be true together."""
     figures = (verdict.median_us, verdict.reference_us, verdict.speedup)
     if not all(figure is None or _positive(figure, MAX_US) for figure in figures):
         return False
@@ -90,7 +90,7 @@ def is_plausible(verdict: Verdict) -> bool:
         case Outcome.COMPILE_FAILED:
             return verdict.stage in ("", "build", "import")
         case Outcome.NO_CANDIDATE:
-            return False  # that is an agent's doing
+            return False  # an agent's result, not an evaluator's
     return True
 
 
@@ -100,7 +100,7 @@ def _figures_agree(verdict: Verdict) -> bool:
         return False
     if reference_us is None:
         return True
-    # On a very busy machine blocks differ by factors of hundreds, and an honest interval says so.
+    # On a very busy machine blocks differ by factors of hundreds, and so does an honest interval.
     low, high = verdict.speedup_ci95 or (speedup, speedup)
     return all(
         low / MAX_FIGURE_DISAGREEMENT <= ratio <= high * MAX_FIGURE_DISAGREEMENT
@@ -126,7 +126,7 @@ def _verdict(verdict: Verdict, fingerprint: str) -> Verdict:
         seconds=_seconds(verdict.seconds),
         sandbox_level=min(max(verdict.sandbox_level, 0), 9),
         device=_name(fingerprint),
-        gives_up_on="attempt",  # that is an agent's to say
+        gives_up_on="attempt",  # only agents give up
     )
 
 
@@ -198,14 +198,14 @@ def _number(number: int) -> int:
 
 
 def _call(call: Call) -> Call:
-    warmth = call.temperature
+    temperature = call.temperature
     return replace(
         call,
         model=_name(call.model),
         request=_text(call.request),
         reply=_text(call.reply),
         stop=_name(call.stop),
-        temperature=warmth if warmth is not None and 0 <= warmth <= 100 else None,
+        temperature=temperature if temperature is not None and 0 <= temperature <= 100 else None,
         input_tokens=_tokens(call.input_tokens),
         cached_tokens=_tokens(call.cached_tokens),
         output_tokens=_tokens(call.output_tokens),
@@ -235,11 +235,11 @@ def _sanitized_product(
     return replace(message, candidate=replace(candidate, outside=outside))
 
 
-# --- small things --------------------------------------------------------------------------------
+# --- single values -------------------------------------------------------------------------------
 
 
 def _positive(figure: float, most: float) -> bool:
-    return 0.0 < figure <= most  # false for what is no number
+    return 0.0 < figure <= most  # False for NaN
 
 
 def _credit(credit: int) -> int:

@@ -1,8 +1,8 @@
-"""Work ids and the messages that carry work: what a granted lease tells its worker.
+"""Work ids, and the messages that carry work to the holders of leases.
 
-The search speaks of stages and node numbers; here they become `Plan`, `Write`, `Repair`,
-`MeasureReference` and `Evaluate` with sources, verdicts and replies already bought, all read from
-the store.
+The search names stages and nodes by number; here they become `MakePlan`, `Write`, `Repair`,
+`MeasureReference` and `Evaluate` with sources, verdicts and stored replies, all read from the
+store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROLE_OF = {
     Stage.PLAN: Role.PLANNER,
     Stage.WRITE: Role.CODER,
     Stage.REPAIR: Role.DEBUGGER,
-    # Where one agent does all, it is the coder's process, with prompts of its own.
+    # A strategy with a single agent uses the coder's process, with prompts of its own.
     Stage.SOLVE: Role.CODER,
     Stage.REFLECT: Role.CODER,
     Stage.MEASURE: Role.EVALUATOR,
@@ -34,14 +34,14 @@ ROLE_OF = {
     Stage.CONFIRM: Role.EVALUATOR,
 }
 
-CONFIRM_ROUNDS = 3  # fresh processes each: what differs from start to start is seen
-MAX_ROUNDS = 9  # as long as the interval is wide
-CACHED_VIEWS = 1024  # nodes kept at hand, so that a window costs no read
-MAX_TRIED_SHOWN = 512  # of so many candidates the keys are sent: some ten kilobytes
+CONFIRM_ROUNDS = 3  # each in fresh processes, to see what differs from start to start
+MAX_ROUNDS = 9  # while the interval is wide
+CACHED_VIEWS = 1024  # nodes in memory, so that a window costs no read
+MAX_TRIED_SHOWN = 512  # candidates whose keys are sent: some ten kilobytes
 
 
 def work_id(task: str, number: int, stage: Stage) -> str:
-    """Name one stage of one attempt: "gelu/7/write"."""
+    """Return the id of one stage of one attempt: "gelu/7/write"."""
     return f"{task}/{number}/{stage}"
 
 
@@ -58,18 +58,18 @@ class WorkMessages:
         self._store = store
         self._activity = activity
         self._tasks = tasks
-        # What is recorded never changes, and the same few nodes are shown again and again.
+        # Recorded nodes never change, and the same few nodes are shown again and again.
         self._keys: dict[str, deque[str]] = {}
-        self._read: dict[str, int] = {}  # the row of the last node whose key is there
+        self._last_row: dict[str, int] = {}  # of the last node whose key is in `_keys`
         self._node = lru_cache(maxsize=CACHED_VIEWS)(store.attempt_view)
         self._reference = lru_cache(maxsize=CACHED_VIEWS)(self._measured_reference)
 
     def message_for(
         self, lease: Lease, offer: OfferWork, under_way: Sequence[Attempt] = ()
     ) -> messages.Work:
-        """Return what the worker is to do; everything it needs is inside.
+        """Return the message for a worker; it contains everything that the worker needs.
 
-        `under_way` are the attempts that have no node yet, this one included.
+        `under_way`: the attempts that have no node yet, this one included.
         """
         name, number, stage = parse_work(lease.work)
         task = self._tasks[name]
@@ -89,16 +89,16 @@ class WorkMessages:
                 most_rounds=MAX_ROUNDS if stage is Stage.CONFIRM else 0,
             )
         parent = offer.attempt.parent
-        # A repair has the plan of its node to stand on; everything else needs a source.
-        standing = self._node if stage is Stage.REPAIR else self._node_with_source
+        # A repair starts from its node's plan; every other stage needs a source.
+        node_view = self._node if stage is Stage.REPAIR else self._node_with_source
         shown = [n for n in offer.window if n not in (ROOT, parent)]
         return self._request(stage, name, number, offer)(
             lease=lease,
             task=task,
             attempt=number,
-            node=standing(name, parent),
+            node=node_view(name, parent),
             root=self._node(name, ROOT),
-            # Of the attempts before the last one, a reflecting agent is shown the words alone.
+            # Of earlier attempts than the last one, a reflecting agent sees the reflections only.
             window=tuple(self._node(name, n) for n in shown if stage is not Stage.REFLECT),
             reference=reference,
             seed=offer.seed,
@@ -112,9 +112,9 @@ class WorkMessages:
     def _tried(self, task: str, under_way: Sequence[Attempt]) -> tuple[str, ...]:
         """Return the keys of the newest candidates; each node's source is read once."""
         keys = self._keys.setdefault(task, deque(maxlen=MAX_TRIED_SHOWN))
-        for place, source in self._store.sources(task, self._read.get(task, 0)):
+        for row, source in self._store.sources(task, self._last_row.get(task, 0)):
             keys.append(source_key(source))
-            self._read[task] = place
+            self._last_row[task] = row
         written = [self._store.candidate(task, a.number) for a in under_way]
         return (*keys, *(source_key(one.source) for one in written if one is not None))
 
@@ -126,7 +126,7 @@ class WorkMessages:
     def _request(
         self, stage: Stage, task: str, number: int, offer: OfferWork
     ) -> Callable[..., messages.AgentWork]:
-        """Return the message for an agent's stage, with what this stage alone is told."""
+        """Return the message type for an agent's stage, with the fields of this stage only."""
         if stage is Stage.PLAN:
             return messages.MakePlan
         if stage is Stage.SOLVE:
@@ -142,9 +142,9 @@ class WorkMessages:
         )
 
     def _node_with_source(self, task: str, number: int) -> AttemptView:
-        """Return a node; one whose agent gave no code has the source that it was to change.
+        """Return a node; without code of its own it has the source that its agent was to change.
 
-        Otherwise a chain that one refusal broke would begin with the reference again.
+        So a chain that one refusal broke does not begin with the reference again.
         """
         node = above = self._node(task, number)
         while not above.source.strip() and above.parent is not None:

@@ -1,1 +1,1 @@
-"""A stored run followed, rebuilt and verified."""
+"""Stored runs: their choices taken over by a replay, their decisions rebuilt and verified."""

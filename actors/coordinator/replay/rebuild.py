@@ -1,14 +1,14 @@
-"""Rebuilding: a task's stored events through the pure search, decision by decision.
+"""The replay of a task's recorded verdicts through the pure search, decision by decision.  Pure.
 
-Pure: from what was recorded (verdicts, in their order) the search has to come to the decisions that
-were recorded.  Where it does not, the difference is named, and the rebuilding goes on from what was
-recorded, so that one difference does not bring a hundred with it.
+From the recorded verdicts, in their order, the search has to make the recorded decisions.  Where it
+decides otherwise, the difference is reported, and the replay goes on from the recorded decision, so
+that one difference does not cause a hundred others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from actors.coordinator.search.search import (
     AttemptEnded,
@@ -30,70 +30,80 @@ OPENING_STAGES = (Stage.PLAN, Stage.REPAIR, Stage.SOLVE, Stage.REFLECT)
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedNode:
-    """A node as the search took it in, and as it stood once it was judged again."""
+    """A node as the search first took it in, and its confirmation."""
 
     number: int
     parent: int
     score: float
     kernel: str
-    confirmed_score: BestConfirmed | None = None
+    confirmation: BestConfirmed | None = None
     gives_up_on: GiveUpScope = "attempt"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One decision that the search does not come to."""
+    """One recorded decision that the search does not make."""
 
     number: int
     stage: Stage
     description: str
 
 
-@dataclass
 class DecisionReplay:
-    """One task on its way through the search; `new_search` makes an empty one."""
+    """One task's decisions, made again by the search and compared with the recorded ones."""
 
-    new_search: Callable[[], Search]
-    eager_us: float
-    decisions: Sequence[Decision]
-    nodes: Sequence[RecordedNode]
-    differences: list[Difference] = field(default_factory=list)
+    def __init__(
+        self,
+        new_search: Callable[[], Search],
+        eager_us: float,
+        decisions: Sequence[Decision],
+        nodes: Sequence[RecordedNode],
+    ) -> None:
+        """`new_search` makes an empty search."""
+        self.differences: list[Difference] = []
+        self._new_search = new_search
+        self._eager_us = eager_us
+        self._decisions = decisions
+        self._nodes = nodes
+        self._node_by_number = {node.number: node for node in nodes}
+        self._search = new_search()
+        self._known = 0  # nodes that the search has
+        self._second_looks = 0
+        self._under_way: dict[int, Attempt] = {}  # as recorded
+        self._confirmed: dict[int, BestConfirmed] = {}
 
     def run(self) -> list[Difference]:
         """Return all differences, in the order in which they arose."""
         self.differences += self._impossible()
         if self.differences:
-            return self.differences  # no tree has this shape, so there is nothing to rebuild
-        self._search = self.new_search()
-        self._known = 0  # nodes that the search has
-        self._under_way: dict[int, Attempt] = {}  # as recorded
-        self._confirmed: dict[int, BestConfirmed] = {}
-        self._node = {node.number: node for node in self.nodes}
+            return self.differences  # no tree has this shape, so it can't be rebuilt
         made: dict[int, list[Decision]] = {}
-        for decision in self.decisions:
+        for decision in self._decisions:
             made.setdefault(decision.recorded, []).append(decision)
-        for known in range(len(self.nodes) + 1):
+        for known in range(len(self._nodes) + 1):
             self._replay_round(known, made.get(known, []))
         return self.differences
 
     def _impossible(self) -> Iterator[Difference]:
-        """Yield what grows from a node that was not there yet."""
-        place = {node.number: n for n, node in enumerate(self.nodes, start=1)} | {ROOT: 0}
-        after = len(self.nodes) + 1
-        for d in self.decisions:
-            if place.get(d.parent, after) > d.recorded:
-                words = f"grows node {d.parent}, which was not there yet"
-                yield Difference(number=d.number, stage=d.stage, description=words)
-        for node in self.nodes:
-            if place.get(node.parent, after) >= place[node.number]:
-                words = f"its node hangs below {node.parent}, which was not there yet"
-                yield Difference(number=node.number, stage=Stage.EVALUATE, description=words)
+        """Yield the decisions and nodes whose parent was not recorded before them."""
+        order = {node.number: n for n, node in enumerate(self._nodes, start=1)} | {ROOT: 0}
+        after = len(self._nodes) + 1
+        for d in self._decisions:
+            if order.get(d.parent, after) > d.recorded:
+                text = f"grows node {d.parent}, which was not there yet"
+                yield Difference(number=d.number, stage=d.stage, description=text)
+        for node in self._nodes:
+            if order.get(node.parent, after) >= order[node.number]:
+                text = f"its node is below {node.parent}, which was not there yet"
+                yield Difference(number=node.number, stage=Stage.EVALUATE, description=text)
 
     def _replay_round(self, known: int, made: list[Decision]) -> None:
-        """Let the search know one node more, and go through what was decided from then on."""
-        openings = next(
-            (n for n, d in enumerate(made) if d.stage not in OPENING_STAGES), len(made)
-        )  # begun at once; what stands later was begun by a later start, with a larger budget
+        """Give the search one more node, and compare the decisions up to the next node.
+
+        Attempts that begin after another decision of this round were begun by a restarted
+        coordinator with a larger budget.
+        """
+        openings = next((n for n, d in enumerate(made) if d.stage not in OPENING_STAGES), len(made))
         self._search.budget = max(
             [self._search.begun, *(d.number for d in made[:openings])], default=0
         )
@@ -113,18 +123,18 @@ class DecisionReplay:
 
     def _record_node(self, known: int) -> SearchEvent:
         if not known:
-            return ReferenceReady(self.eager_us)
-        node = self.nodes[known - 1]
+            return ReferenceReady(self._eager_us)
+        node = self._nodes[known - 1]
         self._under_way.pop(node.number, None)
         return AttemptEnded(node.number, node.score, node.kernel, node.gives_up_on)
 
     def _confirm(self, number: int) -> list[Instruction]:
-        node = self._node.get(number)
-        if node is None or node.confirmed_score is None:
+        node = self._node_by_number.get(number)
+        if node is None or node.confirmation is None:
             return []  # the run was stopped before
-        self._confirmed[number] = node.confirmed_score
+        self._confirmed[number] = node.confirmation
         self._second_looks += 1
-        return self._handle(node.confirmed_score)
+        return self._handle(node.confirmation)
 
     def _handle(self, event: SearchEvent) -> list[Instruction]:
         number = getattr(event, "number", None)
@@ -134,17 +144,17 @@ class DecisionReplay:
         return self._restore_search() if unknown else self._search.handle(event)
 
     def _compare(self, made: Sequence[Decision], instructions: Sequence[Instruction]) -> None:
-        """Hold decisions against offers; where they part, the recorded ones are followed."""
+        """Compare decisions with offers; where they differ, go on from the recorded ones."""
         offers = {(i.attempt.number, i.stage): i for i in instructions if isinstance(i, OfferWork)}
-        parted = False
+        must_restore = False
         for decision in made:
             offer = offers.get((decision.number, decision.stage))
-            words = _difference(decision, offer)
-            if words:
+            text = _difference(decision, offer)
+            if text:
                 self.differences.append(
-                    Difference(number=decision.number, stage=decision.stage, description=words)
+                    Difference(number=decision.number, stage=decision.stage, description=text)
                 )
-            parted |= offer is None or offer.attempt.parent != decision.parent
+            must_restore |= offer is None or offer.attempt.parent != decision.parent
             if decision.stage is not Stage.CONFIRM:
                 self._under_way[decision.number] = Attempt(
                     number=decision.number,
@@ -152,19 +162,19 @@ class DecisionReplay:
                     repair=self._failed(decision.parent),
                     stage=decision.stage,
                 )
-        if parted:
+        if must_restore:
             self._restore_search()
 
     def _restore_search(self) -> list[Instruction]:
-        """Begin anew from what was recorded so far, as a coordinator that restarts does."""
+        """Restore a new search from the recorded nodes so far, as a restarted coordinator does."""
         budget = self._search.budget
-        self._search = self.new_search()
+        self._search = self._new_search()
         self._search.budget = budget
         attempts = [self._under_way[number] for number in sorted(self._under_way)]
-        known = self.nodes[: self._known]
+        known = self._nodes[: self._known]
         nodes = [(n.number, n.parent, self._score(n), n.kernel) for n in known]
         return self._search.restore(
-            self.eager_us,
+            self._eager_us,
             nodes,
             attempts,
             self._confirmed.values(),
@@ -177,13 +187,13 @@ class DecisionReplay:
         return node.score if second is None else second.score
 
     def _failed(self, number: int) -> bool:
-        return number != ROOT and self._node[number].score == FAILED_SCORE
+        return number != ROOT and self._node_by_number[number].score == FAILED_SCORE
 
 
 def _difference(decision: Decision, offer: OfferWork | None) -> str:
-    """Return in words how a decision differs from what the search offers; "" where it does not."""
+    """Return how a decision differs from the search's offer, as text; "" where it does not."""
     if offer is None:
-        return f"recorded on node {decision.parent}, but the search does not come to it"
+        return f"recorded on node {decision.parent}, but the search does not make it"
     if offer.attempt.parent != decision.parent:
         return f"grows node {decision.parent}, but the search chooses node {offer.attempt.parent}"
     if offer.window != decision.window:

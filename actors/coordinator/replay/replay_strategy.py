@@ -1,8 +1,8 @@
-"""Following: a replay grows the nodes that the stored run grew.
+"""The replay strategy: a replay grows the nodes that the stored run grew.
 
-`--model replay:RUN` has replies only to what RUN asked, and RUN chose its nodes by the times that
-it measured.  Every run measures them a little differently, and where two candidates are about as
-fast another one would be the best: so a replay takes over the choices, and measures anew.
+`--model replay:RUN` has replies only to RUN's requests, and RUN selected its nodes by the times
+that it measured.  Times differ a little from run to run, so that of two similar candidates the
+other one may become the best.  Therefore a replay takes over the selections, and measures again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ REPLAY_PREFIX = "replay:"
 
 
 class ReplayStrategy:
-    """A stored run's choices while they can be made, and after that another strategy's own.
+    """A stored run's selections where they are possible; otherwise another strategy's own.
 
-    A choice can be made when its node is there and is of the kind that it was: one that worked
-    then and fails now is not improved.  While its node, or one that its agents saw, is under way it
-    is waited for: with several expansions at once they end in another order than they did then.
+    A selection is possible when its node is recorded and has the same first stage as then: a node
+    that was correct then and fails now is not improved.  While the node, or one of its window, is
+    under way, the strategy waits: with several expansions under way the order of ends differs.
     """
 
     def __init__(self, strategy: Strategy, decisions: Iterable[Decision]) -> None:
@@ -40,35 +40,40 @@ class ReplayStrategy:
     def select(self, tree: Tree, rng: Random) -> int | None:
         number = len(tree.begun) + 1
         for stage in Stage:
-            made = self._recorded_decisions.get((number, stage))
-            if made is None or stage in (Stage.WRITE, Stage.EVALUATE, Stage.CONFIRM):
+            recorded = self._recorded_decisions.get((number, stage))
+            if recorded is None or stage in (Stage.WRITE, Stage.EVALUATE, Stage.CONFIRM):
                 continue
-            node = tree.nodes.get(made.parent)
-            seen = (made.parent, *made.window)
-            if any(shown not in tree.nodes and shown < number for shown in seen):
+            node = tree.nodes.get(recorded.parent)
+            needed = (recorded.parent, *recorded.window)
+            if any(one not in tree.nodes and one < number for one in needed):
                 return None
             if node is not None and self.first_stage(node) is stage:
-                return made.parent
+                return recorded.parent
         return self._strategy.select(tree, rng)
 
     def first_stage(self, node: Node) -> Stage:
         return self._strategy.first_stage(node)
 
     def must_wait(self, attempt: Attempt, tree: Tree) -> bool:
-        made = self._recorded_decisions.get((attempt.number, attempt.stage))
-        follows = made is not None and made.parent == attempt.parent
-        return made is not None and follows and any(n not in tree.nodes for n in made.window)
+        window = self._recorded_window(attempt)
+        return window is not None and any(n not in tree.nodes for n in window)
 
     def window(self, attempt: Attempt, context: WindowContext, rng: Random) -> tuple[int, ...]:
-        made = self._recorded_decisions.get((attempt.number, attempt.stage))
-        follows = made is not None and made.parent == attempt.parent
-        if made is not None and follows and all(n in context.tree.nodes for n in made.window):
-            return made.window
+        window = self._recorded_window(attempt)
+        if window is not None and all(n in context.tree.nodes for n in window):
+            return window
         return self._strategy.window(attempt, context, rng)
+
+    def _recorded_window(self, attempt: Attempt) -> tuple[int, ...] | None:
+        """Return the recorded window of an attempt that grows the recorded node; else None."""
+        recorded = self._recorded_decisions.get((attempt.number, attempt.stage))
+        if recorded is None or recorded.parent != attempt.parent:
+            return None
+        return recorded.window
 
 
 def search_of_task(task: str, settings: Settings) -> Search:
-    """Return the empty search of a task, as the settings of its run want it."""
+    """Return the empty search of a task with the policy and strategy of its run's settings."""
     numbers = settings.search
     policy = make_policy(settings.policy, numbers)
     strategy = make_strategy(settings.strategy, policy, numbers)
@@ -82,7 +87,7 @@ def search_of_task(task: str, settings: Settings) -> Search:
 
 
 def _stored_decisions(task: str, settings: Settings) -> list[Decision]:
-    """Return what the run that all agents replay decided; nothing where there is no such run."""
+    """Return the decisions of the run that all agents replay; [] when they replay none."""
     models = {settings.model_of(role) for role in AGENT_ROLES}
     name = models.pop()
     if models or not name.startswith(REPLAY_PREFIX):
@@ -90,7 +95,7 @@ def _stored_decisions(task: str, settings: Settings) -> list[Decision]:
     try:
         database = ReadOnlyDatabase(Path(name.removeprefix(REPLAY_PREFIX)))
     except (ValueError, sqlite3.DatabaseError):
-        return []  # of an older version, or gone: the search chooses for itself
+        return []  # of an older version, or missing: the strategy selects for itself
     try:
         return DecisionStore(database).decisions_of(task)
     finally:

@@ -1,8 +1,9 @@
-"""Looking back at a task of a stored run: does what is recorded follow from what is recorded?
+"""The verification of one task of a stored run.
 
-Three questions, each answered with the differences in words: do a node and its attempt tell one
-story; does the pure search come to the recorded decisions; and, for whoever can render a prompt,
-what was each agent told then.  Reads an `ReadOnlyDatabase`, changes nothing.
+It reports differences as text: between each node and its attempt, and between the recorded
+decisions and the pure search's.  It also rebuilds the message that each agent got, so that
+`scripts/replay.py` can render the request again and compare it.  It reads a `ReadOnlyDatabase` and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from actors.coordinator.gateway.work_messages import WorkMessages, work_id
 from actors.coordinator.replay.rebuild import OPENING_STAGES, DecisionReplay, RecordedNode
 from actors.coordinator.replay.replay_strategy import search_of_task
-from actors.coordinator.search.scoring import checked_verdict, kernel_of, score_us
+from actors.coordinator.search.scoring import kernel_of, score_us
 from actors.coordinator.search.search import BestConfirmed, OfferWork
 from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.search.tree import FAILED_SCORE
@@ -30,7 +31,7 @@ from protocol.values import AttemptView, Candidate, Outcome, Plan, Task, Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRequest:
-    """What an agent was told for one piece of work, and the request that was stored for it."""
+    """The message that an agent got for one piece of work, and its stored request."""
 
     work: str
     message: AgentWork
@@ -50,11 +51,11 @@ class RunVerifier:
         self._stages: dict[int, set[Stage]] = {}
         for decision in self.decisions:
             self._stages.setdefault(decision.number, set()).add(decision.stage)
-        self._first = DecisionStore(database).unconfirmed_verdicts(task.name)
+        self._unconfirmed = DecisionStore(database).unconfirmed_verdicts(task.name)
         self.nodes = [row.number for row in self._store.nodes(task.name)]
 
     def differences(self) -> list[str]:
-        """Return what does not follow, one line each; none for a run that is as it was made."""
+        """Return all differences, one line each; none for an unchanged run."""
         reference = self._store.reference(self._task.name)
         if reference is None:
             return []
@@ -62,13 +63,13 @@ class RunVerifier:
         unknown = [number for number in self.nodes if self._has_gaps(number)]
         if unknown:
             some = ", ".join(map(str, unknown[:5]))
-            why = "taken away, or made by an older version; the choices can't be rebuilt"
-            return [*found, f"decisions of attempts {some} are not recorded: {why}"]
+            reason = "removed, or made by an older version; the choices can't be rebuilt"
+            return [*found, f"decisions of attempts {some} are not recorded: {reason}"]
         replay = DecisionReplay(
             lambda: search_of_task(self._task.name, self._settings),
             reference.eager_us,
             self.decisions,
-            [*self._ended()],
+            [*self._recorded_nodes()],
         )
         for difference in replay.run():
             found.append(
@@ -77,16 +78,16 @@ class RunVerifier:
         return found
 
     def _has_gaps(self, number: int) -> bool:
-        """Whether a stage that a node must have gone through was never decided."""
-        made = self._stages.get(number, set())
-        written = self._store.candidate(self._task.name, number) is not None
-        needed = {Stage.EVALUATE} if written else set()
-        if written and Stage.PLAN in made:
+        """Whether the decision of a stage that a node must have gone through is missing."""
+        stages = self._stages.get(number, set())
+        has_candidate = self._store.candidate(self._task.name, number) is not None
+        needed = {Stage.EVALUATE} if has_candidate else set()
+        if has_candidate and Stage.PLAN in stages:
             needed.add(Stage.WRITE)
-        return not made & {*OPENING_STAGES} or not needed <= made
+        return not stages & {*OPENING_STAGES} or not needed <= stages
 
     def recorded_requests(self) -> Iterator[RecordedRequest]:
-        """Yield what each agent was told, where a request is stored for it."""
+        """Yield the message of each agent's work that has a stored request."""
         for decision in self.decisions:
             if decision.stage not in (*OPENING_STAGES, Stage.WRITE):
                 continue
@@ -94,42 +95,41 @@ class RunVerifier:
             calls = self._activity.calls(lease.work)
             if not calls:
                 continue
-            then = StoreBeforeConfirmation(self._database, self._unconfirmed_nodes_shown(decision))
+            store = StoreBeforeConfirmation(self._database, self._unconfirmed_at(decision))
             attempt = Attempt(
                 number=decision.number, parent=decision.parent, repair=False, stage=decision.stage
             )
             offer = OfferWork(decision.stage, attempt, decision.window, decision.seed)
-            message = WorkMessages(then, self._activity, {self._task.name: self._task}).message_for(
-                lease, offer
-            )
+            work_messages = WorkMessages(store, self._activity, {self._task.name: self._task})
+            message = work_messages.message_for(lease, offer)
             yield RecordedRequest(work=lease.work, message=message, request=calls[0].request)  # type: ignore[arg-type]
 
-    def _unconfirmed_nodes_shown(self, decision: Decision) -> dict[int, Verdict]:
-        """Return the verdicts that the agents saw at a decision instead of the later ones."""
-        again = {d.number: d.order for d in self.decisions if d.stage is Stage.CONFIRM}
+    def _unconfirmed_at(self, decision: Decision) -> dict[int, Verdict]:
+        """Return the first verdicts of the nodes that were confirmed after a decision."""
+        confirmed_at = {d.number: d.order for d in self.decisions if d.stage is Stage.CONFIRM}
         return {
             number: first.verdict
-            for number, first in self._first.items()
-            if decision.order < again.get(number, 0)
+            for number, first in self._unconfirmed.items()
+            if decision.order < confirmed_at.get(number, 0)
         }
 
-    def _ended(self) -> Iterator[RecordedNode]:
+    def _recorded_nodes(self) -> Iterator[RecordedNode]:
         for row in self._store.nodes(self._task.name):
             score = FAILED_SCORE if row.score_us is None else row.score_us
-            first = self._first.get(row.number)
-            again = first is not None and row.confirmed
+            first = self._unconfirmed.get(row.number)
+            is_confirmed = first is not None and row.confirmed
             second = BestConfirmed(row.number, score, row.is_confirmed_faster)
             yield RecordedNode(
                 number=row.number,
                 parent=row.parent,
                 score=first.score if first else score,
                 kernel=kernel_of(row.source, first.verdict if first else row.verdict),
-                confirmed_score=second if again else None,
+                confirmation=second if is_confirmed else None,
                 gives_up_on=row.gives_up_on,
             )
 
     def _attempt_stages(self) -> Iterator[str]:
-        """Hold each node against its attempt, and its score against its verdict."""
+        """Compare each node with its attempt, and its score with its verdict."""
         reference = self._store.reference(self._task.name)
         rows = self._database.rows(
             "SELECT n.number, n.parent, a.parent, n.source, a.candidate, n.advice, a.plan, n.word,"
@@ -154,7 +154,7 @@ class RunVerifier:
             if word != verdict.verdict:
                 yield f"node {number}: its word is {word}, but its verdict says {verdict.verdict}"
             if reference is not None:
-                expected = score_us(checked_verdict(verdict), reference)
+                expected = score_us(verdict, reference)
                 if expected != (FAILED_SCORE if score is None else score):
                     yield f"node {number}: its score is {score}, but its verdict makes {expected}"
             if written is None and verdict.verdict is not Outcome.NO_CANDIDATE:
@@ -162,16 +162,16 @@ class RunVerifier:
 
 
 class StoreBeforeConfirmation(Store):
-    """The store as it stood before some nodes were judged again."""
+    """The store as it was before some nodes were confirmed."""
 
     def __init__(self, database: ReadOnlyDatabase, first: dict[int, Verdict]) -> None:
         super().__init__(database)
-        self._first = first
+        self._unconfirmed = first
 
     def attempt_view(self, task: str, number: int) -> AttemptView:
         """Return a node as an agent saw it then."""
         node = super().attempt_view(task, number)
-        first = self._first.get(number)
+        first = self._unconfirmed.get(number)
         reference = self.reference(task)
         if first is None or reference is None:
             return node

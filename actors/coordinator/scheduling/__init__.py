@@ -1,1 +1,1 @@
-"""Which worker gets which work: leases, queues, slots, budget."""
+"""The pure machines that give work to workers and money to calls: leases, queue, slots, budget."""

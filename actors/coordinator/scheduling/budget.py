@@ -1,9 +1,9 @@
-"""The allowance: what was spent, what calls under way may cost at most, and who may ask next.
+"""The budget for model calls: what was spent, and the money reserved for calls under way.
 
-A pure state machine, like the search and the fleet.  An agent asks before each call and names the
-most that it can cost; the coordinator's shell (`purse`) makes what comes out durable before it
-tells anybody.  It promises that what was spent and all that may still be spent never pass the cap,
-whatever dies: a call whose end nobody saw counts at its most, until its reply turns up after all.
+A pure state machine, like the search and the scheduler.  An agent asks before each call and names
+the most that the call can cost; `budget_service.py` makes the decision durable before the agent is
+told.  It promises that spend and open reservations together never pass the cap, even when
+processes die: a call without a known end counts at its maximum, until its reply arrives after all.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ ReservationKey = tuple[str, int]
 
 
 class ReservationState(StrEnum):
-    """Where the money for one call is."""
+    """The state of the money for one call."""
 
     OPEN = "open"  # the call may be under way
-    SETTLED = "settled"  # its reply is recorded, with what it really cost
-    RELEASED = "released"  # no call was made, or the server took none
-    LOST = "lost"  # nobody saw its end: counted at its most
+    SETTLED = "settled"  # the reply is recorded, with its actual cost
+    RELEASED = "released"  # no call was made, or the server took no money
+    LOST = "lost"  # the call's end is not known: counted at its maximum
 
 
 class ReplyAccounting(StrEnum):
-    """What to do with a reply."""
+    """How to count a reply."""
 
     RECORD = "answer"  # record it
-    DUPLICATE = "twice"  # another reply to the same request is recorded: note what it cost
-    IGNORE = "nothing"  # it is recorded already
+    DUPLICATE = "twice"  # another reply to the same request is recorded: record the cost only
+    IGNORE = "nothing"  # this reply is recorded already
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,8 +42,8 @@ class Reservation:
     request: str  # the key of the request's text
     role: str
     model: str
-    usd: float | None  # at most, of a lost one by what was heard; None: no price is known
-    epoch: int = 0  # of the lease that it was asked under; not stored
+    usd: float | None  # at most; of a lost call by what its maker saw; None: no price is known
+    epoch: int = 0  # of the lease that it was requested under; not stored
     state: ReservationState = ReservationState.OPEN
 
     @property
@@ -56,13 +56,13 @@ class Reservation:
 
 
 class CallBudget:
-    """All reservations that can still matter, and the sum that is spent."""
+    """All reservations that can still change, and the spend."""
 
     def __init__(
         self, cap: float | None, spent: float = 0.0, known: Iterable[Reservation] = ()
     ) -> None:
         self.cap = cap
-        self.spent = spent  # the lost ones included
+        self.spent = spent  # lost calls included
         self._waiting: dict[ReservationKey, Reservation] = {}
         self._open: dict[ReservationKey, Reservation] = {}
         self._lost: dict[ReservationKey, Reservation] = {}
@@ -71,7 +71,7 @@ class CallBudget:
 
     @property
     def reserved(self) -> float:
-        """What the calls under way may cost at most."""
+        """The most that the calls under way may cost."""
         return sum(one.max_usd for one in self._open.values())
 
     def open_reservations(self) -> list[Reservation]:
@@ -79,19 +79,19 @@ class CallBudget:
         return list(self._open.values())
 
     def is_open(self, key: ReservationKey) -> bool:
-        """Whether that very reservation was granted and not ended."""
+        """Whether that reservation was granted and has not ended."""
         return key in self._open
 
     def request_reservation(self, wanted: Reservation) -> list[Reservation]:
-        """Queue a reservation; return the holder's earlier one, which made no call, released."""
+        """Queue a reservation; return the holder's earlier one, now released: it made no call."""
         if wanted.key in self._waiting:
-            return []  # said again: it keeps its place
+            return []  # a repeated request keeps its position
         released = self._end_earlier(wanted)
         self._waiting[wanted.key] = wanted
         return released
 
     def grant_reservations(self) -> list[Reservation]:
-        """Open what fits, in the order of asking."""
+        """Open the reservations that the cap allows, in the order of the requests."""
         granted = []
         for one in list(self._waiting.values()):
             if self._fits(one):
@@ -103,7 +103,7 @@ class CallBudget:
     def exhausted_reason(self) -> str:
         """Return why the run can't go on; "" as long as it can.
 
-        While calls are under way their end may leave room: then it is waited for.
+        The end of a call under way may leave room under the cap: until then the run waits.
         """
         if self._open or not self._waiting:
             return ""
@@ -116,9 +116,9 @@ class CallBudget:
         )
 
     def charge_lost_call(self, key: ReservationKey, usd: float | None = None) -> list[Reservation]:
-        """Count a call at its most; return it, now lost, unless it had ended.
+        """Count a call at its maximum; return its reservation, now lost, unless it had ended.
 
-        `usd`: what its maker heard that it can have cost at most, where that is less.
+        `usd`: the most that the call can have cost by what its maker saw, where that is less.
         """
         one = self._open.pop(key, None)
         if one is None:
@@ -131,10 +131,9 @@ class CallBudget:
         return [one]
 
     def end_lease(self, incarnation: str, work: str, *, observed_end: bool) -> list[Reservation]:
-        """End what was reserved under a lease; `observed_end`: its holder says that no call is
-        under way.
+        """End the reservations under a lease; return those that changed, released or lost.
 
-        Return the reservations that changed, released or lost.
+        `observed_end`: the holder itself ended the lease, so none of its calls is under way.
         """
         for key, one in list(self._waiting.items()):
             if (one.incarnation, one.work) == (incarnation, work):
@@ -148,16 +147,16 @@ class CallBudget:
     def record_reply(
         self, incarnation: str, work: str, request: str, usd: float | None, *, known: bool
     ) -> tuple[ReplyAccounting, Reservation | None]:
-        """Count a reply; return how to book it, and the reservation that it settles.
+        """Count a reply; return how to count it, and the reservation that it settles.
 
-        A settled one that was lost had its most counted, which is taken back.  `known`: a reply to
+        A lost reservation was counted at its maximum, which is taken back.  `known`: a reply to
         this request is recorded already.
         """
         asked = (work, request)
         mine = [one for one in self._open.values() if one.incarnation == incarnation]
         late = [one for one in self._lost.values() if one.incarnation == incarnation]
-        # A reply that a dead process left in the spool is handed over by its successor.  Whose it
-        # was is not said; the smallest is taken back, so that too little is never counted.
+        # A process hands over the replies that a dead one left in the spool.  They do not name
+        # the dead process: the smallest reservation is taken back, never to count too little.
         left = [] if known else sorted(self._lost.values(), key=lambda one: -one.max_usd)
         found = [one for one in (*left, *late, *mine) if (one.work, one.request) == asked]
         if not found and known:
@@ -190,7 +189,7 @@ class CallBudget:
         return [one]
 
     def _end_earlier(self, wanted: Reservation) -> list[Reservation]:
-        """End what the same holder had for the same work: it makes one call at a time."""
+        """End the holder's reservation for the same work: it makes one call at a time."""
         holder = (wanted.incarnation, wanted.work)
         self._waiting = {
             key: one for key, one in self._waiting.items() if (one.incarnation, one.work) != holder

@@ -1,20 +1,48 @@
 """All leases that are held: by work, by holder, under epochs that only grow.  Pure.
 
 It promises that a piece of work has one holder at a time, and that only the holder of the present
-lease is taken for it.
+lease can end it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
-from actors.coordinator.scheduling.granted_leases import GrantedLease
 from actors.coordinator.scheduling.workers import Peer
 from protocol.messages import Lease
+from protocol.values import Role
+
+
+@dataclass(slots=True)
+class GrantedLease:
+    """One lease: the work, its holder, the epoch and the expiry."""
+
+    work: str
+    role: Role
+    slot: str
+    incarnation: str
+    epoch: int
+    expires_at: float
+    candidate_running: bool = False
+    missed_heartbeats: int = 0
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(work=self.work, epoch=self.epoch)
+
+
+@dataclass(frozen=True)
+class LeaseEnd:
+    """The end of a lease without a result."""
+
+    granted: GrantedLease
+    outcome: str  # "lost", "cut", "expired", "silent", "missed", "returned", "dismissed"
+    exhausted: bool = False  # too many losses or failed tries: the work is not leased again
 
 
 class LeaseTable:
-    """The grants of one run."""
+    """The granted leases of one run."""
 
     def __init__(self, *, lease_s: float, epoch: int) -> None:
         self.lease_s = lease_s
@@ -37,19 +65,19 @@ class LeaseTable:
         return granted
 
     def restore(self, granted: GrantedLease) -> None:
-        """Note a lease, also one that an earlier coordinator granted."""
+        """Record a lease, also one that an earlier coordinator granted."""
         self.grants[granted.work] = granted
         self._held[granted.incarnation].add(granted.work)
 
     def held(self, lease: Lease, incarnation: str) -> GrantedLease | None:
-        """Return the present grant under that lease, if it is that peer's; None: not any more."""
+        """Return the present grant under that lease; None when that peer does not hold it now."""
         granted = self.grants.get(lease.work)
         if granted is None or (granted.epoch, granted.incarnation) != (lease.epoch, incarnation):
             return None
         return granted
 
     def renew(self, lease: Lease, incarnation: str, now: float) -> bool:
-        """Give a lease its whole time again; False where it is not that peer's any more."""
+        """Give a lease its whole time again; False when that peer does not hold it now."""
         granted = self.held(lease, incarnation)
         if granted is None:
             return False

@@ -1,52 +1,50 @@
-"""What counts against a piece of work: evaluators lost while it ran, tries that failed.  Pure."""
+"""The charges against a piece of work: evaluators lost while it ran, failed tries.  Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 
-from actors.coordinator.scheduling.granted_leases import GrantedLease, LeaseEnd
+from actors.coordinator.scheduling.leases import GrantedLease, LeaseEnd
 
-MAX_FAILED_TRIES = 2  # times that the task's own module failed under it, and it is not leased again
-MAX_REFUNDS = 3  # of one piece of work: it may be what silences them
-MAX_LOSSES = 2  # evaluators lost while it ran, and a candidate is never leased again
-MAX_MACHINE_LOSSES = (
-    5  # whole machines that fell away while it ran: nobody's doing; more of them may be
-)
+MAX_FAILED_TRIES = 2  # after so many failures of the task's own module, work is not leased again
+MAX_REFUNDS = 3  # of one piece of work: beyond that, the work may be what silences evaluators
+MAX_LOSSES = 2  # after so many evaluators were lost while it ran, a candidate is not leased again
+# So many whole machines may fall away while a candidate runs: beyond that, it may be the cause.
+MAX_MACHINE_LOSSES = 5
 
 
 class LossCounter:
     """The charges of all work that is under way."""
 
     def __init__(self) -> None:
-        self._losses: dict[str, int] = {}
-        self._charged_to_silent: dict[
-            str, list[GrantedLease]
-        ] = {}  # silent incarnation -> leases that were charged
+        self._losses: dict[str, int] = {}  # work -> evaluators lost
+        # Of silent incarnations: the leases that were charged.
+        self._charged_to_silent: dict[str, list[GrantedLease]] = {}
         self._refunds: Counter[str] = Counter()  # work -> charges taken back
-        self._failed_tries: Counter[str] = Counter()  # work -> how often it could not be done
-        self._machine_losses: Counter[str] = Counter()  # work -> machines that fell away under it
+        self._failed_tries: Counter[str] = Counter()  # work -> tries without a result
+        self._machine_losses: Counter[str] = Counter()  # work -> machines that fell away
 
-    def restore(self, losses: Mapping[str, int], cuts: Mapping[str, int]) -> None:
-        """Take up stored losses of evaluators, and of whole machines."""
+    def restore(self, losses: Mapping[str, int], machine_losses: Mapping[str, int]) -> None:
+        """Take up stored losses of evaluators and of whole machines, by work."""
         self._losses = dict(losses)
-        self._machine_losses.update(cuts)
+        self._machine_losses.update(machine_losses)
 
     def charge_loss(self, work: str) -> None:
-        """Charge an evaluator's loss."""
+        """Charge the loss of an evaluator."""
         self._losses[work] = self._losses.get(work, 0) + 1
 
     def charge_machine_loss(self, work: str) -> bool:
-        """Note that a whole machine fell away under it; whether that is to be charged."""
+        """Count a whole machine that fell away; return whether the loss is to be charged."""
         self._machine_losses[work] += 1
         return self._machine_losses[work] > MAX_MACHINE_LOSSES
 
     def charge_failed_try(self, work: str) -> None:
-        """Charge a try that could not be finished."""
+        """Charge a try that had no result."""
         self._failed_tries[work] += 1
 
     def is_exhausted(self, work: str) -> bool:
-        """Whether it must not be leased again; its charges are forgotten then."""
+        """Whether the work must not be leased again; its charges are forgotten then."""
         if self._losses.get(work, 0) < MAX_LOSSES and self._failed_tries[work] < MAX_FAILED_TRIES:
             return False
         self._losses.pop(work, None)
@@ -61,15 +59,15 @@ class LossCounter:
         del self._machine_losses[work]
 
     def charge_silent(self, granted: GrantedLease) -> None:
-        """Remember that a silent peer's lease was charged: it may only have been cut off."""
+        """Remember the charge for a silent peer's lease: the peer may only be disconnected."""
         self._charged_to_silent.setdefault(granted.incarnation, []).append(granted)
 
     def confirm_loss(self, incarnation: str) -> None:
-        """Keep the charges of a peer for good: it is dead."""
+        """Make the charges of a peer final: it is dead."""
         self._charged_to_silent.pop(incarnation, None)
 
     def refund_reconnected(self, incarnation: str) -> list[LeaseEnd]:
-        """Take back the charges of a peer that is heard of again: it was cut off, and not lost."""
+        """Take back the charges of a peer that has reconnected: it was not lost."""
         refunded = []
         for granted in self._charged_to_silent.pop(incarnation, []):
             if self._losses.get(granted.work) and self._refunds[granted.work] < MAX_REFUNDS:
@@ -79,7 +77,7 @@ class LossCounter:
         return refunded
 
     def refund_machine_loss(self, incarnation: str) -> list[LeaseEnd]:
-        """Take back the charges of a silent peer whose whole machine had fallen away."""
+        """Take back the charges of a silent peer whose whole machine fell away."""
         refunded = []
         for granted in self._charged_to_silent.pop(incarnation, []):
             if self._losses.get(granted.work) and not self.charge_machine_loss(granted.work):

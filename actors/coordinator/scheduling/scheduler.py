@@ -1,27 +1,25 @@
-"""Who works on what: workers, credit, leases with epochs, and the queue of offered work.
+"""The scheduler: peers with credit, leases with epochs, and the queue of work.
 
-A pure state machine like the search: methods take `now` (monotonic seconds) and return what to
-say.  It promises that a piece of work is leased to one incarnation at a time, that only the holder
-of the present lease can end it, and that what is lost is offered again.
+A pure state machine like the search: methods take `now` (monotonic seconds) and return the leases
+to grant, to revoke and to end.  It promises that a piece of work is leased to one incarnation at a
+time, that only the holder of the present lease can end it, and that lost work is leased again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from actors.coordinator.scheduling.granted_leases import (
-    ANY_WORKER,
-    GrantedLease,
-    LeaseEnd,
-    Placement,
-)
-from actors.coordinator.scheduling.leases import LeaseTable
-from actors.coordinator.scheduling.peer_identity import LOCAL_PEER, PeerIdentity, machine_of
+from actors.coordinator.scheduling.leases import GrantedLease, LeaseEnd, LeaseTable
 from actors.coordinator.scheduling.retry_policy import LossCounter
 from actors.coordinator.scheduling.slots import SlotTable
-from actors.coordinator.scheduling.task_queues import task_of
-from actors.coordinator.scheduling.work_queue import WorkQueue
-from actors.coordinator.scheduling.workers import LeastLoaded, Peer
+from actors.coordinator.scheduling.work_queue import ANY_WORKER, Placement, WorkQueue, task_of
+from actors.coordinator.scheduling.workers import (
+    LOCAL_PEER,
+    LeastLoaded,
+    Peer,
+    PeerIdentity,
+    machine_of,
+)
 from protocol.messages import Heartbeat, Hello, Lease
 from protocol.values import Role
 
@@ -37,34 +35,34 @@ class Scheduler:
         self._leases = LeaseTable(lease_s=lease_s, epoch=epoch)
         self.grants: Mapping[str, GrantedLease] = self._leases.grants  # by work
         self._slots = SlotTable(lease_s=lease_s)
-        self.silent: Mapping[str, Peer] = self._slots.silent  # not heard of, and not known dead
+        self.silent: Mapping[str, Peer] = self._slots.silent  # and not known to be dead
         self._queue = WorkQueue(self.peers)
         self._losses = LossCounter()
-        # What follows answers in steps that do not grow with the fleet.
         self._least_loaded = {role: LeastLoaded(self.peers) for role in Role}
-        self._has_new_peer = 0
+        self._arrivals = 0  # peers that said Hello so far
 
     # --- work --------------------------------------------------------------------------------
 
     def enqueue(
         self, work: str, role: Role, placement: Placement = ANY_WORKER, *, first: bool = False
     ) -> None:
-        """Queue work for a role, and a kind of device; what was lost goes `first`."""
+        """Queue work for a role, and a kind of device; lost work goes `first`."""
         self._queue.add(work, role, placement, first=first)
 
     def waiting_count(self) -> int:
-        """Return how many pieces of work nobody holds."""
+        """Return the number of pieces of work that are not leased."""
         return len(self._queue)
 
     def peer_count(self, identity: PeerIdentity) -> int:
-        """Return how many peers a ticket has; of this machine's own nobody keeps count."""
+        """Return the number of a ticket's peers; 0 for this machine's own, which have no limit."""
         if identity.is_local:
             return 0
         return sum(peer.identity.ticket == identity.ticket for peer in self.peers.values())
 
     def is_idle(self, local_roles: Collection[Role]) -> bool:
-        """Whether nothing is held, and nothing waits for a role that is `local_roles` or
-        connected.
+        """Whether no work is leased, and none waits for a role that could do it.
+
+        Such a role is one of `local_roles`, or one with a connected peer.
         """
         roles = {*local_roles, *(peer.role for peer in self.peers.values())}
         return not self.grants and not any(map(self._queue.has_waiting, roles))
@@ -89,33 +87,36 @@ class Scheduler:
         self,
         grants: Iterable[GrantedLease],
         losses: dict[str, int],
-        cuts: dict[str, int] | None = None,
+        machine_losses: dict[str, int] | None = None,
     ) -> None:
-        """Take up stored leases: their holders have until `expires` to claim them."""
-        self._losses.restore(losses, cuts or {})
+        """Take up stored leases: their holders have until `expires_at` to claim them."""
+        self._losses.restore(losses, machine_losses or {})
         for granted in grants:
             self._leases.restore(granted)
             self._slots.add(granted.slot, granted.incarnation)
             self._queue.restore(granted.work, granted.role)
 
     def has_lease(self, incarnation: str, lease: Lease) -> bool:
-        """Whether this peer has that very lease."""
+        """Whether this peer holds that lease now."""
         return self._leases.held(lease, incarnation) is not None
 
     def settle_result(self, lease: Lease, incarnation: str) -> GrantedLease | None:
-        """End the lease that a result came for; None when it is not that peer's any more."""
+        """End the lease that a result belongs to; None when the peer does not hold it now."""
         granted = self._leases.held(lease, incarnation)
         if granted is None:
             return None
         self._free(granted)
-        self._queue.done(lease.work)
+        self._queue.remove(lease.work)
         self._losses.forget_work(lease.work)
         return granted
 
     def hand_back(
         self, lease: Lease, incarnation: str, *, reference_failed: bool = False
     ) -> LeaseEnd | None:
-        """Take back undone work, uncharged; what was `reference_failed` too often is exhausted."""
+        """Take back undone work without a charge.
+
+        `reference_failed`: the task's own module failed; too many such tries exhaust the work.
+        """
         granted = self._leases.held(lease, incarnation)
         if granted is None:
             return None
@@ -124,9 +125,10 @@ class Scheduler:
         return self._end(granted, "returned", charged=False)
 
     def requeue_for_local(self, lease: Lease, incarnation: str, now: float) -> LeaseEnd | None:
-        """Take back from a guest what somebody of this machine's own can be asked to do instead.
+        """Take work back from a guest, and have this machine's own workers do it instead.
 
-        None: it is no guest's, or nobody here can do it, and so its word has to be believed.
+        None: the holder is not a guest, or no worker here can do the work; then the guest's claim
+        has to be believed.
         """
         granted, peer = self._leases.held(lease, incarnation), self.peers.get(incarnation)
         if granted is None or peer is None or peer.identity.is_local:
@@ -137,7 +139,7 @@ class Scheduler:
         return self._end(granted, "returned", charged=False)
 
     def candidate_running(self, lease: Lease, incarnation: str) -> GrantedLease | None:
-        """Note that candidate code runs under this lease."""
+        """Record that candidate code runs under this lease."""
         granted = self._leases.held(lease, incarnation)
         if granted is not None:
             granted.candidate_running = True
@@ -152,9 +154,9 @@ class Scheduler:
     def connect_peer(
         self, hello: Hello, now: float, identity: PeerIdentity = LOCAL_PEER
     ) -> tuple[list[Lease], list[LeaseEnd]]:
-        """Welcome a peer; return the leases that it must drop and those that ended.
+        """Take in a peer; return the leases that it must drop and those that ended.
 
-        An older incarnation of the same slot is dead: the supervisor runs one at a time.
+        Older incarnations of the same slot are dead: the supervisor runs one at a time.
         """
         ended: list[LeaseEnd] = []
         former = self._slots.other_incarnations(hello.slot, hello.incarnation)
@@ -164,7 +166,7 @@ class Scheduler:
             ended += self.peer_lost(incarnation)
         self._slots.assign(hello.slot, hello.incarnation)
         ended += self._losses.refund_reconnected(hello.incarnation)
-        peer = self._arrive(hello, now, identity)
+        peer = self._register(hello, now, identity)
         revoked: list[Lease] = []
         for lease in hello.held_leases:
             if self._leases.renew(lease, peer.incarnation, now):
@@ -181,7 +183,10 @@ class Scheduler:
     def renew_leases(
         self, incarnation: str, heartbeat: Heartbeat, now: float
     ) -> tuple[list[Lease], list[LeaseEnd]]:
-        """Renew what a heartbeat lists; return the leases to drop and those never received."""
+        """Renew the leases that a heartbeat lists; return those to drop and those never received.
+
+        An unknown lease is dropped, unless a newer one for the same work is on its way to the peer.
+        """
         peer = self.peers[incarnation]
         peer.last_heard = now
         peer.credit = heartbeat.credit
@@ -191,35 +196,33 @@ class Scheduler:
             if self._leases.renew(lease, incarnation, now):
                 continue
             granted = self.grants.get(lease.work)
-            if (
-                granted is None or granted.incarnation != incarnation
-            ):  # else a newer one is on its way
+            if granted is None or granted.incarnation != incarnation:
                 revoked.append(lease)
         held = {lease.work for lease in heartbeat.held_leases}
         ended: list[LeaseEnd] = []
         for work in peer.leases - held:
             granted = self.grants[work]
-            granted.missed_heartbeats += 1  # the first may have crossed the lease on the wire
+            granted.missed_heartbeats += 1  # the first may have been sent before the lease arrived
             if granted.missed_heartbeats >= MAX_MISSED_HEARTBEATS:
                 ended.append(self._end(granted, "missed", charged=False))
         self._least_loaded[peer.role].add(peer)
         return revoked, ended
 
     def peer_lost(self, incarnation: str) -> list[LeaseEnd]:
-        """Forget a dead peer; its work is offered again, charged if candidate code ran."""
+        """Forget a dead peer; its work is queued again, charged if candidate code ran."""
         held = self._forget(incarnation)
         return [self._end(grant, "lost", charged=grant.candidate_running) for grant in held]
 
     def dismiss_peer(self, incarnation: str) -> list[LeaseEnd]:
-        """Forget a peer that is not wanted; its work is offered again and nobody is charged."""
+        """Forget a refused peer; its work is queued again without a charge."""
         held = self._forget(incarnation)
         return [self._end(grant, "dismissed", charged=False) for grant in held]
 
     def machine_lost(self, machine: str) -> list[LeaseEnd]:
-        """Forget all peers of a machine whose supervisor is another one now: they died with it.
+        """Forget all peers of a machine whose former supervisor is gone: they died with it.
 
-        What ran there is offered again, and its candidate is charged only when that has happened
-        too often; what was charged because they fell silent is taken back.
+        Their work is queued again.  A candidate is charged only after too many machine losses, and
+        charges for the peers' silence before are taken back.
         """
         ended: list[LeaseEnd] = []
         for incarnation in self._slots.vacate_machine(machine):
@@ -240,11 +243,10 @@ class Scheduler:
         return self.held_by(incarnation)
 
     def expire_leases(self, now: float) -> list[LeaseEnd]:
-        """End the leases whose holders have not been heard of in time."""
+        """End the leases that were not renewed in time."""
         late = self._leases.expired(now)
         for peer in self._slots.remove_silent(self.peers, now):
-            # It may only be stopped: a heartbeat will be answered with `Identify`, and it says
-            # Hello.
+            # A peer that was only suspended comes back: its heartbeat is answered with `Identify`.
             self._queue.note_task(peer, "")
         for granted in late:
             if granted.candidate_running:
@@ -257,7 +259,7 @@ class Scheduler:
             self.peers[incarnation].paused_until = until
 
     def expect_peer(self, slot: str, role: Role, incarnation: str, now: float) -> None:
-        """An earlier coordinator knew this peer: it has a lease's time to be heard of again."""
+        """Give a peer that an earlier coordinator knew a lease's time to send a message."""
         self._slots.expect(
             Peer(
                 incarnation=incarnation,
@@ -271,10 +273,10 @@ class Scheduler:
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _arrive(self, hello: Hello, now: float, identity: PeerIdentity) -> Peer:
-        """Take a peer in, or what is new of one that says Hello again."""
+    def _register(self, hello: Hello, now: float, identity: PeerIdentity) -> Peer:
+        """Add a peer, or update one that says Hello again."""
         known = self.peers.get(hello.incarnation)
-        self._has_new_peer += 1
+        self._arrivals += 1
         peer = Peer(
             incarnation=hello.incarnation,
             slot=hello.slot,
@@ -282,7 +284,7 @@ class Scheduler:
             credit=hello.credit,
             last_heard=now,
             connected_since=known.connected_since if known else now,
-            number=known.number if known else self._has_new_peer,
+            number=known.number if known else self._arrivals,
             identity=identity,
             kind=hello.device.fingerprint if hello.device else "",
             leases=known.leases if known else set(),
@@ -308,7 +310,7 @@ class Scheduler:
 
     def _end(self, granted: GrantedLease, outcome: str, *, charged: bool) -> LeaseEnd:
         self._free(granted)
-        role, placement = self._queue.done(granted.work)
+        role, placement = self._queue.remove(granted.work)
         if charged:
             self._losses.charge_loss(granted.work)
         if self._losses.is_exhausted(granted.work):

@@ -1,61 +1,127 @@
-"""Work on offer, and which of it suits whom.  Pure, like the fleet that leases it."""
+"""Work that is not done: what each piece asks for, and the queues of unleased work.  Pure.
+
+Tasks go in the order of their first work, so that a run of many tasks finishes one after the
+other.  An evaluator's latest task goes before that order: the task's reference is warm there, and
+warming up another reference takes seconds and, for some tasks, gigabytes.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 
-from actors.coordinator.scheduling.granted_leases import ANY_WORKER, Placement
-from actors.coordinator.scheduling.task_queues import TaskQueues
 from actors.coordinator.scheduling.workers import Peer
 from protocol.values import Role
 
 KIND_MEMORY_S = 60.0  # work waits so long for a device of its kind; then any device may have it
-MIXED_KINDS = 2  # pieces of work that an evaluator holds, when they are of several tasks
+MAX_MIXED_LEASES = 2  # of one evaluator, when they are of several tasks
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What work asks of a peer beyond the role."""
+
+    kind: str = ""  # the fingerprint of a device; "": any
+    trusted: bool = False  # on the run's own machine, as long as a worker there can do it
+
+
+ANY_WORKER = Placement()
+
+
+def task_of(work: str) -> str:
+    """Return the task of a work id, TASK/ATTEMPT/STAGE."""
+    return work.rsplit("/", 2)[0]
+
+
+class TaskQueues:
+    """The queues of one role's work, one queue a task."""
+
+    def __init__(self, order: dict[str, int]) -> None:
+        self._order = order  # task -> its position; shared by the roles
+        self._queues: dict[str, deque[str]] = {}  # only of tasks that have work here
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def add(self, work: str, *, first: bool) -> None:
+        """Queue work behind its task's other work, or before it."""
+        task = task_of(work)
+        self._order.setdefault(task, len(self._order))
+        queue = self._queues.setdefault(task, deque())
+        queue.appendleft(work) if first else queue.append(work)
+
+    def has_work(self, task: str, fits: Callable[[str], bool] | None = None) -> bool:
+        """Whether work of this task waits, and its first piece `fits`."""
+        queue = self._queues.get(task)
+        return queue is not None and (fits is None or fits(queue[0]))
+
+    def next_task(
+        self, avoided: Container[str] = (), fits: Callable[[str], bool] | None = None
+    ) -> str | None:
+        """Return the first task that is not `avoided`, or the first one when all are.
+
+        Only tasks whose first piece of work `fits` count; None where there is none.
+        """
+        tasks = sorted(self._queues, key=self._order.__getitem__)
+        if fits is not None:
+            tasks = [task for task in tasks if fits(self._queues[task][0])]
+        return next((task for task in tasks if task not in avoided), tasks[0] if tasks else None)
+
+    def take(self, task: str) -> str:
+        """Remove and return the first piece of a task's work."""
+        queue = self._queues[task]
+        work = queue.popleft()
+        if not queue:
+            del self._queues[task]
+        return work
 
 
 class WorkQueue:
-    """All work that is not done: what it wants, and the queues of what nobody holds."""
+    """All work that is not done: its placements, and the queues of unleased work."""
 
     def __init__(self, peers: Mapping[str, Peer]) -> None:
-        """`peers`: all that there are, by incarnation."""
+        """`peers`: all connected peers, by incarnation."""
         self._peers = peers
         order: dict[str, int] = {}
         self._waiting = {role: TaskQueues(order) for role in Role}
         self._placements: dict[str, tuple[Role, Placement]] = {}
-        self._seen: dict[str, float] = {}  # kind that work waited for -> when one was at hand
-        self._peers_by_task: Counter[str] = Counter()  # task -> evaluators whose last work was its
+        self._kind_seen_at: dict[str, float] = {}  # of the kinds that work has waited for
+        self._peers_by_task: Counter[str] = Counter()  # task -> evaluators with that latest task
 
     def __len__(self) -> int:
-        """Return how many pieces of work nobody holds."""
+        """Return the number of pieces of work that are not leased."""
         return sum(map(len, self._waiting.values()))
 
     def add(
         self, work: str, role: Role, placement: Placement = ANY_WORKER, *, first: bool = False
     ) -> None:
         """Queue work for a role, and a kind of device."""
-        known = work in self._placements
+        is_leased = work in self._placements
         self._placements[work] = role, placement
-        if known:
-            return  # restored with its lease, before it was known what it wants
+        if is_leased:
+            return  # restored with its lease, before its placement was known
         self._waiting[role].add(work, first=first)
 
     def restore(self, work: str, role: Role) -> None:
-        """Take up work that somebody holds; what it wants is said when it is offered."""
+        """Record work that is leased already; `add` brings its placement later."""
         self._placements[work] = role, ANY_WORKER
 
     def keep_local(self, work: str) -> None:
-        """Have this work done by the run's own machine, where somebody there can do it."""
+        """Have this work done on the run's own machine, as long as a worker there can do it."""
         role, placement = self._placements[work]
         self._placements[work] = role, Placement(kind=placement.kind, trusted=True)
 
     def can_run_locally(self, work: str, now: float) -> bool:
-        """Whether somebody of the run's own machine can do this work."""
+        """Whether a worker of the run's own machine can do this work."""
         role, placement = self._placements[work]
         return self._has_local_worker(role, placement, now)
 
-    def done(self, work: str) -> tuple[Role, Placement]:
-        """Forget work that is over; return what it wanted."""
+    def remove(self, work: str) -> tuple[Role, Placement]:
+        """Forget work that has ended; return its role and placement."""
         return self._placements.pop(work)
 
     def has_waiting(self, role: Role) -> bool:
@@ -63,7 +129,7 @@ class WorkQueue:
         return bool(self._waiting[role])
 
     def take_best(self, peer: Peer, now: float) -> str | None:
-        """Take the work that a peer had best do now; None: none of what waits."""
+        """Remove and return the best waiting work for a peer; None when no work suits it."""
         if peer.paused_until > now:
             return None
         queues = self._waiting[peer.role]
@@ -71,11 +137,11 @@ class WorkQueue:
         return None if task is None else queues.take(task)
 
     def _task_for(self, peer: Peer, queues: TaskQueues, now: float) -> str | None:
-        """Return the task that a peer had best work for.
+        """Return the task that a peer should work for.
 
-        An evaluator stays with its task.  Another one's work it gets only while it holds no more
-        than one piece, so that a card builds the next candidate and does not go to and fro; and
-        rather a task that no other evaluator is warm for.
+        An evaluator stays with its task.  It gets another task's work only while it holds fewer
+        than `MAX_MIXED_LEASES` pieces, so that it builds the next candidate instead of switching
+        between tasks; a task that no other evaluator is warm for goes first.
         """
         if peer.role is not Role.EVALUATOR:
             return queues.next_task()
@@ -85,10 +151,10 @@ class WorkQueue:
 
         if queues.has_work(peer.task, fits):
             return peer.task
-        return queues.next_task(self._peers_by_task, fits) if peer.load < MIXED_KINDS else None
+        return queues.next_task(self._peers_by_task, fits) if peer.load < MAX_MIXED_LEASES else None
 
     def _can_take(self, peer: Peer, placement: Placement, now: float) -> bool:
-        """Whether a peer may have work that wants this."""
+        """Whether a peer may have work with this placement."""
         if not self._suits(peer, placement, now):
             return False
         return (
@@ -98,7 +164,7 @@ class WorkQueue:
         )
 
     def _has_local_worker(self, role: Role, placement: Placement, now: float) -> bool:
-        """Whether somebody of the run's own machine takes work, and may have this."""
+        """Whether a worker of the run's own machine has credit and suits this placement."""
         return any(
             one.identity.is_local and one.credit and self._suits(one, placement, now)
             for one in self._peers.values()
@@ -106,24 +172,24 @@ class WorkQueue:
         )
 
     def _suits(self, peer: Peer, placement: Placement, now: float) -> bool:
-        """Whether a peer's device will do.
+        """Whether a peer's device is of the kind that the placement asks for.
 
         Figures of different devices are never compared, so work waits for a device of the kind
-        that its task was measured on.  Where none comes any more, any device will do: a score is
-        the ratio to the reference, taken in turn on one and the same device.
+        that its task was measured on.  Where none has come for `KIND_MEMORY_S`, any device will do:
+        a score is the ratio to the reference, taken in turn on one and the same device.
         """
         if not placement.kind:
             return True
-        seen = self._seen.setdefault(placement.kind, now)
-        return peer.kind == placement.kind or now - seen > KIND_MEMORY_S
+        seen_at = self._kind_seen_at.setdefault(placement.kind, now)
+        return peer.kind == placement.kind or now - seen_at > KIND_MEMORY_S
 
     def note_device_kind(self, peer: Peer) -> None:
-        """Note that a device of the peer's kind is at hand."""
-        if peer.credit and peer.kind in self._seen:
-            self._seen[peer.kind] = peer.last_heard
+        """Note that a device of the peer's kind is available now."""
+        if peer.credit and peer.kind in self._kind_seen_at:
+            self._kind_seen_at[peer.kind] = peer.last_heard
 
     def note_task(self, peer: Peer, task: str) -> None:
-        """Note what a peer works on; "": it is gone."""
+        """Record the task that a peer works for; "": the peer is gone."""
         if peer.role is Role.EVALUATOR and task != peer.task:
             for name, change in ((peer.task, -1), (task, 1)):
                 self._peers_by_task[name] += change

@@ -1,4 +1,4 @@
-"""The peers of a run, and which of those that take more work has the least."""
+"""The peers of a run, their identities, and the least loaded peer of each role."""
 
 from __future__ import annotations
 
@@ -6,26 +6,48 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from actors.coordinator.scheduling.peer_identity import LOCAL_PEER, PeerIdentity
-from protocol.values import Role
+from protocol.values import Role, Value
+
+
+class PeerIdentity(Value, frozen=True, kw_only=True):
+    """The key that a peer's messages arrive under.
+
+    A peer without a ticket came through the socket file, which only this user can open.
+    """
+
+    ticket: str = ""
+    role: Role | None = None  # the role that the key is for; None: any
+    is_revoked: bool = False  # the ticket has expired or was revoked since the peer connected
+
+    @property
+    def is_local(self) -> bool:
+        return not self.ticket
+
+
+LOCAL_PEER = PeerIdentity()
+
+
+def machine_of(slot: str) -> str:
+    """Return the machine's part of a slot: "gpu7-1f.5c2e1a"; "" for the run's own machine."""
+    return slot.partition("@")[2]
 
 
 @dataclass(slots=True)
 class Peer:
-    """One incarnation of a worker."""
+    """One incarnation of a worker or supervisor."""
 
     incarnation: str
     slot: str
     role: Role
     credit: int
     last_heard: float
-    connected_since: float  # it has been heard of without a gap since then
+    connected_since: float  # start of the time in which it was never silent
     identity: PeerIdentity = LOCAL_PEER
     kind: str = ""  # its device's fingerprint
-    paused_until: float = 0.0  # its device is not well: no leases before that
-    number: int = 0  # in the order of arrival: among equally loaded ones the eldest is asked
+    paused_until: float = 0.0  # its device is quarantined: no leases before that
+    number: int = 0  # in the order of arrival: of equally loaded peers the oldest comes first
     leases: set[str] = field(default_factory=set)
-    queued: set[int] = field(default_factory=set)  # loads under which it stands in the queue
+    queued: set[int] = field(default_factory=set)  # the loads under which it is in `LeastLoaded`
     task: str = ""  # of the work that it took last
 
     @property
@@ -36,22 +58,22 @@ class Peer:
 class LeastLoaded:
     """Peers of one role by their load, in steps that do not grow with the fleet.
 
-    A peer may stand in the queue under loads that it had before: that is seen when it is due.
+    The queue may hold a peer under loads that it had before; `pop` skips such entries.
     """
 
     def __init__(self, peers: Mapping[str, Peer]) -> None:
-        """`peers`: all that there are, by incarnation; who is gone from it is not asked."""
+        """`peers`: all connected peers, by incarnation; peers missing there are skipped."""
         self._peers = peers
         self._queue: list[tuple[int, int, str]] = []
 
     def add(self, peer: Peer) -> None:
-        """Queue a peer by its load, if it takes more."""
+        """Queue a peer by its load, if its credit allows more work."""
         if peer.credit > peer.load and peer.load not in peer.queued:
             peer.queued.add(peer.load)
             heapq.heappush(self._queue, (peer.load, peer.number, peer.incarnation))
 
     def pop(self) -> Peer | None:
-        """Take the least loaded peer that takes more out of the queue; None: there is none."""
+        """Remove and return the least loaded peer with credit; None when there is none."""
         while self._queue:
             load, _, incarnation = heapq.heappop(self._queue)
             peer = self._peers.get(incarnation)

@@ -1,8 +1,8 @@
 """The leaderboard: the best distinct kernels, overall and outside any node's subtree.
 
-A selection asks for the r leaders outside node i's subtree.  Two facts make that cheap at any size:
-a node that is asked for the first time has no descendants yet, so the top of the board answers; and
-a node that is asked again needs only what has joined since.
+The plan window needs the r leaders outside node i's subtree.  Two facts make that cheap at any
+size: at the first query node i has no descendants, so the top of the board is the answer; a later
+query needs only the nodes that joined since.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from sortedcontainers import SortedList
 from actors.coordinator.search.tree import Tree
 
 Entry = tuple[float, int]  # (score in microseconds, node number)
-MAX_CACHED_JOINS = 64  # more new members than this, and reading the board from the top is cheaper
+MAX_CACHED_JOINS = 64  # with more new members, reading the board from the top is cheaper
 
 
 @dataclass(slots=True)
 class CachedLeaders:
-    """The answer for one node when it was last asked, and how many had joined by then."""
+    """The last answer for one node, and how many members the board had then."""
 
     joined: int = 0
     leaders: list[Entry] = field(default_factory=list)
 
 
 class Leaderboard:
-    """All correct nodes with a kernel of their own; the root is one from the start."""
+    """All correct nodes with distinct kernels, the root included."""
 
     def __init__(self, tree: Tree, leaders: int) -> None:
         self._tree = tree
@@ -62,16 +62,16 @@ class Leaderboard:
 
     def leaders_outside(self, number: int) -> list[int]:
         """Return the r best nodes that are not in `number`'s subtree, best first."""
-        asked = self._cached.get(number)
-        if asked is not None and len(self._joined) - asked.joined <= MAX_CACHED_JOINS:
-            for entry in self._joined[asked.joined :]:
+        cached = self._cached.get(number)
+        if cached is not None and len(self._joined) - cached.joined <= MAX_CACHED_JOINS:
+            for entry in self._joined[cached.joined :]:
                 if not self._tree.is_within(entry[1], number):
-                    insort(asked.leaders, entry)
-            del asked.leaders[self._leaders :]
+                    insort(cached.leaders, entry)
+            del cached.leaders[self._leaders :]
         else:
-            asked = self._cached[number] = CachedLeaders(leaders=self._scan_from_best(number))
-        asked.joined = len(self._joined)
-        return [leader for _, leader in asked.leaders]
+            cached = self._cached[number] = CachedLeaders(leaders=self._scan_from_best(number))
+        cached.joined = len(self._joined)
+        return [leader for _, leader in cached.leaders]
 
     def _scan_from_best(self, number: int) -> list[Entry]:
         found: list[Entry] = []

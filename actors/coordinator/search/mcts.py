@@ -1,7 +1,7 @@
 """Monte-Carlo tree search as a policy: UCT on the tree of attempts.
 
-Keeps visits, rewards and open nodes of every subtree, brought up to date from the tree's own record
-of what happened: a step costs the depth of the tree, at ten nodes and at a million.
+It keeps visits, rewards and open nodes of every subtree, updated from the tree's own record of
+events: a step costs the depth of the tree, at ten nodes and at a million.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from actors.coordinator.search.tree import ROOT, Node, Tree
 
 @dataclass(slots=True)
 class SubtreeStatistics:
-    """What is known of a node and all below it."""
+    """The figures of a node and all nodes below it."""
 
-    visits: int = 1  # nodes in it, those under way included
+    visits: int = 1  # nodes in the subtree, those under way included
     reward: float = 0.0  # the sum over its evaluated nodes
     open: int = 0  # nodes in it that may get a child now
     is_open: bool = False  # the node itself
@@ -35,9 +35,9 @@ class Mcts:
     reward is its speed normalised by the reference's, x / (1 + x) for x times as fast: 0 for a
     failure, 1/2 for the reference, below 1 always.  A child under way counts as a visit without a
     reward yet (virtual loss, Chaslot et al. 2008), so that expansions under way at once spread.
-    The tree has no simulations: an attempt is evaluated where it stands, as in SWE-Search
-    (Antoniades et al. 2024, arXiv 2410.20285), whose limit of children a node `width` is.  Draws
-    nothing: the same tree gives the same node.
+    The tree has no simulations: the evaluation of an attempt takes their place, as in SWE-Search
+    (Antoniades et al. 2024, arXiv 2410.20285), where `width`, the limit of children a node, comes
+    from.  Nothing is drawn: the same tree gives the same node.
     """
 
     def __init__(self, *, c: float, width: int) -> None:
@@ -52,11 +52,11 @@ class Mcts:
         below = self._statistics.below
         at = ROOT
         while not below[at].is_open:
-            ways = [child for child in tree[at].children if below[child].open]
-            if not ways:
+            open_children = [child for child in tree[at].children if below[child].open]
+            if not open_children:
                 return None
             at = max(
-                ways,
+                open_children,
                 key=lambda child: (self.upper_confidence_bound(below[at], below[child]), -child),
             )
         return at
@@ -70,7 +70,7 @@ class Mcts:
 
 @dataclass
 class TreeStatistics:
-    """The figures of one tree, as far as they have been read."""
+    """The figures of one tree, up to the events read so far."""
 
     width: int
     tree: Tree | None = None
@@ -79,7 +79,7 @@ class TreeStatistics:
     _recorded: int = 0
 
     def update(self) -> None:
-        """Take in what has happened to the tree since the last time."""
+        """Read the tree's events since the last update."""
         tree = self.tree
         if tree is None:
             return
@@ -87,7 +87,7 @@ class TreeStatistics:
         if not self.below:
             self._enter(tree, ROOT)
             touched.append(ROOT)
-        # Nodes first: what is begun below them counts on the whole path.
+        # Nodes first: children begun below them count on the whole path.
         for number in tree.recorded[self._recorded :]:
             self._enter(tree, number)
             touched += (number, tree[number].parent or ROOT)

@@ -1,8 +1,8 @@
-"""Policies: which node to grow next.  Open this file to change what is tried.
+"""Policies: which node to grow next.
 
-A policy is a small class with one method, a function of the tree and the generator that it is
-given; the search calls it once for each attempt.  It may keep figures of its own, as `mcts.py`
-does, if they follow from the tree alone.  To add one: `docs/add-a-policy.md`.
+A policy is a small class with one method, a function of the tree and of the given random generator;
+the search calls it once for each attempt.  It may keep figures of its own, as `mcts.py` does, if
+they follow from the tree alone.  To add one: `docs/add-a-policy.md`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Policy(Protocol):
 class EpsilonGreedy:
     """STARK's adapted epsilon-greedy rule (arXiv 2510.16996, section 4.2).
 
-    With probability 1 - epsilon the eligible node with the best score; with probability epsilon
-    one of the leaves, failing ones included, each equally likely.  The tree says what is eligible:
-    the root below its cap of children, a node whose more than n_child children all failed never,
-    a node that is being debugged not now.  Where no correct node is eligible the scores of all the
-    others are equal (infinite), and a leaf is drawn as well.
+    With probability 1 - epsilon it is the eligible node with the best score; with probability
+    epsilon it is one of the leaves, failing ones included, each equally likely.  The tree decides
+    eligibility: the root is eligible below its cap of children, a node whose more than n_child
+    children all failed is not, and a node under repair is not at present.  Where no correct node is
+    eligible, the scores of all others are equal (infinite), and a leaf is drawn, too.
     """
 
     epsilon: float
@@ -50,9 +50,9 @@ class EpsilonGreedy:
 class Greedy:
     """The greedy rule that STARK was compared with (arXiv 2510.16996, section 4.2).
 
-    Always the eligible node with the best score, the oldest among equals.  A failed node is grown
-    only while no correct one is eligible: all scores are infinite then, and a leaf is drawn.  It is
-    `EpsilonGreedy` with an epsilon of 0.
+    It is always the eligible node with the best score, the oldest among equals.  A failed node is
+    grown only while no correct one is eligible: then all scores are infinite, and a leaf is drawn.
+    The rule is `EpsilonGreedy` with an epsilon of 0.
     """
 
     def select(self, tree: Tree, rng: Random) -> int | None:
@@ -64,22 +64,22 @@ class Greedy:
 class Evolutionary:
     """Regularised evolution (Real et al. 2019, arXiv 1802.01548, algorithm 1).
 
-    Alive are the youngest `population` correct nodes, the root being the first of all: whoever is
-    born pushes the oldest out, however fast it is.  A tournament grows the fastest of `tournament`
-    living nodes that are drawn, without putting back, from those that are eligible; of equals the
-    oldest wins.  Failed candidates are stillborn.  Where nobody alive is eligible (at first, while
-    the root has all its children and none of them works) a leaf is drawn, each equally likely, so
-    that failures are repaired rather than waited for.
+    The population is the youngest `population` correct nodes; the root is the first of all.  A new
+    correct node pushes the oldest one out, however fast that one is; failed candidates do not enter
+    the population.  A tournament grows the fastest of `tournament` nodes, drawn without replacement
+    from the eligible ones of the population; of equals the oldest wins.  Where none is eligible (at
+    first, while the root has all its children and none of them works) a leaf is drawn, each equally
+    likely, so that failures are repaired and the search does not wait.
     """
 
     population: int
     tournament: int
 
     def select(self, tree: Tree, rng: Random) -> int | None:
-        alive = [n for n in tree.correct[-self.population :] if tree.is_eligible(tree[n])]
-        if not alive:
+        eligible = [n for n in tree.correct[-self.population :] if tree.is_eligible(tree[n])]
+        if not eligible:
             return tree.random_leaf(rng)
-        drawn = rng.sample(alive, min(self.tournament, len(alive)))
+        drawn = rng.sample(eligible, min(self.tournament, len(eligible)))
         return min(drawn, key=lambda number: (tree[number].score, number))
 
 
@@ -94,7 +94,7 @@ POLICIES: dict[PolicyName, Callable[[SearchSettings], Policy]] = {
 
 
 def make_policy(name: PolicyName, settings: SearchSettings) -> Policy:
-    """Return the policy of that name; raise ValueError that lists the names there are."""
+    """Return the policy of that name; raise ValueError with the known names for any other."""
     make = POLICIES.get(name)
     if make is None:
         raise ValueError(f"unknown policy {name!r}: there are {', '.join(sorted(POLICIES))}")

@@ -1,8 +1,8 @@
 """The search over one task: a pure state machine, `handle(event) -> [instruction]`.
 
-No socket, clock, file or global random inside.  The coordinator's shell feeds it what happened and
-carries out what it asks, so that a crash at any point can be tried in milliseconds.  Every draw is
-seeded by task, attempt and stage: with one expansion at a time, two runs grow the same tree.
+It contains no socket, clock, file or global random generator.  `tasks.py` hands it the events and
+carries out its instructions, so that a test of a crash at any point takes milliseconds.  Every draw
+is seeded by task, attempt and stage: with one expansion at a time, two runs grow the same tree.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from protocol.settings import SearchSettings
 from protocol.values import GiveUpScope
 
 ROOT_KERNEL = "root"
-CONFIRMED_LEADERS = 3  # at the most so many of the best are judged again, to end with a true figure
+CONFIRMED_LEADERS = 3  # at most so many of the best nodes are confirmed
 
 
-# --- events: what happened ---------------------------------------------------------------------
+# --- events ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -34,31 +34,31 @@ class ReferenceReady:
 
 @dataclass(frozen=True)
 class ReferenceRefused:
-    """The reference can't be measured: there is nothing to compare with."""
+    """The reference can't be measured, so no candidate can be compared with it."""
 
     problem: str
 
 
 @dataclass(frozen=True)
 class StageEnded:
-    """An attempt's present stage gave what the next one needs."""
+    """An attempt's present stage has the result that the next stage needs."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class AttemptEnded:
-    """An attempt has its verdict; `score` is FAILED unless it is correct."""
+    """An attempt has its verdict; `score` is FAILED_SCORE unless it is correct."""
 
     number: int
     score: float
     kernel: str  # identifies the source
-    gives_up_on: GiveUpScope = "attempt"  # what its agent has nothing more to try on
+    gives_up_on: GiveUpScope = "attempt"
 
 
 @dataclass(frozen=True)
 class BestConfirmed:
-    """One of the best was judged again, at length; FAILED when it did not stand."""
+    """One of the best nodes was judged again at length; FAILED_SCORE when that found it wrong."""
 
     number: int
     score: float
@@ -67,12 +67,12 @@ class BestConfirmed:
 
 SearchEvent = ReferenceReady | ReferenceRefused | StageEnded | AttemptEnded | BestConfirmed
 
-# --- instructions: what to do ------------------------------------------------------------------
+# --- instructions ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class OfferWork:
-    """Have somebody do this stage of this attempt; `window` names the nodes that he sees."""
+    """Lease this stage of this attempt to a worker; `window`: the nodes that an agent sees."""
 
     stage: Stage
     attempt: Attempt
@@ -89,7 +89,7 @@ class SaveAttempt:
 
 @dataclass(frozen=True)
 class FinishTask:
-    """The task is over; `problem` says why it was never begun."""
+    """The task is over; `problem`: why its reference could not be measured."""
 
     problem: str = ""
 
@@ -107,7 +107,7 @@ class Search:
         self.settings = settings
         self.budget = settings.budget
         self.finished = False
-        self.given_up = False  # an agent can do nothing at all for this task: no attempt is begun
+        self.given_up = False  # an agent gave up on the task: no further attempt is begun
         self.tree: Tree | None = None
         self.leaderboard: Leaderboard | None = None
         self.under_way: dict[int, Attempt] = {}
@@ -116,16 +116,16 @@ class Search:
         self._second_looks = 0  # since the last attempt ended
         self._seed = seed
         self._strategy = strategy
-        self._waiting: dict[int, Attempt] = {}  # those whose agents are to see a node to come
+        self._waiting: dict[int, Attempt] = {}  # attempts whose windows need nodes under way
 
     @property
     def recorded(self) -> int:
-        """Nodes in the tree, less the root."""
+        """The number of nodes in the tree, without the root."""
         return len(self.tree.recorded) if self.tree is not None else 0
 
     @property
     def ended(self) -> int:
-        """Attempts that have their verdict."""
+        """The number of attempts with a verdict."""
         return self.begun - len(self.under_way)
 
     def score(self, number: int) -> float:
@@ -138,7 +138,7 @@ class Search:
         return [OfferWork(Stage.MEASURE, measure)]
 
     def handle(self, event: SearchEvent) -> list[Instruction]:
-        """Take in one event and return what is to be done now, in order."""
+        """Take in one event; return the instructions that follow, in order."""
         match event:
             case ReferenceReady():
                 self._add_root(event.eager_us)
@@ -168,16 +168,16 @@ class Search:
         offered: dict[int, OfferWork] | None = None,
         given_up: dict[int, GiveUpScope] | None = None,
     ) -> list[Instruction]:
-        """Take up a stored search; return the offers for what was under way, and new ones.
+        """Restore a stored search; return the offers of attempts under way, and new ones.
 
         Args:
             eager_us: the root's score.
             nodes: (number, parent, score, kernel) of every node but the root, in the order in
                 which they were recorded.
-            attempts: those that have no node yet, by number.
-            confirmed: what those that were judged again came to.
-            second_looks: how many of these were judged again since the last attempt ended.
-            offered: what those attempts had been offered as, by number; offered so again.
+            attempts: the attempts that have no node yet, by number.
+            confirmed: the confirmations of recorded nodes.
+            second_looks: the number of confirmations since the last attempt ended.
+            offered: the stored offers of those attempts, by number; they are made again.
             given_up: what the agents of recorded nodes gave up on, by number.
         """
         self._add_root(eager_us)
@@ -202,9 +202,9 @@ class Search:
     # --- the loop of the method --------------------------------------------------------------
 
     def _grow(self) -> list[Instruction]:
-        """Begin attempts until the budget, the number under way or the tree forbids it.
+        """Begin attempts until the budget, the number under way or the tree forbids another one.
 
-        Where nothing is under way and nothing can be grown, the task is over before its budget.
+        Where no attempt is under way and no node can grow, the task is over before its budget.
         """
         instructions: list[Instruction] = []
         is_stuck = self.given_up
@@ -234,9 +234,9 @@ class Search:
         return instructions
 
     def _confirm_or_finish(self) -> list[Instruction]:
-        """Have the best judged again until the best of all is one that was; then finish.
+        """Confirm the best node until the best of all is a confirmed one; then finish.
 
-        The best of many noisy measurements is too good to be true.
+        The best of many noisy measurements is too good: it needs a second, longer measurement.
         """
         number = self._next_to_confirm()
         if number is None:
@@ -247,12 +247,12 @@ class Search:
         return [OfferWork(Stage.CONFIRM, again)]
 
     def _next_to_confirm(self) -> int | None:
-        """Return the best node that was not judged again, as long as it may be the winner.
+        """Return the best unconfirmed node if it may be the winner; otherwise None.
 
-        It may be while no confirmed score is as good, and also while none of the confirmed ones is
-        faster than the reference and it still seems to be.
+        It may be while no confirmed score is as good.  It also may be while no confirmed node is
+        faster than the reference and its own score is better than the reference's.
         """
-        fresh = next(
+        unconfirmed = next(
             (
                 (score, number)
                 for score, number in self._board.ranked()
@@ -260,12 +260,12 @@ class Search:
             ),
             None,
         )
-        if fresh is None or self._second_looks >= CONFIRMED_LEADERS:
+        if unconfirmed is None or self._second_looks >= CONFIRMED_LEADERS:
             return None
-        score, number = fresh
-        standing = [one for one in self.confirmed.values() if one.score <= score]
-        is_settled = any(one.faster for one in standing) or score >= self._tree[ROOT].score
-        return None if standing and is_settled else number
+        score, number = unconfirmed
+        as_good = [one for one in self.confirmed.values() if one.score <= score]
+        is_settled = any(one.faster for one in as_good) or score >= self._tree[ROOT].score
+        return None if as_good and is_settled else number
 
     def _advance(self, attempt: Attempt) -> list[Instruction]:
         following = Stage.WRITE if attempt.stage is Stage.PLAN else Stage.EVALUATE
@@ -283,7 +283,7 @@ class Search:
         return [self._offer(attempt)]
 
     def _release(self) -> list[Instruction]:
-        """Offer what need not wait any more; all of it when nothing else is under way."""
+        """Offer the waiting attempts whose nodes are there; all when no other is under way."""
         waiting, self._waiting = self._waiting, {}
         offers = [offer for one in waiting.values() for offer in self._offer_or_wait(one)]
         if not offers and len(self._waiting) == len(self.under_way):
@@ -298,7 +298,7 @@ class Search:
         self._give_up(event.number, event.gives_up_on)
 
     def _give_up(self, number: int, scope: GiveUpScope) -> None:
-        """Grow no more what the agent of this node gave up on; there is nothing in it to mend."""
+        """Close the nodes that a node's agent gave up on; its own node has no code to repair."""
         if scope == "attempt":
             return
         self.given_up |= scope == "task"
@@ -319,7 +319,7 @@ class Search:
         seed = self._rng(attempt.number, f"{attempt.stage} seed").getrandbits(32)
         return OfferWork(attempt.stage, attempt, window, seed)
 
-    # --- small things ------------------------------------------------------------------------
+    # --- tree and draws ----------------------------------------------------------------------
 
     def _add_root(self, eager_us: float) -> None:
         self.tree = Tree(

@@ -1,4 +1,4 @@
-"""Stages and attempts: the pieces of work that a search has done, and one expansion under way."""
+"""Stages and attempts: the kinds of work that a search leases, and one expansion under way."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """A piece of work that is leased; its last word in a work id."""
+    """A kind of work that is leased; the last part of a work id."""
 
     MEASURE = "measure"
     PLAN = "plan"
     WRITE = "write"
     REPAIR = "repair"
-    SOLVE = "solve"  # a single agent's: advice and code, or repair, in one call
-    REFLECT = "reflect"  # the same, after words on what the last attempt taught
+    SOLVE = "solve"  # a single agent: advice and code, or a repair, in one call
+    REFLECT = "reflect"  # the same, after a reflection on the last attempt
     EVALUATE = "evaluate"
     CONFIRM = "confirm"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One expansion under way: which node grows, by which agents, and how far it is."""
+    """One expansion under way: the node that grows, and the present stage."""
 
     number: int
     parent: int

@@ -1,9 +1,9 @@
-"""Strategies: what an attempt is.  Where it grows, which agents make it, and what they see.
+"""Strategies: where an attempt grows, which agents make it, and what each agent sees.
 
-The same evaluator, budget and store serve all of them, so that what they find can be compared.  A
-strategy is a small class, a function of the tree and the generator that it is given; the search
-asks it.  To add one, write the class, name it in `StrategyName` of `protocol/settings.py`, and give
-the name its row in `STRATEGIES`.
+The same evaluator, budget and store serve all strategies, so that their results can be compared.  A
+strategy is a small class, a function of the tree and of the given random generator.  To add one,
+write the class, name it in `StrategyName` of `protocol/settings.py`, and give the name its row in
+`STRATEGIES`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from protocol.settings import SearchSettings, StrategyName
 
 @dataclass(frozen=True)
 class WindowContext:
-    """What windows are cut from."""
+    """The data that windows are made from."""
 
     tree: Tree
     leaderboard: Leaderboard
@@ -34,7 +34,7 @@ class Strategy(Protocol):
     """Decides where an attempt grows, how it begins, and what each agent is shown."""
 
     def select(self, tree: Tree, rng: Random) -> int | None:
-        """Return the node to grow, or None when nothing can be begun until an attempt ends."""
+        """Return the node to grow, or None when no attempt can begin until one ends."""
         ...
 
     def first_stage(self, node: Node) -> Stage:
@@ -51,7 +51,7 @@ class WaitsForNodes(Protocol):
     """A strategy whose windows may have to wait for nodes that are under way."""
 
     def must_wait(self, attempt: Attempt, tree: Tree) -> bool:
-        """Whether the agent of its stage is to see a node that is not there yet."""
+        """Whether the window of the attempt's stage needs a node that is not recorded yet."""
         ...
 
 
@@ -85,9 +85,9 @@ class StarkStrategy:
 class SearchAgentStrategy:
     """The paper's "Search Agent" (section 5, table 3): one agent and the strategic search.
 
-    The policy's node, as in `StarkStrategy`, but a single agent improves or repairs it in one call.
-     It sees W(i) = {i, root}, which section 4.4 gives for a search without dynamic windows: these
-    belong to the team's coordination, which this ablation takes away.
+    The policy selects the node, as in `StarkStrategy`, but a single agent improves or repairs it in
+    one call.  It sees W(i) = {i, root}, which section 4.4 gives for a search without dynamic
+    windows: these belong to the team's coordination, which this ablation removes.
     """
 
     policy: Policy
@@ -106,26 +106,26 @@ class TeamStrategy:
     """The paper's "MA-only" (section 5, table 3): the team of agents, best of K instead of search.
 
     Samples are independent of each other: each is planned and written from the root, W(i) = {i,
-    root}, and the fastest correct one wins.  The debug agent belongs to the workflow, so a sample
-    that fails is repaired before the next one is begun: it, then its repair if that fails too, up
-    to `repairs` in a row (the paper gives no number).  Every candidate counts against the budget,
-    repairs included, as in the search.
+    root}, and the fastest correct one wins.  The debug agent belongs to the workflow, so a failed
+    sample is repaired before the next one begins, and so is a failed repair, up to `repairs` in a
+    row (the paper gives no number).  Every candidate counts against the budget, repairs included,
+    as in the search.
     """
 
     def __init__(self, *, repairs: int) -> None:
         self.repairs = repairs
         self._tree: Tree | None = None
-        self._looked = 0  # of the tree's record: whoever stands before it needs no repair any more
+        self._checked = 0  # of `tree.recorded`: the nodes before this index need no further repair
 
     def select(self, tree: Tree, rng: Random) -> int | None:
         if self._tree is not tree:
-            self._tree, self._looked = tree, 0
-        while self._looked < len(tree.recorded):
-            number = tree.recorded[self._looked]
+            self._tree, self._checked = tree, 0
+        while self._checked < len(tree.recorded):
+            number = tree.recorded[self._checked]
             node = tree[number]
             if not node.closed and node.degree == 0 and 0 < _failures(tree, number) <= self.repairs:
                 return number
-            self._looked += 1
+            self._checked += 1
         return ROOT
 
     def first_stage(self, node: Node) -> Stage:
@@ -139,9 +139,9 @@ class TeamStrategy:
 class SamplingStrategy:
     """The "Sampling Agent" (arXiv 2510.16996, section 5; KernelBench, Ouyang et al. 2025).
 
-    A single agent is asked the same question again and again, from the root and without a word on
-    what came of it, and the fastest correct answer wins.  The root's cap is a rule of the search,
-    and there is none here.
+    A single agent gets the same request again and again, from the root and without the results of
+    earlier attempts, and the fastest correct answer wins.  The root's cap of children is a rule of
+    the search and does not hold here.
     """
 
     def select(self, tree: Tree, rng: Random) -> int | None:
@@ -158,10 +158,10 @@ class SamplingStrategy:
 class ReflexionStrategy:
     """The "Reflexion Agent" (arXiv 2510.16996, section 5; Shinn et al. 2023, arXiv 2303.11366).
 
-    One chain: each attempt begins with the last one, whatever came of it, sees its source and its
-    feedback, says in words what it teaches, and only then writes.  The words are kept with the
-    node; an attempt is shown those of the last `memory` nodes of the chain (the authors bound it at
-    one to three), and no earlier source.  One attempt at a time, however many may be under way.
+    One chain: each attempt begins with the last one, correct or not, sees its source and feedback,
+    states in words what it teaches, and then writes.  These reflections are stored with the node;
+    an attempt sees those of the last `memory` nodes of the chain (the authors use one to three),
+    and no earlier source.  One attempt is under way at a time, whatever the setting.
     """
 
     memory: int
@@ -187,7 +187,7 @@ def _only(i: int) -> tuple[int, ...]:
 
 
 def _failures(tree: Tree, number: int) -> int:
-    """Return how many nodes in a row failed, this one and those above it."""
+    """Return the number of failed nodes in a row, upwards from this one."""
     count, node = 0, tree[number]
     while node.has_bug and node.parent is not None:
         count, node = count + 1, tree[node.parent]
@@ -204,7 +204,7 @@ STRATEGIES: dict[StrategyName, Callable[[Policy, SearchSettings], Strategy]] = {
 
 
 def make_strategy(name: StrategyName, policy: Policy, settings: SearchSettings) -> Strategy:
-    """Return the strategy of that name; raise ValueError that lists the names there are."""
+    """Return the strategy of that name; raise ValueError with the known names for any other."""
     make = STRATEGIES.get(name)
     if make is None:
         raise ValueError(f"unknown strategy {name!r}: there are {', '.join(sorted(STRATEGIES))}")

@@ -1,7 +1,7 @@
 """The tree of attempts: shape, scores and eligibility; no text, no socket, no clock.
 
 The search and its policies read it.  The root is the PyTorch reference; every other node is one
-attempt.  Sources and logs stay in the store, so that a million nodes fit in memory and a selection
+attempt.  Sources and logs stay in the store, so that a million nodes fit in memory, and a selection
 costs the same at ten nodes and at a million.
 """
 
@@ -15,7 +15,7 @@ from random import Random
 from sortedcontainers import SortedList
 
 ROOT = 0
-FAILED_SCORE = math.inf  # the score of whatever is not correct
+FAILED_SCORE = math.inf  # the score of a node that is not correct
 
 
 @dataclass(slots=True)
@@ -27,14 +27,13 @@ class Node:
     score: float
     child_index: int = 0  # index among its parent's children
     depth: int = 0
-    jump_ancestor: int = (
-        ROOT  # an ancestor further up, chosen so that any one is O(log depth) steps away
-    )
+    # An ancestor further up, chosen so that any ancestor is O(log depth) steps away.
+    jump_ancestor: int = ROOT
     children: list[int] = field(default_factory=list)  # evaluated ones, in the order they ended
     grandchildren: list[int] = field(default_factory=list)
     pending: int = 0  # children under way
     failed: int = 0  # evaluated children that failed
-    closed: bool = False  # its agent has nothing more to try on it
+    closed: bool = False  # an agent gave up on it
 
     @property
     def has_bug(self) -> bool:
@@ -52,17 +51,17 @@ class Node:
 
 
 class Tree:
-    """Nodes by number, with the best eligible node and the leaves always at hand."""
+    """Nodes by number, with fast access to the best eligible node and to the leaves."""
 
     def __init__(self, *, root_score: float, root_children: int, failed_children: int) -> None:
         self.root_children = root_children
         self.failed_children = failed_children
         self.nodes: dict[int, Node] = {}
-        # What happened, in order: a policy with figures of its own reads on from where it was.
+        # The events in order: a policy with figures of its own reads on from its last index.
         self.begun: list[int] = []  # the parent of each child that was begun
         self.recorded: list[int] = []  # evaluated nodes but the root, as they ended
         self.correct: list[int] = []  # the correct ones among them, the root first
-        # Sorted, so that a draw depends on which leaves there are and not on how they came about.
+        # Sorted, so that a draw depends on the set of leaves and not on the order of events.
         self._leaves: SortedList[int] = SortedList()
         # (score, number) of correct nodes; an ineligible one is dropped when it comes up and
         # pushed again if a late child makes it eligible.
@@ -78,15 +77,15 @@ class Tree:
     # --- growing -----------------------------------------------------------------------------
 
     def begin(self, parent: int) -> None:
-        """Note that a child of `parent` is under way."""
+        """Record that a child of `parent` is under way."""
         node = self.nodes[parent]
         if node.degree == 0:
-            self._leaves.discard(parent)  # a closed one is none any more
+            self._leaves.discard(parent)  # a closed node is not in it any more
         node.pending += 1
         self.begun.append(parent)
 
     def add(self, number: int, parent: int, score: float) -> Node:
-        """Add the evaluated child that `begin` announced; FAILED for one that is not correct."""
+        """Add the evaluated child that `begin` announced; FAILED_SCORE when it is not correct."""
         above = self.nodes[parent]
         above.pending -= 1
         was_eligible = self.is_eligible(above)
@@ -114,7 +113,7 @@ class Tree:
         self._leaves.discard(number)
 
     def is_within(self, number: int, top: int) -> bool:
-        """Whether a node lies in the subtree of `top` (itself included), in O(log depth) steps."""
+        """Whether a node is in the subtree of `top` (itself included), in O(log depth) steps."""
         node, height = self.nodes[number], self.nodes[top].depth
         while node.depth > height:
             far = self.nodes[node.jump_ancestor]
@@ -122,7 +121,7 @@ class Tree:
         return node.number == top
 
     def _jump_below(self, above: Node) -> int:
-        """Return the jump of a child: skew-binary (Myers 1983), as long as the last two joined."""
+        """Return the jump ancestor of a new child: skew-binary jump pointers (Myers 1983)."""
         middle = self.nodes[above.jump_ancestor]
         far = self.nodes[middle.jump_ancestor]
         joined = above.depth - middle.depth == middle.depth - far.depth
@@ -137,7 +136,7 @@ class Tree:
         if node.number == ROOT and node.degree >= self.root_children:
             return False
         if node.has_bug and node.pending:
-            return False  # it is being debugged
+            return False  # a repair is under way
         return not (node.failed > self.failed_children and node.correct_children == 0)
 
     def best_eligible(self) -> int | None:
@@ -150,7 +149,7 @@ class Tree:
         return None
 
     def random_leaf(self, rng: Random) -> int | None:
-        """Return an expandable leaf, failing ones included, each as likely as the other."""
+        """Return an expandable leaf, failing ones included, each equally likely."""
         if not self._leaves:
             return None
         leaf: int = self._leaves[rng.randrange(len(self._leaves))]

@@ -1,7 +1,7 @@
 """The three windows: which earlier attempts each agent sees (arXiv 2510.16996, section 4.4).
 
 Node i and the root belong to every window.  A window of more than `cap` nodes is a uniform draw of
-`cap` from it; the prompts show node i and the root in places of their own in any case.
+`cap` from it; the prompts show node i and the root in sections of their own in any case.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def _sample_window(
     rng: Random,
     skip: int | None = None,
 ) -> tuple[int, ...]:
-    """Return fixed + others (less the one at `skip`), or a draw of `cap` from them.
+    """Return fixed + others (without the one at `skip`), or a draw of `cap` from them.
 
-    Costs the same for five others and for a million: indices are drawn, nothing is copied.
+    The cost is the same for five others and for a million: indices are drawn, nothing is copied.
     """
     fixed = tuple(dict.fromkeys(fixed))
     skipping = skip is not None and len(others) > 0

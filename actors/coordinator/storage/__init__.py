@@ -1,1 +1,1 @@
-"""`run.db`: the single writer's tables and the reads of them."""
+"""`run.db`: the database file, and the reads and writes of its tables."""

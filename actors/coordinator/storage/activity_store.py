@@ -1,4 +1,4 @@
-"""The books beside the tree: leases, model calls and the money for them, workers and events."""
+"""The tables of a run's activity: leases, model calls, reservations, workers and events."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from actors.coordinator.scheduling.budget import Reservation, ReservationState
 from actors.coordinator.storage.database import Database
 from protocol.messages import Lease
 from protocol.values import STOP_LOST, Call, Value
+
+# The stored fields of a `Reservation`, which are columns of the same name.
+RESERVATION_COLUMNS = (
+    "incarnation",
+    "number",
+    "work",
+    "request",
+    "role",
+    "model",
+    "usd",
+    "state",
+)
 
 
 class LeaseRow(Value, frozen=True, kw_only=True):
@@ -22,7 +34,7 @@ class LeaseRow(Value, frozen=True, kw_only=True):
 
 
 class ActivityStore:
-    """Who held what, what was bought, who works."""
+    """The reads and writes of leases, calls, reservations, workers and events."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -30,10 +42,14 @@ class ActivityStore:
     # --- leases ------------------------------------------------------------------------------
 
     def grant(self, epoch: int, work: str, slot: str, incarnation: str, at: float) -> None:
-        self._db.write(
-            "INSERT INTO lease (epoch, work, slot, incarnation, granted, running)"
-            " VALUES (?, ?, ?, ?, ?, 0)",
-            (epoch, work, slot, incarnation, at),
+        self._db.insert(
+            "lease",
+            epoch=epoch,
+            work=work,
+            slot=slot,
+            incarnation=incarnation,
+            granted=at,
+            running=0,
         )
 
     def mark_running(self, epoch: int) -> None:
@@ -45,7 +61,7 @@ class ActivityStore:
         )
 
     def was_granted(self, lease: Lease, incarnation: str) -> bool:
-        """Whether that lease is or was that incarnation's."""
+        """Whether that incarnation holds or held that lease."""
         row = self._db.row(
             "SELECT 1 FROM lease WHERE epoch = ? AND work = ? AND incarnation = ?",
             (lease.epoch, lease.work, incarnation),
@@ -68,7 +84,7 @@ class ActivityStore:
         ]
 
     def evaluator_losses(self) -> dict[str, int]:
-        """Return how often an evaluator was lost while that work's candidate ran."""
+        """Return the evaluators lost while a candidate ran, by work."""
         rows = self._db.rows(
             "SELECT work, COUNT(*) FROM lease WHERE running = 1 AND outcome IN ('lost', 'expired')"
             " GROUP BY work"
@@ -76,7 +92,7 @@ class ActivityStore:
         return dict(rows)
 
     def machine_losses(self) -> dict[str, int]:
-        """Return how often a machine fell away while that work's candidate ran on it."""
+        """Return the machines that fell away while a candidate ran there, by work."""
         rows = self._db.rows(
             "SELECT work, COUNT(*) FROM lease WHERE running = 1 AND outcome = 'cut' GROUP BY work"
         )
@@ -85,29 +101,8 @@ class ActivityStore:
     # --- calls and workers -------------------------------------------------------------------
 
     def add_call(self, work: str, role: str, call: Call, at: float) -> None:
-        """Record a bought reply; `has_call` says whether it is here already."""
-        self._db.write(
-            "INSERT INTO call (work, role, model, request, reply, stop, temperature, effort,"
-            " input_tokens, cached_tokens, cache_write_tokens, output_tokens, usd, seconds, at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                work,
-                role,
-                call.model,
-                call.request,
-                call.reply,
-                call.stop,
-                call.temperature,
-                call.effort,
-                call.input_tokens,
-                call.cached_tokens,
-                call.cache_write_tokens,
-                call.output_tokens,
-                call.usd,
-                call.seconds,
-                at,
-            ),
-        )
+        """Record a reply and its cost; `has_call` says whether it is recorded already."""
+        self._db.insert("call", work=work, role=role, at=at, **msgspec.structs.asdict(call))
 
     def has_call(self, work: str, request: str) -> bool:
         """Whether a reply to this request is recorded."""
@@ -117,9 +112,9 @@ class ActivityStore:
         )
         return found is not None
 
-    def add_lost_call(self, one: Reservation, at: float, heard: Call | None = None) -> None:
-        """Record a call whose reply nobody saw whole, at its most; `heard`: what was, of it."""
-        known = heard or Call(model=one.model, request="", reply="")
+    def add_lost_call(self, one: Reservation, at: float, partial: Call | None = None) -> None:
+        """Record a call without a whole reply, at its maximum; `partial`: the part that arrived."""
+        known = partial or Call(model=one.model, request="", reply="")
         lost = replace(known, model=one.model, request="", reply="", stop=STOP_LOST, usd=one.usd)
         self.add_call(one.work, one.role, lost, at)
         self._db.write(
@@ -128,27 +123,14 @@ class ActivityStore:
             one.key,
         )
 
-    # --- the money for calls -----------------------------------------------------------------
+    # --- reservations ------------------------------------------------------------------------
 
     def add_reservation(self, one: Reservation, at: float) -> None:
-        self._db.write(
-            "INSERT INTO reservation (incarnation, number, work, request, role, model, usd, state,"
-            " call, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)",
-            (
-                one.incarnation,
-                one.number,
-                one.work,
-                one.request,
-                one.role,
-                one.model,
-                one.usd,
-                one.state,
-                at,
-            ),
-        )
+        values = {column: getattr(one, column) for column in RESERVATION_COLUMNS}
+        self._db.insert("reservation", at=at, **values)
 
     def end_reservation(self, one: Reservation) -> None:
-        """Record what became of it; the call that stood for a lost one goes when it is found."""
+        """Record the state of a reservation; delete the row of its lost call, if there is one."""
         self._db.write(
             "DELETE FROM call WHERE stop = ? AND id ="
             " (SELECT call FROM reservation WHERE incarnation = ? AND number = ?)",
@@ -167,40 +149,22 @@ class ActivityStore:
         return row is not None
 
     def reservations(self) -> list[Reservation]:
-        """Return those that can still matter: calls that may be under way, and lost ones."""
-        rows = self._db.rows(
-            "SELECT incarnation, number, work, request, role, model, usd, state FROM reservation"
-            " WHERE state IN ('open', 'lost') ORDER BY id"
-        )
-        return [
-            Reservation(
-                incarnation=incarnation,
-                number=number,
-                work=work,
-                request=request,
-                role=role,
-                model=model,
-                usd=usd,
-                state=ReservationState(state),
-            )
-            for incarnation, number, work, request, role, model, usd, state in rows
-        ]
+        """Return the reservations that can still change: open and lost ones."""
+        states = (ReservationState.OPEN, ReservationState.LOST)
+        condition = "WHERE state IN (?, ?) ORDER BY id"
+        rows = self._db.select("reservation", RESERVATION_COLUMNS, condition, states)
+        found = [dict(zip(RESERVATION_COLUMNS, row, strict=True)) for row in rows]
+        return [msgspec.convert(values, Reservation) for values in found]
 
     def calls(self, work: str) -> tuple[Call, ...]:
-        """Return the replies already bought for a piece of work, in order."""
-        rows = self._db.rows(
-            "SELECT model, request, reply, stop, temperature, effort, input_tokens, cached_tokens,"
-            " cache_write_tokens, output_tokens, usd, seconds FROM call"
-            " WHERE work = ? AND stop != ? ORDER BY id",
-            (work, STOP_LOST),
-        )
-        return tuple(
-            msgspec.convert(dict(zip(Call.__struct_fields__, row, strict=True)), Call)
-            for row in rows
-        )
+        """Return the stored replies for a piece of work, in order."""
+        columns = Call.__struct_fields__
+        condition = "WHERE work = ? AND stop != ? ORDER BY id"
+        rows = self._db.select("call", columns, condition, (work, STOP_LOST))
+        return tuple(msgspec.convert(dict(zip(columns, row, strict=True)), Call) for row in rows)
 
     def worker_up(self, slot: str, role: str, incarnation: str, pid: int, at: float) -> None:
-        """Record who sits in a slot; the same one saying hello again is not a new start."""
+        """Record the incarnation in a slot; a repeated Hello does not count as a new start."""
         self._db.write(
             "INSERT INTO worker (slot, role, incarnation, pid, state, doing, since, starts, how)"
             " VALUES (?, ?, ?, ?, 'up', '', ?, 1, '') ON CONFLICT DO UPDATE SET"
@@ -211,7 +175,7 @@ class ActivityStore:
         )
 
     def workers_up(self) -> list[tuple[str, str, str]]:
-        """Return (slot, role, incarnation) of those who were up when they were last heard of."""
+        """Return (slot, role, incarnation) of the workers in state `up`."""
         rows = self._db.rows("SELECT slot, role, incarnation FROM worker WHERE state = 'up'")
         return [(slot, role, incarnation) for slot, role, incarnation in rows]
 
@@ -221,11 +185,11 @@ class ActivityStore:
             (doing, at, slot, doing),
         )
 
-    def worker_gone(self, slot: str, incarnation: str, state: str, how: str, at: float) -> None:
+    def worker_gone(self, slot: str, incarnation: str, state: str, reason: str, at: float) -> None:
         self._db.write(
             "UPDATE worker SET state = ?, how = ?, doing = '', since = ?, leases = 0, rtt_ms = NULL"
             " WHERE slot = ? AND incarnation = ?",
-            (state, how, at, slot, incarnation),
+            (state, reason, at, slot, incarnation),
         )
 
     def worker_health(self, slot: str, leases: int, rtt_ms: float | None) -> None:
@@ -233,21 +197,19 @@ class ActivityStore:
             "UPDATE worker SET leases = ?, rtt_ms = ? WHERE slot = ?", (leases, rtt_ms, slot)
         )
 
-    def worker_quarantined(self, slot: str, why: str) -> None:
-        """Record why nothing is judged on a worker's device; "" when it is well again."""
+    def worker_quarantined(self, slot: str, reason: str) -> None:
+        """Record why a worker's device is quarantined; "": it is not any more."""
         self._db.write(
-            "UPDATE worker SET quarantine = ? WHERE slot = ? AND quarantine != ?", (why, slot, why)
+            "UPDATE worker SET quarantine = ? WHERE slot = ? AND quarantine != ?",
+            (reason, slot, reason),
         )
 
     # --- events ------------------------------------------------------------------------------
 
     def add_event(self, at: float, what: str, subject: str, detail: str = "") -> None:
-        self._db.write(
-            "INSERT INTO event (at, what, subject, detail) VALUES (?, ?, ?, ?)",
-            (at, what, subject, detail),
-        )
+        self._db.insert("event", at=at, what=what, subject=subject, detail=detail)
 
     def spent_usd(self) -> float:
-        """Return the dollars paid so far, in this run."""
+        """Return the dollars that this run's calls have cost so far."""
         usd: float = self._db.value("SELECT COALESCE(SUM(usd), 0.0) FROM call")
         return usd

@@ -1,24 +1,26 @@
-"""The file behind a run: one connection, one writer, one transaction a round.
+"""The file `run.db`: one connection, one writer, one transaction a round.
 
-A full or read-only disk raises `StoreFullError`; nothing of that round happened then.
+A full or read-only disk raises `StoreFullError`; then no statement of that round takes effect.
 """
 
 from __future__ import annotations
 
 import fcntl
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
-FILE_NAME = "run.db"
+from protocol.read_only import RUN_DB
+
 LOCK_NAME = "coordinator.lock"
 
 
 class StoreFullError(Exception):
-    """The disk takes no more, or took nothing: say so, wait for room, begin again from disk."""
+    """The disk is full or read-only: report it, wait for space, begin again from disk."""
 
 
 class StoreInUseError(Exception):
@@ -28,7 +30,7 @@ class StoreInUseError(Exception):
 def ensure_unlocked(run_dir: Path) -> None:
     """Raise StoreInUseError while a coordinator serves that run.
 
-    Asked before a second one listens, for that would take the socket file from under the first.
+    Call it before listening: a second coordinator would take the socket file of the first.
     """
     with suppress(FileNotFoundError), (run_dir / LOCK_NAME).open() as lock:
         _lock(lock, run_dir)
@@ -45,11 +47,11 @@ class Database:
     """`run.db`, opened for writing by its only writer."""
 
     def __init__(self, run_dir: Path) -> None:
-        # Held for the life of the process: two coordinators on one run would both believe it.
+        # Held for the life of the process: only one coordinator may serve a run.
         try:
             run_dir.mkdir(parents=True, exist_ok=True)
             self._lock = (run_dir / LOCK_NAME).open("w")
-        except OSError as error:  # read-only, say
+        except OSError as error:  # for example, a read-only disk
             raise StoreFullError(f"{LOCK_NAME}: {error.strerror}") from error
         try:
             _lock(self._lock, run_dir)
@@ -59,10 +61,10 @@ class Database:
         self._open = False
         try:
             with _disk_full_as_error():
-                self._db = sqlite3.connect(run_dir / FILE_NAME, isolation_level=None)
+                self._db = sqlite3.connect(run_dir / RUN_DB, isolation_level=None)
                 self._prepare()
         except BaseException:
-            # Or our own next try would find the run taken, for as long as the error is held.
+            # The exception may keep this object alive, and the lock would block the next try.
             self._lock.close()
             raise
 
@@ -85,8 +87,16 @@ class Database:
                 self._open = True
             self._db.execute(statement, values)
 
+    def insert(self, table: str, *, skip_duplicate: bool = False, **values: object) -> None:
+        """Add a row to this round's transaction; columns that are not named have their default.
+
+        `skip_duplicate`: do nothing when a unique key of the table forbids the row.
+        """
+        statement = _insert_statement(table, tuple(values), skip_duplicate=skip_duplicate)
+        self.write(statement, tuple(values.values()))
+
     def commit(self) -> bool:
-        """Make everything since the last commit durable; False when there was nothing."""
+        """Make everything since the last commit durable; False when nothing was written."""
         if not self._open:
             return False
         with _disk_full_as_error():
@@ -95,8 +105,15 @@ class Database:
         return True
 
     def rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query; what this round wrote is seen."""
+        """Return all rows of a query, those written in this round included."""
         return self._db.execute(statement, values).fetchall()
+
+    def select(
+        self, table: str, columns: Iterable[str], condition: str, values: tuple[object, ...]
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of a table's rows; `condition` begins with WHERE."""
+        # Table and columns are names in our code, never data.
+        return self.rows(f"SELECT {_quoted(columns)} FROM {table} {condition}", values)  # noqa: S608
 
     def row(self, statement: str, values: tuple[object, ...] = ()) -> tuple[Any, ...] | None:
         """Return the first row of a query, if there is one."""
@@ -104,13 +121,24 @@ class Database:
         return found
 
     def value(self, statement: str, values: tuple[object, ...] = ()) -> Any:
-        """Return the first column of a query that always has a row."""
+        """Return the first column of a query that has at least one row."""
         return self._db.execute(statement, values).fetchone()[0]
 
     def close(self) -> None:
-        """Close the file, drop what was not committed, and let the next coordinator in."""
+        """Close the file without a commit, and unlock the run for the next coordinator."""
         self._db.close()
         self._lock.close()
+
+
+def _quoted(columns: Iterable[str]) -> str:
+    return ", ".join(f'"{column}"' for column in columns)
+
+
+@lru_cache
+def _insert_statement(table: str, columns: tuple[str, ...], *, skip_duplicate: bool) -> str:
+    verb = "INSERT OR IGNORE" if skip_duplicate else "INSERT"
+    marks = ", ".join("?" for _ in columns)
+    return f"{verb} INTO {table} ({_quoted(columns)}) VALUES ({marks})"
 
 
 def schema() -> str:
@@ -119,7 +147,7 @@ def schema() -> str:
 
 
 def add_missing_columns(run: sqlite3.Connection) -> None:
-    """Give the tables of an older run the columns that this version's schema has besides."""
+    """Add this version's new columns to the tables of an older run."""
     model = sqlite3.connect(":memory:")
     with closing(model):
         model.executescript(schema())
@@ -134,11 +162,11 @@ def add_missing_columns(run: sqlite3.Connection) -> None:
 
 @contextmanager
 def _disk_full_as_error() -> Iterator[None]:
-    """Turn SQLite's words for a disk that takes nothing into one error of ours."""
+    """Turn SQLite's errors for a full or read-only disk into `StoreFullError`."""
     try:
         yield
     except sqlite3.OperationalError as error:
-        words = str(error)
-        if any(sign in words for sign in ("full", "readonly", "disk I/O", "unable to open")):
-            raise StoreFullError(words) from error
+        text = str(error)
+        if any(sign in text for sign in ("full", "readonly", "disk I/O", "unable to open")):
+            raise StoreFullError(text) from error
         raise

@@ -1,8 +1,7 @@
-"""Decisions: what the search decided, in its order, and what it went by.
+"""The decisions of the searches, in their order, and the verdicts that they were based on.
 
-Kept so that a coordinator that begins again offers what was offered before, windows included (a
-reply that was bought for it still answers it), and so that `scripts/replay.py` can hold a run
-against the search.
+A restarted coordinator makes the same offers again, windows included, so that a stored reply still
+answers its request.  `scripts/replay.py` compares the decisions of a run with the search.
 """
 
 from __future__ import annotations
@@ -15,9 +14,11 @@ from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.database import Database
 from protocol.values import Value, Verdict
 
+DECISION_COLUMNS = ("id", "number", "stage", "parent", "window", "seed", "recorded")
+
 
 class Decision(Value, frozen=True, kw_only=True):
-    """One offer, as it was made."""
+    """One recorded offer."""
 
     order: int
     number: int  # of the attempt
@@ -25,11 +26,11 @@ class Decision(Value, frozen=True, kw_only=True):
     parent: int
     window: tuple[int, ...]
     seed: int
-    recorded: int  # nodes that the search knew by then, the root left out
+    recorded: int  # nodes in the tree at that time, without the root
 
 
 class UnconfirmedVerdict(Value, frozen=True, kw_only=True):
-    """What a node came to before it was judged again."""
+    """The first verdict and score of a node that was confirmed later."""
 
     number: int
     verdict: Verdict
@@ -43,48 +44,43 @@ class DecisionStore:
         self._db = database
 
     def add(self, task: str, offer: OfferWork, recorded: int) -> None:
-        """Record an offer; the same one made again by a later coordinator is recorded once."""
+        """Record an offer once, also when a later coordinator makes it again."""
         if offer.stage is Stage.MEASURE:
-            return  # where every search begins
-        self._db.write(
-            'INSERT OR IGNORE INTO decision (task, number, stage, parent, "window", seed, recorded)'
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                task,
-                offer.attempt.number,
-                offer.stage,
-                offer.attempt.parent,
-                msgspec.json.encode(offer.window).decode(),
-                offer.seed,
-                recorded,
-            ),
+            return  # every search begins with this offer
+        self._db.insert(
+            "decision",
+            skip_duplicate=True,
+            task=task,
+            number=offer.attempt.number,
+            stage=offer.stage,
+            parent=offer.attempt.parent,
+            window=msgspec.json.encode(offer.window).decode(),
+            seed=offer.seed,
+            recorded=recorded,
         )
 
     def decisions_of(self, task: str) -> list[Decision]:
         """Return a task's decisions in their order."""
-        rows = self._db.rows(
-            'SELECT id, number, stage, parent, "window", seed, recorded FROM decision'
-            " WHERE task = ? ORDER BY id",
-            (task,),
-        )
+        rows = self._db.select("decision", DECISION_COLUMNS, "WHERE task = ? ORDER BY id", (task,))
         return [_decision(*row) for row in rows]
 
     def decision_for(self, task: str, attempt: Attempt) -> OfferWork | None:
-        """Return what was offered of an attempt's present stage; None in runs of older versions."""
-        row = self._db.row(
-            'SELECT id, number, stage, parent, "window", seed, recorded FROM decision'
-            " WHERE task = ? AND number = ? AND stage = ?",
+        """Return the stored offer of an attempt's present stage; None in runs of older versions."""
+        rows = self._db.select(
+            "decision",
+            DECISION_COLUMNS,
+            "WHERE task = ? AND number = ? AND stage = ?",
             (task, attempt.number, attempt.stage),
         )
-        if row is None:
+        if not rows:
             return None
-        made = _decision(*row)
+        made = _decision(*rows[0])
         return OfferWork(attempt.stage, attempt, made.window, made.seed)
 
     def second_looks(self, task: str, recorded: int) -> int:
-        """Return how many nodes were judged again since there were so many; one may be under way.
+        """Return the number of confirmations since the tree had `recorded` nodes.
 
-        0 in runs of older versions.
+        A confirmation under way does not count.  0 in runs of older versions.
         """
         count: int = self._db.value(
             "SELECT COUNT(*) FROM decision JOIN node USING (task, number)"
@@ -94,7 +90,7 @@ class DecisionStore:
         return count
 
     def keep_unconfirmed_verdict(self, task: str, number: int) -> None:
-        """Keep a node's verdict and score, before a second look takes their place."""
+        """Copy a node's verdict and score before a confirmation replaces them."""
         self._db.write(
             "INSERT OR IGNORE INTO first_look (task, number, verdict, score_us)"
             " SELECT task, number, verdict, score_us FROM node WHERE task = ? AND number = ?",
@@ -102,7 +98,7 @@ class DecisionStore:
         )
 
     def unconfirmed_verdicts(self, task: str) -> dict[int, UnconfirmedVerdict]:
-        """Return what the nodes that were judged again came to before, by number."""
+        """Return the first verdicts of the confirmed nodes, by number."""
         rows = self._db.rows(
             "SELECT number, verdict, score_us FROM first_look WHERE task = ?", (task,)
         )

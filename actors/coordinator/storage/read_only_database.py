@@ -1,24 +1,22 @@
-"""A run to look back at: its `run.db` read and never written, whoever serves it meanwhile."""
+"""A stored run: its `run.db`, only read, also while a coordinator serves the run."""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
 
-from actors.coordinator.storage.database import FILE_NAME, Database
-from protocol import read_only
+from actors.coordinator.storage.database import Database
+from protocol.read_only import RUN_DB, read_only_uri
 
 
 class ReadOnlyDatabase(Database):
-    """`run.db` as `Store`, `ActivityStore` and `DecisionStore` read it; a write is a bug and
-    raises.
-    """
+    """`run.db` for the reads of the stores; a write is a bug and raises RuntimeError."""
 
     def __init__(self, run_dir: Path) -> None:
-        path = run_dir / FILE_NAME
+        path = run_dir / RUN_DB
         if not path.is_file():
-            raise ValueError(f"{run_dir} is no run folder: it has no {FILE_NAME}")
-        self._db = sqlite3.connect(read_only.read_only_uri(path), uri=True)
+            raise ValueError(f"{run_dir} is not a run folder: it has no {RUN_DB}")
+        self._db = sqlite3.connect(read_only_uri(path), uri=True)
         self._open = False
         try:
             tables = {name for (name,) in self.rows("SELECT name FROM sqlite_schema")}
@@ -32,8 +30,8 @@ class ReadOnlyDatabase(Database):
             )
 
     def write(self, statement: str, values: tuple[object, ...] = ()) -> None:
-        raise RuntimeError(f"an archive is only read: {statement}")
+        raise RuntimeError(f"a read-only run.db is never written: {statement}")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()

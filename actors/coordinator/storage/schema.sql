@@ -1,4 +1,4 @@
--- One run's truth.  Written by its coordinator alone; everybody else opens it read-only.
+-- The store of one run.  Only its coordinator writes it; all other processes open it read-only.
 -- A new column is null or has a default: it is added to the tables of older runs when they resume.
 
 CREATE TABLE IF NOT EXISTS run (
@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS run (
     created REAL NOT NULL,         -- wall clock, seconds since 1970, for people only
     started REAL NOT NULL,         -- when the present coordinator began
     seconds REAL NOT NULL,         -- that any coordinator served it
-    supervisor TEXT NOT NULL DEFAULT '' -- the life of the one that started the present coordinator
+    supervisor TEXT NOT NULL DEFAULT '' -- incarnation of the one that started this coordinator
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS task (
@@ -94,7 +94,7 @@ CREATE TABLE IF NOT EXISTS call (
     model TEXT NOT NULL,
     request TEXT NOT NULL,
     reply TEXT NOT NULL,
-    stop TEXT NOT NULL,            -- the model's; 'lost': nobody saw its reply, usd is its most
+    stop TEXT NOT NULL,            -- the model's; 'lost': no whole reply arrived, usd is its maximum
     temperature REAL,              -- as it was really sent; null when none was
     effort TEXT NOT NULL DEFAULT '',
     input_tokens INTEGER NOT NULL, -- all of them, cached ones included

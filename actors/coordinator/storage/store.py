@@ -1,8 +1,7 @@
 """The store: a run's tasks, attempts and nodes, as typed reads and writes.
 
-Who may lease what, what was bought and who works is kept beside it, in `activity_store.py`; both
-write into the same transaction, so that a node and the end of its lease are durable together or not
-at all.
+Leases, calls and workers are in `activity_store.py`.  Both write into the same transaction, so that
+a node and the end of its lease are durable together or not at all.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from protocol.values import (
 )
 
 _encode = msgspec.msgpack.encode
-CONFIRMED, UNCONFIRMABLE = 1, 2  # what became of a node's second look
+CONFIRMED, UNCONFIRMABLE = 1, 2  # results of a node's confirmation
 
 
 def _decode(verdict: bytes) -> Verdict:
@@ -36,32 +35,32 @@ def _decode(verdict: bytes) -> Verdict:
 
 
 class NodeRow(Value, frozen=True, kw_only=True):
-    """What the tree keeps of a stored node."""
+    """The fields of a stored node that the search needs."""
 
     number: int
     parent: int
     score_us: float | None
     source: str
     confirmed: int = 0
-    verdict: Verdict | None = None  # None: as a million are read, only where it matters
+    verdict: Verdict | None = None  # only where the search needs it: a task may have a million rows
 
     @property
     def is_confirmed_faster(self) -> bool:
-        """Whether the node was judged again and is faster than the reference."""
+        """Whether the node was confirmed to be faster than the reference."""
         return self.confirmed == CONFIRMED and self.verdict is not None and self.verdict.is_faster
 
     @property
     def gives_up_on(self) -> GiveUpScope:
-        """What its agent gave up on."""
+        """What the node's agent gave up on."""
         return self.verdict.gives_up_on if self.verdict is not None else "attempt"
 
 
 class Store:
-    """The tree's truth."""
+    """The reads and writes of tasks, attempts and nodes."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        # What attempts under way have so far, and the references: written here, read often.
+        # Plans and candidates of attempts under way, and the references: read often.
         self._plans: dict[tuple[str, int], Plan] = {}
         self._candidates: dict[tuple[str, int], Candidate] = {}
         self._references: dict[str, Reference] = {}
@@ -69,7 +68,7 @@ class Store:
     # --- the run -----------------------------------------------------------------------------
 
     def count_start(self, at: float) -> int:
-        """Note that a coordinator begins; return how many there have been."""
+        """Record the start of a coordinator; return how many have started."""
         self._db.write(
             "INSERT INTO run (id, run_id, status, epoch, created, started, seconds)"
             " VALUES (1, ?, 'running', 1, ?, ?, 0.0) ON CONFLICT DO UPDATE"
@@ -81,7 +80,7 @@ class Store:
         return epoch
 
     def change_supervisor(self, supervisor: str) -> bool:
-        """Note which supervisor serves the run; whether that was another one before."""
+        """Record the supervisor that serves the run; return whether it replaces another one."""
         former = str(self._db.value("SELECT supervisor FROM run"))
         self._db.write("UPDATE run SET supervisor = ?", (supervisor,))
         return former not in ("", supervisor)
@@ -236,7 +235,7 @@ class Store:
     def confirm_node(
         self, task: str, number: int, verdict: Verdict | None, score_us: float | None
     ) -> None:
-        """Let the second look count; None: it could not be had, the first verdict stays."""
+        """Replace a node's verdict by its confirmation; None: the first verdict stays."""
         if verdict is not None:
             self._db.write(
                 "UPDATE node SET word = ?, verdict = ?, score_us = ? WHERE task = ? AND number = ?",

@@ -10,15 +10,15 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from actors.evaluator.build.stage import NO_MODULES, BuildStage, BuildResult
-from actors.evaluator.fastbuild.source_requirements import may_compile
-from actors.evaluator.fastbuild.build_slots import slots_here
-from actors.evaluator.sandbox.confinement import ConfinementFactory
-from actors.evaluator.sandbox.child_client import EvaluationCancelledError
-from actors.evaluator.sandbox.zygote_client import ZygoteClient, JudgeUnavailableError
-from actors.evaluator.sandbox.scratch import Scratch
+from actors.evaluator.build.stage import NO_MODULES, BuildResult, BuildStage
 from actors.evaluator.build.toolkits import ToolkitProvider
+from actors.evaluator.fastbuild.build_slots import slots_here
+from actors.evaluator.fastbuild.source_requirements import may_compile
+from actors.evaluator.sandbox.child_client import EvaluationCancelledError
+from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.disk_space import DiskSpace
+from actors.evaluator.sandbox.scratch import Scratch
+from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError, ZygoteClient
 from protocol.settings import Limits
 from protocol.values import DeviceKind
 
@@ -37,8 +37,9 @@ def builds_ahead(device: DeviceKind) -> int:
 class Builder:
     """How one judge's candidates get built."""
 
-    def __init__(self, confinements: ConfinementFactory, limits: Limits, log_line: Callable[[str],
-    None]) -> None:
+    def __init__(
+        self, confinements: ConfinementFactory, limits: Limits, log_line: Callable[[str], None]
+    ) -> None:
         self._confinements = confinements
         self._limits = limits
         self._toolkits = ToolkitProvider(log_line)
@@ -131,8 +132,9 @@ class BuildAhead:
             stage = self._builder.build_stage(source, self._zygote, folder, arch, stop, modules)
             built = stage.run(self._limits.build_s)
             if built.fault is not None:
-                self._disk.require_for(built.fault.outcome,
-                f"{built.fault.reason} {built.fault.log}")
+                self._disk.require_for(
+                    built.fault.outcome, f"{built.fault.reason} {built.fault.log}"
+                )
             return built
         except JudgeUnavailableError:
             self._scratch.remove(folder)

@@ -12,15 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
-from actors.evaluator.fastbuild.compiler_process import BuildTimeoutError
-from actors.evaluator.fastbuild.result_cache import ResultCache
 from actors.evaluator.fastbuild.build_slots import BuildSlots, slots_here
 from actors.evaluator.fastbuild.build_store import BuildStore
-from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure, EvaluationCancelledError
-from actors.evaluator.sandbox.zygote_client import ZygoteClient, JudgeUnavailableError
-from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
-from actors.evaluator.ipc.orders import Confinement, ImportSource, CandidateRaised
+from actors.evaluator.fastbuild.compiler_process import BuildTimeoutError
+from actors.evaluator.fastbuild.result_cache import ResultCache
+from actors.evaluator.ipc.orders import CandidateRaised, Confinement, ImportSource
 from actors.evaluator.ipc.runner_orders import FromRunner
+from actors.evaluator.sandbox.child_client import (
+    ChildClient,
+    ChildFailure,
+    EvaluationCancelledError,
+)
+from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
+from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError, ZygoteClient
 from protocol.values import DeviceKind, Stage, Value
 
 EXTENSIONS = "extensions"  # in the candidate's folder, as its environment says

@@ -10,12 +10,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from actors.evaluator.ipc import logs
 from actors.evaluator.fastbuild import source_requirements
 from actors.evaluator.fastbuild.flag_set import FlagSet
-from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure, EvaluationCancelledError
+from actors.evaluator.ipc import logs
+from actors.evaluator.ipc.orders import (
+    Confinement,
+    FromToolkitBuilder,
+    PrepareToolkit,
+    ToolkitPrepared,
+)
+from actors.evaluator.sandbox.child_client import (
+    ChildClient,
+    ChildFailure,
+    EvaluationCancelledError,
+)
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
-from actors.evaluator.ipc.orders import Confinement, FromToolkitBuilder, PrepareToolkit, ToolkitPrepared
 
 PREPARE_S = 300.0
 GRACE_S = 10.0  # its own limit comes first: it says why

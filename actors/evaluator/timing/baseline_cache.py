@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from protocol.atomic_file import write_atomically
 from protocol.values import Device, Task, Value
 
 VERSION = 1  # of the way to measure: another one starts anew
@@ -79,13 +79,7 @@ class BaselineCache:
         path = self._path(task, device)
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(msgspec.json.encode(entry))
-                Path(name).replace(path)  # readers see the old one or the new one
-            except OSError:
-                Path(name).unlink()
+            write_atomically(path, msgspec.json.encode(entry), private=True)
 
     def _path(self, task: Task, device: Device) -> Path:
         # The fingerprint holds the versions of torch, CUDA and the driver.

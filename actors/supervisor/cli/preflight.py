@@ -27,10 +27,10 @@ from msgspec.structs import replace
 
 from actors.cli import UsageError
 from actors.commands import typed_command
-from actors.supervisor.cli.run_settings import has_api_key
 from actors.supervisor.processes.environment import child_environment
 from actors.supervisor.reporting import run_folder_integrity
 from actors.task_imports import TaskImportError, task_imports
+from protocol.api_key import api_key_variable
 from protocol.settings import LOCAL_ADDRESS, Settings
 from protocol.user_files import read_text
 from protocol.values import AGENT_ROLES, Value
@@ -168,7 +168,7 @@ def _check_model(model: str, settings: Settings, environ: Mapping[str, str], bas
             f"unknown model {model!r}: use a claude-… name, recipes, script:FILE, or --base-url"
             " with a name that this server knows"
         )
-    if agents_here and not has_api_key(environ):
+    if agents_here and not api_key_variable(environ):
         raise UsageError(
             f"--model {model} needs a key: set ANTHROPIC_API_KEY, or use --model recipes"
         )

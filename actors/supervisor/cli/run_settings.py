@@ -17,6 +17,7 @@ from actors.supervisor.cli import flags, model_prices
 from actors.supervisor.cli.flags import OPTIONS, Arguments
 from actors.supervisor.processes import launcher_client
 from protocol import prices
+from protocol.api_key import api_key_variable
 from protocol.settings import (
     FILE_NAME,
     MAX_IN_FLIGHT,
@@ -28,7 +29,6 @@ from protocol.settings import (
 from protocol.user_files import read_text
 from protocol.values import BACKEND_OF
 
-KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 # Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.  Of
 # those that do it is the nearest to the paper's own (Claude Sonnet 4, retired).
 DEFAULT_CLAUDE_MODEL = "claude-sonnet-4-6"
@@ -44,11 +44,6 @@ CHANGEABLE_ON_RESUME = (
     *("prices", "at_once", "base_url"),  # where a model is found, not which
     "launch",
 )
-
-
-def has_api_key(environ: Mapping[str, str]) -> bool:
-    """Whether there is a key for Anthropic's API."""
-    return any(environ.get(name, "").strip() for name in KEY_VARIABLES)
 
 
 def new_run_settings(
@@ -165,10 +160,9 @@ def _set_model(told: dict[str, Any], environ: Mapping[str, str]) -> None:
         told["model_reason"] = "as asked"
     elif told.get("base_url"):
         raise UsageError("--base-url needs --model NAME: the name that this server knows")
-    elif has_api_key(environ):
+    elif variable := api_key_variable(environ):
         told["model"] = DEFAULT_CLAUDE_MODEL
-        there = next(name for name in KEY_VARIABLES if environ.get(name, "").strip())
-        told["model_reason"] = f"{there} is set"
+        told["model_reason"] = f"{variable} is set"
     else:
         told["model"] = "recipes"
         told["model_reason"] = "a rule book, no LLM: ANTHROPIC_API_KEY is not set"

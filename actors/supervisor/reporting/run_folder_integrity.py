@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from actors.supervisor.reporting.run_reader import FILE_NAME as RUN_DB
-from protocol import read_only, tickets
 from protocol import settings as settings_file
+from protocol import tickets
+from protocol.read_only import RUN_DB, read_only_uri
 from protocol.values import Task, Value
 
 LOCK_NAME = "lock"
@@ -87,9 +87,7 @@ def open_read_only(run_dir: Path) -> sqlite3.Connection:
     path = run_dir / RUN_DB
     log = path.with_name(f"{RUN_DB}-wal")
     quiet = not log.is_file() or not log.stat().st_size
-    where = (
-        f"{path.resolve().as_uri()}?mode=ro&immutable=1" if quiet else read_only.read_only_uri(path)
-    )
+    where = f"{path.resolve().as_uri()}?mode=ro&immutable=1" if quiet else read_only_uri(path)
     return sqlite3.connect(where, uri=True, timeout=5.0)
 
 

@@ -24,10 +24,9 @@ from actors.supervisor.reporting.snapshot import (
     TaskState,
     WorkerState,
 )
-from protocol import read_only
+from protocol.read_only import RUN_DB, read_only_uri
 from protocol.values import Plan, Reference, Task, Verdict
 
-FILE_NAME = "run.db"
 CONFIRMED = 1  # what `node.confirmed` says of a second look that was had
 # Not the view `spend`, which a run of an older version lacks.
 SPEND_QUERY = (
@@ -47,7 +46,7 @@ class RunReader:
     """One read-only connection, opened as soon as the database is there."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / FILE_NAME
+        self._path = run_dir / RUN_DB
         self._connection: sqlite3.Connection | None = None
         self._version: int | None = None
         self._nodes: dict[tuple[str, int], NodeView] = {}
@@ -156,7 +155,7 @@ class RunReader:
 
     def _open(self) -> sqlite3.Connection | None:
         if self._connection is None and self._path.exists():
-            uri = read_only.read_only_uri(self._path)
+            uri = read_only_uri(self._path)
             self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=1.0)
         return self._connection
 
@@ -294,7 +293,7 @@ def checkpoint_database(run_dir: Path) -> None:
 
     Only for a run that nobody writes any more.
     """
-    path = run_dir / FILE_NAME
+    path = run_dir / RUN_DB
     if path.exists():
         connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
         try:
