@@ -37,28 +37,28 @@ class PassPlan:
     """
 
     def __init__(
-        self, graph: OperationGraph, region: Region, layout: LoopNest, knobs: Knobs
+        self, graph: OperationGraph, region: Region, loops: LoopNest, knobs: Knobs
     ) -> None:
-        self.graph, self.region, self.layout, self.knobs = graph, region, layout, knobs
+        self.graph, self.region, self.loops, self.knobs = graph, region, loops, knobs
         before = prologue(graph, region)
         self.nodes = sorted(region.nodes - before - {region.pool})
-        self.loads = {load.node: load for load in layout.loads}
+        self.loads = {load.node: load for load in loops.loads}
         self.pass_of: dict[int, int] = {}
-        self.varies: dict[int, frozenset[int]] = {}
-        reduced = {d for d, flag in enumerate(layout.reduced) if flag}
-        for load in layout.loads:
+        self.varying_dims: dict[int, frozenset[int]] = {}
+        reduced = {d for d, flag in enumerate(loops.reduced) if flag}
+        for load in loops.loads:
             self.pass_of[load.node] = 0
-            self.varies[load.node] = frozenset(d for d, s in enumerate(load.strides) if s)
+            self.varying_dims[load.node] = frozenset(d for d, s in enumerate(load.strides) if s)
         if region.pool is not None:
             self.pass_of[region.pool] = 0
-            self.varies[region.pool] = frozenset(range(len(layout.sizes)))
+            self.varying_dims[region.pool] = frozenset(range(len(loops.sizes)))
         for index in self.nodes:
             args = [a for a in graph[index].args if graph[a].op != "const"]
             stage = max((self.pass_of[a] for a in args), default=0)
-            varies: frozenset[int] = frozenset().union(*(self.varies[a] for a in args))
+            varies: frozenset[int] = frozenset().union(*(self.varying_dims[a] for a in args))
             if graph[index].op in REDUCTIONS:
                 stage, varies = stage + 1, varies - reduced
-            self.pass_of[index], self.varies[index] = stage, varies
+            self.pass_of[index], self.varying_dims[index] = stage, varies
         self.last = max(self.pass_of[i] for i in self.nodes) if self.nodes else 0
 
     def is_reduction(self, index: int) -> bool:
@@ -84,7 +84,7 @@ class PassPlan:
         """Outputs of the reduced shape."""
         return [i for i in self.region.outputs if not self.has_full_shape(i)]
 
-    def passes(self) -> list[int]:
+    def stages(self) -> list[int]:
         return [s for s in range(self.last + 1) if self.reductions(s) or self.full_outputs(s)]
 
     def pass_inputs(self, stage: int) -> list[int]:
@@ -101,7 +101,7 @@ class PassPlan:
             return {}
         first: dict[int, int] = {}
         kept: dict[int, int] = {}
-        for stage in self.passes():
+        for stage in self.stages():
             todo, seen = list(self.pass_inputs(stage)), set[int]()
             while todo:
                 index = todo.pop()
@@ -120,8 +120,8 @@ class PassPlan:
 
     def varies_in_inner_loop(self, index: int) -> bool:
         """Whether it changes within the reduced loops and from one lane to the next."""
-        flags = self.layout.reduced
-        varies = self.varies[index]
+        flags = self.loops.reduced
+        varies = self.varying_dims[index]
         return len(flags) - 1 in varies and any(flags[d] for d in varies)
 
     def topological(self, wanted: list[int], have: dict[int, str]) -> list[int]:

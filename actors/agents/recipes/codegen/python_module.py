@@ -16,8 +16,8 @@ from actors.agents.recipes.codegen.templates import (
     CPP_BUILD,
     CUDA_BUILD,
     FITS_FUNCTION,
-    class_of,
     future_imports,
+    new_model_class,
     refuse_clashes,
     task_remainder,
 )
@@ -84,8 +84,8 @@ class ModuleAssembler:
     def summary(self) -> str:
         count = len(self.kernels)
         said = f"{count} kernel{'s' if count != 1 else ''} in place of PyTorch's operations"
-        if self.program.kept:
-            said += f"; left to PyTorch: {', '.join(self.program.kept)}"
+        if self.program.left_to_torch:
+            said += f"; left to PyTorch: {', '.join(self.program.left_to_torch)}"
         return said + ".\nForward only: no gradients flow through the kernels.\n"
 
     def signatures(self) -> list[str]:
@@ -102,7 +102,7 @@ class ModuleAssembler:
     # -- ModelNew ------------------------------------------------------------------------------
 
     def model(self) -> str:
-        forward, made = class_of(self.program)
+        forward, made = new_model_class(self.program)
         refuse_clashes(self.program, forward)
         if forward.args.posonlyargs or forward.args.args:
             (forward.args.posonlyargs or forward.args.args)[0].arg = "self"
@@ -110,7 +110,7 @@ class ModuleAssembler:
         taken = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
         given = [arg.arg for arg in taken if arg is not None]
         guard = ["self.as_written"] if made.told else []
-        guard += [f"not {text}.training" for text in self.program.evaluated]
+        guard += [f"not {text}.training" for text in self.program.eval_mode_modules]
         guard += self.program.guards
         held = self.hold_parameters(given)
         guard += self.guards()
@@ -123,7 +123,7 @@ class ModuleAssembler:
             "        if not (",
             "            " + "\n            and ".join(guard or ["True"]),
             "        ):",
-            f"            return self.plain_forward({', '.join(self.program.given)})",
+            f"            return self.plain_forward({', '.join(self.program.call_arguments)})",
             *(f"        {line}" for line in self.body),
             f"        return {self.return_expression(self.program.output)}",
         ]
@@ -268,21 +268,21 @@ class ModuleAssembler:
         """
         if self.knobs.memory != "reuse" or region.pool is not None:
             return {}
-        layout = plan_loops(self.graph, region)
-        flow = PassPlan(self.graph, region, layout, self.knobs)
+        loops = plan_loops(self.graph, region)
+        pass_plan = PassPlan(self.graph, region, loops, self.knobs)
         found: dict[int, int] = {}
-        for store in layout.stores:
-            for load in layout.loads:
+        for store in loops.stores:
+            for load in loops.loads:
                 if (
                     self.graph[load.base].fresh
                     and load.node == load.base
                     and (load.strides, load.offset) == (store.strides, 0)
-                    and sum(other.base == load.base for other in layout.loads) == 1
+                    and sum(other.base == load.base for other in loops.loads) == 1
                     and self.last.get(load.base) == place
                     and load.base not in self.results
                     and load.base not in found.values()
                     and self.graph[load.base].shape == self.graph[store.node].shape
-                    and flow.pass_of[store.node] == flow.last
+                    and pass_plan.pass_of[store.node] == pass_plan.last
                 ):
                     found[store.node] = load.base
                     break

@@ -112,7 +112,7 @@ class ModelRenamer(ast.NodeTransformer):
         return node
 
 
-def class_of(program: ForwardProgram) -> tuple[ast.FunctionDef, ModelText]:
+def new_model_class(program: ForwardProgram) -> tuple[ast.FunctionDef, ModelText]:
     """The task's forward, and ModelNew with that one as `plain_forward`.
 
     A Model that is one plain class is copied; one that has its methods from elsewhere (a base, an
@@ -122,8 +122,8 @@ def class_of(program: ForwardProgram) -> tuple[ast.FunctionDef, ModelText]:
     found = source.method(source.model, "forward")
     if found is None:
         raise UnsupportedSourceError("Model has no forward")
-    told = program.made_for
-    if source.plain:
+    told = program.constructor_guard
+    if source.is_one_plain_class:
         return copied_class(source, told)
     lines = ["class ModelNew(Model):"]
     init = source.method(source.model, "__init__")
@@ -171,7 +171,7 @@ def refuse_clashes(program: ForwardProgram, forward: ast.FunctionDef) -> None:
             if name in RESERVED_NAMES or other:
                 raise UnsupportedSourceError(
                     f"the name {name} is one that a candidate needs for itself"
-                    f" ({source.at(node.lineno)})"
+                    f" ({source.describe_line(node.lineno)})"
                 )
     spec = forward.args
     taken = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
@@ -181,7 +181,7 @@ def refuse_clashes(program: ForwardProgram, forward: ast.FunctionDef) -> None:
         ):
             raise UnsupportedSourceError(
                 f"forward's argument {arg.arg} has a name that a candidate needs for itself"
-                f" ({source.at(arg.lineno)})"
+                f" ({source.describe_line(arg.lineno)})"
             )
     for name in ("plain_forward", "as_written"):
         if source.method(source.model, name) is not None:
@@ -200,13 +200,13 @@ def task_remainder(source: TaskSource) -> str:
     """What the task's file holds besides its get_… functions, and Model where it is copied."""
     lines: list[str] = []
     have = {"import torch", "from torch import nn"}
-    dropped = set(TASK_GETTERS) | ({"Model"} if source.plain else set())
+    dropped = set(TASK_GETTERS) | ({"Model"} if source.is_one_plain_class else set())
     for node in source.tree.body:
         if is_left_out(node, source, dropped):
             dropped |= set(bound_names(node)) - {"Model"}
             continue
         text = ast.unparse(node)
-        if source.plain:
+        if source.is_one_plain_class:
             text = ast.unparse(ModelRenamer().visit(copy.deepcopy(node)))
         if text in have:
             continue
@@ -219,7 +219,7 @@ def is_left_out(node: ast.stmt, source: TaskSource, dropped: set[str]) -> bool:
     """Whether a candidate does without a statement: the task's trial of itself, its docstring."""
     match node:
         case ast.ClassDef(name="Model"):
-            return source.plain
+            return source.is_one_plain_class
         case ast.FunctionDef(name=name):
             return name in TASK_GETTERS
         case ast.ClassDef():

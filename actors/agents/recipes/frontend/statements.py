@@ -13,8 +13,7 @@ import operator
 import msgspec
 
 from actors.agents.recipes.frontend.attributes import Namespace
-from actors.agents.recipes.frontend.constructors import ConstructorReader
-from actors.agents.recipes.frontend.constructors import ConstructorReturn as ReturnedValue
+from actors.agents.recipes.frontend.constructors import ConstructorReader, ReturnedValue
 from actors.agents.recipes.frontend.plain_values import evaluate_plain, plain_value
 from actors.agents.recipes.frontend.symbolic_values import (
     EndlessLoopError,
@@ -32,7 +31,7 @@ from actors.agents.recipes.ir.tensor_views import TensorView
 
 MAX_TURNS = 256  # of a loop
 MAX_STEPS = 50_000  # statements, over all calls and turns: seconds
-DEEPEST = 20  # functions in functions
+MAX_DEPTH = 20  # functions in functions
 # Contexts that leave numbers as they are.
 CONTEXTS_WITHOUT_EFFECT = ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled",
 "record_function",
@@ -49,14 +48,14 @@ class ForwardProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     source: TaskSource
     graph: OperationGraph
-    given: tuple[str, ...]  # the names of forward's arguments, as a call of it passes them on
-    guards: tuple[str, ...]  # what has to be true of arguments that are no tensors, in Python
-    output: object  # a node's index, or a tuple or list of outputs
-    made_for: str  # a condition on the constructor's arguments, "" where they are not plain
-    kept: tuple[str, ...]  # what stays in PyTorch
-    kept_at: dict[str, int]  # the first line on which each of them stands
-    misfits: tuple[str, ...]  # tensors that no kernel can take, in words
-    evaluated: tuple[str, ...]  # modules that are taken to be in evaluation mode
+    call_arguments: tuple[str, ...]  # how a call of forward passes them on: "x", "scale=scale"
+    guards: tuple[str, ...]  # Python conditions on the arguments that are not tensors
+    output: object  # a node's index, or a tuple, list or dict of outputs
+    constructor_guard: str  # a Python condition on the constructor's arguments; "": not plain
+    left_to_torch: tuple[str, ...]  # operations that stay in PyTorch, for the user
+    torch_lines: dict[str, int]  # the first line of the task's file with each of them
+    unsupported_tensors: tuple[str, ...]  # tensors that no kernel can take, and why
+    eval_mode_modules: tuple[str, ...]  # modules that are taken to be in evaluation mode
 
     @property
     def results(self) -> tuple[int, ...]:
@@ -81,14 +80,14 @@ class ForwardReader(ConstructorReader):
 
     # -- functions -----------------------------------------------------------------------------
 
-    def enter(self, function: TaskFunction) -> None:
-        if self.depth >= DEEPEST:
+    def enter_function(self, function: TaskFunction) -> None:
+        if self.depth >= MAX_DEPTH:
             raise EndlessLoopError(f"{function.body.name}() calls itself")
         for decorator in function.body.decorator_list:
             if not is_harmless(ast.unparse(decorator)):
                 raise UnsupportedSourceError(
                     f"{function.body.name}() has the decorator @{ast.unparse(decorator)}, which"
-                    f" may change what it returns ({self.source.at(decorator.lineno)})"
+                    f" may change what it returns ({self.source.describe_line(decorator.lineno)})"
                 )
         self.depth += 1
 
@@ -134,7 +133,7 @@ class ForwardReader(ConstructorReader):
         self, function: TaskFunction, args: list[object], kwargs: dict[str, object]
     ) -> object:
         names = self.bind_arguments(function, args, kwargs)
-        self.enter(function)
+        self.enter_function(function)
         try:
             result = self.block(function.body.body, names)
         finally:
@@ -168,20 +167,20 @@ class ForwardReader(ConstructorReader):
                 if node.value is not None:
                     self.assign(node.target, self.evaluate(node.value, names), names)
             case ast.AugAssign():
-                self.augment(node, names)
+                self.augmented_assignment(node, names)
             case ast.Expr():
                 self.expression_statement(node.value, names)
             case ast.If():
                 chosen = node.body if plain_value(self.evaluate(node.test, names)) else node.orelse
                 return self.block(chosen, names)
             case ast.For():
-                return self.loop(node, names)
+                return self.for_loop(node, names)
             case ast.With():
-                return self.within(node, names)
+                return self.with_statement(node, names)
             case ast.FunctionDef():
                 names[node.name] = TaskFunction(body=node, closure=names)
             case ast.Import() | ast.ImportFrom():
-                self.imported(node, names)
+                self.import_statement(node, names)
             case ast.Delete():
                 for target in node.targets:
                     if isinstance(target, ast.Name):
@@ -193,7 +192,7 @@ class ForwardReader(ConstructorReader):
                 raise UnsupportedSourceError(f"a {kind} statement can't be followed")
         return None
 
-    def imported(self, node: ast.Import | ast.ImportFrom, names: Namespace) -> None:
+    def import_statement(self, node: ast.Import | ast.ImportFrom, names: Namespace) -> None:
         """An import inside a function: its names are not there in the rest of the file."""
         found: dict[str, object] = {}
         self.source.bind_import(node, found)  # type: ignore[arg-type]  # only symbols go in
@@ -201,7 +200,7 @@ class ForwardReader(ConstructorReader):
             spelled = msgspec.structs.replace(symbol, text="")  # type: ignore[type-var]
             names[name] = spelled if getattr(spelled, "spelling", "") else OpaqueValue()
 
-    def within(self, node: ast.With, names: Namespace) -> ReturnedValue | None:
+    def with_statement(self, node: ast.With, names: Namespace) -> ReturnedValue | None:
         for item in node.items:
             text = ast.unparse(item.context_expr)
             if (
@@ -213,7 +212,7 @@ class ForwardReader(ConstructorReader):
                 )
         return self.block(node.body, names)
 
-    def loop(self, node: ast.For, names: Namespace) -> ReturnedValue | None:
+    def for_loop(self, node: ast.For, names: Namespace) -> ReturnedValue | None:
         items = self.evaluate(node.iter, names)
         if isinstance(items, ModuleValue):
             items = items.children
@@ -236,7 +235,7 @@ class ForwardReader(ConstructorReader):
                 names[target.id] = value
             case ast.Tuple() | ast.List() if isinstance(value, TensorView):
                 for place, part in enumerate(target.elts):
-                    self.assign(part, self.item(value, place), names)
+                    self.assign(part, self.subscript(value, place), names)
             case ast.Tuple() | ast.List():
                 self.unpack(target, value, names)
             case ast.Attribute():
@@ -247,7 +246,10 @@ class ForwardReader(ConstructorReader):
                     )
                 owner.attributes[target.attr] = value
             case ast.Subscript() if self.constructing:
-                holder, key = self.evaluate(target.value, names), self.index(target.slice, names)
+                holder, key = (
+                    self.evaluate(target.value, names),
+                    self.evaluate_index(target.slice, names),
+                )
                 if not isinstance(holder, dict | list) or not isinstance(key, int | str):
                     raise UnsupportedOperationError(f"an assignment to {ast.unparse(target)}")
                 evaluate_plain(operator.setitem, holder, key, value)
@@ -268,7 +270,7 @@ class ForwardReader(ConstructorReader):
         for part, item in zip(target.elts, value, strict=True):
             self.assign(part.value if isinstance(part, ast.Starred) else part, item, names)
 
-    def augment(self, node: ast.AugAssign, names: Namespace) -> None:
+    def augmented_assignment(self, node: ast.AugAssign, names: Namespace) -> None:
         if not isinstance(node.target, ast.Name):
             if not self.constructing:
                 raise UnsupportedSourceError(f"{ast.unparse(node.target)} is changed in place")
@@ -276,7 +278,7 @@ class ForwardReader(ConstructorReader):
             value = self.arithmetic(type(node.op), old, self.evaluate(node.value, names))
             return self.assign(node.target, value, names)
         name = node.target.id
-        old = self.name(name, names)
+        old = self.look_up(name, names)
         other = self.evaluate(node.value, names)
         if isinstance(old, list | tuple) and isinstance(other, list | tuple):
             names[name] = type(old)([*old, *other])
@@ -327,13 +329,13 @@ class ForwardReader(ConstructorReader):
             return
         if self.is_own_list(node.func, names) and not node.keywords:
             owner, name = self.evaluate(node.func.value, names), node.func.attr  # type: ignore[attr-defined]
-            getattr(owner, name)(*self.items(node.args, names))
+            getattr(owner, name)(*self.evaluate_items(node.args, names))
             return
         if not (self.constructing and isinstance(node.func, ast.Attribute)):
             raise UnsupportedSourceError(
                 f"{text}() is called for what it does, not for what it gives"
             )
-        self.owner_call(node, node.func, names)
+        self.effect_call(node, node.func, names)
 
 
 def is_harmless(decorator: str) -> bool:

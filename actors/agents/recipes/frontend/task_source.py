@@ -35,15 +35,19 @@ class TaskSource:
         self.functions: dict[str, ast.FunctionDef] = {}
         self.patched: dict[tuple[str, str], ast.expr] = {}  # `Model.forward = …`, by class
         self.imports: dict[str, Symbol] = {}
-        self.star: list[str] = []  # modules of `from … import *`
-        self.hidden: set[str] = set()  # names bound where it depends: in an if, try, with, for
-        self.plain = True  # whether Model is one class of this file, with all that it is
+        self.star_imports: list[str] = []  # modules of `from … import *`
+        self.conditional_names: set[str] = (
+            set()
+        )  # names bound where it depends: in an if, try, with, for
+        self.is_one_plain_class = (
+            True  # whether Model is one class of this file, with all that it is
+        )
         self._bind(self.tree.body)
         if "Model" not in self.classes:
             if "Model" in self.imports:
                 raise UnsupportedSourceError(
                     "Model is imported, and the rule book reads only the task's own file"
-                    f" ({self.at(self._line_of('Model'))})"
+                    f" ({self.describe_line(self._line_of('Model'))})"
                 )
             raise UnsupportedSourceError("the task defines no class named Model")
         self.model = self.classes["Model"]
@@ -69,7 +73,7 @@ class TaskSource:
                 case ast.If(test=test) if is_main(test):
                     pass
                 case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While() | ast.TryStar():
-                    self.hidden |= set(bound_names(node))
+                    self.conditional_names |= set(bound_names(node))
 
     def bind_import(self, node: ast.stmt, names: dict[str, Symbol]) -> None:
         """What each imported name stands for."""
@@ -81,7 +85,7 @@ class TaskSource:
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 if alias.name == "*":
-                    self.star.append(node.module or "")
+                    self.star_imports.append(node.module or "")
                     continue
                 own = alias.asname or alias.name
                 names[own] = Symbol(name=f"{node.module}.{alias.name}", text=own)
@@ -98,10 +102,10 @@ class TaskSource:
                     continue
                 raise UnsupportedSourceError(
                     f"class {body.name} inherits from {name}, whose code is not in this file"
-                    f" ({self.at(body.lineno)})"
+                    f" ({self.describe_line(body.lineno)})"
                 )
         patched = any(name == self.model.name for name, _ in self.patched)
-        self.plain = (
+        self.is_one_plain_class = (
             self.model.name == "Model"
             and self.model in self.tree.body
             and sum(isinstance(n, ast.ClassDef) and n.name == "Model" for n in self.tree.body) == 1
@@ -159,7 +163,7 @@ class TaskSource:
             if given is not None:
                 raise UnsupportedSourceError(
                     f"{each.name}.{name} is set to {ast.unparse(given)}, which the rule book"
-                    f" can't follow ({self.at(given.lineno)})"
+                    f" can't follow ({self.describe_line(given.lineno)})"
                 )
             found = method(each, name)
             if found is not None:
@@ -175,7 +179,7 @@ class TaskSource:
         more = [arg for arg in (spec.vararg, spec.kwarg) if arg is not None]
         return [arg.arg for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *more)][1:]
 
-    def at(self, line: int) -> str:
+    def describe_line(self, line: int) -> str:
         """A line of the file for people: its number and its text."""
         if not 0 < line <= len(self.lines):
             return f"line {line}"

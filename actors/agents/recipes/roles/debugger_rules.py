@@ -94,7 +94,7 @@ def format_reply(diagnosis: str, source: str) -> str:
 def plain_torch_module(text: str) -> str:
     """ModelNew as the task's own Model: always right, never faster."""
     source = TaskSource(text)
-    if source.plain:
+    if source.is_one_plain_class:
         model = copy.deepcopy(source.model)
         model.name = "ModelNew"
         ModelRenamer().visit(model)

@@ -99,9 +99,9 @@ CUDA_CHANGES: dict[tuple[str, object], tuple[float, str]] = {
 def adjusted_prior(choice: tuple[str, object], prior: float, compiled: CompiledCandidate) -> float:
     """The promise in the light of the loops that it would change."""
     knob, value = choice
-    written = max(layout.volume * 4 * len(layout.stores) for layout in compiled.layouts)
-    width = min(layout.width for layout in compiled.layouts)
-    volume = max(layout.volume for layout in compiled.layouts)
+    written = max(loops.volume * 4 * len(loops.stores) for loops in compiled.loop_nests)
+    width = min(loops.width for loops in compiled.loop_nests)
+    volume = max(loops.volume for loops in compiled.loop_nests)
     if (knob, value) == ("store", "stream"):
         return prior + (5.0 if written > CACHE_BYTES else -1.5)
     if (knob, value) == ("threads", 1) and volume < 1 << 16:
@@ -125,28 +125,28 @@ class CompileInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def single_changes(
-    scene: CompileInputs, base: Knobs
+    compile_inputs: CompileInputs, base: Knobs
 ) -> Iterator[tuple[tuple[str, object], Knobs, CompiledCandidate]]:
     """Every single change of the base, and what it makes."""
-    for knob, value in CUDA_CHANGES if scene.backend == "cuda" else CPP_CHANGES:
+    for knob, value in CUDA_CHANGES if compile_inputs.backend == "cuda" else CPP_CHANGES:
         if getattr(base, knob) == value:
             continue
         knobs = with_change(base, {knob: value})
         if knobs is None:
             continue
         try:
-            yield (knob, value), knobs, scene.compile(knobs)
+            yield (knob, value), knobs, compile_inputs.compile(knobs)
         except UnsupportedSourceError:
             continue
 
 
 def candidate_changes(
-    scene: CompileInputs, base: Knobs, shown: CompiledCandidate, seen: set[str]
+    compile_inputs: CompileInputs, base: Knobs, shown: CompiledCandidate, seen: set[str]
 ) -> Iterator[KnobChange]:
     """The changes of the base that give a source which was not seen yet."""
     known = set(seen)
-    table = CUDA_CHANGES if scene.backend == "cuda" else CPP_CHANGES
-    for choice, _, made in single_changes(scene, base):
+    table = CUDA_CHANGES if compile_inputs.backend == "cuda" else CPP_CHANGES
+    for choice, _, made in single_changes(compile_inputs, base):
         key = source_key(made.source)
         if key in known:
             continue
@@ -156,12 +156,12 @@ def candidate_changes(
         yield KnobChange(change={choice[0]: choice[1]}, advice=words, prior=weight, compiled=made)
 
 
-def is_all_tried(scene: CompileInputs, base: Knobs, seen: set[str]) -> bool:
+def is_all_tried(compile_inputs: CompileInputs, base: Knobs, seen: set[str]) -> bool:
     """Whether no chain of single changes, through what was tried, leads to anything new."""
     known: set[str] = set()
     todo, looked = [base], 0
     while todo:
-        for _, knobs, made in single_changes(scene, todo.pop()):
+        for _, knobs, made in single_changes(compile_inputs, todo.pop()):
             looked += 1
             key = source_key(made.source)
             if key not in seen or looked > MAX_COMPILES:

@@ -62,7 +62,7 @@ class Fusion:
         self.careful = careful  # never count on a later user to join
         self.live = sorted(graph.ancestors(results))
         self.results = results
-        self.home: dict[int, int] = {}  # node -> key of its region
+        self.region_of: dict[int, int] = {}  # node -> key of its region
         self.regions: dict[int, Region] = {}
         self.users: dict[int, set[int]] = {}
         for index in self.live:
@@ -73,29 +73,29 @@ class Fusion:
                 self.add(index)
 
     def add(self, index: int) -> None:
-        self.regions[index] = is_never_fused(self.graph, index)
-        self.home[index] = index
+        self.regions[index] = single_node_region(self.graph, index)
+        self.region_of[index] = index
         for arg in sorted(self.graph[index].args, reverse=True):
-            if arg in self.home and self.home[arg] != self.home[index]:
-                self.merge(self.home[arg], self.home[index])
+            if arg in self.region_of and self.region_of[arg] != self.region_of[index]:
+                self.merge(self.region_of[arg], self.region_of[index])
 
     def merge(self, left: int, right: int) -> None:
         """Makes one region of two where that is one loop nest and no circle."""
-        if not self.depth_allows(self.regions[left], self.regions[right]):
+        if not self.is_allowed_by_depth(self.regions[left], self.regions[right]):
             return
         joined = merged_regions(self.graph, self.regions[left], self.regions[right])
         if joined is None or not self.is_sound(joined):
             return
-        before = dict(self.home)
+        before = dict(self.region_of)
         for node in joined.nodes:
-            self.home[node] = left
+            self.region_of[node] = left
         if self.is_circular():
-            self.home = before
+            self.region_of = before
             return
         del self.regions[right]
         self.regions[left] = joined
 
-    def depth_allows(self, left: Region, right: Region) -> bool:
+    def is_allowed_by_depth(self, left: Region, right: Region) -> bool:
         """Whether the depth of fusion that is asked for allows it."""
         if self.depth == "all":
             return True
@@ -120,16 +120,16 @@ class Fusion:
     def is_settled(self, node: int, region: Region) -> bool:
         """Whether a user outside can't join the region any more: it is placed, or not ours."""
         outside = [u for u in self.users.get(node, ()) if u not in region.nodes]
-        return any(u in self.home or not is_fusable(self.graph[u]) for u in outside)
+        return any(u in self.region_of or not is_fusable(self.graph[u]) for u in outside)
 
     def is_circular(self) -> bool:
         """Whether some region would need its own result."""
         state: dict[int, int] = {}
         below: dict[int, set[int]] = {}
         for index in self.live:
-            key = self.home.get(index, index)
+            key = self.region_of.get(index, index)
             below.setdefault(key, set()).update(
-                self.home.get(arg, arg) for arg in self.graph[index].args
+                self.region_of.get(arg, arg) for arg in self.graph[index].args
             )
         for keys in below.values():
             keys.discard(-1)
@@ -194,7 +194,7 @@ def region_inputs(graph: OperationGraph, region: Region) -> set[int]:
     }
 
 
-def is_never_fused(graph: OperationGraph, index: int) -> Region:
+def single_node_region(graph: OperationGraph, index: int) -> Region:
     node = graph[index]
     if node.op in REDUCTIONS:
         domain = graph[node.args[0]].sizes
@@ -216,7 +216,7 @@ def writable_shapes(graph: OperationGraph, region: Region) -> set[Shape]:
     return {region.domain, reduced_shape(region)}
 
 
-def fits_domain(shape: Shape, domain: Shape) -> bool:
+def can_broadcast_to(shape: Shape, domain: Shape) -> bool:
     try:
         return broadcast(shape, domain) == domain
     except UnsupportedOperationError:
@@ -240,9 +240,9 @@ def merged_regions(graph: OperationGraph, left: Region, right: Region) -> Region
     other = right if left.dims else left
     if other.dims and other.domain != fixed.domain:
         return None
-    if not fits_domain(other.domain, fixed.domain):
+    if not can_broadcast_to(other.domain, fixed.domain):
         return None
-    if not in_one_piece(fixed.domain, dims):
+    if not has_adjacent_reduced_dims(fixed.domain, dims):
         return None
     return Region(nodes=nodes, domain=fixed.domain, dims=dims)
 
@@ -253,7 +253,7 @@ def merged_into_pool(
     if left.dims or right.dims or (left.pool is not None and right.pool is not None):
         return None
     if left.pool is not None:  # an epilogue on the pool's result
-        if not fits_domain(right.domain, left.domain):
+        if not can_broadcast_to(right.domain, left.domain):
             return None
         return Region(nodes=nodes, domain=left.domain, pool=left.pool)
     if right.pool is None:
@@ -264,7 +264,7 @@ def merged_into_pool(
     return Region(nodes=nodes, domain=right.domain, pool=right.pool)
 
 
-def in_one_piece(domain: Shape, dims: tuple[int, ...]) -> bool:
+def has_adjacent_reduced_dims(domain: Shape, dims: tuple[int, ...]) -> bool:
     """Whether nothing but size 1 lies between the reduced dimensions."""
     between = range(min(dims), max(dims) + 1)
     return math.prod(domain[d] for d in between if d not in dims) == 1

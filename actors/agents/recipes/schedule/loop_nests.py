@@ -31,7 +31,7 @@ class TensorAccess(msgspec.Struct, frozen=True, kw_only=True):
     node: int  # the graph's node
     base: int  # the node whose memory it is: itself unless it is a view
     offset: int
-    strides: Shape  # along the layout's dimensions, in elements; 0 where it repeats
+    strides: Shape  # along the loops's dimensions, in elements; 0 where it repeats
     period: int = 0  # > 0: along the last dimension it repeats after so many numbers
 
 
@@ -56,6 +56,11 @@ class LoopNest(msgspec.Struct, frozen=True, kw_only=True):
         """Reduced dimensions, without the one that is vectorised."""
         last = len(self.sizes) - 1
         return tuple(d for d in range(len(self.sizes)) if self.reduced[d] and d != last)
+
+    @property
+    def reduced_dims(self) -> tuple[int, ...]:
+        """Reduced dimensions, the vectorised one included."""
+        return tuple(d for d, is_reduced in enumerate(self.reduced) if is_reduced)
 
     @property
     def width(self) -> int:
