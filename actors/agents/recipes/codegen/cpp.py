@@ -1,8 +1,29 @@
 """The C++ writer: a region becomes one function of float pointers, with OpenMP and vectors.
 
-Maps and reductions along rows are here, reductions down columns in `cpp_columns`, pools in
-`cpp_pool`.  Every size is a constant of the source: ModelNew calls the kernel for the shapes that
-it was written for, and takes PyTorch's way for others.
+Elementwise kernels ("maps") and reductions along rows are here, reductions down columns in
+`cpp_columns`, pools in `cpp_pool`.  Every size is a constant of the source: ModelNew calls the
+kernel for the shapes that it was written for, and `plain_forward` for others.
+
+Example: `softmax(x * 0.5)` over rows of x float32[64, 256] becomes, shortened,
+
+    extern "C" void k0(const float *p0, float *q0) {
+      #pragma omp parallel for schedule(static)
+      for (long u = 0; u < 64; ++u) {               // a row, `units` of them
+        const float *a0 = p0 + u0 * 256;            // node 0 is x
+        ...                                         // pass 0: r3, the row's maximum
+        ...                                         // pass 1: r6, the sum of exponentials
+        for (long c = 0; c < 1; ++c) {              // pass 2: a piece of the row
+          const auto step = [&](const long j, const int live, const int k) {
+            const V n2 = load(a0 + j, live) * K(0.5f);
+            ...
+            store(o7 + j, n7, live);
+          };
+          long j = begin;
+          for (; j + W <= end; j += W) step(j, W, 0);
+          if (j < end) step(j, (int)(end - j), 0);  // the last vector: `live` lanes of W
+        }
+      }
+    }
 """
 
 from __future__ import annotations
@@ -14,11 +35,9 @@ import msgspec
 from actors.agents.recipes.codegen.kernel_writer import KernelWriter, stride_terms
 from actors.agents.recipes.codegen.passes import COMBINE_EXPRESSION, NEUTRAL_ELEMENT, Kernel
 
-MIN_PARALLEL_SIZE = 16384  # numbers below which threads cost more than they give
-PARTIAL_SUM_FLOATS = (
-    8192  # numbers that are summed before the sum is put aside: keeps rounding small
-)
-MAX_STACK_FLOATS = 49152  # floats that a thread may keep on its stack
+MIN_PARALLEL_SIZE = 16384  # with fewer numbers, threads cost more than they gain
+PARTIAL_SUM_FLOATS = 8192  # numbers after which a sum is put aside: keeps rounding small
+MAX_STACK_FLOATS = 49152  # floats that a thread may have on its stack
 
 
 class RowValues(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +91,7 @@ class CppWriter(KernelWriter):
         return dict(sorted(super().index_variables(dims, variable, prefix).items()))
 
     def advance_pointers(self, dims: dict[int, str]) -> None:
-        """Pointers to where each tensor is for these loop variables: a… for loads, o… stores."""
+        """Declare where each tensor is read and written for these loop variables."""
         for access in self.loops.loads:
             self.input_pointer(access, dims)
             if access.period:
@@ -188,7 +207,7 @@ class CppWriter(KernelWriter):
         self.lines.add(f"{function}({where} + {at}, {text}, live);")
 
     def write_vector_loop(self, start: str, end: str, count: int) -> None:
-        """Calls `step` along [start, end) in whole vectors, `count` under way, then the rest."""
+        """Calls `step` along [start, end): `count` whole vectors at a time, then the rest."""
         lanes = self.knobs.vector
         self.lines.add(f"long j = {start};")
         if count > 1:
@@ -201,7 +220,7 @@ class CppWriter(KernelWriter):
 
 
 class CppMaps(CppWriter):
-    """Elementwise: pieces of `block` numbers along the last dimension, in any order."""
+    """Elementwise kernels: blocks of the last dimension, in any order."""
 
     def write(self) -> Kernel:
         width = self.loops.width
@@ -225,7 +244,10 @@ class CppMaps(CppWriter):
 
 
 class CppRows(CppWriter):
-    """Reductions along the last dimension: a few passes over each row while it is in cache."""
+    """Reductions along the last dimension: the passes over a row follow while it is in cache.
+
+    Rows are spread over threads.  If rows are few and long, the pieces of a row are (`spread`).
+    """
 
     def write(self) -> Kernel:
         spread = self.loops.units < 8 and self.loops.length >= 2 * PARTIAL_SUM_FLOATS
@@ -295,7 +317,7 @@ class CppRows(CppWriter):
             names[index] = f"r{index}"
 
     def combine_partials(self, index: int, op: str, count: int) -> None:
-        """Puts the pieces' results together; sums in double, since there can be many."""
+        """Combines the pieces' results; sums in double, since the pieces can be many."""
         if op == "sum":
             self.lines.add(f"double d{index} = 0;")
             self.lines.add(f"for (long c = 0; c < {count}; ++c) d{index} += w{index}[c];")

@@ -79,7 +79,7 @@ class CudaWriter(KernelWriter):
         return ", ".join([*reads, *writes, *(["work"] if self.scratch else [])])
 
     def close_function(self, suffix: str, grid: str, threads: int) -> None:
-        """Closes the lines so far as one `__global__` function, launched in this order."""
+        """Makes the lines so far one `__global__` function; they are launched in order."""
         name = f"{self.name}_{suffix}"
         head = f"__global__ void __launch_bounds__({threads}) {name}({self.parameters()}) {{"
         self.functions.append("\n".join([head, *self.lines.text, "}"]))
@@ -103,7 +103,7 @@ class CudaWriter(KernelWriter):
         return f"({text}) % {size}"
 
     def pointers(self, accesses: tuple[TensorAccess, ...], dims: dict[int, str]) -> None:
-        """Where each tensor that is read is, for these loop variables."""
+        """Declares where each tensor is read for these loop variables."""
         for access in accesses:
             self.input_pointer(access, dims)
 
@@ -117,7 +117,7 @@ class CudaWriter(KernelWriter):
         return lanes
 
     def can_load_vector(self, access: TensorAccess, lanes: int) -> bool:
-        """Whether it can be read `lanes` at a time at every step."""
+        """Whether `lanes` numbers can be read at once at every step."""
         return (
             access.strides[self.last] == 1
             and access.offset % lanes == 0
@@ -139,7 +139,7 @@ class CudaWriter(KernelWriter):
                 self.lines.add(f"{into}[{c}] = {where}[({at} + {c}) * {step}];")
 
     def loaded(self, index: int, name: str) -> str:
-        """A loaded number's name; between kernels a mask is buffers as 1 and 0."""
+        """The text of a loaded number; between kernels a mask is stored as 1 and 0."""
         return f"({name} != 0.0f)" if self.graph[index].is_mask else name
 
     def assign(self, indices: list[int], names: dict[int, str]) -> None:
@@ -150,7 +150,7 @@ class CudaWriter(KernelWriter):
             names[index] = f"n{index}"
 
     def spill_long_sums(self, made: list[int], turns: int, turn: str) -> None:
-        """At the end of a turn: puts long sums aside now and then, which keeps rounding small."""
+        """At the end of a turn: puts long sums aside from time to time: keeps rounding small."""
         for index in self.long_sums(made, turns):
             self.lines.add(
                 f"if (({turn} & {PARTIAL_SUM_TURNS - 1}) == {PARTIAL_SUM_TURNS - 1})"
@@ -161,7 +161,7 @@ class CudaWriter(KernelWriter):
         return [i for i in made if self.graph[i].op == "sum" and turns > PARTIAL_SUM_TURNS]
 
     def start_reductions(self, made: list[int], turns: int) -> None:
-        """What a pass's reductions start from."""
+        """Declares the pass's reductions with their neutral elements."""
         for index in made:
             self.lines.add(f"float s{index} = {NEUTRAL_ELEMENT[self.graph[index].op]};")
         for index in self.long_sums(made, turns):
@@ -206,7 +206,7 @@ class CudaWriter(KernelWriter):
 
 
 class CudaMaps(CudaWriter):
-    """Elementwise: each thread loads for `unroll` places, then computes, then stores."""
+    """Elementwise kernels: each thread loads for `unroll` places, then computes and stores."""
 
     def write(self) -> Kernel:
         lanes, unroll, block = self.vector_width(), self.knobs.unroll, self.knobs.block

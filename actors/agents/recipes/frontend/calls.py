@@ -74,12 +74,10 @@ class CallReader(TorchFallback):
 
     def __init__(self, graph: OperationGraph, fold_bias: bool) -> None:
         super().__init__(graph)
-        self.changed_in_place: dict[
-            int, int
-        ] = {}  # nodes that were changed in place, and on which line
+        self.changed_in_place: dict[int, int] = {}  # node -> the line that changed it
         self.fold_bias = fold_bias  # a linear layer's bias is added by our kernel
         self.constructing = True  # until the forward is read
-        self.eval_mode_modules: list[str] = []  # modules that are taken to be in evaluation mode
+        self.eval_mode_modules: list[str] = []  # taken to be in evaluation mode
 
     def inline(
         self, function: TaskFunction, args: list[object], kwargs: dict[str, object]
@@ -202,13 +200,11 @@ class CallReader(TorchFallback):
         """A float32 tensor that PyTorch makes in the forward, None where its shape is not known."""
         settings = {key: value for key, value in kwargs.items() if key != "device"}
         if bare.endswith("_like"):
-            node = self.graph[args[0].node] if args and isinstance(args[0], TensorView) else None
-            known = node is not None and node.shape is not None and not node.is_mask
-            made = (
-                MetaTensor(shape=visible_shape(self.graph, args[0]))
-                if known and not settings
-                else None  # type: ignore[arg-type]
-            )
+            made = None
+            if args and isinstance(args[0], TensorView) and not settings:
+                node = self.graph[args[0].node]
+                if node.shape is not None and not node.is_mask:
+                    made = MetaTensor(shape=visible_shape(self.graph, args[0]))
         else:
             made = meta_tensor(bare, args, settings)
         if made is None or made.dtype != "float32" or 0 in made.shape:

@@ -28,7 +28,7 @@ from actors.agents.recipes.ir.tensor_views import TensorView
 UNSUPPORTED_CHANGES = ("half", "bfloat16", "double", "to", "type", "register_forward_hook",
            "register_forward_pre_hook", "share_memory", "compile")  # fmt: skip
 NARROW_TYPES = ("dtype", "float16", "float64", "bfloat16", "half", "double", "Half", "Double")
-ReturnedValue = tuple[object]  # a function's value, wrapped: None means that it did not return
+ReturnedValue = tuple[object]  # a function's value, wrapped: None is "did not return"
 
 
 class ConstructorReader(ExpressionReader):
@@ -48,7 +48,7 @@ class ConstructorReader(ExpressionReader):
         raise NotImplementedError
 
     def constructor_statement(self, node: ast.stmt, names: Namespace) -> ReturnedValue | None:
-        """Follow a statement of a constructor; of one that is not understood, forget the targets."""
+        """Follow a statement of a constructor; if it is not understood, forget its targets."""
         try:
             return self.statement(node, names)
         except EndlessLoopError:
@@ -59,7 +59,7 @@ class ConstructorReader(ExpressionReader):
         return None
 
     def refuse_global_changes(self, node: ast.stmt, names: Namespace) -> None:
-        """Raise for calls that change the dtype or device of all that follows: no rule covers it."""
+        """Raise for calls that change the dtype or device of all that follows."""
         for call in (inner for inner in ast.walk(node) if isinstance(inner, ast.Call)):
             text = ast.unparse(call.func)
             owner, _, last = text.rpartition(".")
@@ -77,7 +77,7 @@ class ConstructorReader(ExpressionReader):
                 )
 
     def forget(self, node: ast.stmt, names: Namespace) -> None:
-        """Make unknown what a statement may have changed: its targets; if compound, all it names."""
+        """Make unknown what a statement may have changed: its targets, or all names if compound."""
         simple = isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
         for target in assignment_targets(node) if simple else list(mentioned_names(node)):
             while isinstance(target, ast.Subscript):

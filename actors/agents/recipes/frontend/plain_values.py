@@ -96,7 +96,7 @@ def evaluate_plain(function: Callable[..., object], *args: object, **kwargs: obj
 
 
 def meta_tensor(name: str, args: list[object], kwargs: dict[str, object]) -> MetaTensor | None:
-    """The tensor that a constructor makes with `torch.name(...)`; None where its shape is not known."""
+    """The tensor that a constructor makes with `torch.name(...)`; None: its shape is not known."""
     dtype = factory_dtype(name, args, kwargs)
     if name.endswith("_like"):
         made = args[0] if args and isinstance(args[0], MetaTensor) else None
@@ -123,7 +123,7 @@ def meta_tensor(name: str, args: list[object], kwargs: dict[str, object]) -> Met
 
 
 def factory_dtype(name: str, args: list[object], kwargs: dict[str, object]) -> str:
-    """The dtype of the tensor that a factory of torch makes: the argument's, else torch's default."""
+    """The dtype of the tensor that `torch.name(...)` makes: the argument's, else the default."""
     dtype = kwargs.get("dtype")
     if dtype is not None:
         return dtype.name.removeprefix("torch.") if isinstance(dtype, Symbol) else "unknown"

@@ -172,7 +172,7 @@ def returned_nodes(reader: ForwardReader, value: object) -> object:
 
 
 def compare_outputs(graph: OperationGraph, output: object, description: str) -> None:
-    """Raise where the outputs that were read differ from the reference's: something was misread."""
+    """Raise where the outputs that were read differ from the reference's: a misreading."""
     parts = split_at_commas(description.replace("(", "").replace(")", ""))
     matches = [DTYPED.fullmatch(part) for part in parts]
     nodes = flatten_output(output)
@@ -185,8 +185,8 @@ def compare_outputs(graph: OperationGraph, output: object, description: str) -> 
         measured = tuple(int(n) for n in match[2].split(",") if n.strip())
         if match[1] != "float32":
             raise UnsupportedSourceError(
-                f"output {place} is {match[1]}{list(measured)}, and the rule book writes kernels for"
-                " float32 alone"
+                f"output {place} is {match[1]}{list(measured)}, and the rule book writes kernels"
+                " for float32 alone"
             )
         if measured != shape:
             raise UnsupportedSourceError(
@@ -196,7 +196,7 @@ def compare_outputs(graph: OperationGraph, output: object, description: str) -> 
 
 
 def constructor_guard(source: TaskSource, start: Namespace) -> str:
-    """A Python condition: ModelNew is constructed with these arguments; "" where none is plain."""
+    """A Python condition: ModelNew is constructed with these arguments; "": none is plain."""
     texts = {name: plain_text(start.get(name)) for name in source.constructor(source.model)}
     names = [name for name, text in texts.items() if text is not None]
     if not names:

@@ -18,7 +18,7 @@ TASK_GETTERS = ("get_inputs", "get_init_inputs")
 
 
 class TaskSource:
-    """The parsed file; `model` is the class that is to be made faster."""
+    """The parsed file; `model` is the class that candidates make faster."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -76,7 +76,7 @@ class TaskSource:
                     self.conditional_names |= set(bound_names(node))
 
     def bind_import(self, node: ast.stmt, names: dict[str, Symbol]) -> None:
-        """What each imported name stands for."""
+        """Bind each imported name to its symbol."""
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.name if alias.asname else alias.name.split(".")[0]
@@ -91,7 +91,7 @@ class TaskSource:
                 names[own] = Symbol(name=f"{node.module}.{alias.name}", text=own)
 
     def _look_at_model(self) -> None:
-        """Raise where Model is more than its file shows; see whether it can be copied as it is."""
+        """Raise where Model has code in other files; find out whether it can be copied as it is."""
         for body in self.mro(self.model):
             for base in body.bases:
                 name = ast.unparse(base)
@@ -128,12 +128,12 @@ class TaskSource:
         ) and isinstance(node, ast.ClassDef)
 
     def assignments(self) -> list[ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr]:
-        """Module-level constants, and what is done to them, in order."""
+        """Module-level assignments and expression statements, in order."""
         kinds = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
         return [n for n in self.tree.body if isinstance(n, kinds)]
 
     def mro(self, body: ast.ClassDef, below: tuple[ast.ClassDef, ...] = ()) -> list[ast.ClassDef]:
-        """The class and its bases in this file, in the order in which Python asks them."""
+        """The class and its bases in this file, in Python's method resolution order."""
         inner = [self.classes.get(b.id) for b in body.bases if isinstance(b, ast.Name)]
         bases = [each for each in inner if each is not None and each is not body]
         if body in below:
@@ -152,18 +152,18 @@ class TaskSource:
     def method(
         self, body: ast.ClassDef, name: str, above: ast.ClassDef | None = None
     ) -> tuple[ast.FunctionDef, ast.ClassDef] | None:
-        """The method of this name and the class that has it; `above`: only that one's bases."""
+        """The method of this name and the class that defines it; `above`: only its bases count."""
         order = self.mro(body)
         if above is not None:
             order = order[order.index(above) + 1 :] if above in order else []
         for each in order:
-            given = self.patched.get((each.name, name))
-            if isinstance(given, ast.Name) and given.id in self.functions:
-                return self.functions[given.id], each
-            if given is not None:
+            assigned = self.patched.get((each.name, name))
+            if isinstance(assigned, ast.Name) and assigned.id in self.functions:
+                return self.functions[assigned.id], each
+            if assigned is not None:
                 raise UnsupportedSourceError(
-                    f"{each.name}.{name} is set to {ast.unparse(given)}, which the rule book"
-                    f" can't follow ({self.describe_line(given.lineno)})"
+                    f"{each.name}.{name} is set to {ast.unparse(assigned)}, which the rule book"
+                    f" can't follow ({self.describe_line(assigned.lineno)})"
                 )
             found = method(each, name)
             if found is not None:
@@ -171,7 +171,7 @@ class TaskSource:
         return None
 
     def constructor(self, body: ast.ClassDef) -> list[str]:
-        """The names of what the class's constructor takes, in order."""
+        """The names of the constructor's parameters, in order."""
         found = self.method(body, "__init__")
         if found is None:
             return []
@@ -180,7 +180,7 @@ class TaskSource:
         return [arg.arg for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *more)][1:]
 
     def describe_line(self, line: int) -> str:
-        """A line of the file for people: its number and its text."""
+        """A line of the file for the user: its number and its text."""
         if not 0 < line <= len(self.lines):
             return f"line {line}"
         text = " ".join(self.lines[line - 1].split())
@@ -201,7 +201,7 @@ def is_main(test: ast.expr) -> bool:
 
 
 def bound_names(node: ast.AST) -> Iterator[str]:
-    """The names that a statement of the file may bind there."""
+    """The names that a statement of the file may bind in the file's namespace."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         yield node.name
         return
@@ -216,7 +216,7 @@ def bound_names(node: ast.AST) -> Iterator[str]:
 
 
 def method(body: ast.ClassDef, name: str) -> ast.FunctionDef | None:
-    """The class's own method of this name: of several, the last counts."""
+    """The class's own method of this name; if it has several, the last one."""
     for node in reversed(body.body):
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return node
