@@ -263,8 +263,8 @@ class ModuleAssembler:
     def reusable_outputs(self, region: Region, place: int) -> dict[int, int]:
         """The outputs that may use an input's memory: output -> input.
 
-        The input is a product that PyTorch computed for this forward alone.  It is read here for the
-        last time, and each of its numbers is read before its place is written.
+        The input is a product that PyTorch computed for this forward alone, and it is read for the
+        last time here; each of its numbers is read before its place is written.
         """
         if self.knobs.memory != "reuse" or region.pool is not None:
             return {}

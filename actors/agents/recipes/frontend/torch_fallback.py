@@ -34,8 +34,8 @@ class TorchFallback:
 
     def __init__(self, graph: OperationGraph) -> None:
         self.graph = graph
-        self.left_to_torch: list[str] = []  # what stays in PyTorch, for people
-        self.torch_lines: dict[str, int] = {}  # and the line on which it stands first
+        self.left_to_torch: list[str] = []  # the operations that stay in PyTorch, for the user
+        self.torch_lines: dict[str, int] = {}  # the first line with each of them
         self.unsupported_tensors: dict[str, str] = {}  # tensors that no kernel can take, and why
         self.line = 0
 
