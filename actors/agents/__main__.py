@@ -1,7 +1,7 @@
 """One agent process: `python -m actors.agents --role planner --connect ADDR --slot planner-0`.
 
-Started by the supervisor, in the run directory.  Exit status 2, with one line, for settings or a
-model that can't be used; otherwise the actor loop's.
+The supervisor starts it in the run directory.  Exit status 2, with one line, for settings or a
+model that can't be used; otherwise the status of the actor's loop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORKERS: dict[Role, Callable[[ModelClient, int], Worker]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one agent until it is told to leave; return the process's exit status."""
+    """Run one agent until the coordinator or a signal ends it; return the exit status."""
     parser = OneLineParser(prog="python -m actors.agents", description=__doc__)
     parser.add_argument("--role", required=True, choices=[str(role) for role in AGENT_ROLES])
     parser.add_argument("--config", type=Path, help="settings (stark.toml in the run directory)")
@@ -49,26 +49,26 @@ def main(arguments: list[str] | None = None) -> int:
     return run_actor(worker, identity_from(parsed))
 
 
-def make_worker(role: Role, wanted: settings.Settings, run_dir: Path) -> Worker:
+def make_worker(role: Role, run_settings: settings.Settings, run_dir: Path) -> Worker:
     """Return the worker for `role`; raise ValueError with one line when its model is unknown."""
     model = make_model(
-        wanted.model_of(role),
-        base_url=wanted.base_url,
+        run_settings.model_of(role),
+        base_url=run_settings.base_url,
         api_key=_key(),
-        price=price_of(wanted.model_of(role), wanted.prices),
-        at_once=wanted.at_once,
+        price=price_of(run_settings.model_of(role), run_settings.prices),
+        at_once=run_settings.at_once,
     )
     model_client = ModelClient(
         model,
         ReplySpool(run_dir / "spool"),
-        effort=wanted.effort_of(role),
-        temperature=wanted.temperature_of(role),
+        effort=run_settings.effort_of(role),
+        temperature=run_settings.temperature_of(role),
     )
-    return WORKERS[role](model_client, wanted.max_tokens)
+    return WORKERS[role](model_client, run_settings.max_tokens)
 
 
 def _key() -> str:
-    """Return the key or the token, whichever there is: both go out as the same header."""
+    """Return the key, else the token, else "": both are sent in the same header."""
     return os.environ.get(api_key_variable(os.environ), "").strip()
 
 

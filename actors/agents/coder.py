@@ -1,44 +1,55 @@
-"""The coder: a plan made into a whole candidate; where one agent does all, that agent, too.
+"""The coder: a plan made into a whole candidate.
 
-Speaks with the coordinator through the actor's loop.  Promises Python text that defines ModelNew,
-without anchors, and a record of what changed outside them; or `ReplyUnusable` with the reason.
+Its process also holds the solo agent, which answers the work of strategies without a team.
+Promises Python text that defines ModelNew, without anchors, and a record of what changed outside
+of the plan's anchors; or `ReplyUnusable` with the reason.
 """
 
 from __future__ import annotations
 
+from actors.agents.agent_worker import AgentWorker
 from actors.agents.model_client import ModelClient
 from actors.agents.replies.candidates import read_candidate
+from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.requests.prompting import write_request
+from actors.agents.requests.request import Request
 from actors.agents.solo_agent import SoloAgent
 from actors.work_context import WorkContext
-from protocol.messages import CallsBlocked, HandedBack, Reflect, Result, Solve, Work, Write, Written
-from protocol.values import Device, Role
+from protocol.messages import (
+    CallsBlocked,
+    HandedBack,
+    Lease,
+    Reflect,
+    Result,
+    Solve,
+    Work,
+    Write,
+    Written,
+)
+from protocol.values import Candidate, Role
 
 
-class Coder:
-    """Answers `Write`, `Solve` and `Reflect` with `Written`."""
+class Coder(AgentWorker[Write, Candidate]):
+    """Answers `Write` with `Written`, and hands `Solve` and `Reflect` to the solo agent."""
 
     role = Role.CODER
-    device: Device | None = None
+    accepts = (Write,)
 
     def __init__(self, model_client: ModelClient, max_tokens: int) -> None:
-        self.credit = model_client.model.at_once
-        self._model_client = model_client
-        self._max_tokens = max_tokens
+        super().__init__(model_client, max_tokens)
         self._solo_agent = SoloAgent(model_client, max_tokens)
 
     def work(self, request: Work, context: WorkContext) -> Result | CallsBlocked | HandedBack:
-        """Ask for the code and look it over."""
+        """Ask the model and check its reply."""
         if isinstance(request, Solve | Reflect):
             return self._solo_agent.work(request, context)
-        if not isinstance(request, Write):
-            raise TypeError(f"a coder was given {type(request).__name__}")
-        return self._model_client.ask(
-            write_request(request, self._max_tokens),
-            context,
-            lambda reply: read_candidate(reply, request.plan),
-            lambda candidate: Written(lease=request.lease, candidate=candidate),
-        )
+        return super().work(request, context)
 
-    def close(self) -> None:
-        """Nothing outlives a coder."""
+    def make_request(self, work: Write, max_tokens: int) -> Request:
+        return write_request(work, max_tokens)
+
+    def read(self, reply: Reply, work: Write) -> Candidate | ReplyProblem:
+        return read_candidate(reply, work.plan)
+
+    def result(self, lease: Lease, answer: Candidate) -> Written:
+        return Written(lease=lease, candidate=answer)

@@ -1,8 +1,8 @@
-"""The desk: how a planner, coder or debugger gets a usable answer, whatever happens.
+"""How a planner, coder or debugger gets a usable answer, through crashes and failed calls.
 
-Order: a reply that the coordinator already has, else one in the spool, else a call; then the
-spool, then the coordinator, and only then is it read.  An answer out of bounds gets one more try
-with the problem stated.  Both calls are stored.
+A reply comes from the coordinator's store if it is there, else from the spool, else from a new
+call.  A new reply is written to the spool and stored by the coordinator before it is read.  An
+answer out of bounds gets one more try with the problem stated; both calls are stored.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from actors.agents.models.model import (
     ReplyBounds,
     RequestTooLongError,
 )
-from actors.agents.replies.replies import REFUSALS, Reply, parse_reply
-from actors.agents.replies.reply_problem import ReplyProblem
+from actors.agents.replies.replies import REFUSALS, Reply, ReplyProblem, parse_reply
 from actors.agents.reply_spool import ReplySpool
 from actors.agents.requests.prompting import problem_prompt
 from actors.agents.requests.request import Request
@@ -33,15 +32,15 @@ from protocol.values import Call
 
 T = TypeVar("T")
 MAX_REPLY = ReplyBounds().characters
-MAX_REPLY_SHOWN_AGAIN = 60_000  # of a reply that is asked for anew: what 16,000 tokens come to
+# Characters of an unusable reply that its model is shown again: about 16,000 tokens.
+MAX_REPLY_SHOWN_AGAIN = 60_000
+# Characters of an unusable reply in `ReplyUnusable`: the stored call has the whole of it.
+MAX_REPLY_IN_PROBLEM = 20_000
 WINDOW_FULL = "model_context_window_exceeded"
-MAX_REPLY_IN_PROBLEM = (
-    20_000  # of a reply that could not be used: the whole of it is in the stored call
-)
 
 
 class ModelClient:
-    """A model, the patience to wait for it, and the spool; shared by an agent's threads."""
+    """A model, the caller that retries it, and the spool; shared by an agent's threads."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class ModelClient:
     ) -> None:
         self.model = model
         self._effort = effort
-        self._temperature = temperature  # instead of the method's
+        self._temperature = temperature  # replaces the temperature of `docs/method.md`
         self._spool = spool
         self._caller = caller or RetryingCaller()
 
@@ -65,7 +64,7 @@ class ModelClient:
         read: Callable[[Reply], T | ReplyProblem],
         result: Callable[[T], Result],
     ) -> Result | CallsBlocked | HandedBack:
-        """Return `result` of what `read` finds in the answer, or why there is none."""
+        """Return `result` of what `read` finds in the answer, or why there is no answer."""
         lease = request.work.lease
         request = self._with_preferences(request)
         try:
@@ -93,12 +92,12 @@ class ModelClient:
         return result(found)
 
     def _with_preferences(self, request: Request) -> Request:
-        """Return the request with what a person wants of this role's model."""
+        """Return the request with the effort and temperature from this role's settings."""
         temperature = request.temperature if self._temperature is None else self._temperature
         return msgspec.structs.replace(request, effort=self._effort, temperature=temperature)
 
     def _complete(self, request: Request, context: WorkContext) -> tuple[Request, Call]:
-        """Return the stored answer, and the request as it was really asked."""
+        """Return the request as it was asked in the end, and the stored answer."""
         while True:
             try:
                 return request, self._call_once(request, context)
@@ -122,22 +121,22 @@ class ModelClient:
             try:
                 self._spool.store(work, spooled)
             except OSError as error:
-                # A full disk must not lose what was paid for: the coordinator may still store it.
+                # A full disk must not lose a paid reply: the coordinator may still store it.
                 context.set_activity(f"no spool ({error.strerror}): handing the reply over at once")
         failpoints.hit("after-spool")
         context.call_completed(spooled)
         failpoints.hit("after-stored")
-        if not context.is_revoked():  # otherwise nobody has said that it is stored
+        if not context.is_revoked():  # otherwise the coordinator has not confirmed that it stored
             self._spool.remove(work, text)
         failpoints.hit("after-drop")
         return spooled
 
 
 def _retry_request(request: Request, call: Call, found: ReplyProblem) -> Request | None:
-    """Return what to ask about an answer that can't be used, if anything.
+    """Return the second request after an answer that can't be used; None where none would help.
 
-    A reply that was cut off is shown and asked for anew, shorter: halves that are joined break in
-    the middle of a fence.  Where the context was too small, less is shown instead.
+    A reply that was cut off is shown to the model, which is asked for a shorter one: two joined
+    halves would break in the middle of a fence.  Where the context was too small, less is shown.
     """
     if found.is_final:
         return None
@@ -151,7 +150,7 @@ def _retry_request(request: Request, call: Call, found: ReplyProblem) -> Request
 
 
 def _read_reply(call: Call, read: Callable[[Reply], T | ReplyProblem]) -> T | ReplyProblem:
-    """Return what is in the reply, or the problem that its end and its text make."""
+    """Return what `read` finds in the reply, or why the reply can't be used."""
     if call.stop == "refusal":
         return ReplyProblem(reason="the model refused to answer", is_final=True)
     if call.stop == STOP_TOO_SLOW:

@@ -1,8 +1,8 @@
 """The spool: replies on local disk between the model and the coordinator's acknowledgement.
 
-Written before anything else sees the reply, and shared by all agents of one run directory: when an
-agent is killed in between, whoever gets the work next finds the reply here and does not buy it
-again.
+A reply is written here before anything else uses it.  All agents of one run directory share the
+spool: if an agent is killed, the agent that gets the work next finds the reply here and does not
+buy it again.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class ReplySpool:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError:
-            return None  # not ours, or of another version: ask again
+            return None  # written by another version or damaged: ask again
         return call if call.request == request else None
 
     def store(self, work: str, call: Call) -> None:
-        """Put a reply on disk, whole and flushed; raise OSError when the disk does not take it."""
+        """Put a reply on disk, whole and flushed; raise OSError if the disk refuses it."""
         self._folder.mkdir(parents=True, exist_ok=True)
         content = msgspec.msgpack.encode(call)
         write_atomically(self._path(work, call.request), content, sync_folder=True)
 
     def remove(self, work: str, request: str) -> None:
-        """Forget a reply that the coordinator has stored."""
-        with contextlib.suppress(OSError):  # left behind, it is the same reply to the same request
+        """Delete a reply that the coordinator has stored."""
+        with contextlib.suppress(OSError):  # a file that stays is the same reply to this request
             self._path(work, request).unlink()
 
     def _path(self, work: str, request: str) -> Path:

@@ -1,8 +1,8 @@
-"""Waiting for a model: the one place where a failed call is tried again.
+"""Retries: the one place where a failed call to a model is repeated.
 
-A rate limit, an overloaded or broken server and a lost connection pass; the attempt waits for as
-long as it takes and says so.  It gives up only when the lease is gone, or when the failure is of
-a kind that does not pass by itself.
+A rate limit, an overloaded or broken server and a lost connection pass.  The attempt waits for as
+long as that takes and reports that it waits.  It gives up only when the lease is gone, or when
+the failure does not pass by itself.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ from actors.work_context import WorkContext
 from protocol.values import Call, request_key
 
 FIRST_WAIT_S = 1.0
-MAX_WAIT_S = 60.0  # between two tries of our own accord
-MAX_REQUESTED_WAIT_S = (
-    3600.0  # at most so long where the server asks for it: a quota's hour, and no wrong date
-)
-MAX_LOST_CALLS = (
-    10  # calls for one answer that broke off after they began: each may have cost money
-)
-POLL_S = 0.2  # how often a waiting call looks whether it is still wanted
+MAX_WAIT_S = 60.0  # between two tries, by our own backoff
+# Where the server asks for a longer wait: up to a quota's hour, so that a wrong date does no harm.
+MAX_REQUESTED_WAIT_S = 3600.0
+# Calls for one answer that may break off after they began: each may have cost money.
+MAX_LOST_CALLS = 10
+POLL_S = 0.2  # how often a waiting call checks whether its lease still holds
 
 
 class WorkCancelledError(Exception):
-    """The lease is gone, or the actor drains, and no call is under way."""
+    """The lease is gone or the actor drains, and no call is running."""
 
 
 class RetryingCaller:
-    """Asks until there is an answer."""
+    """Calls a model until it answers."""
 
     def __init__(
         self,
@@ -63,7 +61,7 @@ class RetryingCaller:
             except ModelBusyError as busy:
                 failures += 1
                 if busy.may_be_paid and reserved:
-                    # It counts as spent; the next try needs money of its own.
+                    # The lost call counts as spent; the next try needs a reservation of its own.
                     context.call_lost(busy.reply)
                     reserved = False
                     lost += 1
@@ -80,17 +78,20 @@ class RetryingCaller:
     def _reserve(self, model: PaidModel, request: Request, context: WorkContext) -> None:
         usd = model.max_cost_usd(request)
         price = "" if usd is None else f" of up to {usd:.2f} USD"
-        context.set_activity(f"waiting for leave to make a call{price} ({request.work.lease.work})")
+        context.set_activity(
+            f"waiting for permission to make a call{price} ({request.work.lease.work})"
+        )
         if not context.reserve_budget(model.name, request_key(request.render()), usd):
             raise WorkCancelledError
 
     def _wait(self, busy: ModelBusyError, failures: int, context: WorkContext) -> None:
-        # Full waits would send all agents back at the same moment: half of it is chance.
+        # Half of the wait is random: otherwise all agents would come back at the same moment.
         backoff = FIRST_WAIT_S * 2 ** min(failures - 1, 10) * (0.5 + self._rng.random() / 2)
-        own_s, wished_s = min(MAX_WAIT_S, backoff), min(MAX_REQUESTED_WAIT_S, busy.retry_after_s)
-        wait_s = max(own_s, wished_s)
-        whose = ", as the server asks" if wished_s > own_s else ""
-        context.set_activity(f"waiting for the model: {busy}, next try in {wait_s:.0f} s{whose}")
+        own_s = min(MAX_WAIT_S, backoff)
+        requested_s = min(MAX_REQUESTED_WAIT_S, busy.retry_after_s)
+        wait_s = max(own_s, requested_s)
+        origin = ", as the server asks" if requested_s > own_s else ""
+        context.set_activity(f"waiting for the model: {busy}, next try in {wait_s:.0f} s{origin}")
         until = self._clock() + wait_s
         while (left := until - self._clock()) > 0:
             if context.is_revoked():

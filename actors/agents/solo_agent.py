@@ -1,52 +1,47 @@
-"""The solver: one agent that does all, for the strategies that have no team.
+"""The solo agent: one agent that does all, for the strategies without a team.
 
 Works in the coder's process.  `Solve` asks for advice and code, or for a repair, in one answer;
-`Reflect` for words on the last attempt first.  Promises the same candidate as the coder; its words
-become the node's advice, with no anchors: nobody planned where it may change the source.
+`Reflect` asks for a reflection on the last attempt first.  Promises the same candidate as the
+coder.  The text beside the code becomes the node's advice; it has no anchors, because no planner
+chose a place in the source.
 """
 
 from __future__ import annotations
 
-from actors.agents.model_client import ModelClient
+from actors.agents.agent_worker import AgentWorker
 from actors.agents.replies.candidates import read_candidate
-from actors.agents.replies.replies import Reply
-from actors.agents.replies.reply_problem import ReplyProblem
+from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.requests.prompting import reflect_request, solve_request
-from actors.work_context import WorkContext
-from protocol.messages import CallsBlocked, HandedBack, Reflect, Result, Solve, Written
-from protocol.values import Candidate, Plan
+from actors.agents.requests.request import Request
+from protocol.messages import Lease, Reflect, Solve, Written
+from protocol.values import Candidate, Plan, Role
 
-MAX_TEXT_CHARS = 4_000  # characters: three reflections of this length still fit any model
+MAX_TEXT_CHARS = 4_000  # three reflections of this length still fit any model
 HEADINGS = ("reflection", "advice", "diagnosis")
 
 
-class SoloAgent:
+class SoloAgent(AgentWorker[Solve | Reflect, tuple[Candidate, Plan]]):
     """Answers `Solve` and `Reflect` with `Written`."""
 
-    def __init__(self, model_client: ModelClient, max_tokens: int) -> None:
-        self._model_client = model_client
-        self._max_tokens = max_tokens
+    role = Role.CODER
+    accepts = (Solve, Reflect)
 
-    def work(
-        self, request: Solve | Reflect, context: WorkContext
-    ) -> Result | CallsBlocked | HandedBack:
-        """Ask for words and code, and look them over."""
-        ask = (
-            solve_request(request, self._max_tokens)
-            if isinstance(request, Solve)
-            else reflect_request(request, self._max_tokens)
-        )
-        return self._model_client.ask(
-            ask,
-            context,
-            read_solution,
-            lambda found: Written(lease=request.lease, candidate=found[0], plan=found[1]),
-        )
+    def make_request(self, work: Solve | Reflect, max_tokens: int) -> Request:
+        if isinstance(work, Solve):
+            return solve_request(work, max_tokens)
+        return reflect_request(work, max_tokens)
+
+    def read(self, reply: Reply, work: Solve | Reflect) -> tuple[Candidate, Plan] | ReplyProblem:
+        return read_solution(reply)
+
+    def result(self, lease: Lease, answer: tuple[Candidate, Plan]) -> Written:
+        candidate, plan = answer
+        return Written(lease=lease, candidate=candidate, plan=plan)
 
 
 def read_solution(reply: Reply) -> tuple[Candidate, Plan] | ReplyProblem:
-    """Return the candidate in `reply` and the words that go with it, which may be missing."""
-    words = next((reply.text(name) for name in HEADINGS if reply.text(name)), "")
-    plan = Plan(advice=words[:MAX_TEXT_CHARS], scaffold="")
+    """Return the candidate in `reply` and the text that goes with it, which may be missing."""
+    text = next((reply.text(name) for name in HEADINGS if reply.text(name)), "")
+    plan = Plan(advice=text[:MAX_TEXT_CHARS], scaffold="")
     candidate = read_candidate(reply, plan)
     return candidate if isinstance(candidate, ReplyProblem) else (candidate, plan)

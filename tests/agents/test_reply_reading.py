@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from actors.agents.replies import anchors, scaffolds
 from actors.agents.replies.candidates import candidate_problem, read_candidate
-from actors.agents.replies.replies import fenced, parse_reply
-from actors.agents.replies.reply_problem import ReplyProblem
+from actors.agents.replies.replies import ReplyProblem, fenced, parse_reply
 from actors.agents.replies.scaffolds import Scaffold
 from protocol.values import Candidate, Plan
 

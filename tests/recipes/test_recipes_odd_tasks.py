@@ -24,7 +24,8 @@ from recipe_runner import (
     write_work,
 )
 
-from actors.agents.recipes import answer, answering
+from actors.agents import recipes
+from actors.agents.recipes import answer
 from actors.agents.recipes.codegen.compiler import compile_candidate
 from actors.agents.recipes.frontend.symbolic_values import UnsupportedSourceError
 from actors.agents.recipes.frontend.undefined_names import undefined_names
@@ -153,7 +154,7 @@ def test_a_fault_of_the_rules_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(_: object) -> str:
         raise KeyError("k7")
 
-    monkeypatch.setattr(answering, "planner_reply", broken)
+    monkeypatch.setattr(recipes, "planner_reply", broken)
     reply = section(answer(plan_work(READ["a walrus"])), NEVER)
     assert "KeyError" in reply
     assert "fault of the rule book's own" in reply

@@ -1,1 +1,1 @@
-"""The models that answer: Claude or a compatible server, a script, the recipes' rule book."""
+"""The models: Claude or a compatible server, a script, a stored run, the rule book."""

@@ -1,9 +1,11 @@
 """Claude, or any server that speaks the Messages API, through the anthropic SDK.
 
-Promises: every call is streamed and its final message taken; a stream that ends early is no
-answer; the SDK never retries by itself (`patience` does, in one place); what a server may refuse
-(a temperature, an effort, cache marks) is a wish, dropped for good on the first 400 that names it;
-of calls that share their beginning the first goes ahead alone (`warmth`).
+Promises:
+- Every call is streamed to its end; a stream that ends early is not an answer.
+- The SDK never retries by itself: `retry` does, in one place.
+- A parameter that a server may refuse (temperature, effort, cache marks) is optional.  The first
+  400 that names it drops it for good.
+- The first of several calls that share a prefix goes alone (`prompt_cache`).
 """
 
 from __future__ import annotations
@@ -37,16 +39,16 @@ if TYPE_CHECKING:
     import anthropic
     from anthropic.types import MessageParam, TextBlockParam
 
-# Of the Claude models only these take a temperature, with thinking off; the others answer 400.
+# The Claude models that take a temperature, with thinking off; the others answer 400.
 TAKES_TEMPERATURE = ("claude-opus-4-5", "claude-opus-4-6", "claude-sonnet-4-6", "claude-haiku-4-5")
-# How a server's sentence names what it refuses.
+# Parameter -> the words by which a server's error names it.
 OPTIONAL_PARAMETERS = {
     "temperature": ("temperature",),
     "effort": ("effort", "output_config"),
     "cache_control": ("cache_control",),
 }
 CONNECT_S = 10.0
-SILENCE_S = 300.0  # between two events; a local server may read a long prompt that long
+SILENCE_S = 300.0  # between two events: a local server may need this long to read a prompt
 
 
 class ClaudeModel:
@@ -73,13 +75,13 @@ class ClaudeModel:
         self._client: anthropic.Anthropic | None = None
         self._lock = threading.Lock()
         self._is_claude = name.startswith("claude")
-        # A model that is no Claude, behind base_url, may know plain text only: no cache marks.
+        # A model other than Claude, behind base_url, may know plain text only: no cache marks.
         self._rejected_parameters = set() if self._is_claude else {"cache_control"}
         if self._is_claude and not name.startswith(TAKES_TEMPERATURE):
             self._rejected_parameters.add("temperature")
 
     def max_cost_usd(self, request: Request) -> float | None:
-        """Return what a call can cost at most, cached or not; None: no price is known."""
+        """Return the most that a call can cost, cached or not; None: no price is known."""
         if self._price is None:
             return None
         return self._price.max_cost_usd(len(request.render().encode()), request.max_tokens)
@@ -89,30 +91,30 @@ class ClaudeModel:
         import anthropic
 
         while True:
-            wishes = _optional_parameters(request) - self._rejected_parameters
+            options = _optional_parameters(request) - self._rejected_parameters
             try:
-                return self._call(request, wishes)
+                return self._call(request, options)
             except (anthropic.BadRequestError, anthropic.UnprocessableEntityError) as error:
                 failure = classify(error, self.name, begun=False)
-                said = error_text(error).lower()
+                text = error_text(error).lower()
                 named = {
-                    wish
-                    for wish in wishes
-                    if any(sign in said for sign in OPTIONAL_PARAMETERS[wish])
+                    option
+                    for option in options
+                    if any(word in text for word in OPTIONAL_PARAMETERS[option])
                 }
-                if not named and not (self._may_retry_without_options(failure) and wishes):
+                if not named and not (self._may_retry_without_options(failure) and options):
                     raise failure from error
-                self._rejected_parameters |= named or wishes
+                self._rejected_parameters |= named or options
 
     def _may_retry_without_options(self, failure: Exception) -> bool:
-        """Whether the server may know nothing but text, and says so in words of its own."""
+        """Whether the server may accept plain text only, and words its error in its own way."""
         return not self._is_claude and isinstance(failure, ModelDeniedError)
 
-    def _call(self, request: Request, wishes: set[str]) -> Call:
+    def _call(self, request: Request, options: set[str]) -> Call:
         started = time.monotonic()
         begun: list[TokenCounts] = []
         try:
-            reply = self._stream_reply(request, wishes, begun)
+            reply = self._stream_reply(request, options, begun)
         except ModelBusyError as busy:
             known = (
                 cost_of_broken_call(begun[0], request.max_tokens)
@@ -120,22 +122,22 @@ class ClaudeModel:
                 else None
             )
             if known is not None:
-                busy.reply = self._bill(request, wishes, known, time.monotonic() - started)
+                busy.reply = self._bill(request, options, known, time.monotonic() - started)
             raise
-        return self._bill(request, wishes, reply, time.monotonic() - started)
+        return self._bill(request, options, reply, time.monotonic() - started)
 
     def _bill(
-        self, request: Request, wishes: set[str], reply: StreamedReply, seconds: float
+        self, request: Request, options: set[str], reply: StreamedReply, seconds: float
     ) -> Call:
-        """Return a call as it is stored; one that broke off is no answer to its request."""
+        """Return a call as it is stored; a call that broke off does not answer its request."""
         tokens = reply.tokens
         return Call(
             model=self.name,
             request="" if reply.stop == STOP_LOST else request.render(),
             reply=reply.text,
             stop=reply.stop,
-            temperature=request.temperature if "temperature" in wishes else None,
-            effort=request.effort if "effort" in wishes else "",
+            temperature=request.temperature if "temperature" in options else None,
+            effort=request.effort if "effort" in options else "",
             input_tokens=tokens.prompt,
             cached_tokens=tokens.cache_read,
             cache_write_tokens=tokens.cache_written,
@@ -147,38 +149,38 @@ class ClaudeModel:
     def _usd(self, request: Request, tokens: TokenCounts) -> float | None:
         if self._price is None:
             return None
-        if not tokens.prompt:  # a server that counts none: every byte a token, as was kept for it
+        if not tokens.prompt:  # the server counts none: a token for each byte, as was reserved
             return self._price.max_cost_usd(len(request.render().encode()), tokens.output)
         return self._price.cost_usd(tokens)
 
     def _stream_reply(
-        self, request: Request, wishes: set[str], begun: list[TokenCounts]
+        self, request: Request, options: set[str], begun: list[TokenCounts]
     ) -> StreamedReply:
-        """Read one reply; what the server counts when it begins goes into `begun`."""
+        """Read one reply; the server's counts at its beginning go into `begun`."""
         import anthropic
 
         client = self._connected_client()
-        caching = "cache_control" in wishes
+        caching = "cache_control" in options
         turn: AbstractContextManager[Callable[[bool], None]] = nullcontext(lambda cached: None)
-        if caching:  # otherwise nobody gains by going second
+        if caching:  # otherwise no call gains by waiting
             turn = self._cache_gate.wait_turn(f"{request.system}\0{request.stable_text}")
 
         def on_begun(tokens: TokenCounts) -> None:
             begun.append(tokens)
-            say(bool(tokens.cache_written or tokens.cache_read))
+            reply_begun(bool(tokens.cache_written or tokens.cache_read))
 
         try:
             with (
-                turn as say,
+                turn as reply_begun,
                 client.messages.create(
                     stream=True,
                     model=self.name,
                     max_tokens=request.max_tokens,
                     system=request.system,
                     messages=_messages(request, caching),
-                    # The SDK's own signature has no temperature any more; the wire still does, and
-                    # a wish that was refused must not be there at all.
-                    extra_body=_body(request, wishes) or None,
+                    # The SDK's signature has no temperature any more; the API still has one.  A
+                    # parameter that was refused must be absent.
+                    extra_body=_body(request, options) or None,
                 ) as stream,
             ):
                 return read_stream(stream, self._bounds, request.max_tokens, on_begun)
@@ -191,10 +193,10 @@ class ClaudeModel:
                 "the connection was cut in the middle of a reply", may_be_paid=True
             ) from error
         except (httpx2.DecodingError, ReplyBoundsError) as error:
-            # Not what it says that it is, or without end.
+            # The body is not what its header says, or has no end.
             raise not_a_stream(paid=bool(begun)) from error
         except (anthropic.BadRequestError, anthropic.UnprocessableEntityError):
-            raise  # it may name a wish
+            raise  # it may name an optional parameter
         except anthropic.APIError as error:
             raise classify(error, self.name, begun=bool(begun)) from error
 
@@ -212,7 +214,7 @@ class ClaudeModel:
                 )
                 weakref.finalize(self, http.close)
                 self._client = anthropic.Anthropic(
-                    api_key=self._api_key or "none",  # a server of one's own may want no key
+                    api_key=self._api_key or "none",  # a local server may want no key
                     base_url=self._base_url or None,
                     max_retries=0,
                     timeout=httpx2.Timeout(SILENCE_S, connect=CONNECT_S),
@@ -227,26 +229,26 @@ def _bounded_response(bounds: ReplyBounds, response: httpx2.Response) -> None:
 
 
 def _optional_parameters(request: Request) -> set[str]:
-    """Return what this request would have beyond plain text."""
-    wanted = {"cache_control"}
+    """Return the optional parameters that this request has beyond plain text."""
+    options = {"cache_control"}
     if request.temperature is not None:
-        wanted.add("temperature")
+        options.add("temperature")
     if request.effort:
-        wanted.add("effort")
-    return wanted
+        options.add("effort")
+    return options
 
 
-def _body(request: Request, wishes: set[str]) -> dict[str, object]:
+def _body(request: Request, options: set[str]) -> dict[str, object]:
     body: dict[str, object] = {}
-    if "temperature" in wishes:
+    if "temperature" in options:
         body["temperature"] = request.temperature
-    if "effort" in wishes:
+    if "effort" in options:
         body["output_config"] = {"effort": request.effort}
     return body
 
 
 def _messages(request: Request, caching: bool) -> list[MessageParam]:
-    """Return the conversation; with `caching`, a mark ends what is the same all task long."""
+    """Return the conversation; with `caching`, a mark ends the part that a whole task shares."""
     first: MessageParam = {
         "role": "user",
         "content": f"{request.stable_text}\n\n{request.varying_text}",

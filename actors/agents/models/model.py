@@ -1,6 +1,6 @@
-"""What a model is to an agent, and the three ways in which one can fail to answer.
+"""The interface of a model, and the three ways in which a model can fail to answer.
 
-An answer that is no use (a refusal, a cut-off text, nothing) is no failure: it is a `Call` with
+An unusable answer (a refusal, a cut-off text, nothing) is not such a failure: it is a `Call` with
 its stop reason, and the roles judge it.
 """
 
@@ -11,45 +11,45 @@ from typing import Protocol, runtime_checkable
 from actors.agents.requests.request import Request
 from protocol.values import Call, Value
 
-STOP_TOO_LONG, STOP_TOO_SLOW = "too_long", "too_slow"  # our own stop reasons, beside the API's
+STOP_TOO_LONG, STOP_TOO_SLOW = "too_long", "too_slow"  # our own stop reasons, besides the API's
 
 
 class ReplyBounds(Value, frozen=True, kw_only=True):
     """How much of one reply is read."""
 
-    characters: int = 512 * 1024  # what is longer holds no candidate, and nobody wants to read it
-    wire_bytes: int = 32 * 1024 * 1024  # a token's event is some 150 bytes
+    characters: int = 512 * 1024  # a longer reply does not hold a candidate
+    wire_bytes: int = 32 * 1024 * 1024  # the event of one token is about 150 bytes
     seconds: float = 3600.0  # 16,000 tokens at 5 a second
 
 
 class Model(Protocol):
-    """Whoever answers requests."""
+    """A source of replies: Claude, a script, a stored run or the rule book."""
 
     name: str
-    at_once: int  # how many requests it is good to ask at the same time
+    at_once: int  # how many requests may be asked at the same time
 
     def reply(self, request: Request) -> Call:
         """Return the answer; may be called from several threads.
 
         Raises `ModelBusyError`, `ModelDeniedError` or `RequestTooLongError`, each with one line for
-        people.
+        the user.
         """
         ...
 
 
 @runtime_checkable
 class PaidModel(Protocol):
-    """A model whose answers cost money, or may: each call has to be allowed first."""
+    """A model whose answers may cost money: each call needs a reservation first."""
 
     name: str
 
     def max_cost_usd(self, request: Request) -> float | None:
-        """Return what one call can cost at most, in US dollars; None where no price is known."""
+        """Return the most that one call can cost, in US dollars; None where no price is known."""
         ...
 
 
 class ModelBusyError(Exception):
-    """Not now: a rate limit, an overloaded or broken server, a lost connection.  Ask again."""
+    """A rate limit, an overloaded or broken server, a lost connection: ask again later."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class ModelBusyError(Exception):
         reply: Call | None = None,
     ) -> None:
         super().__init__(reason)
-        self.retry_after_s = retry_after_s  # the server's own wish
-        self.tries = tries  # so many failures in a row mean that a person must look
-        self.may_be_paid = may_be_paid  # a model had begun to work, or may have: it counts as spent
-        self.reply = reply  # what is known of that call; None: nothing, it may have cost its most
+        self.retry_after_s = retry_after_s  # the wait that the server asks for
+        self.tries = tries  # after so many of these in a row the run pauses for the user
+        self.may_be_paid = may_be_paid  # the model may have begun to work: the call counts as spent
+        self.reply = reply  # the known part of that call; None: it counts at its reserved maximum
 
 
 class ModelDeniedError(Exception):
-    """Never, until a person acts: a wrong key, no credit, a name that the server doesn't know."""
+    """Calls fail until the user acts: a wrong key, no credit, an unknown model name."""
 
 
 class RequestTooLongError(Exception):

@@ -1,12 +1,12 @@
-"""Who goes first: of calls that share a long beginning, one alone until the server has it cached.
+"""One call first: calls that share a long prefix wait until the server has it cached.
 
-A cache entry can be read once the first reply that made it has begun; identical calls at the same
-moment all miss and all pay for it.  So the first call with a beginning goes ahead, the others wait
-until its reply begins (or it fails: then the next goes first).  An entry that nobody used for
-five minutes is gone, and the next call is a first one again.
+A cache entry can be read once the reply that made it has begun.  Identical calls at the same moment
+all miss, and all pay for the prefix.  So the first call with a prefix goes alone; the others wait
+until its reply begins, or until it fails and the next call goes alone.  A server drops an entry
+that was not used for five minutes; then the next call is a first one again.
 
-For one process: planner, coder and debugger have the same beginning, but an attempt goes through
-them one after the other, so what the planner paid for is warm when the coder asks.
+The gate works within one process.  Planner, coder and debugger share the prefix across processes,
+but an attempt passes through them one after the other, so the coder finds it in the cache.
 """
 
 from __future__ import annotations
@@ -22,34 +22,35 @@ CACHE_LIFETIME_S = 300.0
 
 @dataclass(slots=True)
 class _SharedPrefix:
-    """One shared beginning, as far as this process knows."""
+    """One shared prefix, as far as this process knows."""
 
     cached_until: float = 0.0
-    has_leader: bool = False  # a first call is under way
+    has_leader: bool = False  # a first call is running
 
 
 class PromptCacheGate:
-    """The beginnings that a server has at hand; safe to use from several threads."""
+    """The prefixes that a server has cached; safe to use from several threads."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, kept_s: float = CACHE_LIFETIME_S
+        self, clock: Callable[[], float] = time.monotonic, lifetime_s: float = CACHE_LIFETIME_S
     ) -> None:
         self._clock = clock
-        self._kept_s = kept_s
+        self._lifetime_s = lifetime_s
         self._prefixes: dict[str, _SharedPrefix] = {}
         self._changed = threading.Condition()
 
     @contextmanager
     def wait_turn(self, prefix: str) -> Iterator[Callable[[bool], None]]:
-        """Wait for a call's turn; inside, say once that its reply has begun, and if it is cached.
+        """Wait for a call's turn; yield a function to call when the reply has begun.
 
-        What a server does not cache (too short, no caching there) holds nobody up again.
+        Its argument tells whether the server has the prefix cached.  A prefix that a server does
+        not cache (it is too short, or the server has no cache) makes no later call wait.
         """
         leads = self._enter(prefix)
 
         def begun(cached: bool) -> None:
             nonlocal leads
-            until = self._clock() + self._kept_s if cached else float("inf")
+            until = self._clock() + self._lifetime_s if cached else float("inf")
             self._leave(prefix, leads, until)
             leads = False
 
@@ -60,7 +61,7 @@ class PromptCacheGate:
                 self._leave(prefix, leads, 0.0)
 
     def _enter(self, key: str) -> bool:
-        """Return whether this call goes first, once it may go."""
+        """Wait until this call may go; return whether it goes first."""
         with self._changed:
             one = self._prefixes.setdefault(key, _SharedPrefix())
             while self._clock() >= one.cached_until:
@@ -70,10 +71,10 @@ class PromptCacheGate:
                 self._changed.wait()
             return False
 
-    def _leave(self, key: str, led: bool, warm_until: float) -> None:
+    def _leave(self, key: str, was_leader: bool, cached_until: float) -> None:
         with self._changed:
             one = self._prefixes[key]
-            one.cached_until = max(one.cached_until, warm_until)
-            if led:
+            one.cached_until = max(one.cached_until, cached_until)
+            if was_leader:
                 one.has_leader = False
             self._changed.notify_all()

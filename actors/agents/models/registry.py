@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from actors.agents.models import script_model
 from actors.agents.models.model import Model
-from actors.agents.models.recipe_model import RecipeModel
 from actors.agents.models.replay_model import ReplayModel
+from actors.agents.requests.request import Request
 from protocol.prices import Price
+from protocol.values import Call
 
 KNOWN_MODELS = (
     "recipes, script:FILE, replay:RUN, or the name of a Claude model (any name with --base-url)"
@@ -16,7 +18,28 @@ KNOWN_MODELS = (
 
 
 class UnknownModelError(ValueError):
-    """No model has that name; the message is one line for a person."""
+    """No model has that name; the message is one line for the user."""
+
+
+class RecipeModel:
+    """The rule book `actors.agents.recipes` as a model: a pure function of the work, at no cost."""
+
+    name = "recipes"
+    at_once = 1  # it computes: several at once would share the same core
+
+    def reply(self, request: Request) -> Call:
+        """Return the rule book's answer."""
+        from actors.agents import recipes
+
+        started = time.monotonic()
+        text = recipes.answer(request.work)
+        return Call(
+            model=self.name,
+            request=request.render(),
+            reply=text,
+            usd=0.0,
+            seconds=time.monotonic() - started,
+        )
 
 
 def make_model(
@@ -27,9 +50,7 @@ def make_model(
     price: Price | None = None,
     at_once: int = 4,
 ) -> Model:
-    """Return the model called `name`; raise `UnknownModelError` with one line where there is
-    none.
-    """
+    """Return the model called `name`; raise `UnknownModelError` with one line if it is unknown."""
     if name == "recipes":
         return RecipeModel()
     kind, colon, rest = name.partition(":")
@@ -53,8 +74,7 @@ def make_model(
             raise UnknownModelError(f"Unknown model {name!r}: {error}") from error
     if not name or not (base_url or name.startswith("claude-")):
         raise UnknownModelError(f"Unknown model {name!r}: expected {KNOWN_MODELS}")
-    from actors.agents.models.claude import (
-        ClaudeModel,  # with the SDK's HTTP client: only when asked
-    )
+    # Imports the SDK's HTTP client: only where Claude is asked.
+    from actors.agents.models.claude import ClaudeModel
 
     return ClaudeModel(name, api_key=api_key, base_url=base_url, price=price, at_once=at_once)

@@ -1,14 +1,14 @@
-"""What a request asks, less what a machine measured: how a replay knows a request again.
+"""A request without what a machine measured: the key by which a replay finds a stored reply.
 
 Pure.  A request shows times, profiles, logs and the machine's facts.  When the same run is made
-again these are a little different every time, and the question is the same.
+again these differ a little every time, and the question is the same.
 """
 
 from __future__ import annotations
 
 import re
 
-# As `prompting` and the templates in prompts/ write them.
+# The texts that `prompting` and the templates in prompts/ write.
 _REFERENCE_TIMES = "\nTime of PyTorch itself, a call:"
 _MACHINE_HEADING = "## The machine\n"
 _OBSERVATION = re.compile(
@@ -20,7 +20,7 @@ _OBSERVATION = re.compile(
 
 
 def without_measurements(request: str) -> str:
-    """Return a request's text without figures, logs and facts; verdicts stay, as one word each."""
+    """Return a request's text without figures, logs and facts; outcomes stay, one word each."""
     stable, heading, varying = request.partition("\n# Where we stand")
     varying = _OBSERVATION.sub(r"\g<observation>\n\g<word>\n\n", varying)
     return _without_figures(stable) + heading + varying
@@ -28,14 +28,14 @@ def without_measurements(request: str) -> str:
 
 def _without_figures(stable: str) -> str:
     """Return the part that a task's requests share, without its times and the machine's facts."""
-    # What is found last is the task's: the example before it may hold the same words.
+    # The last match is the task's: the example before it may hold the same text.
     head, times, rest = stable.rpartition(_REFERENCE_TIMES)
     notes, machine, _ = rest.partition("\n")[2].rpartition(_MACHINE_HEADING)
     return head + times + notes + machine if times and machine else stable
 
 
 def first_differing_line(one: str, other: str) -> tuple[int, str, str]:
-    """Return the number of the first line in which two texts differ, and both lines."""
+    """Return the number of the first line that differs between two texts, and both lines."""
     mine, theirs = one.split("\n"), other.split("\n")
     shorter = min(len(mine), len(theirs))
     place = next((n for n in range(shorter) if mine[n] != theirs[n]), shorter)

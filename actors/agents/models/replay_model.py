@@ -1,8 +1,8 @@
 """A model that answers from a stored run: the calls in its `run.db`, read and never written.
 
-A reply belongs to the request that it was given to, the whole rendered text.  Figures that a
-machine measured (times, logs, profiles) may differ, and nothing else: what was never asked is
-never answered, since a made-up run helps nobody.
+A stored reply belongs to one request, found by its whole rendered text.  Figures that a machine
+measured (times, logs, profiles) may differ, and nothing else.  A request that the stored run never
+asked is not answered: the replay would no longer be that run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHOWN_CHARS = 60  # characters of a line in which two requests differ
 
 
 class StoredReply(Value, frozen=True, kw_only=True):
-    """Where one reply lies, and for which work it was given."""
+    """The row of one reply, and the work that it was given to."""
 
     row: int
     work: str
@@ -35,8 +35,8 @@ class StoredReply(Value, frozen=True, kw_only=True):
 class ReplayModel:
     """Answers each request as it was answered in a stored run, at no cost.
 
-    Of several replies to one request the one that was given to this very work comes first, then
-    those that were not given yet, in stored order.  None is given twice by one process.
+    If one request has several replies, the reply that was given to the same work comes first, then
+    the unused replies in stored order.  One process gives no reply twice.
     """
 
     at_once = 1
@@ -48,7 +48,7 @@ class ReplayModel:
         self._lock = threading.Lock()
         self._rows_used: set[int] = set()
         self._by_exact_text: dict[str, list[StoredReply]] = {}
-        self._by_replay_key: dict[str, list[StoredReply]] = {}  # but for what was measured
+        self._by_replay_key: dict[str, list[StoredReply]] = {}  # figures left out
         for stored, request in self._requests():
             self._by_exact_text.setdefault(request_key(request), []).append(stored)
             self._by_replay_key.setdefault(request_key(without_measurements(request)), []).append(
@@ -58,9 +58,7 @@ class ReplayModel:
             raise ValueError(f"the run {run} holds no calls to a model")
 
     def reply(self, request: Request) -> Call:
-        """Return the stored answer; raise `ModelDeniedError` with the reason where there is
-        none.
-        """
+        """Return the stored answer; raise `ModelDeniedError` with the reason if there is none."""
         text, work = request.render(), request.work.lease.work
         with self._lock:
             stored = self._pick(text, work)
@@ -97,7 +95,7 @@ class ReplayModel:
         return False
 
     def _mismatch_reason(self, text: str, work: str) -> str:
-        """Say why there is no reply, and where the stored run went another way."""
+        """Return why there is no reply, and where the stored run went another way."""
         known = self._answers(text)
         if any(known):
             times = max(map(len, known))
@@ -117,7 +115,7 @@ class ReplayModel:
 
     def _requests(self) -> Iterator[tuple[StoredReply, str]]:
         with closing(self._open()) as run:
-            # A lost call (its agent was killed) is counted there, and nobody saw its reply.
+            # A lost call (its agent was killed) has a row too, but no reply.
             for row, work, request in self._rows(
                 run, "SELECT id, work, request FROM call WHERE stop != 'lost' ORDER BY id"
             ):
@@ -131,12 +129,14 @@ class ReplayModel:
             )
             row = next(self._rows(run, query, stored.row))
         fields = ("reply", "stop", "input_tokens", "cached_tokens", "output_tokens", "seconds")
-        told = dict(zip(fields, row, strict=True))
-        return msgspec.convert({**told, "model": self.name, "request": text, "usd": 0.0}, Call)
+        stored_fields = dict(zip(fields, row, strict=True))
+        return msgspec.convert(
+            {**stored_fields, "model": self.name, "request": text, "usd": 0.0}, Call
+        )
 
     def _open(self) -> sqlite3.Connection:
         if not self._path.is_file():
-            raise ValueError(f"{self._run} is no run folder: it has no {RUN_DB}")
+            raise ValueError(f"{self._run} is not a run folder: it has no {RUN_DB}")
         return sqlite3.connect(read_only_uri(self._path), uri=True)
 
     def _rows(

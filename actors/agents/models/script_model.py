@@ -1,7 +1,7 @@
 """A scripted model: answers from a file of JSON lines (README.md has the format).
 
-For tests and for rehearsing a run.  The answer is a pure function of role, task and attempt, so
-that a disturbed run and an undisturbed one get the same words.
+For tests, and to try a run without a language model.  The answer is a pure function of role, task
+and attempt, so that a disturbed run and an undisturbed one get the same replies.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class ScriptLine(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     role: Literal["planner", "coder", "debugger"]
     task: str = ""  # "" answers for every task
-    attempt: int | None = None  # None: taken in turn, by the attempt's number
+    attempt: int | None = None  # None: lines are used in turn, by the attempt's number
     reply: str | None = None  # the whole reply, as a model would write it
     code: str | None = None  # short for a coder's or debugger's reply
-    advice: str | None = None  # short for a planner's reply; with a coder's code: its words
-    anchor: str | None = None  # a planner's: anchors go around the first line with this text
+    advice: str | None = None  # short for a planner's reply; with a coder's code: its advice
+    anchor: str | None = None  # planner: anchors go around the first line with this text
     again: str | None = None  # the reply when the first could not be used
     stop: str = "end_turn"
     delay_s: float = 0.0
-    error: ScriptedFailure | None = None  # before the reply, once a process; wrong_key: every time
+    error: ScriptedFailure | None = None  # before the reply, once a process; wrong_key: always
 
 
 class ScriptModel:
@@ -70,10 +70,10 @@ class ScriptModel:
 
         Lines that name the task come before those that name none.
         """
-        mine = [line for line in self._lines if line.role == role and line.task in ("", task)]
-        named = [line for line in mine if line.attempt == attempt]
-        turns = [line for line in mine if line.attempt is None]
-        for lines, pick in ((named, 0), (turns, attempt - 1)):
+        matching = [line for line in self._lines if line.role == role and line.task in ("", task)]
+        named = [line for line in matching if line.attempt == attempt]
+        in_turn = [line for line in matching if line.attempt is None]
+        for lines, pick in ((named, 0), (in_turn, attempt - 1)):
             chosen = [line for line in lines if line.task] or lines
             if chosen:
                 return chosen[pick % len(chosen)]
@@ -92,13 +92,13 @@ class ScriptModel:
 
 
 def read_script(path: Path) -> tuple[ScriptLine, ...]:
-    """Return the lines of a script; raise ValueError with one line that names what is wrong."""
+    """Return the lines of a script; raise ValueError with one line that names the problem."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(f"can't read the script {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no UTF-8 text") from error
+        raise ValueError(f"{path} is not UTF-8 text") from error
     lines = []
     for number, row in enumerate(text.split("\n"), start=1):
         if not row.strip() or row.lstrip().startswith("//"):
@@ -119,7 +119,7 @@ def read_script(path: Path) -> tuple[ScriptLine, ...]:
 def _problem(line: ScriptLine) -> str:
     given = [name for name in ("reply", "code", "advice") if getattr(line, name) is not None]
     if line.role == "coder" and given == ["code", "advice"]:
-        given.remove("advice")  # the words of an agent that does all
+        given.remove("advice")  # the advice of a solo agent
     if len(given) != 1 and line.error != "wrong_key":
         return "give exactly one of reply, code and advice"
     if line.code is not None and line.role == "planner":

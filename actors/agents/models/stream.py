@@ -1,8 +1,8 @@
-"""A streamed reply, read to its end and no further: bounded in words, bytes and time.
+"""A streamed reply, read to its end within bounds on characters, bytes and time.
 
-Whatever a server sends, an agent's memory and patience have an end: `BoundedByteStream` counts what
-comes off the wire, `read_stream` the words.  A reply that goes past a bound is kept as far as it
-came, with a stop reason of ours.
+A server may send anything for any time.  `BoundedByteStream` bounds the bytes and the seconds,
+`read_stream` the characters of the text.  A reply that exceeds a bound ends there, with a stop
+reason of ours.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ USAGE_FIELDS = (
     *("cache_creation_input_tokens", "cache_read_input_tokens"),
 )
 HOUR_CACHE_FIELD = "ephemeral_1h_input_tokens"
-MALFORMED_REPLY_TRIES = 5  # answers in a row that are no Messages stream: probably a wrong address
+# Answers in a row that are not a Messages stream: the address is probably wrong.
+MALFORMED_REPLY_TRIES = 5
 
 
 class StreamedReply(Value, frozen=True, kw_only=True):
-    """What a model said, and what it counted."""
+    """A model's text, its stop reason and the tokens that the server counted."""
 
     text: str
     stop: str
@@ -41,7 +42,7 @@ class StreamedReply(Value, frozen=True, kw_only=True):
 
 
 class ReplyBoundsError(Exception):
-    """The server says more, or says it more slowly, than anyone will read."""
+    """The reply is longer or slower than the bounds allow."""
 
     def __init__(self, stop: str) -> None:
         super().__init__(stop)
@@ -63,7 +64,7 @@ class BoundedByteStream(httpx2.SyncByteStream):
             if left < 0:
                 raise ReplyBoundsError(STOP_TOO_LONG)
             yield chunk
-            if time.monotonic() > until:  # what has come was read
+            if time.monotonic() > until:  # after the yield: what has come is read
                 raise ReplyBoundsError(STOP_TOO_SLOW)
 
     def close(self) -> None:
@@ -72,40 +73,40 @@ class BoundedByteStream(httpx2.SyncByteStream):
 
 @dataclass
 class StreamState:
-    """What has come of a reply so far.
+    """The part of a reply that has come so far.
 
-    The events are taken one by one and by hand: the SDK's own snapshot wants a usage in each, and
-    a server that speaks the API well enough to be understood may leave one out.
+    Events are read one by one, not by the SDK's snapshot: the snapshot needs a usage in each event,
+    and a compatible server may leave one out.
     """
 
-    words: list[str] = field(default_factory=list)
-    said: int = 0  # characters
+    pieces: list[str] = field(default_factory=list)  # of the text
+    text_chars: int = 0
     stop: str = ""
-    whole: bool = False
-    first: TokenCounts | None = None  # as counted when it began; None: it has not begun
-    counts: dict[str, int] = field(default_factory=dict)  # the last said of each kind
-    ended: bool = False  # its words were counted at their end
+    is_whole: bool = False
+    first: TokenCounts | None = None  # the counts at the reply's beginning; None: not begun
+    counts: dict[str, int] = field(default_factory=dict)  # the last count of each kind
+    has_final_count: bool = False  # the output tokens were counted at the end
 
     def add_event(self, event: RawMessageStreamEvent) -> None:
-        """Take in one event; what none of ours is says nothing."""
+        """Add one event; an event of another type changes nothing."""
         if event.type == "message_start":
             self._count(getattr(event.message, "usage", None))
             self.first = self.first or self.tokens
         elif event.type == "content_block_start" and event.content_block.type == "text":
-            self._say(event.content_block.text)
+            self._add_text(event.content_block.text)
         elif event.type == "content_block_delta" and event.delta.type == "text_delta":
-            self._say(event.delta.text)
+            self._add_text(event.delta.text)
         elif event.type == "message_delta":
             self.stop = str(event.delta.stop_reason or self.stop)
             usage = getattr(event, "usage", None)
             self._count(usage)
-            self.ended = isinstance(getattr(usage, "output_tokens", None), int)
+            self.has_final_count = isinstance(getattr(usage, "output_tokens", None), int)
         elif event.type == "message_stop":
-            self.whole = True
+            self.is_whole = True
 
     @property
     def tokens(self) -> TokenCounts:
-        """The tokens by now; an hour's cache writes are part of all that are said."""
+        """The tokens so far; the server's count of cache writes includes those for an hour."""
         written = self.counts.get("cache_creation_input_tokens", 0)
         hour = min(self.counts.get(HOUR_CACHE_FIELD, 0), written)
         return TokenCounts(
@@ -116,22 +117,22 @@ class StreamState:
             output=self.counts.get("output_tokens", 0),
         )
 
-    def _say(self, text: str) -> None:
-        self.said += len(text)
-        self.words.append(text)
+    def _add_text(self, text: str) -> None:
+        self.text_chars += len(text)
+        self.pieces.append(text)
 
     def _count(self, usage: object) -> None:
         for kind in USAGE_FIELDS:
-            self._note(kind, getattr(usage, kind, None))
-        self._note(
+            self._set_count(kind, getattr(usage, kind, None))
+        self._set_count(
             HOUR_CACHE_FIELD,
             getattr(getattr(usage, "cache_creation", None), HOUR_CACHE_FIELD, None),
         )
 
-    def _note(self, kind: str, said: object) -> None:
-        # Whatever stands there: the SDK checks no types.
-        if isinstance(said, int):
-            self.counts[kind] = min(max(said, 0), MAX_TOKENS)
+    def _set_count(self, kind: str, count: object) -> None:
+        # The SDK checks no types: the field may hold anything.
+        if isinstance(count, int):
+            self.counts[kind] = min(max(count, 0), MAX_TOKENS)
 
 
 def read_stream(
@@ -140,9 +141,9 @@ def read_stream(
     max_tokens: int,
     on_first_event: Callable[[TokenCounts], None],
 ) -> StreamedReply:
-    """Read a reply; say `on_first_event` with its first event, and what the server counted by then.
+    """Read a reply; call `on_first_event` at its first event, with the server's counts until then.
 
-    Raises `ModelBusyError` for a stream that ends early or is none.
+    Raises `ModelBusyError` for a stream that ends early and for an answer that is not a stream.
     """
     state = StreamState()
     try:
@@ -150,30 +151,30 @@ def read_stream(
     except ReplyBoundsError as past:
         state.stop = past.stop
     except (ValueError, AssertionError, RuntimeError, TypeError, LookupError, AttributeError) as e:
-        # The SDK trusts what it reads: a server that answers something else shows up as these.
+        # The SDK does not check what it reads: an answer of another form raises one of these.
         raise not_a_stream(paid=state.first is not None) from e
     if state.first is None:
-        # A server that knows no streams has answered all the same, and wants its money.
+        # A server without streams has answered all the same, and charges for it.
         kind = stream.response.headers.get("content-type", "")
         raise not_a_stream(paid="json" in kind)
-    # A whole message without a reason is still one: compatible servers leave it out.
-    stop = state.stop or ("end_turn" if state.whole else "")
+    # A whole message without a stop reason counts: compatible servers leave the reason out.
+    stop = state.stop or ("end_turn" if state.is_whole else "")
     if not stop:
         raise ModelBusyError("the reply was cut off before its end", may_be_paid=True)
     tokens = _counted(state.first, state.tokens)
-    if not state.ended:
-        # What says how many tokens there were was never said, or never read.
+    if not state.has_final_count:
+        # The server's last count was not sent, or not read: charge the most.
         tokens = _at_most(tokens, max_tokens)
-    text = _whole("".join(state.words))
+    text = _joined_surrogates("".join(state.pieces))
     return StreamedReply(text=text[: bounds.characters + 1], stop=stop, tokens=tokens)
 
 
 def cost_of_broken_call(first: TokenCounts, max_tokens: int) -> StreamedReply | None:
-    """Return what a call that broke off after it began is known to have come to, at its most.
+    """Return the most that a call which broke off after it began can have cost.
 
-    Its prompt as the server counted it, and all the words that it may have had: a server goes on
-    for a while when nobody listens any more.  None where it counted no prompt (some proxies do
-    that at the end only): then nothing is known.
+    The prompt counts as the server counted it, the output as `max_tokens`: a server goes on for a
+    while after the connection is lost.  None where the server counted no prompt (some proxies count
+    at the end only): then nothing is known.
     """
     if not first.prompt:
         return None
@@ -186,20 +187,20 @@ def _read(
     state: StreamState,
     begun: Callable[[TokenCounts], None],
 ) -> None:
-    """Read the stream to its end, or to the bound on its words."""
+    """Read the stream to its end, or to the bound on its characters."""
     for event in stream:
-        early = state.first is None
+        had_begun = state.first is not None
         state.add_event(event)
-        if early and state.first is not None:
+        if not had_begun and state.first is not None:
             begun(state.first)
-        if state.said > bounds.characters:
+        if state.text_chars > bounds.characters:
             raise ReplyBoundsError(STOP_TOO_LONG)
 
 
 def _counted(first: TokenCounts, last: TokenCounts) -> TokenCounts:
     """Return the tokens of a whole reply: counts only grow through a stream.
 
-    Some servers end with noughts for a prompt that they had counted.
+    Some servers end with zeros for a prompt that they had counted.
     """
     if last.prompt >= first.prompt:
         return last
@@ -210,18 +211,18 @@ def _at_most(tokens: TokenCounts, max_tokens: int) -> TokenCounts:
     return replace(tokens, output=max(tokens.output, max_tokens))
 
 
-def _whole(text: str) -> str:
-    """Return the text as UTF-8 can hold it: halves of a character joined, lone ones replaced.
+def _joined_surrogates(text: str) -> str:
+    """Return text that UTF-8 can hold: surrogate pairs are joined, lone surrogates replaced.
 
-    JSON may cut a character in two; some servers do so between two events.
+    JSON may cut a character in two surrogates, and some servers send these in two events.
     """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def not_a_stream(*, paid: bool) -> ModelBusyError:
-    """Return what to raise of an answer that is none."""
+    """Return the error for an answer that is not a Messages stream."""
     return ModelBusyError(
-        "what the server answers is no Messages stream: is --base-url right?",
+        "the server's answer is not a Messages stream: is --base-url right?",
         tries=MALFORMED_REPLY_TRIES,
         may_be_paid=paid,
     )

@@ -1,1 +1,1 @@
-"""What a model answered: sections, anchors, scaffolds, candidates."""
+"""A model's reply: its sections, anchors, scaffolds and candidates."""

@@ -1,7 +1,7 @@
 """Anchors: the comment lines that a plan puts around the spot in the source that is to change.
 
-Pure.  This file knows what an anchor looks like, puts pairs in, finds them and takes them out;
-`scaffolds` checks what a planner returned, `outside` compares what a coder returned.
+Pure.  This file knows what an anchor looks like, inserts pairs, finds them and removes them.
+`scaffolds` checks what a planner returned, `unanchored_edits` what a coder changed elsewhere.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from collections.abc import Sequence
 from actors.agents.replies import python_source
 from protocol.values import Value
 
-BEGIN = "<<<IMPROVE BEGIN>>>"
-END = "<<<IMPROVE END>>>"
-HASH_ANCHOR = re.compile(r"#\s*<<<IMPROVE (BEGIN|END)>>>")
-STAR_ANCHOR = re.compile(r"/\*\s*<<<IMPROVE (BEGIN|END)>>>\s*\*/")
-TRAILING_ANCHOR = re.compile(HASH_ANCHOR.pattern + r"\s*$")
+MARK = "<<<IMPROVE {}>>>"
+BEGIN, END = MARK.format("BEGIN"), MARK.format("END")
+EITHER_MARK = MARK.format("(BEGIN|END)")  # a pattern, as all below
+HASH_ANCHOR = re.compile(rf"#\s*{EITHER_MARK}")
+STAR_ANCHOR = re.compile(rf"/\*\s*{EITHER_MARK}\s*\*/")
+TRAILING_ANCHOR = re.compile(rf"{HASH_ANCHOR.pattern}\s*$")
+# Models write the marks in lower case, with spaces and with a plural, too.
 ANY_ANCHOR = re.compile(r"<<<\s*IMPROVE (BEGIN|END)S?\s*>>>", re.IGNORECASE)
 
 
 class AnchorProblem(Value, frozen=True, kw_only=True):
-    """Why a text is no scaffold of the shown source, in words for the model."""
+    """Why a text is not a scaffold of the shown source, in a sentence for the model."""
 
     reason: str
 
@@ -35,7 +37,7 @@ class AnchorPair(Value, frozen=True, kw_only=True):
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines as Python and compilers count them: a form feed ends none."""
+    """Return the lines as Python and compilers count them: a form feed does not end a line."""
     lines = text.split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -60,7 +62,7 @@ def insert_anchors(source: str, first: int, last: int, advice: str) -> str:
         comments = [f"{indent}# {one}" for one in words]
         marks = f"{indent}# {BEGIN}", f"{indent}# {END}"
     else:
-        # These comments stand in a Python string: no quote may end it, no backslash escape.
+        # These comments are inside a Python string: a quote would end it, a backslash escape.
         words = [re.sub(r"\*/|/\*|[\\\"'{}]", " ", one).strip() for one in words]
         comments = [f"{indent}/* {one} */" for one in words if one]
         marks = f"{indent}/* {BEGIN} */", f"{indent}/* {END} */"
@@ -69,15 +71,15 @@ def insert_anchors(source: str, first: int, last: int, advice: str) -> str:
 
 
 def without_anchors(text: str) -> str:
-    """Return `text` without its anchors, however they are written; all else stays, comments too.
+    """Return `text` without its anchors, however they are written; comments and all else stay.
 
-    One that is left would be taken for a plan's own when the source is grown.
+    The next plan for this source would take an anchor that is left for its own.
     """
-    kept = [line for line in lines_of(text) if not anchor_kind(line)]
-    # A mark that shares its line with code or with words loses the mark only: the words after it
-    # must stay a comment.
+    others = [line for line in lines_of(text) if not anchor_kind(line)]
+    # A line that has a mark beside code or text loses the mark only: the text after the mark must
+    # stay a comment.
     return text_of(
-        [ANY_ANCHOR.sub("", TRAILING_ANCHOR.sub("", STAR_ANCHOR.sub("", line))) for line in kept]
+        [ANY_ANCHOR.sub("", TRAILING_ANCHOR.sub("", STAR_ANCHOR.sub("", line))) for line in others]
     )
 
 
@@ -112,7 +114,7 @@ def anchor_kind(line: str) -> str:
 
 
 def zone_of(zones: Sequence[tuple[int, int]], line: int) -> int | None:
-    """Return which of the string zones line `line` begins in; None for plain Python."""
+    """Return the index of the string zone in which line `line` begins; None for plain Python."""
     return next((n for n, (first, last) in enumerate(zones) if first <= line <= last), None)
 
 
@@ -129,5 +131,5 @@ def _comments_after(lines: Sequence[str], begin: int, end: int) -> int:
     return end - begin - 1
 
 
-def _at(number: int, words: str) -> AnchorProblem:
-    return AnchorProblem(reason=f"line {number + 1}: {words}")
+def _at(number: int, problem: str) -> AnchorProblem:
+    return AnchorProblem(reason=f"line {number + 1}: {problem}")

@@ -1,19 +1,18 @@
-"""Candidates: the coder's and the debugger's code, taken out of a reply and looked over.
+"""Candidates: the coder's and the debugger's code, taken out of a reply and checked as text.
 
-Pure.  What passes is Python text that defines ModelNew and has no anchors; whether it builds and
-is right is the evaluator's to say.
+Pure.  A candidate that passes is Python text that defines ModelNew and has no anchors.  Whether it
+builds and is right, the evaluator finds out.
 """
 
 from __future__ import annotations
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import without_anchors
-from actors.agents.replies.replies import Reply
-from actors.agents.replies.reply_problem import ReplyProblem
+from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.replies.unanchored_edits import edits_outside_anchors
 from protocol.values import Candidate, Plan
 
-MAX_BYTES = 256 * 1024  # ten times what any kernel has needed; the wire and the tree bear it
+MAX_BYTES = 256 * 1024  # ten times the largest kernel seen; messages and run.db can hold it
 
 
 def read_candidate(reply: Reply, plan: Plan) -> Candidate | ReplyProblem:
@@ -22,9 +21,9 @@ def read_candidate(reply: Reply, plan: Plan) -> Candidate | ReplyProblem:
     if code is None:
         return ReplyProblem(reason="the reply has no code under '## Candidate'")
     source = without_anchors(code)
-    fault = candidate_problem(source)
-    if fault:
-        return ReplyProblem(reason=fault)
+    problem = candidate_problem(source)
+    if problem:
+        return ReplyProblem(reason=problem)
     return Candidate(source=source, outside=edits_outside_anchors(plan, source))
 
 

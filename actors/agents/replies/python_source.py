@@ -1,7 +1,7 @@
-"""What can be known of a candidate's Python text without running it.
+"""What a candidate's Python text tells without being run.
 
-Pure.  Used by `anchors` (which language stands on a line), `candidates` (does it define ModelNew)
-and the scripted model (where does `forward` begin).
+Pure.  `anchors` asks which language a line is in, `candidates` whether the text defines ModelNew,
+and the scripted model where `forward` begins.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _PARSING = threading.Lock()
 
 
 def parse(text: str) -> ast.Module | str:
-    """Return the module in `text`, or one line that says why it is no Python."""
-    # The parser warns of "\d" in C++ strings; that is the candidate's business, not our log's.
+    """Return the module in `text`, or one line that says why it is not Python."""
+    # The parser warns of "\d" in C++ strings: that warning must not get into our log.
     with _PARSING, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -29,7 +29,7 @@ def parse(text: str) -> ast.Module | str:
 
 
 def defines_class(module: ast.Module, name: str) -> bool:
-    """Whether the module's own namespace has a class (or an alias of one) called `name`."""
+    """Whether the module has a class, or a name of its own assigned, called `name`."""
     for statement in ast.walk(module):
         if isinstance(statement, ast.ClassDef) and statement.name == name:
             return True
@@ -44,7 +44,7 @@ def defines_class(module: ast.Module, name: str) -> bool:
 def string_zones(text: str) -> tuple[tuple[int, int], ...]:
     """Return for each string over several lines the lines [first, last] that begin inside it.
 
-    Lines are 1-based.  C++ and CUDA live in such strings.  Text that is no Python has none.
+    Lines are 1-based.  C++ and CUDA sources are such strings.  Text that is not Python has none.
     """
     zones: list[tuple[int, int]] = []
     f_strings: list[int] = []

@@ -1,8 +1,8 @@
 """Replies: a model's text, cut into named sections and fenced blocks.
 
-Pure, and tolerant of what models really write: words around, headings in another case or size,
-several blocks, fences in fences, CRLF, a block that was never closed.  It judges nothing; the
-roles do.
+Pure, and tolerant of what models really write: text around the sections, headings in another case
+or size, several blocks, fences in fences, CRLF, a block that was never closed.  This file judges
+nothing; the roles judge, and say what is wrong in a `ReplyProblem`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ _BOLD = re.compile(r" {0,3}\*\*([A-Za-z]+):?\*\*:?\s*")
 _FENCE = re.compile(r"(\s*)(`{3,}|~{3,})\s*([^`~\s]*)[^`]*")
 
 
+class ReplyProblem(Value, frozen=True, kw_only=True):
+    """Why a reply can't be used: told to the model once, and then stored with the attempt."""
+
+    reason: str
+    is_final: bool = False  # asking again would not help: the model refused or said that it can't
+    gives_up_on: GiveUpScope = "attempt"  # what the model said that it can never do
+
+
 class FencedBlock(Value, frozen=True, kw_only=True):
     """One fenced block."""
 
@@ -33,12 +41,12 @@ class FencedBlock(Value, frozen=True, kw_only=True):
 
 
 class ReplySection(Value, frozen=True, kw_only=True):
-    """What stands under one heading."""
+    """The text and the code under one heading."""
 
-    name: str  # one of NAMES, or "" for what stands under no known heading
+    name: str  # one of SECTION_NAMES, or "" where the heading is not known
     text: str = ""  # without its blocks
     blocks: tuple[FencedBlock, ...] = ()
-    is_complete: str = ""  # from the first fence to the last, should the fences between mislead
+    joined_code: str = ""  # from the first fence to the last: the fences between may mislead
 
 
 class Reply(Value, frozen=True, kw_only=True):
@@ -47,14 +55,15 @@ class Reply(Value, frozen=True, kw_only=True):
     sections: tuple[ReplySection, ...]
 
     def text(self, name: str) -> str:
-        """Return the words under the first heading `name` that has any; "" when none has."""
+        """Return the text under the first heading `name` that has any; "" when none has."""
         return next((s.text for s in self.sections if s.name == name and s.text), "")
 
     def code(self, name: str, fits: Callable[[str], bool]) -> str | None:
         """Return the code under heading `name` that fits, or any that fits, or the named code.
 
-        The last that fits wins: a model that changes its mind corrects itself downwards.  Where
-        none fits there is still an answer if there is any code, so that its fault can be named.
+        The last block that fits wins: a model that changes its mind corrects itself further down.
+        Where no block fits, the first code under the heading is returned, so that its fault can be
+        named.
         """
         named = [section for section in self.sections if section.name == name]
         others = [section for section in self.sections if section.name != name]
@@ -62,10 +71,10 @@ class Reply(Value, frozen=True, kw_only=True):
         unfenced = [section.text + "\n" for section in named if not section.blocks]
         choices = (
             fenced_code,
-            [section.is_complete for section in named],
+            [section.joined_code for section in named],
             unfenced,
             [block.code for section in others for block in section.blocks],
-            [section.is_complete for section in others],
+            [section.joined_code for section in others],
         )
         for codes in choices:
             fitting = [code for code in codes if code.strip() and fits(code)]
@@ -83,7 +92,7 @@ def fenced(code: str, language: str = "python") -> str:
 
 
 def parse_reply(text: str) -> Reply:
-    """Return the sections of a reply; any text has at least the nameless one."""
+    """Return the sections of a reply; any text has at least the one without a name."""
     lines = lines_of(text.replace("\r\n", "\n").replace("\r", "\n"))
     spans = _block_spans(lines)
     in_block = {number for first, last in spans for number in range(first, last + 1)}
@@ -105,15 +114,15 @@ def _section(
 ) -> ReplySection:
     in_block = {number for first, last in spans for number in range(first, last + 1)}
     first = start + 1 if name else start
-    words = [lines[n] for n in range(first, stop) if n not in in_block]
-    whole = _code(lines, spans[0][0], spans[-1][1]) if len(spans) > 1 else ""
+    prose = [lines[n] for n in range(first, stop) if n not in in_block]
+    joined_code = _code(lines, spans[0][0], spans[-1][1]) if len(spans) > 1 else ""
     return ReplySection(
         name=name,
-        text="\n".join(words).strip(),
+        text="\n".join(prose).strip(),
         blocks=tuple(
             FencedBlock(language=_language(lines[a]), code=_code(lines, a, b)) for a, b in spans
         ),
-        is_complete=whole,
+        joined_code=joined_code,
     )
 
 
@@ -161,8 +170,8 @@ def _closing(lines: Sequence[str], opening: int) -> int:
         depth -= 1
         if depth == 0:
             return number
-    # Fences that do not pair up: it ends with the last bare one before the next known heading, or
-    # was never closed.
+    # The fences do not pair up.  The block ends at the last bare fence before the next known
+    # heading; without a bare fence it was never closed.
     stop = opening + 1
     while stop < len(lines) and not (lines[stop].startswith("##") and _heading(lines[stop])):
         stop += 1

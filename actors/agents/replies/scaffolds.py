@@ -1,7 +1,7 @@
 """Scaffolds: a source with anchors and advice in it, checked against the source that was shown.
 
-Pure; the planner's answers pass here.  Promises: a scaffold that passes is the shown source plus
-anchor lines and plan comments and nothing else, byte for byte; `strip` gives that source back.
+Pure.  Every planner's answer is checked here.  Promises: a scaffold that passes is the shown source
+plus anchor lines and plan comments and nothing else, byte for byte.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Scaffold(Value, frozen=True, kw_only=True):
 def check_scaffold(scaffold: str, source: str) -> Scaffold | AnchorProblem:
     """Return the checked scaffold of `source`, or what is wrong with it.
 
-    Its lines are the source's own: blanks at line ends that a model dropped are back.
+    Its lines are the source's own: blanks that a model dropped at line ends are restored.
     """
     theirs, ours = lines_of(scaffold), lines_of(source)
     if any(ANY_ANCHOR.search(line) for line in ours):
@@ -56,7 +56,7 @@ def check_scaffold(scaffold: str, source: str) -> Scaffold | AnchorProblem:
 
 
 def _with_trailing_lines_of(ours: Sequence[str], theirs: Sequence[str], first: int) -> list[str]:
-    """Return `theirs` with as many blank lines at its end as `ours` has: models lose these."""
+    """Return `theirs` with as many blank lines at its end as `ours` has: models drop these."""
 
     def blank_end(lines: Sequence[str]) -> int:
         return next((n for n, line in enumerate(reversed(lines)) if line.strip()), len(lines))
@@ -70,8 +70,8 @@ def _align(
 ) -> list[int] | None:
     """Return how many comment lines were added after each BEGIN, or None: the source changed.
 
-    The source may begin a span with comments of its own, so every count is tried; what is kept
-    is one way to reach each position, so this stays linear in the spans.
+    The source may begin a span with comments of its own, so every count is tried.  Only one way to
+    reach each position is remembered, so the time stays linear in the spans.
     """
     head = theirs[: found[0].begin]
     if not _same(head, ours[: len(head)]):
@@ -102,9 +102,9 @@ def _rebuild(
     text: list[str] = []
     spans: list[tuple[int, int]] = []
     source_spans: list[tuple[int, int]] = []
-    position = taken = 0
+    position = copied = 0  # in `ours`; in `theirs`
     for pair, count in zip(found, added, strict=True):
-        before, inside = pair.begin - taken, pair.end - pair.begin - 1 - count
+        before, inside = pair.begin - copied, pair.end - pair.begin - 1 - count
         text += ours[position : position + before]
         position += before
         text += (line.rstrip() for line in theirs[pair.begin : pair.begin + 1 + count])
@@ -112,7 +112,7 @@ def _rebuild(
         source_spans.append((position + 1, position + inside))
         text += [*ours[position : position + inside], theirs[pair.end].rstrip()]
         position += inside
-        taken = pair.end + 1
+        copied = pair.end + 1
     return Scaffold(
         text=text_of([*text, *ours[position:]]),
         spans=tuple(spans),
@@ -124,7 +124,7 @@ def _language_problem(
     checked: Scaffold, theirs: Sequence[str], source: str, found: Sequence[AnchorPair]
 ) -> AnchorProblem | None:
     if isinstance(python_source.parse(source), str):
-        return None  # nothing can be said of a source that is no Python itself
+        return None  # the shown source is not Python either: there is nothing to compare
     zones = python_source.string_zones(source)
     for (first, last), pair in zip(checked.source_spans, found, strict=True):
         zone = zone_of(zones, first)
@@ -149,7 +149,7 @@ def _language_problem(
 def _first_change(
     theirs: Sequence[str], ours: Sequence[str], found: Sequence[AnchorPair]
 ) -> AnchorProblem:
-    """Say where the source was changed, as well as a diff can tell."""
+    """Return where the source was changed, as well as a diff can tell."""
     plan = {n for pair in found for n in range(pair.begin, pair.begin + 1 + pair.comments)}
     kept = [n for n, line in enumerate(theirs) if not anchor_kind(line) and n not in plan]
     matcher = difflib.SequenceMatcher(

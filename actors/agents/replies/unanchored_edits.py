@@ -1,7 +1,8 @@
 """What a coder changed outside the anchors of its plan.
 
-Pure.  A legal rewrite may need a new include or a launcher, so nothing is refused here; but every
-line of the source that is gone, and every line that came where no anchor is near, gets recorded.
+Pure.  A legal rewrite may need a new include or a launcher, so nothing is refused here.  Every
+source line that was removed outside of the anchors is recorded, and every line that was added
+away from them.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ def edits_outside_anchors(plan: Plan, answer: str) -> tuple[str, ...]:
     lines = [line.rstrip() for line in lines_of(plan.scaffold)]
     found = anchor_pairs(lines)
     if isinstance(found, AnchorProblem):
-        return ()  # a plan without anchors binds nobody
+        return ()  # a plan without anchors restricts no line
     own_lines = [first - 1 for first, _ in plan.spans]
-    fixed: list[list[str]] = []  # what stands before, between and after the spans
+    fixed: list[list[str]] = []  # the lines before, between and after the spans
     source: list[str] = []
     spans: list[tuple[int, int]] = []  # 0-based, half-open, in `source`
-    taken = 0
+    copied = 0
     for number, pair in enumerate(found):
-        known = number < len(own_lines)
-        start = own_lines[number] if known else pair.begin + 1 + pair.comments
-        fixed.append(lines[taken : pair.begin])
+        is_known = number < len(own_lines)
+        start = own_lines[number] if is_known else pair.begin + 1 + pair.comments
+        fixed.append(lines[copied : pair.begin])
         source += fixed[-1]
         spans.append((len(source), len(source) + pair.end - start))
         source += lines[start : pair.end]
-        taken = pair.end + 1
-    fixed.append(_without_blank_end(lines[taken:]))
+        copied = pair.end + 1
+    fixed.append(_without_blank_end(lines[copied:]))
     source += fixed[-1]
     new = [line.rstrip() for line in lines_of(without_anchors(answer))]
-    if fixed[-1]:  # blank lines at the end are the span's where nothing fixed follows it
+    if fixed[-1]:  # else the last span reaches the end, and blank lines there belong to it
         new = _without_blank_end(new)
-    # A plain diff may blame a neighbour that looks like the span.  Where all that is fixed still
-    # stands in its order, nothing outside has changed, whatever the diff would say.
+    # A plain diff may report a neighbour that looks like the span.  If all fixed lines are still
+    # there in their order, nothing outside the anchors has changed, whatever the diff would say.
     return () if _blocks_in_order(new, fixed) else tuple(_hunks(source, new, spans))
 
 
@@ -48,7 +49,7 @@ def _without_blank_end(lines: list[str]) -> list[str]:
 
 
 def _blocks_in_order(lines: Sequence[str], blocks: Sequence[Sequence[str]]) -> bool:
-    """Whether `lines` begin with the first block, end with the last, the others between them."""
+    """Whether `lines` begin with the first block, end with the last, the others between."""
     head, *middle, tail = blocks
     stop = len(lines) - len(tail)
     position = len(head)
@@ -71,9 +72,9 @@ def _hunks(
         if tag == "equal":
             continue
         anchored = {n for first, last in spans for n in range(first, last)}
-        gone = [f"-{source[n]}" for n in range(i1, i2) if n not in anchored]
-        # New lines that touch a span may be the span's: only those that touch none are outside.
-        touches = any(i1 <= last and i2 >= first for first, last in spans)
-        came = [] if touches else [f"+{line}" for line in new[j1:j2]]
-        if gone or came:
-            yield "\n".join([f"@@ line {i1 + 1} @@", *gone, *came])
+        removed = [f"-{source[n]}" for n in range(i1, i2) if n not in anchored]
+        # New lines that touch a span may belong to it: only those that touch no span are outside.
+        touches_span = any(i1 <= last and i2 >= first for first, last in spans)
+        added = [] if touches_span else [f"+{line}" for line in new[j1:j2]]
+        if removed or added:
+            yield "\n".join([f"@@ line {i1 + 1} @@", *removed, *added])

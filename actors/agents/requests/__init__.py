@@ -1,1 +1,1 @@
-"""What a model is asked: the request and the prompts that fill it."""
+"""A request to a model, and how the prompts fill it."""

@@ -1,7 +1,7 @@
 """From a piece of work to a request: `prompts/`, filled in the order of `docs/method.md`.
 
-Pure.  Promises the same text for the same work, and the same bytes up to and including the
-architecture for every request of a task, whatever the role.
+Pure.  Promises the same text for the same work.  All requests of one task, of any role, have the
+same bytes up to and including the architecture section.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from actors.agents.requests.request import PromptSection, Request, shown_source
 from protocol.messages import AgentWork, MakePlan, Reflect, Repair, Solve, Write
 from protocol.values import AttemptView, Backend, Outcome, Reference, Role, Task, Verdict
 
-# tau of `docs/method.md`.  A planner should vary, a coder and a debugger should not.
+# The sampling temperatures (tau) of `docs/method.md`: a planner should vary, a coder should not.
 PLAN_TEMPERATURE = 0.8
 CODE_TEMPERATURE = 0.1
-SOLO_TEMPERATURE = 0.7  # an agent that does all, as KernelBench's baselines
-MAX_LOG = 6_000  # characters of a compiler's or runtime's words that a model gets to see
+SOLO_TEMPERATURE = 0.7  # an agent that does all; the value of KernelBench's baselines
+MAX_LOG = 6_000  # characters of a compiler's or runtime's log that a model is shown
 ORDINALS = ("first", "second", "third")
 REPLY_FORMATS = {
     Role.PLANNER: "'## Advice', then '## Source' with one python block",
@@ -29,42 +29,42 @@ REPLY_FORMATS = {
 
 
 def plan_request(work: MakePlan, max_tokens: int) -> Request:
-    """Return what a planner asks."""
-    # Most models take no temperature any more: what varies is what they are asked.
+    """Return the planner's request."""
+    # Most models refuse a temperature today.  So the request itself varies, by the seed.
     choice = ORDINALS[work.seed % len(ORDINALS)]
     role = _fill("planner.md", attempt=str(work.attempt), choice=choice, begin=BEGIN, end=END)
     return _request(Role.PLANNER, work, shown_source(work), role, PLAN_TEMPERATURE, max_tokens)
 
 
 def write_request(work: Write, max_tokens: int) -> Request:
-    """Return what a coder asks: the node's source is shown with the plan's anchors in it."""
+    """Return the coder's request: it shows the node's source with the plan's anchors in it."""
     role = _fill("coder.md", advice=_quoted(work.plan.advice), begin=BEGIN, end=END)
     source = work.plan.scaffold or shown_source(work)
     return _request(Role.CODER, work, source, role, CODE_TEMPERATURE, max_tokens)
 
 
 def repair_request(work: Repair, max_tokens: int) -> Request:
-    """Return what a debugger asks."""
+    """Return the debugger's request."""
     role = _fill("debugger.md", advice=_quoted(work.plan.advice))
     return _request(Role.DEBUGGER, work, shown_source(work), role, CODE_TEMPERATURE, max_tokens)
 
 
 def solve_request(work: Solve, max_tokens: int) -> Request:
-    """Return what a single agent asks."""
+    """Return the solo agent's request."""
     role = _fill("solo.md")
     return _request(Role.CODER, work, shown_source(work), role, SOLO_TEMPERATURE, max_tokens)
 
 
 def reflect_request(work: Reflect, max_tokens: int) -> Request:
-    """Return what a single agent asks that looks back before it writes."""
-    words = [" ".join(reflection.split()) for reflection in work.reflections]
-    lines = [f"{number}. {text}" for number, text in enumerate(filter(None, words), start=1)]
+    """Return the request of a solo agent that reflects on earlier attempts before it writes."""
+    texts = [" ".join(reflection.split()) for reflection in work.reflections]
+    lines = [f"{number}. {text}" for number, text in enumerate(filter(None, texts), start=1)]
     role = _fill("reflexion.md", reflections="\n".join(lines) or "(none yet)")
     return _request(Role.CODER, work, shown_source(work), role, SOLO_TEMPERATURE, max_tokens)
 
 
 def problem_prompt(role: Role, problem: str) -> str:
-    """Return what is said about an answer that can't be used."""
+    """Return the message to a model about an answer that can't be used."""
     return _fill("again.md", problem=problem.rstrip("."), form=REPLY_FORMATS[role])
 
 
@@ -103,14 +103,14 @@ def _request(
 
 
 def _example(backend: Backend) -> str:
-    """Return a module and its candidate: what an agent that works alone is shown."""
+    """Return a module and its candidate: the example for a solo agent."""
     before = prompts.read(f"examples/{backend}-before.py")
     after = prompts.read(f"examples/{backend}-after.py")
     return _fill("example.md", before=fenced(before), after=fenced(after))
 
 
 def _team_example(backend: Backend) -> str:
-    """Return two attempts as the team's own answers: each role sees the form of every answer."""
+    """Return two attempts in the form of the team's answers: every role sees all forms."""
 
     def shown(name: str) -> str:
         return fenced(prompts.read(f"examples/{backend}-{name}"), "markdown")
@@ -190,13 +190,13 @@ def _result(node: AttemptView) -> str:
     verdict = node.verdict
     if verdict.is_correct:
         time = node.score_us if node.score_us is not None else verdict.median_us
-        words = ["Correct"] if time is None else [f"Correct: {_us(time)} a call"]
+        parts = ["Correct"] if time is None else [f"Correct: {_us(time)} a call"]
         if verdict.speedup is not None:
-            words.append(f"{verdict.speedup:.3g} times as fast as PyTorch")
-        return ", ".join(words) + _profile(verdict)
-    said = f"{verdict.verdict.replace('_', ' ')}: {verdict.reason}".rstrip(": ")
+            parts.append(f"{verdict.speedup:.3g} times as fast as PyTorch")
+        return ", ".join(parts) + _profile(verdict)
+    outcome = f"{verdict.verdict.replace('_', ' ')}: {verdict.reason}".rstrip(": ")
     log = _excerpt(verdict.log) if verdict.is_compiled else ""
-    return f"{said.capitalize()}\n\n{fenced(log, 'text')}" if log else said.capitalize()
+    return f"{outcome.capitalize()}\n\n{fenced(log, 'text')}" if log else outcome.capitalize()
 
 
 def _profile(verdict: Verdict) -> str:
@@ -223,5 +223,5 @@ def _us(microseconds: float) -> str:
 
 
 def _fill(name: str, **values: str) -> str:
-    """Fill {{words}} in a prompt file, once: what a source or a log contains stays as it is."""
+    """Fill the {{names}} in a prompt file, once: a filled source or log is not filled again."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match.group(1)], prompts.read(name))

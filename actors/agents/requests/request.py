@@ -1,6 +1,6 @@
 """One request to a model: the prompt of `docs/method.md`, filled.
 
-Made by `prompting`, answered by a `Model`.  The system message and the sections up to the
+`prompting` makes it and a `Model` answers it.  The system message and the sections up to the
 architecture are the same for every call of a task, so that a server may cache them.
 """
 
@@ -23,18 +23,21 @@ class PromptSection(Value, frozen=True, kw_only=True):
 
     kind: SectionKind
     text: str
-    node: int = 0  # whose attempt it shows
+    node: int = 0  # the node whose attempt it shows
 
 
 class FailedTurn(Value, frozen=True, kw_only=True):
-    """A reply that could not be used, and what we said about it."""
+    """A reply that could not be used, and the message to the model about it."""
 
     reply: str
     problem: str
 
 
 class Request(Value, frozen=True, kw_only=True):
-    """What a model is asked; `work` is the same in structured form, for models that are none."""
+    """A request to a model.
+
+    `work` is the same request in structured form, for the rule book and the scripted model.
+    """
 
     role: Role
     task: str
@@ -42,8 +45,8 @@ class Request(Value, frozen=True, kw_only=True):
     system: str
     sections: tuple[PromptSection, ...]
     turns: tuple[FailedTurn, ...] = ()  # at most one: an answer out of bounds gets one more try
-    temperature: float | None = None  # a wish: many models refuse it
-    effort: str = ""  # a wish, too: "low" … "max"; "": the model's own
+    temperature: float | None = None  # optional: many models refuse it
+    effort: str = ""  # optional: "low" … "max"; "": the model's own
     max_tokens: int = 16_000
     work: AgentWork
 
@@ -58,7 +61,7 @@ class Request(Value, frozen=True, kw_only=True):
         return "\n\n".join(s.text for s in self.sections if s.kind not in STABLE_SECTIONS)
 
     def render(self) -> str:
-        """Return the whole request as one text: what is stored, and what says "the same"."""
+        """Return the whole request as one text: it is stored, and two requests are equal by it."""
         parts = ["[system]", self.system, "[user]", self.stable_text, self.varying_text]
         for turn in self.turns:
             parts += ["[assistant]", turn.reply, "[user]", turn.problem]
@@ -79,16 +82,16 @@ class Request(Value, frozen=True, kw_only=True):
         if not attempts:
             return None
         largest = max(attempts, key=lambda section: (len(section.text), -section.node))
-        gone = [largest]
+        removed = [largest]
         if len(attempts) == 1:
-            gone += [s for s in self.sections if s.kind == "window"]  # its heading goes, too
-        kept = tuple(s for s in self.sections if not any(s is one for one in gone))
-        return msgspec.structs.replace(self, sections=kept)
+            removed += [s for s in self.sections if s.kind == "window"]  # the window's heading
+        left = tuple(s for s in self.sections if not any(s is one for one in removed))
+        return msgspec.structs.replace(self, sections=left)
 
     def shrunk_by_quarter(self) -> Request | None:
-        """Return the request a quarter shorter or more, or without any window; None as above.
+        """Return the request at least a quarter shorter, or without attempts; None if it had none.
 
-        For a model that ran out of room in its reply: asking once more has to make a difference.
+        For a model that ran out of room in its reply: the next request has to differ enough.
         """
         smaller = self.without_largest_attempt()
         enough = len(self.render()) * 3 // 4
@@ -103,7 +106,7 @@ class Request(Value, frozen=True, kw_only=True):
 def shown_source(work: AgentWork) -> str:
     """Return the source that the work is about.
 
-    A node without code of its own (its model gave none) stands for the plan that it had.
+    For a node without code of its own (its model gave none), that is the source of its plan.
     """
     if work.node.source.strip():
         return work.node.source

@@ -1,11 +1,16 @@
-"""From a task and knobs to a candidate's source: read, fuse, write, assemble."""
+"""From a task and knobs to a candidate's source: read, fuse, write kernels, assemble the file."""
 
 from __future__ import annotations
 
 import msgspec
 
-from actors.agents.recipes.codegen.cuda import TEAM_FUNCTIONS
-from actors.agents.recipes.codegen.kernel_writer import write_kernel
+from actors.agents.recipes.codegen.cpp import CppMaps, CppRows
+from actors.agents.recipes.codegen.cpp_columns import CppColumns
+from actors.agents.recipes.codegen.cpp_pool import CppPools
+from actors.agents.recipes.codegen.cuda import TEAM_FUNCTIONS, CudaMaps, CudaPools
+from actors.agents.recipes.codegen.cuda_columns import CudaColumns
+from actors.agents.recipes.codegen.cuda_rows import CudaRows
+from actors.agents.recipes.codegen.kernel_writer import KernelWriter
 from actors.agents.recipes.codegen.math_functions import prelude
 from actors.agents.recipes.codegen.passes import Kernel
 from actors.agents.recipes.codegen.python_module import ModuleAssembler
@@ -13,34 +18,42 @@ from actors.agents.recipes.frontend.program import read_task
 from actors.agents.recipes.frontend.statements import ForwardProgram
 from actors.agents.recipes.frontend.symbolic_values import UnsupportedSourceError
 from actors.agents.recipes.frontend.undefined_names import undefined_names
-from actors.agents.recipes.ir.graph import UnsupportedOperationError
+from actors.agents.recipes.ir.graph import OperationGraph, UnsupportedOperationError
 from actors.agents.recipes.schedule.fusion import Region, Schedule, fuse_graph
 from actors.agents.recipes.schedule.knobs import Knobs
-from actors.agents.recipes.schedule.loop_nests import LoopNest, plan_loops
+from actors.agents.recipes.schedule.loop_nests import LoopKind, LoopNest, plan_loops
 
 MAX_NAMED = 6  # operations or tensors in one sentence
+WRITERS: dict[str, dict[LoopKind, type[KernelWriter]]] = {
+    "cpp": {"map": CppMaps, "rows": CppRows, "columns": CppColumns, "pool": CppPools},
+    "cuda": {"map": CudaMaps, "rows": CudaRows, "columns": CudaColumns, "pool": CudaPools},
+}
 
 
 class CompiledCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate, and what it was made from: the planner chooses knobs by the loops."""
+    """A candidate, and what it was made from: the planner weighs knobs by the loop nests."""
 
     source: str
     program: ForwardProgram
     schedule: Schedule
-    layouts: tuple[LoopNest, ...]
+    loop_nests: tuple[LoopNest, ...]
 
 
 def compile_candidate(
     task: str, inputs: str, backend: str, knobs: Knobs, outputs: str = ""
 ) -> CompiledCandidate:
-    """The candidate for these knobs.  Raises Unreadable with a sentence for a person."""
+    """The candidate for these knobs.
+
+    `inputs` and `outputs` describe the reference's tensors, as in "float32[64, 8], int64[64]".
+    Raises `UnsupportedSourceError` with a sentence for the user.
+    """
     program = read_task(task, inputs, outputs=outputs, fold_bias=knobs.bias == "kernel")
     try:
         schedule = fuse_graph(program.graph, program.results, knobs.fusion)
         kernels: dict[Region, Kernel] = {}
-        layouts = []
+        loop_nests = []
         for number, region in enumerate(schedule.regions):
-            layouts.append(plan_loops(program.graph, region))
+            loop_nests.append(plan_loops(program.graph, region))
             kernels[region] = write_kernel(program.graph, region, backend, knobs, f"k{number}")
     except UnsupportedOperationError as problem:
         raise UnsupportedSourceError(
@@ -66,20 +79,29 @@ def compile_candidate(
         source=source,
         program=program,
         schedule=schedule,
-        layouts=tuple(layouts),
+        loop_nests=tuple(loop_nests),
     )
 
 
+def write_kernel(
+    graph: OperationGraph, region: Region, backend: str, knobs: Knobs, name: str
+) -> Kernel:
+    """The kernel of a region, in C++ or CUDA."""
+    writer = WRITERS[backend][plan_loops(graph, region).kind]
+    return writer(graph, region, knobs, name).write()
+
+
 def reason_for_no_kernel(program: ForwardProgram) -> str:
-    """Why no kernel can be written: the tensors' types, or operations that are PyTorch's."""
-    if program.misfits:
-        which = "; ".join(program.misfits[:MAX_NAMED])
+    """Why no kernel can be written: the tensors' types, or operations that only PyTorch has."""
+    if program.unsupported_tensors:
+        which = "; ".join(program.unsupported_tensors[:MAX_NAMED])
         return f"{which}: the rule book writes kernels for float32 alone"
-    lines = {name: f" (line {line})" for name, line in program.kept_at.items()}
-    kept = ", ".join(f"{name}{lines.get(name, '')}" for name in program.kept[:MAX_NAMED])
-    if not kept:
+    lines = {name: f" (line {line})" for name, line in program.torch_lines.items()}
+    names = ", ".join(f"{name}{lines.get(name, '')}" for name in program.left_to_torch[:MAX_NAMED])
+    if not names:
         return "the forward only moves data about: there is nothing to compute in a kernel"
+    is_one = len(program.left_to_torch) == 1
     return (
-        f"{kept} stay{'s' * (len(program.kept) == 1)} in PyTorch, and beside"
-        f" {'it' if len(program.kept) == 1 else 'them'} the forward has nothing for a kernel"
+        f"{names} stay{'s' * is_one} in PyTorch, and beside {'it' if is_one else 'them'}"
+        " the forward has nothing for a kernel"
     )

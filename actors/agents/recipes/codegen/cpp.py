@@ -1,83 +1,99 @@
 """The C++ writer: a region becomes one function of float pointers, with OpenMP and vectors.
 
-Maps and reductions along rows are here, reductions down columns in `cpp_columns`, pools in
-`cpp_pool`.  Every size is a constant of the source: ModelNew calls the kernel for the shapes that
-it was written for, and takes PyTorch's way for others.
+Elementwise kernels ("maps") and reductions along rows are here, reductions down columns in
+`cpp_columns`, pools in `cpp_pool`.  Every size is a constant of the source: ModelNew calls the
+kernel for the shapes that it was written for, and `plain_forward` for others.
+
+Example: `softmax(x * 0.5)` over rows of x float32[64, 256] becomes, shortened,
+
+    extern "C" void k0(const float *p0, float *q0) {
+      #pragma omp parallel for schedule(static)
+      for (long u = 0; u < 64; ++u) {               // a row, `units` of them
+        const float *a0 = p0 + u0 * 256;            // node 0 is x
+        ...                                         // pass 0: r3, the row's maximum
+        ...                                         // pass 1: r6, the sum of exponentials
+        for (long c = 0; c < 1; ++c) {              // pass 2: a piece of the row
+          const auto step = [&](const long j, const int live, const int k) {
+            const V n2 = load(a0 + j, live) * K(0.5f);
+            ...
+            store(o7 + j, n7, live);
+          };
+          long j = begin;
+          for (; j + W <= end; j += W) step(j, W, 0);
+          if (j < end) step(j, (int)(end - j), 0);  // the last vector: `live` lanes of W
+        }
+      }
+    }
 """
 
 from __future__ import annotations
 
 import math
 
-from actors.agents.recipes.codegen.passes import (
-    COMBINE_EXPRESSION,
-    NEUTRAL_ELEMENT,
-    Kernel,
-    PassPlan,
-    address_expression,
-)
-from actors.agents.recipes.codegen.source_lines import SourceLines
-from actors.agents.recipes.ir.graph import OperationGraph
-from actors.agents.recipes.schedule.fusion import Region
-from actors.agents.recipes.schedule.knobs import Knobs
-from actors.agents.recipes.schedule.loop_nests import LoopNest, TensorAccess, plan_loops
+import msgspec
 
-MIN_PARALLEL_SIZE = 16384  # numbers below which threads cost more than they give
-CHUNK_FLOATS = 8192  # numbers that are summed before the sum is put aside: keeps rounding small
-MAX_STACK_BYTES = 49152  # floats that a thread may keep on its stack
+from actors.agents.recipes.codegen.kernel_writer import KernelWriter, stride_terms
+from actors.agents.recipes.codegen.passes import COMBINE_EXPRESSION, NEUTRAL_ELEMENT, Kernel
+
+MIN_PARALLEL_SIZE = 16384  # with fewer numbers, threads cost more than they gain
+PARTIAL_SUM_FLOATS = 8192  # numbers after which a sum is put aside: keeps rounding small
+MAX_STACK_FLOATS = 49152  # floats that a thread may have on its stack
 
 
-class CppWriter:
+class RowValues(msgspec.Struct, frozen=True, kw_only=True):
+    """What one row of a pass works with, before its vector loop."""
+
+    wanted: list[int]  # the nodes to compute
+    names: dict[int, str]  # C++ text for each node that has a value
+    pointers: dict[int, str]  # by loaded node
+    offset: str  # of the row in a tensor of the full shape: "v1 * 24 + ", or ""
+
+
+class CppWriter(KernelWriter):
     """What the C++ loops have in common."""
 
-    def __init__(self, graph: OperationGraph, region: Region, knobs: Knobs, name: str) -> None:
-        self.graph, self.region, self.knobs, self.name = graph, region, knobs, name
-        self.layout: LoopNest = plan_loops(graph, region)
-        self.flow = PassPlan(graph, region, self.layout, knobs)
-        self.lines = SourceLines(1)
-        accesses = (*self.layout.loads, *self.layout.pool_reads)
-        self.bases = tuple(dict.fromkeys(access.base for access in accesses))
-        self.last = len(self.layout.sizes) - 1
+    value_type = "V"
+    index_type = "long"
 
     # -- frame ---------------------------------------------------------------------------------
 
     def kernel(self) -> Kernel:
-        reads = ", ".join(f"const float *p{i}" for i in range(len(self.bases)))
-        writes = ", ".join(f"float *q{i}" for i in range(len(self.layout.stores)))
-        head = f'extern "C" void {self.name}({", ".join(filter(None, (reads, writes)))}) {{'
+        head = f'extern "C" void {self.name}({", ".join(self.parameter_list())}) {{'
         tail = ["  settle();"] if any("stream(" in line for line in self.lines.text) else []
         text = "\n".join([head, *self.lines.text, *tail, "}"])
         return Kernel(name=self.name, text=text, reads=self.bases, writes=self.region.outputs)
 
     def parallel(self, count: int) -> None:
         """The OpenMP line before a loop over independent pieces of work."""
-        if count < 2 or self.layout.volume < MIN_PARALLEL_SIZE or self.knobs.threads == 1:
+        if count < 2 or self.loops.volume < MIN_PARALLEL_SIZE or self.knobs.threads == 1:
             return
         team = f" num_threads({self.knobs.threads})" if self.knobs.threads else ""
         self.lines.add(f"#pragma omp parallel for schedule({self.knobs.schedule}){team}")
 
-    def indices(self, dims: tuple[int, ...], variable: str, prefix: str) -> dict[int, str]:
-        """Loop variables for dimensions that one variable counts through."""
-        names: dict[int, str] = {}
-        below = 1
-        for place, d in enumerate(reversed(dims)):
-            size = self.layout.sizes[d]
-            text = variable if below == 1 else f"{variable} / {below}"
-            if place < len(dims) - 1:
-                text = f"({text}) % {size}" if below != 1 else f"{text} % {size}"
-            names[d] = f"{prefix}{d}"
-            self.lines.add(f"const long {prefix}{d} = {text};")
-            below *= size
-        return dict(sorted(names.items()))
+    def open_block_loop(self, variable: str, outer: str, units: int, block: int) -> None:
+        """Open a loop over blocks [begin, end) of the last dimension, in each of `units` rows.
 
-    def pointer(self, access: TensorAccess) -> str:
-        return f"p{self.bases.index(access.base)}"
+        `variable` counts the blocks, `outer` is the number of the row.
+        """
+        width = self.loops.width
+        blocks = -(-width // block)
+        self.lines.add(
+            f"for (long {variable} = 0; {variable} < {units * blocks}; ++{variable}) {{",
+            f"const long {outer} = {variable} / {blocks},"
+            f" begin = ({variable} % {blocks}) * {block};",
+            f"const long end = begin + {block} < {width} ? begin + {block} : {width};",
+        )
+
+    def remainder(self, text: str, size: int) -> str:
+        return f"({text}) % {size}" if " / " in text else f"{text} % {size}"
+
+    def index_variables(self, dims: tuple[int, ...], variable: str, prefix: str) -> dict[int, str]:
+        return dict(sorted(super().index_variables(dims, variable, prefix).items()))
 
     def advance_pointers(self, dims: dict[int, str]) -> None:
-        """Pointers to where each tensor is for these loop variables: a… for loads, o… stores."""
-        for access in self.layout.loads:
-            where = f"{self.pointer(access)} + {address_expression(access, dims)}"
-            self.lines.add(f"const float *a{access.node} = {where};")
+        """Declare where each tensor is read and written for these loop variables."""
+        for access in self.loops.loads:
+            self.input_pointer(access, dims)
             if access.period:
                 name, length = f"z{access.node}", access.period + self.knobs.vector
                 self.lines.add(f"float {name}[{length}];  // repeats along the last dimension")
@@ -85,16 +101,13 @@ class CppWriter:
                     f"for (int l = 0; l < {length}; ++l)"
                     f" {name}[l] = a{access.node}[l % {access.period}];"
                 )
-        for place, access in enumerate(self.layout.stores):
-            self.lines.add(
-                f"float *o{access.node} = q{place} + {address_expression(access, dims)};"
-            )
+        self.output_pointers(dims)
 
     # -- values --------------------------------------------------------------------------------
 
     def load_vector(self, index: int, at: str, pointers: dict[int, str]) -> str:
         """A load inside the vector loop, at position `at` of the last dimension."""
-        access = self.flow.loads[index]
+        access = self.passes.loads[index]
         step = access.strides[self.last]
         where = pointers[index]
         if access.period:
@@ -108,43 +121,93 @@ class CppWriter:
     def compute(
         self, wanted: list[int], names: dict[int, str], pointers: dict[int, str], at: str
     ) -> None:
-        """Lines that compute these nodes; their names are added."""
-        for index in self.flow.topological(wanted, names):
-            kind = "VI" if self.graph[index].is_mask else "V"
-            if index in self.flow.loads:
-                text = self.load_vector(index, at, pointers)
-                text = f"{text} != 0.0f" if self.graph[index].is_mask else text
+        """Lines that compute these nodes as `n12`; their names are added."""
+        for index in self.passes.topological(wanted, names):
+            if index in self.passes.loads:
+                text = self.loaded(index, self.load_vector(index, at, pointers))
             else:
-                text = self.flow.expression(index, names)
-            names[index] = f"n{index}"
-            self.lines.add(f"const {kind} n{index} = {text};")
+                text = self.passes.expression(index, names)
+            names[index] = self.declare(index, f"n{index}", text)
+
+    def declare(self, index: int, name: str, text: str) -> str:
+        """Declare a vector of a node's values, or of its truth values; return its name."""
+        self.lines.add(f"const {self.vector_type(index)} {name} = {text};")
+        return name
+
+    def vector_type(self, index: int) -> str:
+        return "VI" if self.graph[index].is_mask else "V"
+
+    def loaded(self, index: int, text: str) -> str:
+        """The text of a loaded vector; between kernels a mask is stored as 1 and 0."""
+        return f"{text} != 0.0f" if self.graph[index].is_mask else text
 
     def compute_loop_invariants(
         self, wanted: list[int], names: dict[int, str], pointers: dict[int, str], dims: set[int]
     ) -> None:
         """Computes what the coming loop needs and what changes in none of its dimensions."""
-        chain = self.flow.topological(wanted, names)
-        still = [i for i in chain if not self.flow.varies[i] & dims]
-        self.compute(still, names, pointers, "0")
-        for divisor in self.flow.divisors(chain, names):
-            if ~divisor not in names and not names[divisor].endswith("[k]"):
-                names[~divisor] = f"i{divisor}"
-                self.lines.add(f"const V i{divisor} = 1.0f / {names[divisor]};")
+        chain = self.passes.topological(wanted, names)
+        invariants = [i for i in chain if not self.passes.varying_dims[i] & dims]
+        self.compute(invariants, names, pointers, "0")
+        self.declare_inverses(chain, names)
 
-    def writes(self, index: int, at: str, where: str, names: dict[int, str]) -> None:
+    def row_values(
+        self,
+        stage: int,
+        names: dict[int, str],
+        buffers: dict[int, int],
+        dims: tuple[int, ...],
+        variable: str,
+    ) -> RowValues:
+        """Declare what one row of the reduced dimensions `dims` needs before its vector loop."""
+        variables = self.index_variables(dims, variable, "v")
+        pointers: dict[int, str] = {}
+        for load in self.loops.loads:
+            terms = stride_terms(load, variables)
+            pointers[load.node] = f"c{load.node}" if terms else f"a{load.node}"
+            if terms:
+                self.lines.add(f"const float *c{load.node} = a{load.node} + {' + '.join(terms)};")
+        steps = [f"v{d} * {math.prod(self.loops.sizes[d + 1 :])} + " for d in dims]
+        filled = [i for i, s in buffers.items() if s < stage]
+        wanted = [
+            *self.passes.pass_inputs(stage),
+            *(i for i, s in buffers.items() if s == stage),
+        ]
+        available = names | {i: f"n{i}" for i in filled}
+        self.compute_loop_invariants(
+            [i for i in wanted if i not in filled], available, pointers, {self.last}
+        )
+        return RowValues(wanted=wanted, names=available, pointers=pointers, offset="".join(steps))
+
+    def compute_row(
+        self, stage: int, row: RowValues, buffers: dict[int, int], place: str, live: str
+    ) -> None:
+        """Inside the vector loop: reads the buffers of earlier passes at `place`, computes what
+        the pass wants, and fills the buffers of this pass.
+        """
+        chain = self.passes.topological(row.wanted, row.names)
+        used = {a for i in chain for a in self.graph[i].args} | set(row.wanted)
+        for index, filled_in in buffers.items():
+            if filled_in < stage and index in used:
+                self.lines.add(f"const V n{index} = load(b{index} + {place}, {live});")
+        self.compute(row.wanted, row.names, row.pointers, "j")
+        for index, filled_in in buffers.items():
+            if filled_in == stage:
+                self.lines.add(f"store(b{index} + {place}, {row.names[index]}, {live});")
+
+    def write_output(self, index: int, at: str, where: str, names: dict[int, str]) -> None:
         """The store of an output over the whole domain."""
-        access = next(a for a in self.layout.stores if a.node == index)
+        access = next(a for a in self.loops.stores if a.node == index)
         lanes = self.knobs.vector
-        aligned = all(s % lanes == 0 for s in access.strides[: self.last])
-        past = self.knobs.store == "stream" and aligned and access.strides[self.last] == 1
-        word = self.flow.operand(index, names)
-        if self.graph[index].is_mask:  # between kernels a mask is kept as 1 and 0
-            word = f"{word} ? K(1.0f) : K(0.0f)"
-        function = "stream" if past else "store"
-        self.lines.add(f"{function}({where} + {at}, {word}, live);")
+        is_aligned = all(s % lanes == 0 for s in access.strides[: self.last])
+        can_stream = self.knobs.store == "stream" and is_aligned and access.strides[self.last] == 1
+        text = self.passes.operand(index, names)
+        if self.graph[index].is_mask:  # between kernels a mask is stored as 1 and 0
+            text = f"{text} ? K(1.0f) : K(0.0f)"
+        function = "stream" if can_stream else "store"
+        self.lines.add(f"{function}({where} + {at}, {text}, live);")
 
-    def vectors(self, start: str, end: str, count: int) -> None:
-        """Calls `step` along [start, end) in whole vectors, `count` under way, then the rest."""
+    def write_vector_loop(self, start: str, end: str, count: int) -> None:
+        """Calls `step` along [start, end): `count` whole vectors at a time, then the rest."""
         lanes = self.knobs.vector
         self.lines.add(f"long j = {start};")
         if count > 1:
@@ -157,20 +220,15 @@ class CppWriter:
 
 
 class CppMaps(CppWriter):
-    """Elementwise: pieces of `block` numbers along the last dimension, in any order."""
+    """Elementwise kernels: blocks of the last dimension, in any order."""
 
     def write(self) -> Kernel:
-        width = self.layout.width
+        width = self.loops.width
         block = min(max(self.knobs.block, self.knobs.vector), width)
-        pieces = -(-width // block)
-        count = self.layout.units * pieces
-        self.parallel(count)
-        self.lines.add(f"for (long u = 0; u < {count}; ++u) {{")
-        self.lines.add(f"const long r = u / {pieces}, begin = (u % {pieces}) * {block};")
-        self.lines.add(f"const long end = begin + {block} < {width} ? begin + {block} : {width};")
-        dims = self.indices(self.layout.outer_dims, "r", "u")
-        self.advance_pointers(dims)
-        pointers = {load.node: f"a{load.node}" for load in self.layout.loads}
+        self.parallel(self.loops.units * -(-width // block))
+        self.open_block_loop("u", "r", self.loops.units, block)
+        self.advance_pointers(self.index_variables(self.loops.outer_dims, "r", "u"))
+        pointers = {load.node: f"a{load.node}" for load in self.loops.loads}
         names: dict[int, str] = {}
         outputs = list(self.region.outputs)
         self.compute_loop_invariants(outputs, names, pointers, {self.last})
@@ -178,70 +236,70 @@ class CppMaps(CppWriter):
                        "__attribute__((always_inline)) {")  # fmt: skip
         self.compute(outputs, names, pointers, "j")
         for index in outputs:
-            self.writes(index, "j", f"o{index}", names)
+            self.write_output(index, "j", f"o{index}", names)
         self.lines.add("};")
-        self.vectors("begin", "end", self.knobs.unroll)
+        self.write_vector_loop("begin", "end", self.knobs.unroll)
         self.lines.add("}")
         return self.kernel()
 
 
 class CppRows(CppWriter):
-    """Reductions along the last dimension: a few passes over each row while it is in cache."""
+    """Reductions along the last dimension: the passes over a row follow while it is in cache.
+
+    Rows are spread over threads.  If rows are few and long, the pieces of a row are (`spread`).
+    """
 
     def write(self) -> Kernel:
-        spread = self.layout.units < 8 and self.layout.length >= 2 * CHUNK_FLOATS
-        kept = (
+        spread = self.loops.units < 8 and self.loops.length >= 2 * PARTIAL_SUM_FLOATS
+        buffers = (
             {}
             if spread
-            else self.flow.values_kept_between_passes(max(0, MAX_STACK_BYTES // self.layout.length))
+            else self.passes.values_kept_between_passes(
+                max(0, MAX_STACK_FLOATS // self.loops.length)
+            )
         )
         if not spread:
-            self.parallel(self.layout.units)
-        self.lines.add(f"for (long u = 0; u < {self.layout.units}; ++u) {{")
-        dims = self.indices(self.layout.outer_dims, "u", "u")
-        self.advance_pointers(dims)
-        for index in kept:
-            self.lines.add(f"alignas(64) float b{index}[{self.layout.length + 16}];")
+            self.parallel(self.loops.units)
+        self.lines.add(f"for (long u = 0; u < {self.loops.units}; ++u) {{")
+        self.advance_pointers(self.index_variables(self.loops.outer_dims, "u", "u"))
+        for index in buffers:
+            self.lines.add(f"alignas(64) float b{index}[{self.loops.length + 16}];")
         names: dict[int, str] = {}
-        pointers = {load.node: f"a{load.node}" for load in self.layout.loads}
-        reduced = {d for d, flag in enumerate(self.layout.reduced) if flag}
-        for stage in self.flow.passes():
-            wanted = self.flow.pass_inputs(stage)
-            self.compute_loop_invariants(wanted, names, pointers, reduced)
-            self.write_pass(stage, names, kept, spread)
-        settled = self.flow.reduced_outputs()
-        self.compute_loop_invariants(settled, names, pointers, reduced)
-        for index in settled:
-            word = f"{self.flow.operand(index, names)}[0]"
+        pointers = {load.node: f"a{load.node}" for load in self.loops.loads}
+        for stage in self.passes.stages():
+            wanted = self.passes.pass_inputs(stage)
+            self.compute_loop_invariants(wanted, names, pointers, self.reduced_dims)
+            self.write_pass(stage, names, buffers, spread)
+        outputs = self.passes.reduced_outputs()
+        self.compute_loop_invariants(outputs, names, pointers, self.reduced_dims)
+        for index in outputs:
+            text = f"{self.passes.operand(index, names)}[0]"
             self.lines.add(
-                f"*o{index} = {f'{word} ? 1 : 0' if self.graph[index].is_mask else word};"
+                f"*o{index} = {f'{text} ? 1 : 0' if self.graph[index].is_mask else text};"
             )
         self.lines.add("}")
         return self.kernel()
 
     def write_pass(
-        self, stage: int, names: dict[int, str], kept: dict[int, int], spread: bool
+        self, stage: int, names: dict[int, str], buffers: dict[int, int], spread: bool
     ) -> None:
-        made = self.flow.reductions(stage)
-        piece = CHUNK_FLOATS if spread or self.layout.width > CHUNK_FLOATS else self.layout.width
-        pieces = -(-self.layout.width // piece)
-        count = math.prod(self.layout.sizes[d] for d in self.layout.inner_dims) * pieces
-        op = {index: self.graph[index].op for index in made}
+        """One pass over a row, in pieces; each piece's result is added to the row's."""
+        reductions = self.passes.reductions(stage)
+        width = self.loops.width
+        piece = PARTIAL_SUM_FLOATS if spread or width > PARTIAL_SUM_FLOATS else width
+        units = math.prod(self.loops.sizes[d] for d in self.loops.inner_dims)
+        count = units * -(-width // piece)
+        op = {index: self.graph[index].op for index in reductions}
         if spread:
-            for index in made:
+            for index in reductions:
                 self.lines.add(f"float *w{index} = new float[{count}];")
             self.parallel(count)
         else:
-            for index in made:
+            for index in reductions:
                 self.lines.add(f"V t{index} = K({NEUTRAL_ELEMENT[op[index]]});")
-        self.lines.add(f"for (long c = 0; c < {count}; ++c) {{")
-        self.lines.add(f"const long g = c / {pieces}, begin = (c % {pieces}) * {piece};")
-        self.lines.add(
-            f"const long end = begin + {piece} < {self.layout.width} ? begin + {piece}"
-            f" : {self.layout.width};"
-        )
-        self.write_piece(stage, dict(names), kept)
-        for index in made:
+        self.open_block_loop("c", "g", units, piece)
+        self.write_piece(stage, dict(names), buffers)
+        for index in reductions:
             parts = f"s{index}[0]"
             for k in range(1, self.knobs.unroll):
                 parts = COMBINE_EXPRESSION[op[index]].format(parts, f"s{index}[{k}]")
@@ -251,7 +309,7 @@ class CppRows(CppWriter):
                 joined = COMBINE_EXPRESSION[op[index]].format(f"t{index}", f"({parts})")
                 self.lines.add(f"t{index} = {joined};")
         self.lines.add("}")
-        for index in made:
+        for index in reductions:
             if spread:
                 self.combine_partials(index, op[index], count)
             else:
@@ -259,7 +317,7 @@ class CppRows(CppWriter):
             names[index] = f"r{index}"
 
     def combine_partials(self, index: int, op: str, count: int) -> None:
-        """Puts the pieces' results together; sums in double, since there can be many."""
+        """Combines the pieces' results; sums in double, since the pieces can be many."""
         if op == "sum":
             self.lines.add(f"double d{index} = 0;")
             self.lines.add(f"for (long c = 0; c < {count}; ++c) d{index} += w{index}[c];")
@@ -270,32 +328,11 @@ class CppRows(CppWriter):
         last = f"(float)d{index}" if op == "sum" else f"d{index}[0]"
         self.lines.add(f"const V r{index} = K({last});", f"delete[] w{index};")
 
-    def write_piece(self, stage: int, names: dict[int, str], kept: dict[int, int]) -> None:
+    def write_piece(self, stage: int, names: dict[int, str], buffers: dict[int, int]) -> None:
         """The vector loop over one piece of a row, in the scope of that piece."""
-        dims = self.indices(self.layout.inner_dims, "g", "v")
-        pointers: dict[int, str] = {}
-        for load in self.layout.loads:
-            inner = {d: v for d, v in dims.items() if load.strides[d]}
-            pointers[load.node] = f"a{load.node}"
-            if inner:
-                pointers[load.node] = f"c{load.node}"
-                text = " + ".join(f"{v} * {load.strides[d]}" for d, v in inner.items())
-                self.lines.add(f"const float *c{load.node} = a{load.node} + {text};")
-        row = " + ".join(
-            f"v{d} * {math.prod(self.layout.sizes[d + 1 :])}" for d in self.layout.inner_dims
-        )
-        base = f"{row} + " if row else ""
-        buffered = [i for i, s in kept.items() if s < stage]
-        have = dict(names) | {i: f"n{i}" for i in buffered}
-        wanted = self.flow.pass_inputs(stage)
-        new = [i for i, s in kept.items() if s == stage]
-        wanted = [*wanted, *new]
-        self.compute_loop_invariants(
-            [i for i in wanted if i not in buffered], have, pointers, {self.last}
-        )
-        chain = self.flow.topological(wanted, have)
-        made = self.flow.reductions(stage)
-        for index in made:
+        row = self.row_values(stage, names, buffers, self.loops.inner_dims, "g")
+        reductions = self.passes.reductions(stage)
+        for index in reductions:
             neutral = NEUTRAL_ELEMENT[self.graph[index].op]
             self.lines.add(f"V s{index}[{self.knobs.unroll}];")
             self.lines.add(
@@ -303,22 +340,13 @@ class CppRows(CppWriter):
             )
         self.lines.add("const auto step = [&](const long j, const int live, const int k) "
                        "__attribute__((always_inline)) {")  # fmt: skip
-        used = {a for i in chain for a in self.graph[i].args} | set(wanted)
-        for index in buffered:
-            if index in used:
-                self.lines.add(f"const V n{index} = load(b{index} + {base}j, live);")
-        self.compute(wanted, have, pointers, "j")
-        for index in new:
-            self.lines.add(f"store(b{index} + {base}j, n{index}, live);")
-        for index in made:
+        self.compute_row(stage, row, buffers, f"{row.offset}j", "live")
+        for index in reductions:
             op = self.graph[index].op
-            word = (
-                f"keep({self.flow.operand(self.graph[index].args[0], have)}, live, "
-                f"{NEUTRAL_ELEMENT[op]})"
-            )
-            self.lines.add(f"s{index}[k] = {COMBINE_EXPRESSION[op].format(f's{index}[k]', word)};")
-        for index in self.flow.full_outputs(stage):
-            self.writes(index, f"{base}j", f"o{index}", have)
-        self.lines.add("(void)k;")
-        self.lines.add("};")
-        self.vectors("begin", "end", self.knobs.unroll)
+            operand = self.passes.operand(self.graph[index].args[0], row.names)
+            live = f"keep({operand}, live, {NEUTRAL_ELEMENT[op]})"
+            self.lines.add(f"s{index}[k] = {COMBINE_EXPRESSION[op].format(f's{index}[k]', live)};")
+        for index in self.passes.full_outputs(stage):
+            self.write_output(index, f"{row.offset}j", f"o{index}", row.names)
+        self.lines.add("(void)k;", "};")
+        self.write_vector_loop("begin", "end", self.knobs.unroll)

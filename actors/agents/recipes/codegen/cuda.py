@@ -1,25 +1,20 @@
-"""The CUDA writer: what its kernels have in common, and elementwise ones.
+"""The CUDA writer: what its kernels have in common, elementwise kernels and pools.
 
 A region becomes `__global__` functions and one C function that launches them on the stream it is
-given and returns CUDA's error code.  Reductions are in `cuda_rows` and `cuda_columns`, pools in
-`cuda_pool`.  Sizes are constants of the source.
+given and returns CUDA's error code.  Elementwise kernels and pools are here, reductions in
+`cuda_rows` and `cuda_columns`.  Sizes are constants of the source.
 """
 
 from __future__ import annotations
 
-from actors.agents.recipes.codegen.passes import (
-    NEUTRAL_ELEMENT,
-    Kernel,
-    PassPlan,
-    address_expression,
-)
-from actors.agents.recipes.codegen.source_lines import SourceLines
+from actors.agents.recipes.codegen.kernel_writer import KernelWriter, SourceLines, pool_of
+from actors.agents.recipes.codegen.passes import NEUTRAL_ELEMENT, Kernel, address_expression
 from actors.agents.recipes.ir.graph import OperationGraph
 from actors.agents.recipes.schedule.fusion import Region
 from actors.agents.recipes.schedule.knobs import Knobs
-from actors.agents.recipes.schedule.loop_nests import LoopNest, TensorAccess, plan_loops
+from actors.agents.recipes.schedule.loop_nests import TensorAccess, prologue
 
-WARP_SIZE = 32  # turns whose numbers are summed before the sum is put aside
+PARTIAL_SUM_TURNS = 32  # loop turns after which a sum is put aside: keeps rounding small
 
 # Vector loads and stores, and reductions across a team of T threads (a warp, or a whole block).
 TEAM_FUNCTIONS = """\
@@ -61,36 +56,30 @@ TEAM(max)
 TEAM(min)"""
 
 
-class CudaWriter:
+class CudaWriter(KernelWriter):
     """What the CUDA loops have in common."""
 
+    value_type = "float"
+
     def __init__(self, graph: OperationGraph, region: Region, knobs: Knobs, name: str) -> None:
-        self.graph, self.region, self.knobs, self.name = graph, region, knobs, name
-        self.layout: LoopNest = plan_loops(graph, region)
-        self.flow = PassPlan(graph, region, self.layout, knobs)
-        self.lines = SourceLines(1)
+        super().__init__(graph, region, knobs, name)
+        self.index_type = "int" if self.loops.volume < 1 << 29 else "long long"
         self.functions: list[str] = []
         self.launches: list[str] = []
-        accesses = (*self.layout.loads, *self.layout.pool_reads)
-        self.bases = tuple(dict.fromkeys(access.base for access in accesses))
-        self.last = len(self.layout.sizes) - 1
-        self.count = "int" if self.layout.volume < 1 << 29 else "long long"
         self.scratch = 0
 
     # -- frame ---------------------------------------------------------------------------------
 
     def parameters(self) -> str:
-        reads = [f"const float *p{i}" for i in range(len(self.bases))]
-        writes = [f"float *q{i}" for i in range(len(self.layout.stores))]
-        return ", ".join([*reads, *writes, *(["float *work"] if self.scratch else [])])
+        return ", ".join([*self.parameter_list(), *(["float *work"] if self.scratch else [])])
 
     def arguments(self) -> str:
         reads = [f"p{i}" for i in range(len(self.bases))]
-        writes = [f"q{i}" for i in range(len(self.layout.stores))]
+        writes = [f"q{i}" for i in range(len(self.loops.stores))]
         return ", ".join([*reads, *writes, *(["work"] if self.scratch else [])])
 
     def close_function(self, suffix: str, grid: str, threads: int) -> None:
-        """Closes the lines so far as one `__global__` function, launched in this order."""
+        """Makes the lines so far one `__global__` function; they are launched in order."""
         name = f"{self.name}_{suffix}"
         head = f"__global__ void __launch_bounds__({threads}) {name}({self.parameters()}) {{"
         self.functions.append("\n".join([head, *self.lines.text, "}"]))
@@ -110,44 +99,25 @@ class CudaWriter:
             scratch=self.scratch,
         )
 
-    def indices(self, dims: tuple[int, ...], variable: str, prefix: str) -> dict[int, str]:
-        """Loop variables for dimensions that one variable counts through."""
-        names: dict[int, str] = {}
-        below = 1
-        for place, d in enumerate(reversed(dims)):
-            text = variable if below == 1 else f"{variable} / {below}"
-            if place < len(dims) - 1:
-                text = f"({text}) % {self.layout.sizes[d]}"
-            names[d] = f"{prefix}{d}"
-            self.lines.add(f"const {self.count} {prefix}{d} = {text};")
-            below *= self.layout.sizes[d]
-        return names
+    def remainder(self, text: str, size: int) -> str:
+        return f"({text}) % {size}"
 
     def pointers(self, accesses: tuple[TensorAccess, ...], dims: dict[int, str]) -> None:
-        """Where each tensor that is read is, for these loop variables."""
+        """Declares where each tensor is read for these loop variables."""
         for access in accesses:
-            base = f"p{self.bases.index(access.base)}"
-            self.lines.add(
-                f"const float *a{access.node} = {base} + {address_expression(access, dims)};"
-            )
-
-    def results(self, dims: dict[int, str]) -> None:
-        for place, access in enumerate(self.layout.stores):
-            self.lines.add(
-                f"float *o{access.node} = q{place} + {address_expression(access, dims)};"
-            )
+            self.input_pointer(access, dims)
 
     # -- values --------------------------------------------------------------------------------
 
     def vector_width(self) -> int:
         """Floats in one load: what the last dimension and the outputs' rows divide by."""
         lanes = self.knobs.vector if self.knobs.vector in (1, 2, 4) else 4
-        while lanes > 1 and self.layout.width % lanes:
+        while lanes > 1 and self.loops.width % lanes:
             lanes //= 2
         return lanes
 
     def can_load_vector(self, access: TensorAccess, lanes: int) -> bool:
-        """Whether it can be read `lanes` at a time at every step."""
+        """Whether `lanes` numbers can be read at once at every step."""
         return (
             access.strides[self.last] == 1
             and access.offset % lanes == 0
@@ -169,29 +139,29 @@ class CudaWriter:
                 self.lines.add(f"{into}[{c}] = {where}[({at} + {c}) * {step}];")
 
     def loaded(self, index: int, name: str) -> str:
-        """A loaded number's name; between kernels a mask is kept as 1 and 0."""
+        """The text of a loaded number; between kernels a mask is stored as 1 and 0."""
         return f"({name} != 0.0f)" if self.graph[index].is_mask else name
 
     def assign(self, indices: list[int], names: dict[int, str]) -> None:
         """Lines that compute nodes whose operands have names."""
         for index in indices:
             kind = "bool" if self.graph[index].is_mask else "float"
-            self.lines.add(f"const {kind} n{index} = {self.flow.expression(index, names)};")
+            self.lines.add(f"const {kind} n{index} = {self.passes.expression(index, names)};")
             names[index] = f"n{index}"
 
     def spill_long_sums(self, made: list[int], turns: int, turn: str) -> None:
-        """At the end of a turn: puts long sums aside now and then, which keeps rounding small."""
+        """At the end of a turn: puts long sums aside from time to time: keeps rounding small."""
         for index in self.long_sums(made, turns):
             self.lines.add(
-                f"if (({turn} & {WARP_SIZE - 1}) == {WARP_SIZE - 1})"
+                f"if (({turn} & {PARTIAL_SUM_TURNS - 1}) == {PARTIAL_SUM_TURNS - 1})"
                 f" {{ t{index} += s{index}; s{index} = 0.0f; }}"
             )
 
     def long_sums(self, made: list[int], turns: int) -> list[int]:
-        return [i for i in made if self.graph[i].op == "sum" and turns > WARP_SIZE]
+        return [i for i in made if self.graph[i].op == "sum" and turns > PARTIAL_SUM_TURNS]
 
     def start_reductions(self, made: list[int], turns: int) -> None:
-        """What a pass's reductions start from."""
+        """Declares the pass's reductions with their neutral elements."""
         for index in made:
             self.lines.add(f"float s{index} = {NEUTRAL_ELEMENT[self.graph[index].op]};")
         for index in self.long_sums(made, turns):
@@ -201,43 +171,61 @@ class CudaWriter:
         for index in self.long_sums(made, turns):
             self.lines.add(f"s{index} += t{index};")
 
-    def compute_loop_invariants(
-        self, wanted: list[int], names: dict[int, str], dims: set[int]
-    ) -> None:
-        """Computes what the coming loop needs and what changes in none of its dimensions."""
-        chain = self.flow.topological(wanted, names)
-        for index in [i for i in chain if not self.flow.varies[i] & dims]:
-            if index in self.flow.loads:
-                self.lines.add(f"const float n{index} = *a{index};")
+    def accumulate(self, stage: int, names: dict[int, str]) -> None:
+        """Adds one number to each of the pass's reductions."""
+        for index in self.passes.reductions(stage):
+            operand = self.passes.operand(self.graph[index].args[0], names)
+            self.lines.add(f"s{index} = JOIN_{self.graph[index].op}(s{index}, {operand});")
+
+    def compute_loop_invariants(self, wanted: list[int], names: dict[int, str]) -> None:
+        """Computes what the coming loop needs and what does not vary in the reduced dimensions."""
+        chain = self.passes.topological(wanted, names)
+        for index in [i for i in chain if not self.passes.varying_dims[i] & self.reduced_dims]:
+            if index in self.passes.loads:
+                self.lines.add(
+                    f"const float n{index} = {self.load_invariant(self.passes.loads[index])};"
+                )
                 names[index] = self.loaded(index, f"n{index}")
             else:
                 self.assign([index], names)
-        for divisor in self.flow.divisors(chain, names):
-            if ~divisor not in names:
-                names[~divisor] = f"i{divisor}"
-                self.lines.add(f"const float i{divisor} = 1.0f / {names[divisor]};")
+        self.declare_inverses(chain, names)
+
+    def load_invariant(self, load: TensorAccess) -> str:
+        """The load of a number that is the same along the reduced dimensions."""
+        return f"*a{load.node}"
+
+    def write_reduced_outputs(self, names: dict[int, str], condition: str) -> None:
+        """Outputs of the reduced shape, written by the one thread for which `condition` holds."""
+        outputs = self.passes.reduced_outputs()
+        if outputs:
+            self.compute_loop_invariants(outputs, names)
+            self.lines.add(f"if ({condition}) {{")
+            for index in outputs:
+                self.lines.add(f"*o{index} = {self.passes.operand(index, names)};")
+            self.lines.add("}")
 
 
 class CudaMaps(CudaWriter):
-    """Elementwise: each thread loads for `unroll` places, then computes, then stores."""
+    """Elementwise kernels: each thread loads for `unroll` places, then computes and stores."""
 
     def write(self) -> Kernel:
         lanes, unroll, block = self.vector_width(), self.knobs.unroll, self.knobs.block
-        items = self.layout.volume // lanes
+        items = self.loops.volume // lanes
         blocks = -(-items // (block * unroll))
         outputs = list(self.region.outputs)
-        chain = self.flow.topological(outputs, {})
-        loads = [self.flow.loads[i] for i in chain if i in self.flow.loads]
+        chain = self.passes.topological(outputs, {})
+        loads = [self.passes.loads[i] for i in chain if i in self.passes.loads]
         self.lines.add(
-            f"const {self.count} t = ({self.count})blockIdx.x * {block * unroll} + threadIdx.x;"
+            f"const {self.index_type} t ="
+            f" ({self.index_type})blockIdx.x * {block * unroll} + threadIdx.x;"
         )
         for load in loads:
             self.lines.add(f"float l{load.node}[{unroll}][{lanes}];")
         self.lines.add("#pragma unroll")
         self.lines.add(f"for (int i = 0; i < {unroll}; ++i) {{")
         self.write_place(lanes, block)
-        self.lines.add(f"if (at < {self.layout.volume}) {{")
-        dims = self.indices(self.layout.outer_dims, "r", "u")
+        self.lines.add(f"if (at < {self.loops.volume}) {{")
+        dims = self.index_variables(self.loops.outer_dims, "r", "u")
         self.pointers(tuple(loads), dims)
         for load in loads:
             self.load_vector(load, "j", lanes, f"l{load.node}[i]")
@@ -245,12 +233,12 @@ class CudaMaps(CudaWriter):
         self.lines.add("#pragma unroll")
         self.lines.add(f"for (int i = 0; i < {unroll}; ++i) {{")
         self.write_place(lanes, block)
-        self.lines.add(f"if (at < {self.layout.volume}) {{")
+        self.lines.add(f"if (at < {self.loops.volume}) {{")
         for index in outputs:
             self.lines.add(f"float v{index}[{lanes}];")
         self.lines.add("#pragma unroll", f"for (int c = 0; c < {lanes}; ++c) {{")
         names = {n.node: self.loaded(n.node, f"l{n.node}[i][c]") for n in loads}
-        self.assign([i for i in chain if i not in self.flow.loads], names)
+        self.assign([i for i in chain if i not in self.passes.loads], names)
         for index in outputs:
             self.lines.add(f"v{index}[c] = {names[index]};")
         self.lines.add("}")
@@ -262,8 +250,54 @@ class CudaMaps(CudaWriter):
         return self.kernel()
 
     def write_place(self, lanes: int, block: int) -> None:
-        width = self.layout.width
+        width = self.loops.width
         self.lines.add(
-            f"const {self.count} at = (t + i * {block}) * {lanes},"
+            f"const {self.index_type} at = (t + i * {block}) * {lanes},"
             f" r = at / {width}, j = at % {width};"
         )
+
+
+class CudaPools(CudaWriter):
+    """Pooling: a thread for each result, with what comes before and after the pool."""
+
+    def write(self) -> Kernel:
+        pool = pool_of(self.graph, self.region)
+        window, op = pool.geometry, pool.operation
+        block, down, along = self.knobs.block, self.last - 1, self.last
+        self.lines.add(
+            f"const {self.index_type} t = ({self.index_type})blockIdx.x * {block} + threadIdx.x;"
+        )
+        self.lines.add(f"if (t >= {self.loops.volume}) return;")
+        dims = self.index_variables(tuple(range(self.last + 1)), "t", "u")
+        planes = {d: v for d, v in dims.items() if d < down}
+        self.lines.add(f"float best = {NEUTRAL_ELEMENT[op]};")
+        for side, d, k in (("h", down, 0), ("w", along, 1)):
+            size = pool.height if side == "h" else pool.width
+            self.lines.add("#pragma unroll")
+            self.lines.add(f"for (int k{side} = 0; k{side} < {window.size[k]}; ++k{side}) {{")
+            self.lines.add(
+                f"const {self.index_type} {side} = u{d} * {window.stride[k]} - {window.pad[k]}"
+                f" + k{side};"
+            )
+            self.lines.add(f"if ({side} < 0 || {side} >= {size}) continue;")
+        names: dict[int, str] = {}
+        for tap in self.loops.pool_reads:
+            where = address_expression(tap, planes | {down: "h", along: "w"})
+            self.lines.add(f"const float n{tap.node} = {self.memory(tap)}[{where}];")
+            names[tap.node] = self.loaded(tap.node, f"n{tap.node}")
+        self.assign(sorted(prologue(self.graph, self.region)), names)
+        self.lines.add(f"best = JOIN_{op}(best, {names[pool.source]});", "}", "}")
+        after: dict[int, str] = {pool.node: "best"}
+        outputs = list(self.region.outputs)
+        for index in self.passes.topological(outputs, after):
+            if index in self.passes.loads:
+                load = self.passes.loads[index]
+                where = address_expression(load, dims)
+                self.lines.add(f"const float m{index} = {self.memory(load)}[{where}];")
+                after[index] = self.loaded(index, f"m{index}")
+            else:
+                self.assign([index], after)
+        for place, index in enumerate(outputs):
+            self.lines.add(f"q{place}[t] = {self.passes.operand(index, after)};")
+        self.close_function("pool", str(-(-self.loops.volume // block)), block)
+        return self.kernel()

@@ -1,8 +1,8 @@
 """The functions that kernels call, in C++ on vectors of floats and in CUDA on floats.
 
-The C++ ones are our own fits (errors of about one unit in the last place against float64, tested in
-tests/recipes), so that they need no header, no fast-math flag and no vector maths library, and
-keep NaN and infinity.  A kernel's source holds only those that it uses.
+The C++ functions are our own fits, with errors of about one unit in the last place against float64
+(tested in tests/recipes).  So they need no header, no fast-math flag and no vector maths library,
+and NaN and infinity stay what they are.  A kernel's source has only the functions that it uses.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ FN float across_min(V v) {
 }""",
 }
 
-# The same with a few units in the last place more error and about half the work.
+# The same functions with an error larger by a few units in the last place, at half the work.
 FAST_VECTOR_FUNCTIONS: dict[str, str] = {
     "tanh_": """\
 FN V tanh_(V x) {
@@ -357,15 +357,15 @@ def functions_used(body: str, table: dict[str, str]) -> list[str]:
     wanted: set[str] = set()
     todo = [body]
     while todo:
-        words = set(re.findall(r"[a-z_0-9]+", todo.pop()))
-        for name in words & table.keys() - wanted:
+        identifiers = set(re.findall(r"[a-z_0-9]+", todo.pop()))
+        for name in identifiers & table.keys() - wanted:
             wanted.add(name)
             todo.append(table[name])
     return [name for name in table if name in wanted]
 
 
 def prelude(body: str, lanes: int | None, *, quick: bool = False) -> str:
-    """What stands before kernels: vector functions for this many lanes, or CUDA's."""
+    """The text before the kernels: vector functions for this many lanes; None: CUDA's functions."""
     if lanes is None:
         parts = [SCALAR_CORE, "#define NOT(m) (!(m))"]
         table = SCALAR_FUNCTIONS

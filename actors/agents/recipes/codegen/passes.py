@@ -1,6 +1,7 @@
-"""When and where each node of a region is computed: its pass, and the loops that it varies in.
+"""The passes of a kernel: in which pass each node is computed, and in which loops it varies.
 
-Shared by the C++ and the CUDA writer.
+The C++ and the CUDA writers share this file.  Example: a softmax has three passes over each row,
+one for the maximum, one for the sum of exponentials, one that writes the result.
 """
 
 from __future__ import annotations
@@ -20,88 +21,91 @@ COMBINE_EXPRESSION = {"sum": "{0} + {1}", "max": "maximum({1}, {0})", "min": "mi
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel's source, and what it is called with: the nodes it reads and writes, in order."""
+    """A kernel's source, and its arguments: the nodes it reads and writes, in order."""
 
     name: str
     text: str
     reads: tuple[int, ...]
     writes: tuple[int, ...]
-    scratch: int = 0  # floats of working memory that it wants behind the outputs
+    scratch: int = 0  # floats of working memory, passed after the outputs
 
 
 class PassPlan:
     """The passes over a region's domain.
 
-    Pass s computes the reductions whose operands need s reductions before them; a node's stage is
-    the pass from which on it can be computed.
+    Stage s is the pass that computes the reductions whose operands need s reductions before them.
+    `pass_of[node]` is the first stage in which a node can be computed; a reduction made in stage s
+    is available from stage s + 1.  `varying_dims[node]` are the loop dimensions in which it varies.
     """
 
     def __init__(
-        self, graph: OperationGraph, region: Region, layout: LoopNest, knobs: Knobs
+        self, graph: OperationGraph, region: Region, loops: LoopNest, knobs: Knobs
     ) -> None:
-        self.graph, self.region, self.layout, self.knobs = graph, region, layout, knobs
+        self.graph, self.region, self.loops, self.knobs = graph, region, loops, knobs
         before = prologue(graph, region)
         self.nodes = sorted(region.nodes - before - {region.pool})
-        self.loads = {load.node: load for load in layout.loads}
+        self.loads = {load.node: load for load in loops.loads}
         self.pass_of: dict[int, int] = {}
-        self.varies: dict[int, frozenset[int]] = {}
-        reduced = {d for d, flag in enumerate(layout.reduced) if flag}
-        for load in layout.loads:
+        self.varying_dims: dict[int, frozenset[int]] = {}
+        reduced = {d for d, flag in enumerate(loops.reduced) if flag}
+        for load in loops.loads:
             self.pass_of[load.node] = 0
-            self.varies[load.node] = frozenset(d for d, s in enumerate(load.strides) if s)
+            self.varying_dims[load.node] = frozenset(d for d, s in enumerate(load.strides) if s)
         if region.pool is not None:
             self.pass_of[region.pool] = 0
-            self.varies[region.pool] = frozenset(range(len(layout.sizes)))
+            self.varying_dims[region.pool] = frozenset(range(len(loops.sizes)))
         for index in self.nodes:
             args = [a for a in graph[index].args if graph[a].op != "const"]
             stage = max((self.pass_of[a] for a in args), default=0)
-            varies: frozenset[int] = frozenset().union(*(self.varies[a] for a in args))
+            varies: frozenset[int] = frozenset().union(*(self.varying_dims[a] for a in args))
             if graph[index].op in REDUCTIONS:
                 stage, varies = stage + 1, varies - reduced
-            self.pass_of[index], self.varies[index] = stage, varies
+            self.pass_of[index], self.varying_dims[index] = stage, varies
         self.last = max(self.pass_of[i] for i in self.nodes) if self.nodes else 0
 
     def is_reduction(self, index: int) -> bool:
         return self.graph[index].op in REDUCTIONS
 
     def reductions(self, stage: int) -> list[int]:
-        """Those that this pass computes."""
+        """The reductions that this pass computes."""
         return [i for i in self.nodes if self.is_reduction(i) and self.pass_of[i] == stage + 1]
 
     def full_outputs(self, stage: int) -> list[int]:
-        """Outputs over the whole domain that this pass writes."""
+        """The outputs over the whole domain that this pass writes."""
         return [
             i for i in self.region.outputs if self.has_full_shape(i) and self.pass_of[i] == stage
         ]
 
     def has_full_shape(self, index: int) -> bool:
-        """Whether an output has the domain's shape, rather than the reduced one."""
+        """Whether an output has the domain's shape, not the reduced one."""
         if not self.region.dims:
             return True
         return self.graph[index].shape == self.region.domain
 
     def reduced_outputs(self) -> list[int]:
-        """Outputs of the reduced shape."""
+        """The outputs of the reduced shape."""
         return [i for i in self.region.outputs if not self.has_full_shape(i)]
 
-    def passes(self) -> list[int]:
+    def stages(self) -> list[int]:
+        """The stages in which something is reduced or written."""
         return [s for s in range(self.last + 1) if self.reductions(s) or self.full_outputs(s)]
 
     def pass_inputs(self, stage: int) -> list[int]:
-        """What the inner loop of a pass has to have."""
+        """The nodes that the inner loop of a pass needs."""
         args = [self.graph[i].args[0] for i in self.reductions(stage)]
         return [*args, *self.full_outputs(stage)]
 
     def values_kept_between_passes(self, limit: int) -> dict[int, int]:
-        """Nodes worth keeping from the pass that first computes them: node -> that pass.
+        """The nodes to store in the pass that first computes them: node -> that stage.
 
-        Those over the whole domain that a later pass uses, nearest to their uses.
+        These are nodes that vary in the reduced loops and that a later pass uses; of a chain, the
+        one nearest to its use.  At most `limit` of them.
         """
         if self.knobs.passes != "buffer":
             return {}
         first: dict[int, int] = {}
-        kept: dict[int, int] = {}
-        for stage in self.passes():
+        stored: dict[int, int] = {}
+        for stage in self.stages():
             todo, seen = list(self.pass_inputs(stage)), set[int]()
             while todo:
                 index = todo.pop()
@@ -111,21 +115,21 @@ class PassPlan:
                 if self.is_reduction(index) or not self.varies_in_inner_loop(index):
                     continue
                 if index in first and first[index] < stage:
-                    kept[index] = first[index]
+                    stored[index] = first[index]
                     continue
                 first[index] = stage
                 todo.extend(self.graph[index].args)
-        dear = {i: s for i, s in kept.items() if not self.graph[i].is_mask}
-        return dict(sorted(dear.items())[:limit])
+        floats = {i: s for i, s in stored.items() if not self.graph[i].is_mask}
+        return dict(sorted(floats.items())[:limit])
 
     def varies_in_inner_loop(self, index: int) -> bool:
-        """Whether it changes within the reduced loops and from one lane to the next."""
-        flags = self.layout.reduced
-        varies = self.varies[index]
+        """Whether it varies in the reduced loops and from one vector lane to the next."""
+        flags = self.loops.reduced
+        varies = self.varying_dims[index]
         return len(flags) - 1 in varies and any(flags[d] for d in varies)
 
     def topological(self, wanted: list[int], have: dict[int, str]) -> list[int]:
-        """The nodes to compute, in order, to have these, given those that have names."""
+        """The nodes to compute for `wanted`, in order; nodes in `have` are computed already."""
         needed: set[int] = set()
         todo = [i for i in wanted if i not in have]
         while todo:
@@ -138,25 +142,25 @@ class PassPlan:
         return sorted(needed)
 
     def expression(self, index: int, names: dict[int, str]) -> str:
-        """The expression of an elementwise node."""
+        """The text of an elementwise node, such as "n3 + K(1.0f)"; `names` has its operands."""
         node = self.graph[index]
-        words = [self.operand(arg, names) for arg in node.args]
+        operands = [self.operand(arg, names) for arg in node.args]
         if node.op == "div":
             divisor = self.graph[node.args[1]]
             if divisor.op == "const" and self.can_use_inverse(divisor.value):
-                return f"{words[0]} * K({literal(1.0 / divisor.value)})"
+                return f"{operands[0]} * K({literal(1.0 / divisor.value)})"
             if ~node.args[1] in names:  # ~index names the inverse of a node
-                return f"{words[0]} * {names[~node.args[1]]}"
-        return OPERATION_FORMS[node.op].format(*words)
+                return f"{operands[0]} * {names[~node.args[1]]}"
+        return OPERATION_FORMS[node.op].format(*operands)
 
     def can_use_inverse(self, value: float) -> bool:
-        """Whether multiplying by the inverse is exact, or allowed."""
+        """Whether multiplication by the inverse is exact, or allowed by the knobs."""
         if value == 0 or not math.isfinite(1.0 / value):
             return False
         return math.frexp(value)[0] in (0.5, -0.5) or self.knobs.maths == "quick"
 
     def divisors(self, indices: list[int], names: dict[int, str]) -> list[int]:
-        """Divisors that are known outside of the loop that computes these nodes."""
+        """The divisors of these nodes that are known before the loop that computes the nodes."""
         if self.knobs.maths != "quick":
             return []
         found = {
@@ -172,7 +176,7 @@ class PassPlan:
 
 
 def address_expression(access: TensorAccess, dims: dict[int, str]) -> str:
-    """The index arithmetic of an access, for loop variables by dimension."""
+    """The offset of an access for loop variables by dimension, such as "64 + u0 * 256 + j"."""
     parts = [str(access.offset)] if access.offset else []
     for d, variable in dims.items():
         step = access.strides[d]

@@ -1,8 +1,8 @@
 """The candidate's whole Python file: kernels, how they are built, and ModelNew.
 
-ModelNew keeps the task's constructor (so parameters have the same names) and its forward under the
-name `plain_forward`; the new forward calls the kernels where inputs and parameters are what they
-were written for, and `plain_forward` where they are not.
+ModelNew keeps the task's constructor, so that parameters have the same names, and the forward under
+the name `plain_forward`.  The new forward calls the kernels if inputs and parameters are
+those that the kernels were written for, and else `plain_forward`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from actors.agents.recipes.codegen.templates import (
     CPP_BUILD,
     CUDA_BUILD,
     FITS_FUNCTION,
-    class_of,
     future_imports,
+    new_model_class,
     refuse_clashes,
     task_remainder,
 )
@@ -45,7 +45,7 @@ class ModuleAssembler:
         self.device = "cuda" if backend == "cuda" else "cpu"
         self.names: dict[int, str] = {}
         self.body: list[str] = []
-        self.dense_names: dict[int, str] = {}  # nodes whose memory a kernel may read
+        self.dense_names: dict[int, str] = {}  # node -> variable whose memory a kernel may read
 
     def module_text(self, prelude: str) -> str:
         """The whole file."""
@@ -83,10 +83,10 @@ class ModuleAssembler:
 
     def summary(self) -> str:
         count = len(self.kernels)
-        said = f"{count} kernel{'s' if count != 1 else ''} in place of PyTorch's operations"
-        if self.program.kept:
-            said += f"; left to PyTorch: {', '.join(self.program.kept)}"
-        return said + ".\nForward only: no gradients flow through the kernels.\n"
+        text = f"{count} kernel{'s' if count != 1 else ''} in place of PyTorch's operations"
+        if self.program.left_to_torch:
+            text += f"; left to PyTorch: {', '.join(self.program.left_to_torch)}"
+        return text + ".\nForward only: no gradients flow through the kernels.\n"
 
     def signatures(self) -> list[str]:
         lines = []
@@ -102,15 +102,15 @@ class ModuleAssembler:
     # -- ModelNew ------------------------------------------------------------------------------
 
     def model(self) -> str:
-        forward, made = class_of(self.program)
+        forward, made = new_model_class(self.program)
         refuse_clashes(self.program, forward)
         if forward.args.posonlyargs or forward.args.args:
             (forward.args.posonlyargs or forward.args.args)[0].arg = "self"
         spec = forward.args
-        taken = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
-        given = [arg.arg for arg in taken if arg is not None]
-        guard = ["self.as_written"] if made.told else []
-        guard += [f"not {text}.training" for text in self.program.evaluated]
+        parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
+        given = [arg.arg for arg in parameters if arg is not None]
+        guard = ["self.as_written"] if made.checks_arguments else []
+        guard += [f"not {text}.training" for text in self.program.eval_mode_modules]
         guard += self.program.guards
         held = self.hold_parameters(given)
         guard += self.guards()
@@ -123,14 +123,14 @@ class ModuleAssembler:
             "        if not (",
             "            " + "\n            and ".join(guard or ["True"]),
             "        ):",
-            f"            return self.plain_forward({', '.join(self.program.given)})",
+            f"            return self.plain_forward({', '.join(self.program.call_arguments)})",
             *(f"        {line}" for line in self.body),
             f"        return {self.return_expression(self.program.output)}",
         ]
         return "\n".join(lines)
 
     def hold_parameters(self, given: list[str]) -> list[str]:
-        """Parameters and buffers under short names: a module looks each up anew."""
+        """Bind parameters and buffers to local names: a module looks each one up at every use."""
         lines = []
         for index in sorted(self.graph.ancestors(self.program.results)):
             node = self.graph[index]
@@ -194,7 +194,7 @@ class ModuleAssembler:
         return self.names[index]
 
     def torch_statement(self, index: int) -> None:
-        """A node that PyTorch computes, or a view of one that something in Python needs."""
+        """A node that PyTorch computes, or a view that PyTorch or the result needs."""
         node = self.graph[index]
         if node.op == "view":
             users = {a for i in self.graph.ancestors(self.program.results)
@@ -231,19 +231,19 @@ class ModuleAssembler:
             self.body.append(
                 f"scratch = {self.dense_names[kernel.reads[0]]}.new_empty({kernel.scratch})"
             )
-        words = [f"{self.dense_names[i]}.data_ptr()" for i in kernel.reads]
-        words += [f"{self.names[i]}.data_ptr()" for i in kernel.writes]
+        arguments = [f"{self.dense_names[i]}.data_ptr()" for i in kernel.reads]
+        arguments += [f"{self.names[i]}.data_ptr()" for i in kernel.writes]
         for index in kernel.writes:
             self.dense_names[index] = self.names[index]
         if self.backend == "cuda":
-            words += ["scratch.data_ptr()"] if kernel.scratch else []
-            words.append("torch.cuda.current_stream().cuda_stream")
-            self.body.append(f"checked(library.{kernel.name}({', '.join(words)}))")
+            arguments += ["scratch.data_ptr()"] if kernel.scratch else []
+            arguments.append("torch.cuda.current_stream().cuda_stream")
+            self.body.append(f"checked(library.{kernel.name}({', '.join(arguments)}))")
         else:
-            self.body.append(f"library.{kernel.name}({', '.join(words)})")
+            self.body.append(f"library.{kernel.name}({', '.join(arguments)})")
 
     def ensure_dense(self, index: int) -> None:
-        """Makes sure that a kernel finds plain memory behind a name."""
+        """Make a node's tensor contiguous, so that a kernel may read its memory."""
         if index in self.dense_names:
             return
         node = self.graph[index]
@@ -261,28 +261,28 @@ class ModuleAssembler:
                 self.body.append(f"{name} = aligned({name})")
 
     def reusable_outputs(self, region: Region, place: int) -> dict[int, int]:
-        """Outputs that may lie where an input lay: output -> input.
+        """The outputs that may use an input's memory: output -> input.
 
-        The input is a product that PyTorch made for us alone, read for the last time here, and
-        each number is read before its place is written.
+        The input is a product that PyTorch computed for this forward alone, and it is read for the
+        last time here; each of its numbers is read before its place is written.
         """
         if self.knobs.memory != "reuse" or region.pool is not None:
             return {}
-        layout = plan_loops(self.graph, region)
-        flow = PassPlan(self.graph, region, layout, self.knobs)
+        loops = plan_loops(self.graph, region)
+        pass_plan = PassPlan(self.graph, region, loops, self.knobs)
         found: dict[int, int] = {}
-        for store in layout.stores:
-            for load in layout.loads:
+        for store in loops.stores:
+            for load in loops.loads:
                 if (
                     self.graph[load.base].fresh
                     and load.node == load.base
                     and (load.strides, load.offset) == (store.strides, 0)
-                    and sum(other.base == load.base for other in layout.loads) == 1
+                    and sum(other.base == load.base for other in loops.loads) == 1
                     and self.last.get(load.base) == place
                     and load.base not in self.results
                     and load.base not in found.values()
                     and self.graph[load.base].shape == self.graph[store.node].shape
-                    and flow.pass_of[store.node] == flow.last
+                    and pass_plan.pass_of[store.node] == pass_plan.last
                 ):
                     found[store.node] = load.base
                     break

@@ -1,4 +1,4 @@
-"""The parts of a candidate's file that are the same for all, and what is kept of the task's own."""
+"""The constant parts of a candidate's file, and the parts that come from the task's file."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def checked(status):
 '''
 
 
-# Names that a candidate's file defines for itself, besides torch's and Python's modules.
+# The names that a candidate's file defines, besides torch's and Python's modules.
 RESERVED_NAMES = frozenset(
     ["FLAGS", "SOURCE", "library", "fits", "ready", "aligned", "checked", "load_inline", "ModelNew"]
 )
@@ -100,11 +100,11 @@ class ModelText(msgspec.Struct, frozen=True, kw_only=True):
     """ModelNew up to its forward."""
 
     text: str
-    told: bool  # whether it knows if it was made with the arguments that it was written for
+    checks_arguments: bool  # its constructor sets `as_written`: made with the expected arguments
 
 
 class ModelRenamer(ast.NodeTransformer):
-    """Model becomes ModelNew wherever the file names it."""
+    """Renames Model to ModelNew wherever the file names it."""
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
         if node.id == "Model":
@@ -112,22 +112,22 @@ class ModelRenamer(ast.NodeTransformer):
         return node
 
 
-def class_of(program: ForwardProgram) -> tuple[ast.FunctionDef, ModelText]:
-    """The task's forward, and ModelNew with that one as `plain_forward`.
+def new_model_class(program: ForwardProgram) -> tuple[ast.FunctionDef, ModelText]:
+    """The task's forward, and a ModelNew that has it as `plain_forward`.
 
-    A Model that is one plain class is copied; one that has its methods from elsewhere (a base, an
-    assignment) stays as it is, and ModelNew inherits from it.
+    A Model that is one plain class is copied.  A Model that gets methods from a base class or an
+    assignment stays as it is, and ModelNew inherits from it.
     """
     source = program.source
     found = source.method(source.model, "forward")
     if found is None:
         raise UnsupportedSourceError("Model has no forward")
-    told = program.made_for
-    if source.plain:
-        return copied_class(source, told)
+    guard = program.constructor_guard
+    if source.is_one_plain_class:
+        return copied_class(source, guard)
     lines = ["class ModelNew(Model):"]
     init = source.method(source.model, "__init__")
-    if told and init is not None:
+    if guard and init is not None:
         spec = copy.deepcopy(init[0].args)
         (spec.posonlyargs or spec.args)[0].arg = "self"
         passed = [arg.arg for arg in spec.posonlyargs + spec.args][1:]
@@ -137,14 +137,16 @@ def class_of(program: ForwardProgram) -> tuple[ast.FunctionDef, ModelText]:
         lines += [
             f"    def __init__({ast.unparse(spec)}):",
             f"        super().__init__({', '.join(passed)})",
-            f"        self.as_written = {told}",
+            f"        self.as_written = {guard}",
             "",
         ]
     lines.append("    plain_forward = Model.forward")
-    return copy.deepcopy(found[0]), ModelText(text="\n".join(lines), told=bool(told))
+    text = ModelText(text="\n".join(lines), checks_arguments=bool(guard))
+    return copy.deepcopy(found[0]), text
 
 
-def copied_class(source: TaskSource, told: str) -> tuple[ast.FunctionDef, ModelText]:
+def copied_class(source: TaskSource, guard: str) -> tuple[ast.FunctionDef, ModelText]:
+    """The same for a Model that is copied: its class under the name ModelNew."""
     body = copy.deepcopy(source.model)
     body.name = "ModelNew"
     ModelRenamer().visit(body)
@@ -153,16 +155,17 @@ def copied_class(source: TaskSource, told: str) -> tuple[ast.FunctionDef, ModelT
         raise UnsupportedSourceError("Model has no forward")
     own = copy.deepcopy(forward)
     forward.name = "plain_forward"
-    if init is not None and told:
-        me = (init.args.posonlyargs + init.args.args)[0].arg
-        # At its beginning: further on the arguments' names may stand for something else.
+    if init is not None and guard:
+        owner = (init.args.posonlyargs + init.args.args)[0].arg
+        # At the beginning: later, the arguments' names may have other values.
         at = int(ast.get_docstring(init) is not None)
-        init.body[at:at] = ast.parse(f"{me}.as_written = {told}").body
-    return own, ModelText(text=ast.unparse(body), told=init is not None and bool(told))
+        init.body[at:at] = ast.parse(f"{owner}.as_written = {guard}").body
+    has_guard = init is not None and bool(guard)
+    return own, ModelText(text=ast.unparse(body), checks_arguments=has_guard)
 
 
 def refuse_clashes(program: ForwardProgram, forward: ast.FunctionDef) -> None:
-    """Raise where the task's file uses a name that a candidate needs for itself."""
+    """Raise where the task's file uses a name that a candidate's file defines."""
     source = program.source
     for node in source.tree.body:
         for name in bound_names(node):
@@ -171,17 +174,16 @@ def refuse_clashes(program: ForwardProgram, forward: ast.FunctionDef) -> None:
             if name in RESERVED_NAMES or other:
                 raise UnsupportedSourceError(
                     f"the name {name} is one that a candidate needs for itself"
-                    f" ({source.at(node.lineno)})"
+                    f" ({source.describe_line(node.lineno)})"
                 )
     spec = forward.args
-    taken = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
-    for arg in taken:
+    for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg):
         if arg is not None and (
             GENERATED_NAME.fullmatch(arg.arg) or arg.arg in RESERVED_NAMES | {*IMPORTED_MODULES}
         ):
             raise UnsupportedSourceError(
                 f"forward's argument {arg.arg} has a name that a candidate needs for itself"
-                f" ({source.at(arg.lineno)})"
+                f" ({source.describe_line(arg.lineno)})"
             )
     for name in ("plain_forward", "as_written"):
         if source.method(source.model, name) is not None:
@@ -197,16 +199,16 @@ def future_imports(source: TaskSource) -> list[str]:
 
 
 def task_remainder(source: TaskSource) -> str:
-    """What the task's file holds besides its get_… functions, and Model where it is copied."""
+    """The task's file without its get_… functions, and without Model if that is copied."""
     lines: list[str] = []
     have = {"import torch", "from torch import nn"}
-    dropped = set(TASK_GETTERS) | ({"Model"} if source.plain else set())
+    dropped = set(TASK_GETTERS) | ({"Model"} if source.is_one_plain_class else set())
     for node in source.tree.body:
         if is_left_out(node, source, dropped):
             dropped |= set(bound_names(node)) - {"Model"}
             continue
         text = ast.unparse(node)
-        if source.plain:
+        if source.is_one_plain_class:
             text = ast.unparse(ModelRenamer().visit(copy.deepcopy(node)))
         if text in have:
             continue
@@ -216,10 +218,10 @@ def task_remainder(source: TaskSource) -> str:
 
 
 def is_left_out(node: ast.stmt, source: TaskSource, dropped: set[str]) -> bool:
-    """Whether a candidate does without a statement: the task's trial of itself, its docstring."""
+    """Whether a candidate does not need a statement: the task's test run, its docstring."""
     match node:
         case ast.ClassDef(name="Model"):
-            return source.plain
+            return source.is_one_plain_class
         case ast.FunctionDef(name=name):
             return name in TASK_GETTERS
         case ast.ClassDef():

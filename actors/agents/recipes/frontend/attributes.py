@@ -27,7 +27,7 @@ Namespace = dict[str, object]
 
 
 class AttributeReader(CallReader):
-    """The part of the reader that knows what objects have."""
+    """The part of the reader that evaluates `owner.name`."""
 
     def evaluate(self, node: ast.expr, names: Namespace) -> object:
         raise NotImplementedError
@@ -35,6 +35,7 @@ class AttributeReader(CallReader):
     def attribute(  # noqa: C901 - one case for each kind of owner
         self, owner: object, name: str
     ) -> object:
+        """The value of `owner.name`."""
         match owner:
             case Symbol():
                 return resolve_symbol(f"{owner.name}.{name}", owner.text and f"{owner.text}.{name}")
@@ -65,6 +66,7 @@ class AttributeReader(CallReader):
         raise UnsupportedOperationError(f"the attribute {name}")
 
     def tensor_attribute(self, tensor: TensorView, name: str) -> object:
+        """A tensor's attribute: its shape as numbers if known, else left to PyTorch."""
         if self.graph[tensor.node].shape is not None:
             if name == "shape":
                 return visible_shape(self.graph, tensor)
@@ -83,6 +85,7 @@ class AttributeReader(CallReader):
         return BoundMethod(owner=tensor, name=name)
 
     def module_attribute(self, module: ModuleValue, name: str) -> object:
+        """A module's attribute: set by its constructor, defined by its class, or a parameter."""
         if name in module.attributes:
             return module.attributes[name]
         if module.body is not None:
@@ -100,7 +103,7 @@ class AttributeReader(CallReader):
     def class_attribute_of(
         self, body: ast.ClassDef, name: str, owner: ModuleValue | None
     ) -> tuple[object] | None:
-        """What a class itself has under a name, wrapped; of a property, its value."""
+        """A class's own attribute, wrapped in a tuple, or None; for a property, its value."""
         found = self.source.method(body, name)
         if found is not None:
             function = TaskFunction(body=found[0], owner=owner, home=found[1])
@@ -117,7 +120,7 @@ class AttributeReader(CallReader):
         return None
 
     def class_attribute(self, body: ast.ClassDef, name: str) -> object:
-        """An attribute of one of the task's classes: static, a constant, or PyTorch's to do."""
+        """An attribute of one of the task's classes: static method, constant, or opaque."""
         if any("Enum" in ast.unparse(base) for base in body.bases):
             return Symbol(name=f"{body.name}.{name}", text=f"{body.name}.{name}")
         found = method(body, name)
@@ -132,6 +135,7 @@ class AttributeReader(CallReader):
         return OpaqueValue(text=f"{body.name}.{name}")
 
     def inherited_attribute(self, parent: SuperValue, name: str) -> object:
+        """`super().name`."""
         body = parent.owner.body
         found = None if body is None else self.source.method(body, name, parent.home)
         if found is None:
@@ -141,7 +145,7 @@ class AttributeReader(CallReader):
     def dataclass_value(
         self, body: ast.ClassDef, args: list[object], kwargs: dict[str, object]
     ) -> DataclassValue:
-        """An object of a dataclass: what it is given, and its defaults."""
+        """An object of a dataclass: its fields from the arguments, else from the defaults."""
         fields: dict[str, object] = {}
         places = list(args)
         if "slots" in ast.unparse(body.decorator_list[0]):
@@ -167,7 +171,7 @@ class AttributeReader(CallReader):
 
 
 def resolve_symbol(name: str, text: str = "") -> object:
-    """A dotted name, or the number that it stands for."""
+    """The symbol of a dotted name; for math.pi and its kin, the number."""
     numbers = {"pi": math.pi, "inf": math.inf, "e": math.e, "tau": math.tau, "nan": math.nan}
     head, _, last = name.rpartition(".")
     return (

@@ -1,4 +1,14 @@
-"""Calls in a task's source: what is known becomes graph nodes, the rest a PyTorch expression."""
+"""Calls in a task's source: known functions become graph nodes, others a PyTorch expression.
+
+    torch.exp(x)         one node "exp"; the value is a TensorView of it
+    self.norm(x)         the nodes of `layer_norm`, with leaves "self.norm.weight" and …bias
+    self.conv(x)         one node "torch" with text "self.conv({0})": PyTorch computes it
+    self.own_method(x)   the method's body, read with these arguments (`inline`)
+    math.sqrt(2.0)       the number itself: plain Python decides
+
+A call that no rule covers raises `UnsupportedOperationError`, and the part around it stays in
+PyTorch.  A call that makes the whole forward unreadable raises `UnsupportedSourceError`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors.agents.recipes.frontend.nn_modules import LAYERS
+from actors.agents.recipes.frontend.nn_modules import construct_layer
 from actors.agents.recipes.frontend.plain_values import (
     CONTAINER_FUNCTIONS,
     NUMERIC,
@@ -51,21 +61,23 @@ FACTORIES = frozenset(
 )
 TORCH_PREDICATES = ("torch.is_tensor", "torch.jit.is_scripting", "torch.is_grad_enabled")
 PYTHON_PREDICATES = ("hasattr", "getattr", "isinstance", "callable")
-CONTAINERS = ("Sequential", "ModuleList")
 
 
 class CallReader(TorchFallback):
-    """The part of the reader that knows what calls mean."""
+    """The part of the reader that evaluates calls.
+
+    A callee and its arguments are values of `symbolic_values`, `TensorView`s, or plain Python.
+    """
 
     source: TaskSource
     line: int
 
     def __init__(self, graph: OperationGraph, fold_bias: bool) -> None:
         super().__init__(graph)
-        self.spoilt: dict[int, int] = {}  # nodes that were changed in place, and on which line
-        self.fold_bias = fold_bias
+        self.changed_in_place: dict[int, int] = {}  # node -> the line that changed it
+        self.fold_bias = fold_bias  # a linear layer's bias is added by our kernel
         self.constructing = True  # until the forward is read
-        self.evaluated: list[str] = []  # modules that are taken to be in evaluation mode
+        self.eval_mode_modules: list[str] = []  # taken to be in evaluation mode
 
     def inline(
         self, function: TaskFunction, args: list[object], kwargs: dict[str, object]
@@ -85,6 +97,7 @@ class CallReader(TorchFallback):
     def call(  # noqa: C901 - one case for each kind of callee
         self, callee: object, args: list[object], kwargs: dict[str, object]
     ) -> object:
+        """The value of `callee(*args, **kwargs)`."""
         self.graph.call += 1
         match callee:
             case TaskFunction():
@@ -115,8 +128,8 @@ class CallReader(TorchFallback):
                     f"a call of {getattr(callee, 'name', type(callee).__name__)}"
                 )
 
-    def built_in(self, name: str, args: list[object]) -> object:
-        """Python's own functions that look at objects."""
+    def object_function(self, name: str, args: list[object]) -> object:
+        """hasattr, getattr, isinstance and callable."""
         match name, args:
             case "hasattr", [ModuleValue() as module, str(wanted)]:
                 return self.has_attribute(module, wanted)
@@ -142,9 +155,10 @@ class CallReader(TorchFallback):
         )
 
     def call_symbol(self, symbol: Symbol, args: list[object], kwargs: dict[str, object]) -> object:
+        """A call of an imported or built-in name, such as `torch.nn.functional.gelu`."""
         name, bare = symbol.name, symbol.name.rpartition(".")[2]
         if name in PYTHON_PREDICATES:
-            return self.built_in(name, args)
+            return self.object_function(name, args)
         if name in NUMERIC:
             return self.call_numeric(name, args, kwargs)
         if name.startswith("math.") and not any(isinstance(arg, TensorView) for arg in args):
@@ -153,7 +167,7 @@ class CallReader(TorchFallback):
                 raise UnsupportedOperationError(name)
             return evaluate_plain(function, *args)
         if name.startswith("torch.nn.") and bare[:1].isupper():
-            return self.construct_layer(bare, args, kwargs)
+            return construct_layer(bare, args, kwargs, self.line)
         if name in TORCH_PREDICATES:
             tensor = args and is_instance(args[0], Symbol(name="torch.Tensor"))
             return bare == "is_tensor" and bool(tensor)
@@ -170,7 +184,7 @@ class CallReader(TorchFallback):
     def factory(
         self, name: str, bare: str, args: list[object], kwargs: dict[str, object]
     ) -> object:
-        """A tensor that is made from nothing, None where it is left to PyTorch."""
+        """A tensor that is made without tensors, None where it is left to PyTorch."""
         if not name.startswith("torch.") or bare not in FACTORIES | {"zeros_like", "ones_like"}:
             return None
         if not self.constructing:
@@ -184,21 +198,22 @@ class CallReader(TorchFallback):
         self, name: str, bare: str, args: list[object], kwargs: dict[str, object]
     ) -> TensorView | None:
         """A float32 tensor that PyTorch makes in the forward, None where its shape is not known."""
-        told = {key: value for key, value in kwargs.items() if key != "device"}
+        settings = {key: value for key, value in kwargs.items() if key != "device"}
         if bare.endswith("_like"):
-            node = self.graph[args[0].node] if args and isinstance(args[0], TensorView) else None
-            known = node is not None and node.shape is not None and not node.is_mask
-            made = (
-                MetaTensor(shape=visible_shape(self.graph, args[0])) if known and not told else None  # type: ignore[arg-type]
-            )
+            made = None
+            if args and isinstance(args[0], TensorView) and not settings:
+                node = self.graph[args[0].node]
+                if node.shape is not None and not node.is_mask:
+                    made = MetaTensor(shape=visible_shape(self.graph, args[0]))
         else:
-            made = meta_tensor(bare, args, told)
+            made = meta_tensor(bare, args, settings)
         if made is None or made.dtype != "float32" or 0 in made.shape:
             return None
         node = self.graph[self.torch_value(name, args, kwargs).node]
         return identity_view(self.graph, self.graph.torch_node(node.text, node.args, made.shape))
 
     def call_numeric(self, name: str, args: list[object], kwargs: dict[str, object]) -> object:
+        """len, abs, sum, range and their kin, of numbers, containers or tensors."""
         if any(isinstance(arg, TensorView | ParameterValue | MetaTensor) for arg in args):
             if name == "len" and isinstance(args[0], TensorView):
                 return visible_shape(self.graph, args[0])[0]
@@ -227,34 +242,10 @@ class CallReader(TorchFallback):
     def arithmetic(self, kind: type[ast.operator], left: object, right: object) -> object:
         raise NotImplementedError
 
-    def construct_layer(self, kind: str, args: list[object], kwargs: dict[str, object]) -> object:
-        if kind in ("Parameter", "Buffer"):
-            return args[0] if args and isinstance(args[0], MetaTensor) else OpaqueValue()
-        if kind == "ModuleDict" and args and isinstance(args[0], dict):
-            return dict(args[0])
-        if kind == "ParameterList" and args and isinstance(args[0], list):
-            return list(args[0])
-        if kind in CONTAINERS:
-            items = args if kind == "Sequential" else args[0] if args else []
-            if isinstance(items, list | tuple) and all(isinstance(i, ModuleValue) for i in items):
-                return ModuleValue(text="", kind=kind, children=list(items), line=self.line)
-            return ModuleValue(text="", kind=kind, line=self.line)
-        maker = LAYERS.get(kind)
-        if maker is None:
-            return ModuleValue(text="", kind=kind, line=self.line)
-        try:
-            layer = maker(*args, **kwargs)
-        except (*ARGUMENT_ERRORS, UnsupportedOperationError):
-            return ModuleValue(text="", kind=kind, line=self.line)
-        dtype = kwargs.get("dtype")
-        if dtype is not None:
-            known = dtype.name.removeprefix("torch.") if isinstance(dtype, Symbol) else "unknown"
-            layer = msgspec.structs.replace(layer, dtype=known)
-        return ModuleValue(text="", kind=kind, layer=layer, line=self.line)
-
     def tensor_method(
         self, owner: TensorView, name: str, args: list[object], kwargs: dict[str, object]
     ) -> object:
+        """`x.name(...)` for a tensor x: a size, or a function with x as its first argument."""
         if name.endswith("_") and not name.endswith("__"):
             raise UnsupportedSourceError(f"a tensor is changed in place (.{name})")
         known = self.graph[owner.node].shape is not None
@@ -271,7 +262,7 @@ class CallReader(TorchFallback):
         if name in ("view_as", "reshape_as") and args and isinstance(args[0], TensorView):
             name, found = "view", KNOWN_FUNCTIONS["view"]
             args = [visible_shape(self.graph, args[0])]
-        # `same` drops what makes memory contiguous: then a view may have to copy.
+        # The graph drops `.contiguous()`: so a view may have to copy.
         text = ".reshape" if name in ("view", "view_as", "reshape_as") else f".{name}"
         return self.function_call(found, name, text, [owner, *args], kwargs)
 
@@ -293,14 +284,14 @@ class CallReader(TorchFallback):
             found = self.forward_of(module)
             if found is not None:
                 return self.inline(found, args, kwargs)
-            return self.torch_value(self.reached_module(module), args, kwargs)
+            return self.torch_value(self.module_path(module), args, kwargs)
         if module.kind == "Sequential" and module.children is not None and len(args) == 1:
             value = args[0]
             for child in module.children:
                 value = self.call(child, [value], {})
             return value
         if module.layer is None:
-            return self.torch_value(self.reached_module(module), args, kwargs)
+            return self.torch_value(self.module_path(module), args, kwargs)
         return self.apply_layer(module, module.layer, args, kwargs)
 
     def apply_layer(
@@ -312,14 +303,14 @@ class CallReader(TorchFallback):
             self.require_no_inputs(args)
             settings["inplace"] = True
         for name, shape in layer.parameters.items():
-            text = f"{self.reached_module(module)}.{name}"
+            text = f"{self.module_path(module)}.{name}"
             settings[name] = self.as_tensor(
                 ParameterValue(text=text, shape=shape, dtype=layer.dtype, line=module.line)
             )
         match layer.function:
             case "batch_norm" | "dropout":
                 if module.evaluating:
-                    self.evaluated.append(module.text)
+                    self.eval_mode_modules.append(module.text)
                 settings["training"] = not module.evaluating
             case "linear" if self.fold_bias and "bias" in settings:
                 return self.product_and_bias(args, settings)
@@ -329,7 +320,7 @@ class CallReader(TorchFallback):
         )
 
     def forward_of(self, module: ModuleValue) -> TaskFunction | None:
-        """The forward of one of the task's own classes; None where PyTorch's own code has it."""
+        """The forward of one of the task's own classes; None where PyTorch's code defines it."""
         if module.body is None:
             return None
         for body in self.source.mro(module.body):
@@ -342,7 +333,8 @@ class CallReader(TorchFallback):
             raise UnsupportedSourceError(f"class {module.body.name} has no forward")
         return TaskFunction(body=found[0], owner=module, home=found[1])
 
-    def reached_module(self, module: ModuleValue) -> str:
+    def module_path(self, module: ModuleValue) -> str:
+        """The text by which ModelNew reaches a module, such as "self.layers[0]"."""
         if not module.text:
             raise UnsupportedSourceError(f"a {module.kind} is made while the forward runs")
         return module.text
@@ -355,6 +347,7 @@ class CallReader(TorchFallback):
         return elementwise.apply(self.graph, "add", product, settings["bias"])
 
     def require_no_inputs(self, args: list[object]) -> None:
+        """Raise where a tensor that is changed in place is an input or a view."""
         for arg in args:
             if isinstance(arg, TensorView):
                 node = self.graph[arg.node]
@@ -374,7 +367,12 @@ class CallReader(TorchFallback):
         kwargs: dict[str, object],
         text_kwargs: dict[str, object] | None = None,
     ) -> object:
-        """A known function as graph nodes; else, or when its arguments are too special, torch."""
+        """A call of a function on tensors: `found`'s graph nodes, or a PyTorch expression.
+
+        `found` is the graph function, None where there is none; where it does not take these
+        arguments, the call stays in PyTorch as `text(args, **text_kwargs)`.  `bare` names the rule
+        for its shape.
+        """
         args = [self.as_tensor(a) if isinstance(a, ParameterValue) else a for a in args]
         kwargs = {
             k: self.as_tensor(v) if isinstance(v, ParameterValue) else v for k, v in kwargs.items()
@@ -394,5 +392,5 @@ class CallReader(TorchFallback):
             value = self.torch_value(text, args, kwargs if text_kwargs is None else text_kwargs)
             made = self.with_inferred_shape(value, bare, args, kwargs)
         if kwargs.get("inplace") and args and isinstance(args[0], TensorView) and made != args[0]:
-            self.spoilt[args[0].node] = self.line
+            self.changed_in_place[args[0].node] = self.line
         return made

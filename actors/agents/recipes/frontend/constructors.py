@@ -1,6 +1,7 @@
-"""Constructors, statement by statement: what one does to the module, without running it.
+"""Constructors, statement by statement: how each changes the module, without running it.
 
-What is not understood hides what it may have changed, so that nothing wrong is taken for known.
+A statement that is not understood makes everything that it may have changed unknown, so that no
+wrong value is taken for known.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from actors.agents.recipes.ir.tensor_views import TensorView
 UNSUPPORTED_CHANGES = ("half", "bfloat16", "double", "to", "type", "register_forward_hook",
            "register_forward_pre_hook", "share_memory", "compile")  # fmt: skip
 NARROW_TYPES = ("dtype", "float16", "float64", "bfloat16", "half", "double", "Half", "Double")
-ConstructorReturn = tuple[object]  # what a function returned, wrapped: None would be ambiguous
+ReturnedValue = tuple[object]  # a function's value, wrapped: None is "did not return"
 
 
 class ConstructorReader(ExpressionReader):
@@ -35,7 +36,7 @@ class ConstructorReader(ExpressionReader):
 
     depth = 0  # of functions in functions
 
-    def statement(self, node: ast.stmt, names: Namespace) -> ConstructorReturn | None:
+    def statement(self, node: ast.stmt, names: Namespace) -> ReturnedValue | None:
         raise NotImplementedError
 
     def bind_arguments(
@@ -43,22 +44,22 @@ class ConstructorReader(ExpressionReader):
     ) -> Namespace:
         raise NotImplementedError
 
-    def enter(self, function: TaskFunction) -> None:
+    def enter_function(self, function: TaskFunction) -> None:
         raise NotImplementedError
 
-    def constructor_statement(self, node: ast.stmt, names: Namespace) -> ConstructorReturn | None:
-        """A statement of a constructor: what is not understood hides what it changes."""
+    def constructor_statement(self, node: ast.stmt, names: Namespace) -> ReturnedValue | None:
+        """Follow a statement of a constructor; if it is not understood, forget its targets."""
         try:
             return self.statement(node, names)
         except EndlessLoopError:
             raise
         except (UnsupportedOperationError, UnsupportedSourceError):
-            self.refuse_outside(node, names)
-            self.hide(node, names)
+            self.refuse_global_changes(node, names)
+            self.forget(node, names)
         return None
 
-    def refuse_outside(self, node: ast.stmt, names: Namespace) -> None:
-        """Raise for what changes all that comes after it, in ways that the rules do not follow."""
+    def refuse_global_changes(self, node: ast.stmt, names: Namespace) -> None:
+        """Raise for calls that change the dtype or device of all that follows."""
         for call in (inner for inner in ast.walk(node) if isinstance(inner, ast.Call)):
             text = ast.unparse(call.func)
             owner, _, last = text.rpartition(".")
@@ -72,11 +73,11 @@ class ConstructorReader(ExpressionReader):
             ):
                 raise UnsupportedSourceError(
                     f"{text}() changes what the module computes in, and the rule book writes for"
-                    f" float32 as it is constructed ({self.source.at(call.lineno)})"
+                    f" float32 as it is constructed ({self.source.describe_line(call.lineno)})"
                 )
 
-    def hide(self, node: ast.stmt, names: Namespace) -> None:
-        """Forget what a statement may have changed: its targets, or in a compound all it names."""
+    def forget(self, node: ast.stmt, names: Namespace) -> None:
+        """Make unknown what a statement may have changed: its targets, or all names if compound."""
         simple = isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
         for target in assignment_targets(node) if simple else list(mentioned_names(node)):
             while isinstance(target, ast.Subscript):
@@ -94,6 +95,7 @@ class ConstructorReader(ExpressionReader):
     def construct(
         self, body: ast.ClassDef, args: list[object], kwargs: dict[str, object]
     ) -> object:
+        """An object of one of the task's classes."""
         if any("dataclass" in ast.unparse(d) for d in body.decorator_list):
             return self.dataclass_value(body, args, kwargs)
         module = ModuleValue(text="", kind=body.name, body=body, line=self.line)
@@ -103,7 +105,7 @@ class ConstructorReader(ExpressionReader):
     def run_constructor(
         self, module: ModuleValue, body: ast.ClassDef, args: list[object], kwargs: dict[str, object]
     ) -> Namespace:
-        """Follows the constructor; its arguments by name."""
+        """Follow a class's constructor; return its arguments by name."""
         found = self.source.method(body, "__init__")
         if found is None:
             return {}
@@ -114,8 +116,8 @@ class ConstructorReader(ExpressionReader):
         return start
 
     def follow_constructor(self, function: TaskFunction, names: Namespace) -> None:
-        """Goes through a constructor, or a method that one calls."""
-        self.enter(function)
+        """Follow a constructor, or a method that a constructor calls."""
+        self.enter_function(function)
         try:
             for node in function.body.body:
                 if self.constructor_statement(node, names) is not None:
@@ -123,50 +125,52 @@ class ConstructorReader(ExpressionReader):
         finally:
             self.depth -= 1
 
-    def owner_call(self, node: ast.Call, func: ast.Attribute, names: Namespace) -> None:
-        """A call in a constructor for what it does to its owner."""
+    def effect_call(self, node: ast.Call, func: ast.Attribute, names: Namespace) -> None:
+        """A call in a constructor that changes its owner, such as `self.layers.append(...)`."""
         owner, name = self.evaluate(func.value, names), func.attr
-        given = self.items(node.args, names)
+        args = self.evaluate_items(node.args, names)
         if isinstance(owner, SuperValue):
-            return self.build_parent(owner, name, given, node, names)
+            return self.build_parent(owner, name, args, node, names)
         if isinstance(owner, ModuleValue):
-            if name in ("eval", "train") and (not given or isinstance(given[0], bool)):
-                set_evaluating(owner, name == "eval" or given == [False])
+            if name in ("eval", "train") and (not args or isinstance(args[0], bool)):
+                set_evaluating(owner, name == "eval" or args == [False])
                 return None
             if name in ("requires_grad_", "zero_grad", "apply", "to", "cuda", "cpu", "float"):
                 return None
-            if name in ("register_buffer", "register_parameter", "add_module") and len(given) > 1:
-                return self.register(owner, given[0], given[1])
+            if name in ("register_buffer", "register_parameter", "add_module") and len(args) > 1:
+                return self.register(owner, args[0], args[1])
             found = self.source.method(owner.body, name) if owner.body is not None else None
             if found is not None:
                 function = TaskFunction(body=found[0], owner=owner, home=found[1])
                 kwargs = self.keywords(node, names)
                 return self.follow_constructor(
-                    function, self.bind_arguments(function, given, kwargs)
+                    function, self.bind_arguments(function, args, kwargs)
                 )
         if isinstance(owner, MetaTensor | ParameterValue | TensorView) and name.endswith("_"):
-            return None  # numbers, which nothing here depends on
+            return None  # it changes numbers only: nothing here depends on them
         items = owner.children if isinstance(owner, ModuleValue) else owner
         if isinstance(items, list) and name in ("append", "extend", "insert"):
-            getattr(items, name)(*given)
+            getattr(items, name)(*args)
             return None
-        if isinstance(items, dict) and name == "update" and isinstance(given[0], dict):
-            items.update(given[0])
+        if isinstance(items, dict) and name == "update" and isinstance(args[0], dict):
+            items.update(args[0])
             return None
         raise UnsupportedOperationError(f"{ast.unparse(func)}() in a constructor")
 
     def build_parent(
-        self, parent: SuperValue, name: str, given: list[object], node: ast.Call, names: Namespace
+        self, parent: SuperValue, name: str, args: list[object], node: ast.Call, names: Namespace
     ) -> None:
+        """`super().__init__(...)`, or another method of a base class."""
         body = parent.owner.body
         found = None if body is None else self.source.method(body, name, parent.home)
         if found is None:
             return  # nn.Module's own
         function = TaskFunction(body=found[0], owner=parent.owner, home=found[1])
-        bound = self.bind_arguments(function, given, self.keywords(node, names))
+        bound = self.bind_arguments(function, args, self.keywords(node, names))
         self.follow_constructor(function, bound)
 
     def register(self, owner: ModuleValue, name: object, value: object) -> None:
+        """register_buffer, register_parameter or add_module."""
         if not isinstance(name, str):
             raise UnsupportedOperationError("a buffer or module whose name is not known")
         plain = isinstance(value, MetaTensor | ModuleValue) or value is None
@@ -174,7 +178,7 @@ class ConstructorReader(ExpressionReader):
 
 
 def assignment_targets(node: ast.stmt) -> list[ast.expr]:
-    """What an assignment assigns."""
+    """The targets of an assignment, tuples and lists unpacked."""
     if isinstance(node, ast.Assign):
         found = list(node.targets)
     elif isinstance(node, ast.AnnAssign | ast.AugAssign):

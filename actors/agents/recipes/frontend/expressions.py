@@ -1,4 +1,18 @@
-"""Expressions in a task's source."""
+"""Expressions in a task's source, evaluated without being run.
+
+An expression's value is one of these:
+
+    TensorView          a tensor of the forward: a graph node, and its visible dimensions
+    ParameterValue      a parameter or buffer, reached by text such as "self.bias"
+    MetaTensor          a tensor that a constructor makes: shape and dtype, no numbers
+    a Python value      a number, text, tuple, list or dict: plain Python computes with it
+    Symbol, OpaqueValue, ModuleValue, TaskFunction, BoundMethod     names, objects and functions
+
+Example: in `return x * self.scale + 1`, with x float32[64, 256] and self.scale float32[256],
+`x * self.scale` becomes a node "mul" of shape [64, 256], and `+ 1` a node "add" with a constant.
+Arithmetic that no rule covers becomes a PyTorch expression: `x @ w` is the node "torch" with text
+"({0} @ {1})".
+"""
 
 from __future__ import annotations
 
@@ -11,8 +25,8 @@ from collections.abc import Callable
 from actors.agents.recipes.frontend.attributes import AttributeReader, Namespace, resolve_symbol
 from actors.agents.recipes.frontend.plain_values import (
     NUMERIC,
+    dictionary_key,
     evaluate_plain,
-    hashable,
     meta_arithmetic,
     plain_value,
 )
@@ -46,7 +60,7 @@ ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[..., object]]] = {
     ast.BitOr: ("or", operator.or_),
     ast.MatMult: ("", operator.matmul),
 }
-SIGNS = {
+OPERATOR_SIGNS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
     ast.Pow: "**", ast.BitAnd: "&", ast.BitOr: "|", ast.MatMult: "@",
 }  # fmt: skip
@@ -58,14 +72,14 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, str, Callable[..., object]]] = {
     ast.Eq: ("eq", "==", operator.eq),
     ast.NotEq: ("ne", "!=", operator.ne),
 }
-TENSORS = (TensorView, ParameterValue)
+TENSOR_TYPES = (TensorView, ParameterValue)
 BUILTINS = frozenset(
     ["print", "isinstance", "super", "hasattr", "getattr", "setattr", "type", "callable", "object"]
 )
 
 
 class ExpressionReader(AttributeReader):
-    """The part of the reader that evaluates expressions."""
+    """The part of the reader that evaluates expressions; `names` holds the local variables."""
 
     def __init__(self, source: TaskSource, graph: OperationGraph, fold_bias: bool) -> None:
         super().__init__(graph, fold_bias)
@@ -76,12 +90,12 @@ class ExpressionReader(AttributeReader):
     def evaluate(  # noqa: C901 - one case for each kind of expression
         self, node: ast.expr, names: Namespace
     ) -> object:
-        """What an expression stands for."""
+        """The value of an expression."""
         match node:
             case ast.Constant():
                 return node.value
             case ast.Name():
-                return self.name(node.id, names)
+                return self.look_up(node.id, names)
             case ast.Attribute():
                 return self.attribute(self.evaluate(node.value, names), node.attr)
             case ast.Call():
@@ -103,13 +117,15 @@ class ExpressionReader(AttributeReader):
                 chosen = node.body if plain_value(self.evaluate(node.test, names)) else node.orelse
                 return self.evaluate(chosen, names)
             case ast.Tuple():
-                return tuple(self.items(node.elts, names))
+                return tuple(self.evaluate_items(node.elts, names))
             case ast.List():
-                return self.items(node.elts, names)
+                return self.evaluate_items(node.elts, names)
             case ast.Dict():
                 return self.dictionary(node, names)
             case ast.Subscript():
-                return self.item(self.evaluate(node.value, names), self.index(node.slice, names))
+                return self.subscript(
+                    self.evaluate(node.value, names), self.evaluate_index(node.slice, names)
+                )
             case ast.ListComp(generators=[loop]) | ast.GeneratorExp(generators=[loop]):
                 return [
                     self.evaluate(node.elt, inner)
@@ -131,7 +147,7 @@ class ExpressionReader(AttributeReader):
         raise UnsupportedSourceError(f"`{ast.unparse(node)}` ({kind}) can't be followed")
 
     def boolean_operation(self, node: ast.BoolOp, names: Namespace) -> object:
-        """`and` and `or`, which give the value that decides."""
+        """`and` and `or`, whose value is the operand that decides."""
         value: object = None
         for part in node.values:
             value = self.evaluate(part, names)
@@ -140,7 +156,7 @@ class ExpressionReader(AttributeReader):
         return value
 
     def chained_comparison(self, node: ast.Compare, names: Namespace) -> object:
-        """`a < b < c`, of what Python itself can decide on."""
+        """`a < b < c`, of values that plain Python can compare."""
         values = [self.evaluate(part, names) for part in (node.left, *node.comparators)]
         return all(
             plain_value(self.comparison(op, left, right))
@@ -148,6 +164,7 @@ class ExpressionReader(AttributeReader):
         )
 
     def dictionary(self, node: ast.Dict, names: Namespace) -> dict[object, object]:
+        """`{a: b, **c}`; raises where a key is not plain."""
         made: dict[object, object] = {}
         for key, item in zip(node.keys, node.values, strict=True):
             value = self.evaluate(item, names)
@@ -156,7 +173,7 @@ class ExpressionReader(AttributeReader):
                     raise UnsupportedOperationError("a dictionary that is not known")
                 made.update(value)
             else:
-                made[hashable(plain_value(self.evaluate(key, names)))] = value
+                made[dictionary_key(plain_value(self.evaluate(key, names)))] = value
         return made
 
     def format_piece(self, part: ast.expr, names: Namespace) -> str:
@@ -171,7 +188,8 @@ class ExpressionReader(AttributeReader):
         spec = "" if part.format_spec is None else self.evaluate(part.format_spec, names)
         return str(evaluate_plain(format, value, spec))
 
-    def name(self, name: str, names: Namespace) -> object:
+    def look_up(self, name: str, names: Namespace) -> object:
+        """What a name means: a local, a name of the task's file, an import, a builtin."""
         for table in (names, self.constants, self.source.imports):
             if name in table:
                 return self.require_unchanged(name, table[name])
@@ -179,25 +197,26 @@ class ExpressionReader(AttributeReader):
             return TaskFunction(body=self.source.functions[name])
         if name in self.source.classes:
             return self.source.classes[name]
-        if name in self.source.hidden:
+        if name in self.source.conditional_names:
             return OpaqueValue(text=name)
         if name in NUMERIC or name in BUILTINS:
             return Symbol(name=name)
-        for module in self.source.star:
+        for module in self.source.star_imports:
             if module != "math" or hasattr(math, name):
                 return resolve_symbol(f"{module}.{name}", name)
         raise UnsupportedOperationError(f"the name {name}")
 
     def require_unchanged(self, name: str, value: object) -> object:
         """The value; raises for a tensor that an earlier call changed in place."""
-        if isinstance(value, TensorView) and value.node in self.spoilt:
-            at = self.source.at(self.spoilt[value.node])
+        if isinstance(value, TensorView) and value.node in self.changed_in_place:
+            at = self.source.describe_line(self.changed_in_place[value.node])
             raise UnsupportedSourceError(
                 f"{name} is used again after it was changed in place ({at})"
             )
         return value
 
-    def items(self, nodes: list[ast.expr], names: Namespace) -> list[object]:
+    def evaluate_items(self, nodes: list[ast.expr], names: Namespace) -> list[object]:
+        """The items of a list or an argument list, `*starred` ones unpacked."""
         out: list[object] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
@@ -213,7 +232,7 @@ class ExpressionReader(AttributeReader):
         if isinstance(node.func, ast.Name) and node.func.id == "super" and "super()" in names:
             return names["super()"]
         callee = self.evaluate(node.func, names)
-        args = self.items(node.args, names)
+        args = self.evaluate_items(node.args, names)
         kwargs = self.keywords(node, names)
         self.line = node.lineno
         return self.call(callee, args, kwargs)
@@ -252,8 +271,9 @@ class ExpressionReader(AttributeReader):
         raise NotImplementedError
 
     def arithmetic(self, kind: type[ast.operator], left: object, right: object) -> object:
+        """`left op right`, of tensors, of a constructor's tensors, or of plain values."""
         name, function = ARITHMETIC.get(kind, ("", None))
-        if isinstance(left, TENSORS) or isinstance(right, TENSORS):
+        if isinstance(left, TENSOR_TYPES) or isinstance(right, TENSOR_TYPES):
             return self.tensor_arithmetic(kind, name, left, right)
         if isinstance(left, MetaTensor) or isinstance(right, MetaTensor):
             return meta_arithmetic(left, right)
@@ -264,6 +284,7 @@ class ExpressionReader(AttributeReader):
     def tensor_arithmetic(
         self, kind: type[ast.operator], name: str, left: object, right: object
     ) -> object:
+        """A graph node for the operation `name`; else a PyTorch expression of both operands."""
         self.graph.call += 1
         left, right = (
             self.as_tensor(v) if isinstance(v, ParameterValue) else v for v in (left, right)
@@ -275,19 +296,19 @@ class ExpressionReader(AttributeReader):
                 return apply(self.graph, name, left, right)
         except UnsupportedOperationError:
             pass
-        if kind not in SIGNS:
+        if kind not in OPERATOR_SIGNS:
             raise UnsupportedSourceError("an operator that can't be followed")
         nodes: list[int] = []
-        text = (
-            f"({self.argument_text(left, nodes)} {SIGNS[kind]} {self.argument_text(right, nodes)})"
-        )
-        self.placeholders.append(SIGNS[kind])
-        value = self.torch_node(text, nodes)
+        sign = OPERATOR_SIGNS[kind]
+        texts = [self.argument_text(value, nodes) for value in (left, right)]
+        self.left_to_torch.append(sign)
+        value = self.torch_node(f"({texts[0]} {sign} {texts[1]})", nodes)
         rule = "matmul" if kind is ast.MatMult else ""
         return self.with_inferred_shape(value, rule, [left, right], {})
 
     def unary_operation(self, op: ast.unaryop, value: object) -> object:
-        if isinstance(value, TENSORS):
+        """`-value`, `~value` or `not value`; a tensor can't decide a branch."""
+        if isinstance(value, TENSOR_TYPES):
             tensor = self.as_tensor(value)
             if isinstance(op, ast.USub):
                 return self.call(BoundMethod(owner=tensor, name="neg"), [], {})
@@ -304,6 +325,7 @@ class ExpressionReader(AttributeReader):
         raise UnsupportedOperationError("a sign before what is not a number")
 
     def comparison(self, op: ast.cmpop, left: object, right: object) -> object:
+        """`left op right`: a mask node for tensors, a bool for what plain Python can compare."""
         if isinstance(op, ast.Is | ast.IsNot):
             if isinstance(left, OpaqueValue) or not (right is None or isinstance(right, bool)):
                 raise UnsupportedSourceError("a comparison with `is` can't be followed")
@@ -319,30 +341,32 @@ class ExpressionReader(AttributeReader):
         name, sign, function = COMPARISONS[type(op)]
         if isinstance(left, Symbol) and isinstance(right, Symbol) and name in ("eq", "ne"):
             return (left.name == right.name) == (name == "eq")
-        if isinstance(left, TENSORS) or isinstance(right, TENSORS):
-            pair = [
+        if isinstance(left, TENSOR_TYPES) or isinstance(right, TENSOR_TYPES):
+            operands = [
                 self.as_tensor(v) if isinstance(v, ParameterValue) else v for v in (left, right)
             ]
             with contextlib.suppress(UnsupportedOperationError):
-                return apply(self.graph, name, *pair)
+                return apply(self.graph, name, *operands)
             nodes: list[int] = []
-            words = [self.argument_text(value, nodes) for value in pair]
-            self.placeholders.append(sign)
-            return self.torch_node(f"({words[0]} {sign} {words[1]})", nodes)
+            texts = [self.argument_text(value, nodes) for value in operands]
+            self.left_to_torch.append(sign)
+            return self.torch_node(f"({texts[0]} {sign} {texts[1]})", nodes)
         return evaluate_plain(function, plain_value(left), plain_value(right))
 
-    def index(self, node: ast.expr, names: Namespace) -> object:
+    def evaluate_index(self, node: ast.expr, names: Namespace) -> object:
+        """The value between brackets: an index, a slice, or a tuple of these."""
         if isinstance(node, ast.Tuple):
-            return tuple(self.index(part, names) for part in node.elts)
+            return tuple(self.evaluate_index(part, names) for part in node.elts)
         if isinstance(node, ast.Slice):
             ends = (node.lower, node.upper, node.step)
             return slice(*(None if end is None else self.evaluate(end, names) for end in ends))
         return self.evaluate(node, names)
 
-    def item(self, owner: object, index: object) -> object:
+    def subscript(self, owner: object, index: object) -> object:
+        """`owner[index]`: a view of a tensor's node where a rule covers it, else PyTorch."""
         if isinstance(owner, ModuleValue) and owner.children is not None:
             owner = owner.children
-        if isinstance(owner, TENSORS):
+        if isinstance(owner, TENSOR_TYPES):
             self.graph.call += 1
             tensor = self.as_tensor(owner)
             try:
@@ -350,7 +374,7 @@ class ExpressionReader(AttributeReader):
             except (UnsupportedOperationError, *ARGUMENT_ERRORS):
                 nodes: list[int] = []
                 text = f"{self.argument_text(tensor, nodes)}[{self.argument_text(index, nodes)}]"
-                self.placeholders.append("indexing")
+                self.left_to_torch.append("indexing")
                 return self.torch_node(text, nodes)
         if isinstance(owner, tuple | list | str) and isinstance(index, int | slice):
             return evaluate_plain(operator.getitem, owner, index)
@@ -360,7 +384,7 @@ class ExpressionReader(AttributeReader):
             if isinstance(index, int | str):
                 return OpaqueValue(text=f"{owner.text}[{index!r}]")
             inside: list[int] = []
-            self.placeholders.append("indexing")
+            self.left_to_torch.append("indexing")
             return self.torch_node(f"{owner.text}[{self.argument_text(index, inside)}]", inside)
         raise UnsupportedOperationError("an index into what is not known")
 

@@ -1,8 +1,8 @@
-"""What forward is called with: tensors as leaves of the graph, everything else as it is.
+"""The arguments of forward: tensors as leaves of the graph, other values as they are.
 
-The task's `get_inputs` is read, and the reference's own words ("float32[64, 8], int64[64]") say
-what came of it.  A value that is no tensor is taken as it is, and the candidate checks that it is
-still that one.
+The task's `get_inputs` is read, and the reference's description ("float32[64, 8], int64[64]") says
+what it returned.  The value of an argument that is not a tensor is written into the candidate,
+which checks at every call that the argument still has that value.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PlacedArgument = tuple[str, object]  # an argument's name and its value
 
 
 class ForwardArguments(msgspec.Struct, kw_only=True):
-    """The arguments by name, and what follows from them."""
+    """The arguments by name, and what follows from them for the candidate."""
 
     values: dict[str, object] = {}
-    more: list[object] = []  # those of *args
-    passed: list[str] = []  # how a call passes them on: "x", "*rest", "scale=scale"
-    guards: list[str] = []  # Python conditions on those that are no tensors
-    misfits: list[str] = []  # tensors that no kernel can take, in words
+    starred: list[object] = []  # the values of *args
+    call_arguments: list[str] = []  # how a call passes them on: "x", "*rest", "scale=scale"
+    guards: list[str] = []  # Python conditions on the values that are not tensors
+    unsupported_tensors: list[str] = []  # tensors that no kernel can take, and why
 
 
 class ArgumentReader:
@@ -47,10 +47,10 @@ class ArgumentReader:
         self._at = ""
         body = reader.source.functions.get("get_inputs")
         if body is not None:
-            self._at = f" ({reader.source.at(last_return(body))})"
+            self._at = f" ({reader.source.describe_line(last_return(body))})"
 
     def read(self, spec: ast.arguments, made: object) -> ForwardArguments:
-        """The arguments; raises Unreadable where what is given is not known or does not fit."""
+        """The arguments; raises `UnsupportedSourceError` where they are not known or do not fit."""
         given = list(made) if isinstance(made, tuple | list) else []
         count = len(self._described) or len(given)
         names = [arg.arg for arg in spec.posonlyargs + spec.args][1:]
@@ -70,19 +70,19 @@ class ArgumentReader:
             if rest < 0:
                 found.values[names[place]] = read
             else:
-                found.more.append(read)
+                found.starred.append(read)
         self._defaults(spec, names, found)
         return found
 
     def _argument(self, place: int, text: str, value: object, found: ForwardArguments) -> object:
-        words = self._described[place] if place < len(self._described) else ""
+        description = self._described[place] if place < len(self._described) else ""
         which = f"input {place} ({text})"
-        match = DTYPED.fullmatch(words)
+        match = DTYPED.fullmatch(description)
         if match is not None:
             shape = tuple(int(n) for n in match[2].split(",") if n.strip())
             return self._tensor(which, text, MetaTensor(shape=shape, dtype=match[1]), found)
-        if words and not isinstance(value, dict | list | tuple):
-            value = plainly_said(words, value)
+        if description and not isinstance(value, dict | list | tuple):
+            value = value_of_description(description, value)
         return self._value(which, text, value, found)
 
     def _tensor(
@@ -91,9 +91,9 @@ class ArgumentReader:
         if made.dtype == "float32" and 0 not in made.shape:
             return identity_view(self._graph, self._graph.leaf(text, made.shape))
         if made.dtype != "float32":
-            found.misfits.append(f"{which} is {made.dtype}{list(made.shape)}{self._at}")
+            found.unsupported_tensors.append(f"{which} is {made.dtype}{list(made.shape)}{self._at}")
         else:
-            found.misfits.append(f"{which} is empty{self._at}")
+            found.unsupported_tensors.append(f"{which} is empty{self._at}")
         escaped = text.replace("{", "{{").replace("}", "}}")
         return TensorView(node=self._graph.torch_node(escaped, (), None), groups=())
 
@@ -124,7 +124,7 @@ class ArgumentReader:
 
     def _defaults(self, spec: ast.arguments, names: list[str], found: ForwardArguments) -> None:
         """Arguments that are not given have their defaults, as long as no caller gives them."""
-        found.passed += names
+        found.call_arguments += names
         defaults = dict(zip(names[::-1], spec.defaults[::-1], strict=False))
         defaults |= {
             arg.arg: default
@@ -139,11 +139,11 @@ class ArgumentReader:
                 else:
                     raise UnsupportedSourceError(f"the default of forward's {name} is not known")
         if spec.vararg is not None:
-            found.passed.append(f"*{spec.vararg.arg}")
-            found.guards.append(f"len({spec.vararg.arg}) == {len(found.more)}")
-        found.passed += [f"{arg.arg}={arg.arg}" for arg in spec.kwonlyargs]
+            found.call_arguments.append(f"*{spec.vararg.arg}")
+            found.guards.append(f"len({spec.vararg.arg}) == {len(found.starred)}")
+        found.call_arguments += [f"{arg.arg}={arg.arg}" for arg in spec.kwonlyargs]
         if spec.kwarg is not None:
-            found.passed.append(f"**{spec.kwarg.arg}")
+            found.call_arguments.append(f"**{spec.kwarg.arg}")
             found.guards.append(f"not {spec.kwarg.arg}")
 
 
@@ -153,32 +153,32 @@ def last_return(body: ast.FunctionDef) -> int:
     return max(lines, default=body.lineno)
 
 
-def split_at_commas(words: str) -> list[str]:
-    """What stands between the commas, those inside of brackets left alone."""
+def split_at_commas(text: str) -> list[str]:
+    """The parts between commas, except for commas inside brackets."""
     found, depth, begin = [], 0, 0
-    for place, char in enumerate(words):
+    for place, char in enumerate(text):
         depth += (char in "([") - (char in ")]")
         if char == "," and depth == 0:
-            found.append(words[begin:place].strip())
+            found.append(text[begin:place].strip())
             begin = place + 1
-    last = words[begin:].strip()
+    last = text[begin:].strip()
     return [*found, last] if last or found else []
 
 
-def plainly_said(words: str, value: object) -> object:
-    """The value that the reference's words stand for, where the source alone does not say."""
+def value_of_description(description: str, value: object) -> object:
+    """The value that the reference's description names, where the source alone does not tell."""
     if is_plain(value) or isinstance(value, Symbol):
         return value
-    if words == "none":
+    if description == "none":
         return None
     try:
-        return ast.literal_eval(words)
+        return ast.literal_eval(description)
     except (ValueError, SyntaxError):
         return value
 
 
 def same_value(text: str, value: object) -> str:
-    """Python text that tells whether an argument is this plain value and no tensor."""
+    """A Python condition: the argument is this plain value, and not a tensor."""
     if value is None or isinstance(value, bool):
         return f"{text} is {value}"
     return f"type({text}) is {type(value).__name__} and {text} == {value!r}"

@@ -1,14 +1,24 @@
-"""torch.nn classes: which function each applies, and which parameters it holds.
+"""torch.nn classes: the function that each applies, and the parameters that it holds.
 
-Each entry takes the class's own constructor arguments, so that Python binds them as torch would.
-A class that is missing here stays in PyTorch as a whole.
+Each entry of `LAYERS` takes the class's own constructor arguments, so that Python binds them as
+torch would.  A class that is missing here stays in PyTorch as a whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.agents.recipes.frontend.symbolic_values import TorchLayer
+import msgspec
+
+from actors.agents.recipes.frontend.symbolic_values import (
+    ARGUMENT_ERRORS,
+    MetaTensor,
+    ModuleValue,
+    OpaqueValue,
+    Symbol,
+    TorchLayer,
+)
+from actors.agents.recipes.ir.graph import UnsupportedOperationError
 from actors.agents.recipes.ir.shape_inference import numbers
 
 LayerFactory = Callable[..., TorchLayer]
@@ -209,3 +219,37 @@ LAYERS: dict[str, LayerFactory] = {
         for kind in ("Avg", "Max")
     },
 }
+
+CONTAINERS = ("Sequential", "ModuleList")
+
+
+def construct_layer(kind: str, args: list[object], kwargs: dict[str, object], line: int) -> object:
+    """The value of `torch.nn.kind(*args, **kwargs)` on a line of the task's file.
+
+    A parameter becomes its shape, a container its items, a layer a `ModuleValue`; of a class that
+    is not known, or that is made with unusual arguments, the `ModuleValue` has no layer.
+    """
+    if kind in ("Parameter", "Buffer"):
+        return args[0] if args and isinstance(args[0], MetaTensor) else OpaqueValue()
+    if kind == "ModuleDict" and args and isinstance(args[0], dict):
+        return dict(args[0])
+    if kind == "ParameterList" and args and isinstance(args[0], list):
+        return list(args[0])
+    unknown = ModuleValue(text="", kind=kind, line=line)
+    if kind in CONTAINERS:
+        items = args if kind == "Sequential" else args[0] if args else []
+        if isinstance(items, list | tuple) and all(isinstance(i, ModuleValue) for i in items):
+            return ModuleValue(text="", kind=kind, children=list(items), line=line)
+        return unknown
+    factory = LAYERS.get(kind)
+    if factory is None:
+        return unknown
+    try:
+        layer = factory(*args, **kwargs)
+    except (*ARGUMENT_ERRORS, UnsupportedOperationError):
+        return unknown
+    dtype = kwargs.get("dtype")
+    if dtype is not None:
+        name = dtype.name.removeprefix("torch.") if isinstance(dtype, Symbol) else "unknown"
+        layer = msgspec.structs.replace(layer, dtype=name)
+    return ModuleValue(text="", kind=kind, layer=layer, line=line)

@@ -1,4 +1,4 @@
-"""What Python itself decides on while a task's source is read: numbers, texts, shapes, types."""
+"""Values that plain Python computes with while a task's source is read: numbers, texts, shapes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ NUMERIC: dict[str, Callable[..., object]] = {
     "zip": zip, "sum": sum, "str": str, "reversed": reversed, "sorted": sorted, "dict": dict,
     "divmod": divmod, "any": any, "all": all,
 }  # fmt: skip
-FILLED = {float: "float32", int: "int64", bool: "bool"}  # what torch.full makes of a number
+FILL_DTYPES = {float: "float32", int: "int64", bool: "bool"}  # the dtype of torch.full for a number
 CONTAINER_FUNCTIONS = frozenset(
     ["len", "tuple", "list", "enumerate", "zip", "reversed", "dict"]
-)  # those that do not look at what is inside
+)  # those that do not depend on what is inside
 
 
 def refuse_unknown(value: object) -> None:
-    """Raise where anything in a value is not known: Python would take it for true."""
+    """Raise where any part of a value is not known: Python would take it for true."""
     if isinstance(value, tuple | list):
         for item in value:
             refuse_unknown(item)
@@ -40,12 +40,12 @@ def refuse_unknown(value: object) -> None:
 
 
 def is_float32(args: list[object]) -> bool:
-    """Whether the one argument is that type."""
+    """Whether the one argument is torch.float32."""
     return len(args) == 1 and getattr(args[0], "name", "") in ("torch.float32", "torch.float")
 
 
 def is_instance(value: object, kinds: object) -> bool:
-    """`isinstance` of what is known while reading."""
+    """`isinstance(value, kinds)`; raises where the answer is not known while reading."""
     names = [getattr(k, "name", "") for k in (kinds if isinstance(kinds, tuple) else (kinds,))]
     if isinstance(value, TensorView | ParameterValue | MetaTensor):
         tensors = {"torch.Tensor", "torch.nn.Parameter"} & set(names)
@@ -62,7 +62,7 @@ def is_instance(value: object, kinds: object) -> bool:
 
 
 def meta_method(made: MetaTensor, name: str) -> MetaTensor:
-    """A tensor that is made while constructing, after a method: where its shape stays known."""
+    """A constructor's tensor after a method that keeps its shape; raises for other methods."""
     dtype = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
              "long": "int64", "int": "int32", "bool": "bool"}.get(name)  # fmt: skip
     if dtype is not None:
@@ -85,7 +85,7 @@ def evaluate_plain_method(
 
 
 def evaluate_plain(function: Callable[..., object], *args: object, **kwargs: object) -> object:
-    """Plain Python on plain values; what does not work is unknown to us."""
+    """`function(*args, **kwargs)` on plain values; raises where Python raises."""
     try:
         value = function(*args, **kwargs)
         if isinstance(value, Iterator | range):
@@ -96,18 +96,18 @@ def evaluate_plain(function: Callable[..., object], *args: object, **kwargs: obj
 
 
 def meta_tensor(name: str, args: list[object], kwargs: dict[str, object]) -> MetaTensor | None:
-    """The shape of a tensor that is made while constructing, None where it is not plain."""
-    kind = made_type(name, args, kwargs)
+    """The tensor that a constructor makes with `torch.name(...)`; None: its shape is not known."""
+    dtype = factory_dtype(name, args, kwargs)
     if name.endswith("_like"):
         made = args[0] if args and isinstance(args[0], MetaTensor) else None
-        retyped = made is not None and "dtype" in kwargs
-        return msgspec.structs.replace(made, dtype=kind) if made and retyped else made
+        has_new_dtype = made is not None and "dtype" in kwargs
+        return msgspec.structs.replace(made, dtype=dtype) if made and has_new_dtype else made
     if name == "tensor":
         value = args[0] if args else None
         if isinstance(value, float):
-            return MetaTensor(shape=(), dtype=kind)
+            return MetaTensor(shape=(), dtype=dtype)
         if isinstance(value, list) and value and all(isinstance(v, float) for v in value):
-            return MetaTensor(shape=(len(value),), dtype=kind)
+            return MetaTensor(shape=(len(value),), dtype=dtype)
         return None
     if name == "randint":
         args = args[-1:]
@@ -119,24 +119,24 @@ def meta_tensor(name: str, args: list[object], kwargs: dict[str, object]) -> Met
     if not isinstance(sizes, tuple | list):
         return None
     shape: Shape = tuple(n for n in sizes if isinstance(n, int))
-    return MetaTensor(shape=shape, dtype=kind) if len(shape) == len(sizes) else None
+    return MetaTensor(shape=shape, dtype=dtype) if len(shape) == len(sizes) else None
 
 
-def made_type(name: str, args: list[object], kwargs: dict[str, object]) -> str:
-    """The type of what one of torch's functions makes: as asked for, else as torch does."""
-    asked = kwargs.get("dtype")
-    if asked is not None:
-        return asked.name.removeprefix("torch.") if isinstance(asked, Symbol) else "unknown"
+def factory_dtype(name: str, args: list[object], kwargs: dict[str, object]) -> str:
+    """The dtype of the tensor that `torch.name(...)` makes: the argument's, else the default."""
+    dtype = kwargs.get("dtype")
+    if dtype is not None:
+        return dtype.name.removeprefix("torch.") if isinstance(dtype, Symbol) else "unknown"
     if name == "randint":
         return "int64"
     if name == "full":
         filling = args[1] if len(args) > 1 else kwargs.get("fill_value")
-        return FILLED.get(type(filling), "unknown")
+        return FILL_DTYPES.get(type(filling), "unknown")
     return "float32"
 
 
 def meta_arithmetic(left: object, right: object) -> MetaTensor:
-    """Arithmetic on a tensor that is made while constructing: its shape, and its type if kept."""
+    """Arithmetic on a constructor's tensors: the broadcast shape; "unknown" unless all float32."""
     metas = [value for value in (left, right) if isinstance(value, MetaTensor)]
     if not all(isinstance(value, MetaTensor | bool | int | float) for value in (left, right)):
         raise UnsupportedOperationError("arithmetic on what is not known")
@@ -145,15 +145,15 @@ def meta_arithmetic(left: object, right: object) -> MetaTensor:
     return MetaTensor(shape=broadcast(*(m.shape for m in metas)), dtype=dtype, line=metas[0].line)
 
 
-def hashable(value: object) -> object:
-    """A dictionary's key."""
+def dictionary_key(value: object) -> object:
+    """The value as a dictionary's key; raises where it is not plain."""
     if isinstance(value, bool | int | float | str | None):
         return value
     raise UnsupportedOperationError("a dictionary with such keys")
 
 
 def plain_value(value: object) -> object:
-    """A value that Python itself can decide on."""
+    """The value, if plain Python can decide on it; raises for tensors and unknown values."""
     if isinstance(value, TensorView | ParameterValue):
         raise UnsupportedSourceError("a branch depends on a tensor's numbers")
     if isinstance(value, OpaqueValue | Symbol | BoundMethod):

@@ -35,14 +35,15 @@ def read_task(
 ) -> ForwardProgram:
     """The task's forward as a graph.
 
-    `inputs` and `outputs` are the reference's: "float32[64, 8], int64[64]", "" where not known.
-    Raises Unreadable with a sentence for a person that names the line.
+    `inputs` and `outputs` describe the reference's tensors, as in "float32[64, 8], int64[64]"; ""
+    where they are not known.  Raises `UnsupportedSourceError` with a sentence for the user that
+    names the line.
     """
     source = TaskSource(text)
     reader = ForwardReader(source, OperationGraph(), fold_bias)
     try:
         reader.read_constants()
-        return whole_program(reader, inputs, outputs)
+        return read_program(reader, inputs, outputs)
     except UnsupportedSourceError as problem:
         raise UnsupportedSourceError(with_line(str(problem), reader)) from problem
     except UnsupportedOperationError as problem:
@@ -53,14 +54,15 @@ def read_task(
         ) from problem
 
 
-def with_line(words: str, reader: ForwardReader) -> str:
-    """The words with the line where the reader is, unless they name one."""
-    if "line " in words or not reader.line:
-        return words
-    return f"{words} ({reader.source.at(reader.line)})"
+def with_line(problem: str, reader: ForwardReader) -> str:
+    """The problem with the line that the reader has reached, unless the problem names a line."""
+    if "line " in problem or not reader.line:
+        return problem
+    return f"{problem} ({reader.source.describe_line(reader.line)})"
 
 
-def whole_program(reader: ForwardReader, inputs: str, outputs: str) -> ForwardProgram:
+def read_program(reader: ForwardReader, inputs: str, outputs: str) -> ForwardProgram:
+    """Follow the constructor, then the forward, for the arguments of the two get_… functions."""
     source, graph = reader.source, reader.graph
     made = call_getter(reader, "get_init_inputs")
     if not isinstance(made, tuple | list):
@@ -77,62 +79,63 @@ def whole_program(reader: ForwardReader, inputs: str, outputs: str) -> ForwardPr
         raise UnsupportedSourceError("Model has no forward")
     forward = TaskFunction(body=found[0], owner=model, home=found[1])
     given = call_getter(reader, "get_inputs")
-    forget_side_nodes(reader)
+    clear_graph(reader)
     reader.line = found[0].lineno
     arguments = ArgumentReader(reader, graph, inputs).read(found[0].args, given)
-    forget_calls(reader)
+    clear_call_records(reader)
     output = returned_nodes(reader, call_forward(reader, forward, arguments))
     compare_outputs(graph, output, outputs)
     return ForwardProgram(
         source=source,
         graph=graph,
-        given=tuple(arguments.passed),
+        call_arguments=tuple(arguments.call_arguments),
         guards=tuple(arguments.guards),
         output=output,
-        made_for=constructor_guard(source, start),
-        kept=tuple(dict.fromkeys(reader.placeholders)),
-        kept_at=dict(reader.kept_at),
-        misfits=(*arguments.misfits, *reader.misfits.values()),
-        evaluated=tuple(dict.fromkeys(reader.evaluated)),
+        constructor_guard=constructor_guard(source, start),
+        left_to_torch=tuple(dict.fromkeys(reader.left_to_torch)),
+        torch_lines=dict(reader.torch_lines),
+        unsupported_tensors=(*arguments.unsupported_tensors, *reader.unsupported_tensors.values()),
+        eval_mode_modules=tuple(dict.fromkeys(reader.eval_mode_modules)),
     )
 
 
 def call_forward(
     reader: ForwardReader, forward: TaskFunction, arguments: ForwardArguments
 ) -> object:
-    """What forward returns for the arguments."""
+    """The value that forward returns for the arguments."""
     spec = forward.body.args
     names = [arg.arg for arg in spec.posonlyargs + spec.args][1:]
     places: list[object] = []
     named = dict(arguments.values)
-    if arguments.more:
+    if arguments.starred:
         places = [named.pop(name) for name in names]
-    return reader.inline(forward, [*places, *arguments.more], named)
+    return reader.inline(forward, [*places, *arguments.starred], named)
 
 
-def forget_side_nodes(reader: ForwardReader) -> None:
-    """Only the forward's own nodes count."""
+def clear_graph(reader: ForwardReader) -> None:
+    """Drop the constructor's nodes: the graph is the forward's alone."""
     graph = reader.graph
     graph.nodes.clear()
     graph.origin.clear()
     graph._known.clear()
     reader.constructing = False
-    forget_calls(reader)
+    clear_call_records(reader)
 
 
-def forget_calls(reader: ForwardReader) -> None:
-    for told in (
-        reader.placeholders,
-        reader.kept_at,
-        reader.misfits,
-        reader.evaluated,
-        reader.spoilt,
+def clear_call_records(reader: ForwardReader) -> None:
+    """Drop what was recorded about calls before the forward."""
+    for records in (
+        reader.left_to_torch,
+        reader.torch_lines,
+        reader.unsupported_tensors,
+        reader.eval_mode_modules,
+        reader.changed_in_place,
     ):
-        told.clear()
+        records.clear()
 
 
 def call_getter(reader: ForwardReader, name: str) -> object:
-    """What one of the task's get_… functions returns, None where it can't be worked out."""
+    """The value of one of the task's get_… functions; None where it can't be followed."""
     body = reader.source.functions.get(name)
     if body is None:
         value = reader.constants.get(name)
@@ -148,7 +151,7 @@ def call_getter(reader: ForwardReader, name: str) -> object:
 
 
 def returned_nodes(reader: ForwardReader, value: object) -> object:
-    """The returned nodes, in the nesting of what was returned."""
+    """The returned nodes, nested as the returned tensors."""
     if isinstance(value, ParameterValue):
         value = reader.as_tensor(value)
     if isinstance(value, TensorView):
@@ -168,41 +171,40 @@ def returned_nodes(reader: ForwardReader, value: object) -> object:
     raise UnsupportedSourceError("the result is not made of tensors alone")
 
 
-def compare_outputs(graph: OperationGraph, output: object, words: str) -> None:
-    """Raise where what was read is not what the reference gave: then something was misread."""
-    given = [
-        DTYPED.fullmatch(part) for part in split_at_commas(words.replace("(", "").replace(")", ""))
-    ]
+def compare_outputs(graph: OperationGraph, output: object, description: str) -> None:
+    """Raise where the outputs that were read differ from the reference's: a misreading."""
+    parts = split_at_commas(description.replace("(", "").replace(")", ""))
+    matches = [DTYPED.fullmatch(part) for part in parts]
     nodes = flatten_output(output)
-    if len(given) != len(nodes):
+    if len(matches) != len(nodes):
         return
-    for place, (match, node) in enumerate(zip(given, nodes, strict=True)):
+    for place, (match, node) in enumerate(zip(matches, nodes, strict=True)):
         shape = graph[node].shape
         if match is None or shape is None:
             continue
-        said = tuple(int(n) for n in match[2].split(",") if n.strip())
+        measured = tuple(int(n) for n in match[2].split(",") if n.strip())
         if match[1] != "float32":
             raise UnsupportedSourceError(
-                f"output {place} is {match[1]}{list(said)}, and the rule book writes kernels for"
-                " float32 alone"
+                f"output {place} is {match[1]}{list(measured)}, and the rule book writes kernels"
+                " for float32 alone"
             )
-        if said != shape:
+        if measured != shape:
             raise UnsupportedSourceError(
                 f"output {place} was read as float32{list(shape)}, and the reference gives"
-                f" float32{list(said)}: the rule book does not understand this module"
+                f" float32{list(measured)}: the rule book does not understand this module"
             )
 
 
 def constructor_guard(source: TaskSource, start: Namespace) -> str:
-    """Python text that tells a ModelNew made for these arguments; "" where they are not plain."""
-    words = {name: plain_text(start.get(name)) for name in source.constructor(source.model)}
-    names = [name for name, word in words.items() if word is not None]
+    """A Python condition: ModelNew is constructed with these arguments; "": none is plain."""
+    texts = {name: plain_text(start.get(name)) for name in source.constructor(source.model)}
+    names = [name for name, text in texts.items() if text is not None]
     if not names:
         return ""
     now = "".join(
         f"vars({n}), " if isinstance(start.get(n), DataclassValue) else f"{n}, " for n in names
     )
-    return f"({now}) == ({''.join(f'{words[name]}, ' for name in names)})"
+    return f"({now}) == ({''.join(f'{texts[name]}, ' for name in names)})"
 
 
 def plain_text(value: object) -> str | None:

@@ -1,4 +1,4 @@
-"""What a name can stand for while a task's source is read, besides numbers and tensors."""
+"""The values of a name while a task's source is read, besides numbers and tensors."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import msgspec
 from actors.agents.recipes.ir.graph import Shape
 from protocol.values import GiveUpScope
 
-# What Python raises for arguments that do not fit a function; then the function is not known.
+# Python raises these for arguments that do not fit a function: no rule covers such a call.
 ARGUMENT_ERRORS = (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError)
 
 
 class UnsupportedSourceError(Exception):
-    """The whole forward can't be followed; the message says why, in words for a person."""
+    """The whole forward can't be followed; the message is a sentence for the user."""
 
 
 class EndlessLoopError(UnsupportedSourceError):
-    """Reading would not come to an end: no part of the source is left out for it."""
+    """Reading would not end.  Unlike other statements, this one is never skipped."""
 
 
 class ExhaustedError(Exception):
-    """Nothing is left that was not tried: on this node, or anywhere in the task."""
+    """Everything was tried: at this node, or anywhere in the task."""
 
     def __init__(self, scope: GiveUpScope) -> None:
         super().__init__(scope)
@@ -44,7 +44,7 @@ class Symbol(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetaTensor(msgspec.Struct, frozen=True, kw_only=True):
-    """A tensor made while constructing: its shape and type, no numbers."""
+    """A tensor that a constructor makes: its shape and dtype, no numbers."""
 
     shape: Shape
     dtype: str = "float32"
@@ -61,13 +61,13 @@ class ParameterValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpaqueValue(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that we do not understand, reached by Python text; "" when it can't be reached."""
+    """A value that is not understood, reached by Python text; "": it can't be reached."""
 
     text: str = ""
 
 
 class TorchLayer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a torch.nn class does: a function, its arguments, and the parameters it holds."""
+    """A layer of torch.nn: its function, the function's arguments, and its parameters."""
 
     function: str
     kwargs: dict[str, object] = {}
@@ -90,12 +90,12 @@ class ModuleValue(msgspec.Struct, kw_only=True):
 
 
 class TaskFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """A function of the task's own; with an owner, a method."""
+    """A function of the task's file; with an owner, a method."""
 
     body: ast.FunctionDef
     owner: ModuleValue | None = None
-    home: ast.ClassDef | None = None  # the class that it stands in, for super()
-    closure: dict[str, object] = {}  # the names around a function inside of a function
+    home: ast.ClassDef | None = None  # the class that defines it, for super()
+    closure: dict[str, object] = {}  # the outer function's names, for a nested function
 
 
 class SuperValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,14 +106,14 @@ class SuperValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataclassValue(msgspec.Struct, kw_only=True):
-    """An object of a dataclass of the task's own: its fields, and the text that makes it again."""
+    """An object of one of the task's dataclasses: its fields by name."""
 
     kind: str
     fields: dict[str, object]
 
 
 class BoundMethod(msgspec.Struct, frozen=True, kw_only=True):
-    """A method, not yet called, of a tensor or of an object that we do not understand."""
+    """A method, not yet called, of a tensor, a module or a plain value."""
 
     owner: object
     name: str

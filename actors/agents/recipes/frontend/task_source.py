@@ -18,7 +18,7 @@ TASK_GETTERS = ("get_inputs", "get_init_inputs")
 
 
 class TaskSource:
-    """The parsed file; `model` is the class that is to be made faster."""
+    """The parsed file; `model` is the class that candidates make faster."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -35,15 +35,19 @@ class TaskSource:
         self.functions: dict[str, ast.FunctionDef] = {}
         self.patched: dict[tuple[str, str], ast.expr] = {}  # `Model.forward = …`, by class
         self.imports: dict[str, Symbol] = {}
-        self.star: list[str] = []  # modules of `from … import *`
-        self.hidden: set[str] = set()  # names bound where it depends: in an if, try, with, for
-        self.plain = True  # whether Model is one class of this file, with all that it is
+        self.star_imports: list[str] = []  # modules of `from … import *`
+        self.conditional_names: set[str] = (
+            set()
+        )  # names bound where it depends: in an if, try, with, for
+        self.is_one_plain_class = (
+            True  # whether Model is one class of this file, with all that it is
+        )
         self._bind(self.tree.body)
         if "Model" not in self.classes:
             if "Model" in self.imports:
                 raise UnsupportedSourceError(
                     "Model is imported, and the rule book reads only the task's own file"
-                    f" ({self.at(self._line_of('Model'))})"
+                    f" ({self.describe_line(self._line_of('Model'))})"
                 )
             raise UnsupportedSourceError("the task defines no class named Model")
         self.model = self.classes["Model"]
@@ -69,10 +73,10 @@ class TaskSource:
                 case ast.If(test=test) if is_main(test):
                     pass
                 case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While() | ast.TryStar():
-                    self.hidden |= set(bound_names(node))
+                    self.conditional_names |= set(bound_names(node))
 
     def bind_import(self, node: ast.stmt, names: dict[str, Symbol]) -> None:
-        """What each imported name stands for."""
+        """Bind each imported name to its symbol."""
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.name if alias.asname else alias.name.split(".")[0]
@@ -81,13 +85,13 @@ class TaskSource:
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 if alias.name == "*":
-                    self.star.append(node.module or "")
+                    self.star_imports.append(node.module or "")
                     continue
                 own = alias.asname or alias.name
                 names[own] = Symbol(name=f"{node.module}.{alias.name}", text=own)
 
     def _look_at_model(self) -> None:
-        """Raise where Model is more than its file shows; see whether it can be copied as it is."""
+        """Raise where Model has code in other files; find out whether it can be copied as it is."""
         for body in self.mro(self.model):
             for base in body.bases:
                 name = ast.unparse(base)
@@ -98,10 +102,10 @@ class TaskSource:
                     continue
                 raise UnsupportedSourceError(
                     f"class {body.name} inherits from {name}, whose code is not in this file"
-                    f" ({self.at(body.lineno)})"
+                    f" ({self.describe_line(body.lineno)})"
                 )
         patched = any(name == self.model.name for name, _ in self.patched)
-        self.plain = (
+        self.is_one_plain_class = (
             self.model.name == "Model"
             and self.model in self.tree.body
             and sum(isinstance(n, ast.ClassDef) and n.name == "Model" for n in self.tree.body) == 1
@@ -124,12 +128,12 @@ class TaskSource:
         ) and isinstance(node, ast.ClassDef)
 
     def assignments(self) -> list[ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr]:
-        """Module-level constants, and what is done to them, in order."""
+        """Module-level assignments and expression statements, in order."""
         kinds = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
         return [n for n in self.tree.body if isinstance(n, kinds)]
 
     def mro(self, body: ast.ClassDef, below: tuple[ast.ClassDef, ...] = ()) -> list[ast.ClassDef]:
-        """The class and its bases in this file, in the order in which Python asks them."""
+        """The class and its bases in this file, in Python's method resolution order."""
         inner = [self.classes.get(b.id) for b in body.bases if isinstance(b, ast.Name)]
         bases = [each for each in inner if each is not None and each is not body]
         if body in below:
@@ -148,18 +152,18 @@ class TaskSource:
     def method(
         self, body: ast.ClassDef, name: str, above: ast.ClassDef | None = None
     ) -> tuple[ast.FunctionDef, ast.ClassDef] | None:
-        """The method of this name and the class that has it; `above`: only that one's bases."""
+        """The method of this name and the class that defines it; `above`: only its bases count."""
         order = self.mro(body)
         if above is not None:
             order = order[order.index(above) + 1 :] if above in order else []
         for each in order:
-            given = self.patched.get((each.name, name))
-            if isinstance(given, ast.Name) and given.id in self.functions:
-                return self.functions[given.id], each
-            if given is not None:
+            assigned = self.patched.get((each.name, name))
+            if isinstance(assigned, ast.Name) and assigned.id in self.functions:
+                return self.functions[assigned.id], each
+            if assigned is not None:
                 raise UnsupportedSourceError(
-                    f"{each.name}.{name} is set to {ast.unparse(given)}, which the rule book"
-                    f" can't follow ({self.at(given.lineno)})"
+                    f"{each.name}.{name} is set to {ast.unparse(assigned)}, which the rule book"
+                    f" can't follow ({self.describe_line(assigned.lineno)})"
                 )
             found = method(each, name)
             if found is not None:
@@ -167,7 +171,7 @@ class TaskSource:
         return None
 
     def constructor(self, body: ast.ClassDef) -> list[str]:
-        """The names of what the class's constructor takes, in order."""
+        """The names of the constructor's parameters, in order."""
         found = self.method(body, "__init__")
         if found is None:
             return []
@@ -175,8 +179,8 @@ class TaskSource:
         more = [arg for arg in (spec.vararg, spec.kwarg) if arg is not None]
         return [arg.arg for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *more)][1:]
 
-    def at(self, line: int) -> str:
-        """A line of the file for people: its number and its text."""
+    def describe_line(self, line: int) -> str:
+        """A line of the file for the user: its number and its text."""
         if not 0 < line <= len(self.lines):
             return f"line {line}"
         text = " ".join(self.lines[line - 1].split())
@@ -197,7 +201,7 @@ def is_main(test: ast.expr) -> bool:
 
 
 def bound_names(node: ast.AST) -> Iterator[str]:
-    """The names that a statement of the file may bind there."""
+    """The names that a statement of the file may bind in the file's namespace."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         yield node.name
         return
@@ -212,7 +216,7 @@ def bound_names(node: ast.AST) -> Iterator[str]:
 
 
 def method(body: ast.ClassDef, name: str) -> ast.FunctionDef | None:
-    """The class's own method of this name: of several, the last counts."""
+    """The class's own method of this name; if it has several, the last one."""
     for node in reversed(body.body):
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return node

@@ -1,4 +1,7 @@
-"""What stays in PyTorch: expressions written down again, with placeholders for their tensors."""
+"""Operations that stay in PyTorch: nodes "torch", whose text has a placeholder for each tensor.
+
+Example: `torch.matmul(x, y)` becomes the text "torch.matmul({0}, {1})" with the nodes of x and y.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +25,24 @@ from actors.agents.recipes.ir.tensor_views import (
     visible_shape,
 )
 
-IN_TORCH = {"gt": "gt", "lt": "lt", "ge": "ge", "le": "le", "eq": "eq", "ne": "ne",
+TORCH_MASK_FUNCTIONS = {"gt": "gt", "lt": "lt", "ge": "ge", "le": "le", "eq": "eq", "ne": "ne",
             "and": "logical_and", "or": "logical_or", "not": "logical_not"}  # fmt: skip
 
 
 class TorchFallback:
-    """The part of the reader that leaves things to PyTorch."""
+    """The part of the reader that leaves operations to PyTorch."""
 
     def __init__(self, graph: OperationGraph) -> None:
         self.graph = graph
-        self.placeholders: list[str] = []  # what stays in PyTorch, for people
-        self.kept_at: dict[str, int] = {}  # and the line on which it stands first
-        self.misfits: dict[str, str] = {}  # tensors that no kernel can take, and why
+        self.left_to_torch: list[str] = []  # the operations that stay in PyTorch, for the user
+        self.torch_lines: dict[str, int] = {}  # the first line with each of them
+        self.unsupported_tensors: dict[str, str] = {}  # tensors that no kernel can take, and why
         self.line = 0
 
     def with_inferred_shape(
         self, value: TensorView, bare: str, args: list[object], kwargs: dict[str, object]
     ) -> TensorView:
-        """The torch expression's value with its shape, where a rule gives it."""
+        """The PyTorch expression `value` with its shape, if `SHAPE_RULES` has a rule for `bare`."""
         rule = SHAPE_RULES.get(bare)
         if rule is None:
             return value
@@ -58,6 +61,7 @@ class TorchFallback:
         )
 
     def shape_of(self, value: object) -> object:
+        """The argument of a shape rule: tensors become their shapes."""
         if isinstance(value, TensorView):
             if self.graph[value.node].is_mask:
                 raise UnsupportedOperationError("the type of what PyTorch makes of booleans")
@@ -71,21 +75,22 @@ class TorchFallback:
         if not text:
             raise UnsupportedSourceError("a module is made while the forward runs")
         nodes: list[int] = []
-        words = [self.argument_text(arg, nodes) for arg in args]
-        words += [f"{name}={self.argument_text(value, nodes)}" for name, value in kwargs.items()]
+        parts = [self.argument_text(arg, nodes) for arg in args]
+        parts += [f"{name}={self.argument_text(value, nodes)}" for name, value in kwargs.items()]
         if text.startswith("."):
-            whole_text = f"{words[0]}{text}({', '.join(words[1:])})"
+            whole_text = f"{parts[0]}{text}({', '.join(parts[1:])})"
         else:
             called = text.replace("{", "{{").replace("}", "}}")
-            whole_text = f"{called}({', '.join(words)})"
-        self.placeholders.append(text.removeprefix("torch.nn.functional."))
+            whole_text = f"{called}({', '.join(parts)})"
+        self.left_to_torch.append(text.removeprefix("torch.nn.functional."))
         return self.torch_node(whole_text, nodes)
 
     def torch_node(self, text: str, nodes: list[int]) -> TensorView:
-        # two equal texts may be two draws of a dropout: each is a node of its own
-        if self.placeholders:
-            self.kept_at.setdefault(self.placeholders[-1], self.line)
-        unique = text + " " * (len(self.placeholders) % 997)
+        """A node "torch" of unknown shape for this text."""
+        # Two equal texts may be two draws of a dropout: each becomes a node of its own.
+        if self.left_to_torch:
+            self.torch_lines.setdefault(self.left_to_torch[-1], self.line)
+        unique = text + " " * (len(self.left_to_torch) % 997)
         return TensorView(node=self.graph.torch_node(unique, tuple(nodes), None), groups=())
 
     def argument_text(  # noqa: C901 - one case for each kind of value
@@ -100,7 +105,7 @@ class TorchFallback:
                 if self.graph[node].shape is not None and not is_identity_view(self.graph, value):
                     node = materialized(self.graph, value)
                 if self.graph[node].is_mask:
-                    return self.mask(node, nodes)
+                    return self.mask_text(node, nodes)
                 nodes.append(node)
                 return f"{{{len(nodes) - 1}}}"
             case bool() | int() | str() | None:
@@ -127,25 +132,25 @@ class TorchFallback:
                 return "..."
         raise UnsupportedSourceError("an argument is not known, and can't be written down again")
 
-    def mask(self, index: int, nodes: list[int]) -> str:
-        """A comparison's result for PyTorch, which computes it anew: no kernel writes one."""
+    def mask_text(self, index: int, nodes: list[int]) -> str:
+        """A comparison as PyTorch text: no kernel writes a mask, so PyTorch computes it again."""
         node = self.graph[index]
         if node.op == "const":
             return repr(node.value)
         if not node.is_mask:
             nodes.append(index)
             return f"{{{len(nodes) - 1}}}"
-        words = [self.mask(arg, nodes) for arg in node.args]
-        if node.op not in IN_TORCH or words[0].startswith(("-", "0", "1", "2")):
+        texts = [self.mask_text(arg, nodes) for arg in node.args]
+        if node.op not in TORCH_MASK_FUNCTIONS or texts[0].startswith(("-", "0", "1", "2")):
             raise UnsupportedSourceError("a comparison's result is needed by what stays in PyTorch")
-        return f"torch.{IN_TORCH[node.op]}({', '.join(words)})"
+        return f"torch.{TORCH_MASK_FUNCTIONS[node.op]}({', '.join(texts)})"
 
     def as_tensor(self, value: object) -> TensorView:
         """A tensor for a parameter or tensor; its shape may be unknown."""
         if isinstance(value, ParameterValue):
             if value.dtype != "float32" and value.shape is not None:
                 at = f" (line {value.line})" if value.line else ""
-                self.misfits[value.text] = f"{value.text} is {value.dtype}{at}"
+                self.unsupported_tensors[value.text] = f"{value.text} is {value.dtype}{at}"
             if value.shape is None or value.dtype != "float32":
                 text = value.text.replace("{", "{{").replace("}", "}}")
                 return TensorView(node=self.graph.torch_node(text, (), None), groups=())

@@ -1,7 +1,7 @@
-"""Names in a Python file: which are used and defined nowhere.
+"""The names that a Python file uses and does not define.
 
-A candidate that the rule book writes must not end in a NameError: every text is looked over before
-it is handed out.
+A candidate of the rule book must not end in a NameError: every text is checked before it is
+returned.
 """
 
 from __future__ import annotations

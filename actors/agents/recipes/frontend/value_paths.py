@@ -1,4 +1,4 @@
-"""How ModelNew reaches what a constructor made, and what a value holds."""
+"""The Python text by which ModelNew reaches the values that a constructor made."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def tensors_in(value: object) -> Iterator[TensorView]:
 
 
 def set_evaluating(module: ModuleValue, evaluating: bool = True) -> None:
+    """Put a module and all modules inside of it in evaluation or training mode."""
     module.evaluating = evaluating
     inner = [*module.attributes.values(), *(module.children or [])]
     while inner:
@@ -44,7 +45,7 @@ def set_evaluating(module: ModuleValue, evaluating: bool = True) -> None:
 
 
 def assign_paths(module: ModuleValue, text: str) -> None:
-    """Gives each module, parameter and attribute inside the text by which ModelNew reaches it."""
+    """Give each module, parameter and attribute inside the text by which ModelNew reaches it."""
     module.text = text
     for name, value in module.attributes.items():
         module.attributes[name] = with_paths(value, f"{text}.{name}")
@@ -54,13 +55,15 @@ def assign_paths(module: ModuleValue, text: str) -> None:
 
 
 def with_paths(value: object, text: str) -> object:
-    """The value with the text by which ModelNew reaches it and what is inside."""
+    """The value, and the values inside of it, with the text by which ModelNew reaches them."""
     if isinstance(value, ModuleValue):
-        if not value.text:  # one that is held twice is reached the first way
+        if not value.text:  # a module with two names keeps the first
             assign_paths(value, text)
     elif isinstance(value, MetaTensor):
         return ParameterValue(text=text, shape=value.shape, dtype=value.dtype, line=value.line)
-    elif isinstance(value, OpaqueValue | TensorView):  # a tensor's node is of a graph that is gone
+    elif isinstance(
+        value, OpaqueValue | TensorView
+    ):  # the tensor's node belongs to a graph that was dropped
         return OpaqueValue(text=text)
     elif isinstance(value, TaskFunction):
         around = {name: opaque_copy(item) for name, item in value.closure.items()}
@@ -77,7 +80,7 @@ def with_paths(value: object, text: str) -> object:
 
 
 def opaque_copy(value: object) -> object:
-    """A constructor's local as a function sees it later: no text reaches its tensors."""
+    """A constructor's local variable as a closure has it later: no text reaches its tensors."""
     return (
         OpaqueValue()
         if isinstance(value, MetaTensor | TensorView) or [*tensors_in(value)]
@@ -86,6 +89,7 @@ def opaque_copy(value: object) -> object:
 
 
 def flatten_output(output: object) -> tuple[int, ...]:
+    """The nodes of an output, which may be nested in tuples, lists and dicts."""
     if isinstance(output, int):
         return (output,)
     if isinstance(output, dict):
@@ -96,7 +100,7 @@ def flatten_output(output: object) -> tuple[int, ...]:
 
 
 def is_plain(value: object) -> bool:
-    """Whether `repr` of a value is Python text that makes it again, and `==` compares it."""
+    """Whether `repr` gives Python text for the value, and `==` compares it."""
     if isinstance(value, tuple | list):
         return all(map(is_plain, value))
     if isinstance(value, dict):

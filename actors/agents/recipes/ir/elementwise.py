@@ -1,8 +1,8 @@
-"""What torch's elementwise functions mean in terms of the graph's operations.
+"""torch's elementwise functions in terms of the graph's operations.
 
-Each function is named and takes its arguments as torch's does (`input`, `approximate`, ...), so
-that Python itself binds a call's arguments.  `ELEMENTWISE_FUNCTIONS` is looked up by the bare name,
-whether it was called as torch.f, torch.nn.functional.f or a tensor's method.
+Each function has the name and the arguments of torch's (`input`, `approximate`, ...), so that
+Python binds a call's arguments.  `ELEMENTWISE_FUNCTIONS` is looked up by the bare name: torch.f,
+torch.nn.functional.f and a tensor's method f are one entry.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 from actors.agents.recipes.ir.graph import MASKS, OperationGraph, UnsupportedOperationError
 from actors.agents.recipes.ir.tensor_views import TensorView, broadcast_views
 
-GraphFunction = Callable[..., object]
+GraphFunction = Callable[..., object]  # takes the graph, then torch's arguments
 
 
 def as_tensor(graph: OperationGraph, operand: object) -> TensorView:
-    """A number as a constant tensor; tensors as they are."""
+    """The tensor; a number becomes a constant."""
     if isinstance(operand, TensorView):
         return operand
     if isinstance(operand, bool | int | float):
@@ -41,6 +41,7 @@ def apply(graph: OperationGraph, op: str, *operands: object) -> TensorView:
 
 
 def as_float(graph: OperationGraph, node: int) -> int:
+    """The node; a mask becomes 1.0 and 0.0."""
     return graph.apply("to_float", node) if graph[node].is_mask else node
 
 
@@ -126,7 +127,7 @@ def relu6(graph: OperationGraph, input: object, inplace: bool = False) -> Tensor
 def where_positive(
     graph: OperationGraph, input: object, then: object, otherwise: object
 ) -> TensorView:
-    """Where the input is above 0, the one, else the other."""
+    """`then` where the input is above 0, else `otherwise`."""
     return apply(graph, "where", apply(graph, "gt", input, 0.0), then, otherwise)
 
 
@@ -232,7 +233,7 @@ def addcmul(
 
 
 def identity(graph: OperationGraph, input: object) -> TensorView:
-    """Functions that give back what they got, for a float32 tensor."""
+    """Functions that return a float32 tensor unchanged."""
     tensor = as_tensor(graph, input)
     if graph[tensor.node].shape is None:
         raise UnsupportedOperationError("a tensor whose type and layout are not known")

@@ -1,7 +1,11 @@
-"""The operation graph that `reading` builds out of a forward, and that the writers compile.
+"""The operation graph: the frontend builds it from a forward, the writers make kernels of it.
 
-A node is a value; equal nodes are one node (hash-consing), so common subexpressions vanish by
-themselves.  Reductions keep their dimensions as size 1; broadcasting is right-aligned as in torch.
+A node is a value.  Equal nodes are one node (hash-consing), so common subexpressions disappear.
+Reductions keep their dimensions as size 1; broadcasting is right-aligned as in torch.
+
+Example: `torch.softmax(x, dim=-1)` with x float32[64, 256] is
+    0 leaf "x" [64, 256]      1 max of 0 over (1,) [64, 1]      2 sub of 0, 1 [64, 256]
+    3 exp of 2 [64, 256]      4 sum of 3 over (1,) [64, 1]      5 div of 3, 4 [64, 256]
 """
 
 from __future__ import annotations
@@ -73,7 +77,7 @@ POOLS = frozenset({"pool_sum", "pool_max"})
 
 
 class UnsupportedOperationError(Exception):
-    """This piece is beyond what the rule book knows; it then stays in PyTorch."""
+    """No rule covers this operation; it then stays in PyTorch."""
 
 
 class PoolGeometry(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,10 +103,12 @@ class PoolGeometry(msgspec.Struct, frozen=True, kw_only=True):
 class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
     """One value of the graph.
 
-    op "leaf": a tensor named by Python text (an input, a parameter); "torch": a Python expression
-    with `{0}`, `{1}` for its operands, left to PyTorch, its shape None when not known; "view": the
-    memory of its operand under other sizes, strides and offset; "const": a number; else an
-    elementwise operation, a reduction over `dims`, or a pool over `pool`.
+    op "leaf": a tensor named by Python text (an input, a parameter).
+    op "torch": a Python expression that PyTorch computes, with `{0}`, `{1}` for its operands; its
+    shape is None where it is not known.
+    op "view": the memory of its operand with other sizes, strides and offset.
+    op "const": a number.
+    Every other op is an elementwise operation, a reduction over `dims`, or a pool.
     """
 
     op: str
@@ -114,7 +120,7 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
     strides: tuple[int, ...] = ()
     offset: int = 0
     pool: PoolGeometry | None = None
-    fresh: bool = False  # PyTorch makes new memory for it, which nobody else holds
+    fresh: bool = False  # PyTorch makes new memory for it, which no other tensor shares
 
     @property
     def is_mask(self) -> bool:
@@ -129,12 +135,12 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_stored(self) -> bool:
-        """Whether it lies in memory before any kernel of ours runs."""
+        """Whether its value is in memory without a kernel of ours."""
         return self.op in ("leaf", "torch", "view")
 
 
 class OperationGraph:
-    """Nodes in the order they were made, which is a topological order."""
+    """Nodes in the order in which they were made, which is a topological order."""
 
     def __init__(self) -> None:
         self.nodes: list[GraphNode] = []
@@ -149,7 +155,7 @@ class OperationGraph:
         """The index of this node, new or already there."""
         try:
             known = node in self._known
-        except TypeError as error:  # a size or a setting that is a list, a module, …
+        except TypeError as error:  # not hashable: a size or a setting that is a list, a module, …
             raise UnsupportedOperationError("an argument of an unusual type") from error
         if not known:
             self._known[node] = len(self.nodes)
@@ -158,7 +164,7 @@ class OperationGraph:
         return self._known[node]
 
     def const(self, value: float) -> int:
-        # -0.0 equals 0.0 and would be taken for it; no forward that we know tells them apart
+        # -0.0 equals 0.0 and becomes the same node; no forward that we know depends on the sign.
         return self.add_node(GraphNode(op="const", value=float(value)))
 
     def leaf(self, text: str, shape: Shape) -> int:
@@ -186,7 +192,7 @@ class OperationGraph:
         )
 
     def apply(self, op: str, *args: int) -> int:
-        """An elementwise operation, with broadcasting; constants are folded where it is plain."""
+        """An elementwise operation with broadcasting; simple constants are folded."""
         folded = fold_constants(op, [self[arg] for arg in args])
         if folded is not None:
             return self.const(folded) if isinstance(folded, float) else args[folded]
@@ -194,7 +200,10 @@ class OperationGraph:
         return self.add_node(GraphNode(op=op, args=args, shape=shape))
 
     def reduce(self, op: str, arg: int, dims: tuple[int, ...]) -> int:
-        """A reduction that keeps its dimensions; over dimensions that lie apart, one by one."""
+        """A reduction that keeps its dimensions as size 1.
+
+        Dimensions that are not adjacent are reduced one run after the other: each node has one run.
+        """
         sizes = self[arg].sizes
         wide = [d for d, n in enumerate(sizes) if n != 1]
         chosen = [d for d in wide if d in dims]
@@ -211,7 +220,7 @@ class OperationGraph:
         return self.add_node(GraphNode(op=op, args=(arg,), pool=geometry, shape=shape))
 
     def ancestors(self, roots: tuple[int, ...]) -> set[int]:
-        """Everything the roots are computed from, themselves included."""
+        """All nodes that the roots are computed from, the roots included."""
         seen: set[int] = set()
         todo = list(roots)
         while todo:
@@ -241,7 +250,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def fold_constants(op: str, nodes: list[GraphNode]) -> float | int | None:
-    """A number for constant operands, the index of an operand it equals, or None."""
+    """A float: the operation's value; an int: the operand that it equals; None: not known."""
     if op in ("add", "sub", "mul", "div") and len(nodes) == 2:
         left, right = nodes
         if right.op == "const" and right.value == (0.0 if op in ("add", "sub") else 1.0):

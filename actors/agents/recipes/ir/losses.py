@@ -1,6 +1,6 @@
-"""Losses in terms of the graph: elementwise terms, then a reduction.
+"""Losses in terms of the graph's operations: elementwise terms, then a reduction.
 
-Same conventions as `operations`: torch's names and argument names.
+The conventions are those of `elementwise`: torch's names and argument names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from actors.agents.recipes.ir.tensor_views import TensorView, visible_shape
 
 
 def reduce_loss(graph: OperationGraph, terms: TensorView, reduction: str) -> TensorView:
-    """The terms as the loss's `reduction` wants them."""
+    """The loss's terms after its `reduction`."""
     if reduction == "none":
         return terms
     if reduction not in ("mean", "sum"):
@@ -21,6 +21,7 @@ def reduce_loss(graph: OperationGraph, terms: TensorView, reduction: str) -> Ten
 
 
 def distance(graph: OperationGraph, input: object, target: object) -> TensorView:
+    """input - target; raises where their shapes differ."""
     if visible_shape(graph, as_tensor(graph, input)) != visible_shape(
         graph, as_tensor(graph, target)
     ):
@@ -42,7 +43,7 @@ def l1_loss(
 
 
 def huber_terms(graph: OperationGraph, input: object, target: object, knee: float) -> TensorView:
-    """0.5 d² inside the knee, knee (|d| - knee / 2) outside of it."""
+    """0.5 d² where |d| is below the knee, else knee (|d| - knee / 2)."""
     size = apply(graph, "abs", distance(graph, input, target))
     inside = apply(graph, "mul", apply(graph, "mul", size, size), 0.5)
     outside = apply(graph, "mul", apply(graph, "sub", size, 0.5 * knee), knee)

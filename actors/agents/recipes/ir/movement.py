@@ -1,6 +1,6 @@
-"""Views, slices and pooling in terms of the graph: what moves data or looks at it through windows.
+"""Views, slices and pools in terms of the graph's operations.
 
-Same conventions as `operations`: torch's names and argument names.
+The conventions are those of `elementwise`: torch's names and argument names.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def unsqueeze(graph: OperationGraph, input: object, dim: int) -> TensorView:
     start = tensor.groups[at - 1][-1] + 1 if at else 0
     stop = tensor.groups[at][0] if at < len(shape) else len(sizes)
     for d in range(start, stop):
-        if d not in used and sizes[d] == 1:  # a hidden dimension shows again
+        if d not in used and sizes[d] == 1:  # a hidden dimension becomes visible
             groups = (*tensor.groups[:at], (d,), *tensor.groups[at:])
             return TensorView(node=tensor.node, groups=groups)
     index = materialized(graph, tensor)
@@ -68,10 +68,10 @@ def squeeze(graph: OperationGraph, input: object, dim: int | None = None) -> Ten
     tensor = as_tensor(graph, input)
     shape = visible_shape(graph, tensor)
     chosen = range(len(shape)) if dim is None else (dim % len(shape),)
-    kept = tuple(
+    groups = tuple(
         group for d, group in enumerate(tensor.groups) if not (d in chosen and shape[d] == 1)
     )
-    return TensorView(node=tensor.node, groups=kept)
+    return TensorView(node=tensor.node, groups=groups)
 
 
 def slice_tensor(graph: OperationGraph, tensor: TensorView, index: object) -> TensorView:
@@ -177,6 +177,7 @@ def pool_tensor(
     pad: object,
     rank: int,
 ) -> TensorView:
+    """A pool over the last `rank` dimensions; a pool over one has height 1."""
     tensor = as_tensor(graph, input)
     shape = visible_shape(graph, tensor)
     if len(shape) < rank + 1:
@@ -192,8 +193,8 @@ def pool_tensor(
         graph, materialized(graph, tensor) if not is_identity_view(graph, tensor) else tensor.node
     )
     if rank == 1:
-        lifted = unsqueeze(graph, identity_view(graph, node), len(shape) - 1)
-        out = identity_view(graph, graph.pool(op, lifted.node, window))
+        with_height = unsqueeze(graph, identity_view(graph, node), len(shape) - 1)
+        out = identity_view(graph, graph.pool(op, with_height.node, window))
         return squeeze(graph, out, len(shape) - 1)
     return identity_view(graph, graph.pool(op, node, window))
 

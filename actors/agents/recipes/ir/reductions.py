@@ -1,6 +1,6 @@
-"""What reductions, softmax, norms and losses mean in terms of the graph's operations.
+"""Reductions, softmax and norms in terms of the graph's operations.
 
-Same conventions as `operations`: torch's names and argument names.
+The conventions are those of `elementwise`: torch's names and argument names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DimsArgument = int | tuple[int, ...] | list[int] | None
 
 
 def normalized_dims(graph: OperationGraph, tensor: TensorView, dim: object) -> tuple[int, ...]:
-    """Visible dimensions, none negative; all of them for None."""
+    """The dimensions that `dim` names, as non-negative visible ones; all of them for None."""
     rank = len(tensor.groups)
     if dim is None or dim in ((), []):
         return tuple(range(rank))
@@ -37,6 +37,7 @@ def normalized_dims(graph: OperationGraph, tensor: TensorView, dim: object) -> t
 def reduce_tensor(
     graph: OperationGraph, op: str, input: object, dim: object = None, keepdim: bool = False
 ) -> TensorView:
+    """The reduction `op` over visible dimensions: over all node dimensions in their groups."""
     tensor = as_tensor(graph, input)
     if graph[tensor.node].is_mask:
         raise UnsupportedOperationError("a reduction of comparisons, which counts in integers")
@@ -48,6 +49,7 @@ def reduce_tensor(
 
 
 def length(graph: OperationGraph, input: object, dim: object) -> int:
+    """How many numbers a reduction over `dim` combines into one."""
     tensor = as_tensor(graph, input)
     return math.prod(visible_shape(graph, tensor)[a] for a in normalized_dims(graph, tensor, dim))
 
@@ -84,7 +86,7 @@ def extremum(op: str) -> GraphFunction:
         if isinstance(dim, TensorView):
             return apply(graph, "maximum" if op == "max" else "minimum", input, dim)
         value = reduce_tensor(graph, op, input, dim, keepdim)
-        return value if dim is None else (value, None)  # the places are not known
+        return value if dim is None else (value, None)  # the indices are not known
 
     return function
 
@@ -98,8 +100,8 @@ def var(
     *,
     correction: int | None = None,
 ) -> TensorView:
-    taken = int(unbiased) if correction is None else correction
-    count = length(graph, input, dim) - taken
+    degrees = int(unbiased) if correction is None else correction
+    count = length(graph, input, dim) - degrees
     if count <= 0:
         raise UnsupportedOperationError("a variance of too few numbers")
     centred = apply(graph, "sub", input, mean(graph, input, dim, True))
@@ -166,7 +168,7 @@ def logsumexp(
 def exponentials(
     graph: OperationGraph, input: object, dim: DimsArgument
 ) -> tuple[TensorView, TensorView]:
-    """The input less its largest, and the sum of exp of that."""
+    """The input minus its maximum, and the sum of the exponentials of that."""
     shifted = apply(graph, "sub", input, amax(graph, input, dim, True))
     return shifted, sum(graph, apply(graph, "exp", shifted), dim, True)
 
@@ -188,6 +190,7 @@ def softmin(graph: OperationGraph, input: object, dim: int) -> TensorView:
 def standardised(
     graph: OperationGraph, input: TensorView, dims: DimsArgument, eps: float
 ) -> TensorView:
+    """(input - mean) / sqrt(variance + eps) over `dims`."""
     spread = var(graph, input, dims, correction=0, keepdim=True)
     scale = apply(graph, "rsqrt", apply(graph, "add", spread, eps))
     centred = apply(graph, "sub", input, mean(graph, input, dims, True))
@@ -197,6 +200,7 @@ def standardised(
 def scale_and_shift(
     graph: OperationGraph, out: TensorView, weight: object, bias: object
 ) -> TensorView:
+    """out * weight + bias, each left out where it is None."""
     if weight is not None:
         out = apply(graph, "mul", out, weight)
     return out if bias is None else apply(graph, "add", out, bias)
@@ -205,6 +209,7 @@ def scale_and_shift(
 def trailing_dims(
     graph: OperationGraph, input: object, shape: object
 ) -> tuple[TensorView, tuple[int, ...]]:
+    """The tensor, and its last dimensions if they have this shape; raises if they have another."""
     tensor = as_tensor(graph, input)
     sizes = integers((shape,))
     if sizes != visible_shape(graph, tensor)[len(tensor.groups) - len(sizes) :]:
@@ -240,7 +245,7 @@ def rms_norm(
 
 
 def per_channel(graph: OperationGraph, parameter: object, rank: int) -> object:
-    """A per-channel parameter [C], seen as [C, 1, 1, ...] behind dimension 1."""
+    """A parameter [C] as [C, 1, 1, ...], which broadcasts along dimension 1 of `rank`."""
     if parameter is None:
         return None
     tensor = as_tensor(graph, parameter)

@@ -1,7 +1,8 @@
-"""Shapes of what stays in PyTorch: matrix products, convolutions, permutations.
+"""Shapes of operations that stay in PyTorch: matrix products, convolutions, permutations.
 
-A rule gives the result's shape from the operands'; without a rule the shape is not known and what
-follows stays in PyTorch too.  Only functions from float32 to float32 have rules here.
+A rule takes the operands' shapes and returns the result's.  Without a rule the shape is not known,
+and the operations that follow stay in PyTorch too.  Only functions from float32 to float32 have
+rules here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ ShapeRule = Callable[..., Shape]
 
 
 def integers(values: tuple[object, ...]) -> tuple[int, ...]:
-    """The numbers of `f(1, 2)` or `f((1, 2))`."""
+    """The integers of `f(1, 2)` or `f((1, 2))`; raises where one is not known."""
     inner = values[0] if len(values) == 1 and isinstance(values[0], tuple | list) else values
     if not isinstance(inner, tuple | list):
         raise UnsupportedOperationError("a shape that is not known")
@@ -42,6 +43,7 @@ def addmm(input: Shape, mat1: Shape, mat2: Shape, beta: float = 1, alpha: float 
 
 
 def numbers(value: object, rank: int) -> tuple[int, ...]:
+    """An argument for each dimension: `3` and `(3,)` are (3, 3) for rank 2."""
     if isinstance(value, int):
         return (value,) * rank
     if isinstance(value, tuple | list) and len(value) in (1, rank):
@@ -151,8 +153,8 @@ def expand(input: Shape, *sizes: object) -> Shape:
     wanted = integers(sizes)
     if len(wanted) < len(input) or min(wanted) < -1:
         raise UnsupportedOperationError("an expansion to a shape that is not known")
-    lacks = len(wanted) - len(input)
-    return tuple(n if n != -1 else input[d - lacks] for d, n in enumerate(wanted))
+    missing = len(wanted) - len(input)
+    return tuple(n if n != -1 else input[d - missing] for d, n in enumerate(wanted))
 
 
 def reshape(input: Shape, *shape: object) -> Shape:
@@ -229,7 +231,7 @@ SHAPE_RULES: dict[str, ShapeRule] = {
     "flip": same_shape,
 }
 
-# Functions whose result always lies in new memory.
+# Functions whose result always has memory of its own.
 MATRIX_PRODUCTS = frozenset(
     ["matmul", "mm", "bmm", "mv", "linear", "addmm"]
     + [f"conv{kind}{rank}d" for kind in ("", "_transpose") for rank in (1, 2, 3)]

@@ -1,8 +1,15 @@
 """Tensors as the forward sees them, over nodes that may have finer dimensions.
 
-`x.mean(1)` is a node [N, 1] that the program sees as [N]; the input of a group norm is a node
-[N, G, C/G, HW] seen as [N, C, H, W].  Keeping the finer node and remembering which of its
-dimensions make up each visible one lets reductions, norms and what follows them share one loop.
+A `TensorView` is a node, and for each visible dimension the group of node dimensions that it is
+made of.  A node dimension in no group is hidden, and has size 1.  Examples:
+
+    the program's tensor            node                  groups                     visible shape
+    x                               x [N, C, H, W]        (0,), (1,), (2,), (3,)     [N, C, H, W]
+    x.mean(1), x [N, M]             div [N, 1]            (0,)                       [N]
+    group norm's result, 4 groups   mul [N, 4, C/4, HW]   (0,), (1, 2), (3,)         [N, C, HW]
+
+Without the finer node, a reshape would end the loop before it.  With it, reductions, norms and the
+operations that follow them share one loop.
 """
 
 from __future__ import annotations
@@ -21,23 +28,23 @@ from actors.agents.recipes.ir.graph import (
     contiguous,
 )
 
-DimSegment = tuple[int, Shape]  # a dimension of the node (-1: a new one) and the sizes it becomes
+DimSegment = tuple[int, Shape]  # a node dimension (-1: a new one), and the sizes that it becomes
 
 
 class TensorView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, and for each visible dimension the node's dimensions that it is made of."""
+    """A node, and for each visible dimension the node dimensions that it is made of."""
 
     node: int
     groups: tuple[tuple[int, ...], ...]
 
 
 def identity_view(graph: OperationGraph, node: int) -> TensorView:
-    """The node seen as it is."""
+    """The view whose visible dimensions are the node's own."""
     return TensorView(node=node, groups=tuple((d,) for d in range(len(graph[node].sizes))))
 
 
 def visible_shape(graph: OperationGraph, tensor: TensorView) -> Shape:
-    """The visible shape."""
+    """The shape that the program sees: the product of each group's sizes."""
     sizes = graph[tensor.node].sizes
     return tuple(math.prod(sizes[d] for d in group) for group in tensor.groups)
 
@@ -48,7 +55,7 @@ def is_identity_view(graph: OperationGraph, tensor: TensorView) -> bool:
 
 
 def materialized(graph: OperationGraph, tensor: TensorView) -> int:
-    """A node with the visible shape: the tensor itself, or a view of it once it is in memory."""
+    """A node whose own shape is the visible one: the tensor's node, or a view of its memory."""
     if is_identity_view(graph, tensor):
         return tensor.node
     node, shape = graph[tensor.node], visible_shape(graph, tensor)
@@ -63,7 +70,10 @@ def materialized(graph: OperationGraph, tensor: TensorView) -> int:
 
 
 def reshaped_view(graph: OperationGraph, tensor: TensorView, shape: Shape) -> TensorView:
-    """The tensor under another shape of equal size: by regrouping where possible."""
+    """The tensor with another shape of equal size: by other groups where possible, else a view.
+
+    Example: a node [8, 4, 6] as [8, 24] gets the groups (0,), (1, 2); as [16, 12] it needs a view.
+    """
     if math.prod(shape) != math.prod(visible_shape(graph, tensor)):
         raise UnsupportedOperationError("a view of another size")
     sizes = graph[tensor.node].sizes
@@ -77,7 +87,7 @@ def reshaped_view(graph: OperationGraph, tensor: TensorView, shape: Shape) -> Te
         if have != want:
             break
         if want == 1 and dim < len(sizes) and sizes[dim] == 1:
-            dim += 1  # a hidden dimension of size 1 shows again
+            dim += 1  # a hidden dimension of size 1 becomes visible
         groups.append(tuple(range(start, dim)))
     else:
         if all(groups) and all(n == 1 for n in sizes[dim:]):
@@ -86,9 +96,10 @@ def reshaped_view(graph: OperationGraph, tensor: TensorView, shape: Shape) -> Te
 
 
 def split_dims(graph: OperationGraph, tensor: TensorView, sizes: tuple[Shape, ...]) -> TensorView:
-    """Each visible dimension split into the given sizes, which then are its group.
+    """The tensor with each visible dimension split into the given sizes, which form its group.
 
-    A dimension that is made of several already must be wanted with the same sizes.
+    Example: [N, C] with sizes ((N,), (4, C/4)) becomes a node [N, 4, C/4], groups (0,), (1, 2).
+    A dimension that is made of several already must be split into the same sizes.
     """
     node = graph[tensor.node]
     segments: list[DimSegment] = []
@@ -116,7 +127,10 @@ def split_dims(graph: OperationGraph, tensor: TensorView, sizes: tuple[Shape, ..
 
 
 def rebuild_with_dims(graph: OperationGraph, index: int, segments: list[DimSegment]) -> int:
-    """The node with dimensions split or added, by rebuilding what it is computed from."""
+    """The node with dimensions split or added, by rebuilding its operands down to the leaves.
+
+    Example: [N, C] with segments (0, (N,)), (1, (4, C/4)) becomes [N, 4, C/4].
+    """
     node = graph[index]
     if node.op == "const" or all(d >= 0 and len(sizes) == 1 for d, sizes in segments):
         return index
@@ -141,15 +155,15 @@ def rebuild_with_dims(graph: OperationGraph, index: int, segments: list[DimSegme
 
 
 def slice_node(graph: OperationGraph, index: int, dim: int, start: int, length: int) -> int:
-    """A piece of the node along a dimension, cut out of what it is computed from."""
+    """A piece of the node along a dimension, by slicing its operands down to the leaves."""
     node = graph[index]
     if node.op == "const" or node.sizes[dim] == 1:
         return index
     if node.op in ELEMENTWISE:
-        lacks = [len(node.sizes) - len(graph[arg].sizes) for arg in node.args]
+        missing_dims = [len(node.sizes) - len(graph[arg].sizes) for arg in node.args]
         operands = [
-            slice_node(graph, arg, dim - lack, start, length) if dim >= lack else arg
-            for arg, lack in zip(node.args, lacks, strict=True)
+            slice_node(graph, arg, dim - missing, start, length) if dim >= missing else arg
+            for arg, missing in zip(node.args, missing_dims, strict=True)
         ]
         return graph.apply(node.op, *operands)
     strides = node.strides if node.op == "view" else contiguous(node.sizes)
@@ -161,20 +175,21 @@ def slice_node(graph: OperationGraph, index: int, dim: int, start: int, length: 
 def rebuild_operand(
     graph: OperationGraph, arg: int, shape: Shape, segments: list[DimSegment]
 ) -> list[DimSegment]:
-    """How an operand that broadcasts to `shape` is reframed when the result is."""
+    """The segments of an operand that broadcasts to `shape`, when the result gets `segments`."""
     sizes = graph[arg].sizes
-    lacks = len(shape) - len(sizes)
+    missing = len(shape) - len(sizes)
     out: list[DimSegment] = []
     for d, wanted in segments:
         if d < 0:
             if out:
                 out.append((-1, (1,)))
-        elif d >= lacks:
-            out.append((d - lacks, wanted if sizes[d - lacks] != 1 else (1,) * len(wanted)))
+        elif d >= missing:
+            out.append((d - missing, wanted if sizes[d - missing] != 1 else (1,) * len(wanted)))
     return out
 
 
 def rebuild_reduction(graph: OperationGraph, index: int, segments: list[DimSegment]) -> int:
+    """The reduction over a rebuilt operand; reduced dimensions keep their size in the operand."""
     node = graph[index]
     sizes = graph[node.args[0]].sizes
     below: list[DimSegment] = []
@@ -193,7 +208,11 @@ def rebuild_reduction(graph: OperationGraph, index: int, segments: list[DimSegme
 def broadcast_views(
     graph: OperationGraph, tensors: list[TensorView]
 ) -> tuple[list[int], tuple[tuple[int, ...], ...]]:
-    """Nodes that broadcast together as the tensors visibly do, and the result's groups."""
+    """Nodes that broadcast together as the tensors' visible shapes do, and the result's groups.
+
+    The tensor with the most visible dimensions that has finer ones is the frame; the others are
+    laid out in its node's dimensions.
+    """
     shape = broadcast(*(visible_shape(graph, tensor) for tensor in tensors))
     framed = [
         t
@@ -219,13 +238,16 @@ def broadcast_views(
 
 
 def is_single_number(graph: OperationGraph, tensor: TensorView, rank: int) -> bool:
-    """Whether it is one number, which broadcasts whatever its dimensions are."""
+    """Whether it is one number, which broadcasts to any dimensions."""
     sizes = graph[tensor.node].sizes
     return math.prod(sizes) == 1 and len(sizes) <= rank
 
 
 def align_to(graph: OperationGraph, tensor: TensorView, frame: TensorView, inner: Shape) -> int:
-    """The tensor's node, laid out in the frame's dimensions."""
+    """A node of the tensor that broadcasts with the frame's node, whose sizes are `inner`.
+
+    Example: a bias [C] for a frame [N, 4, C/4] with groups (0,), (1, 2) becomes [4, C/4].
+    """
     same = graph[tensor.node].sizes
     if len(tensor.groups) == len(frame.groups) and len(same) == len(inner):
         wide = [n != 1 for n in visible_shape(graph, tensor)]
@@ -235,23 +257,23 @@ def align_to(graph: OperationGraph, tensor: TensorView, frame: TensorView, inner
             return tensor.node
     index = materialized(graph, tensor)
     sizes = graph[index].sizes
-    lacks = len(frame.groups) - len(sizes)
-    segments: list[DimSegment] = [(d, (sizes[d],)) for d in range(max(0, -lacks))]
+    missing = len(frame.groups) - len(sizes)
+    segments: list[DimSegment] = [(d, (sizes[d],)) for d in range(max(0, -missing))]
     owner = {d: (i, d == group[0]) for i, group in enumerate(frame.groups) for d in group}
     for d in range(len(inner)):
         visible, first = owner.get(d, (-1, True))
-        if visible >= 0 and visible < lacks:
+        if 0 <= visible < missing:
             continue
         if visible < 0:
             if segments:
                 segments.append((-1, (1,)))
         elif first:
             group = frame.groups[visible]
-            size = sizes[visible - lacks]
+            size = sizes[visible - missing]
             wanted = tuple(inner[g] for g in group)
             if size == 1:
                 wanted = (1,) * len(group)
             elif math.prod(wanted) == 1:
                 wanted = (size, *wanted[1:])
-            segments.append((visible - lacks, wanted))
+            segments.append((visible - missing, wanted))
     return rebuild_with_dims(graph, index, segments)

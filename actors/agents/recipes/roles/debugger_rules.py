@@ -1,7 +1,7 @@
 """The debugger's rules: a step towards the simplest candidate that can still be fast.
 
-Each answer is simpler than the one that failed and was not tried among the siblings shown; when
-nothing simpler is left, ModelNew is the task's own forward in plain PyTorch.
+Each answer is simpler than the candidate that failed, and different from all that was tried.  If
+no simpler kernel is left, ModelNew is the task's own forward in plain PyTorch.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ BROKEN_TOOL_MESSAGES = (
 
 
 def debugger_reply(work: Repair | Solve | Reflect) -> str:
-    """The debugger's reply; raises Exhausted where the plain module was tried, too."""
+    """The debugger's reply; raises `ExhaustedError` where the plain module was tried, too."""
     verdict = work.node.verdict
-    said = f"The verdict was {verdict.verdict}{f' ({verdict.reason})' if verdict.reason else ''}."
+    failure = (
+        f"The verdict was {verdict.verdict}{f' ({verdict.reason})' if verdict.reason else ''}."
+    )
     seen = keys_tried(work)
     broken = [
         tool for tool in BROKEN_TOOL_MESSAGES if tool in verdict.log or tool in verdict.reason
@@ -47,25 +49,25 @@ def debugger_reply(work: Repair | Solve | Reflect) -> str:
             except UnsupportedSourceError:
                 continue
             if source_key(made.source) not in seen:
-                return format_reply(f"{said} {why}", made.source)
+                return format_reply(f"{failure} {why}", made.source)
     why = f"The tools are missing ({broken[0]})" if broken else "No simpler kernel is left"
     source = plain_torch_module(work.task.source)
     if source_key(source) in seen:
         raise ExhaustedError("node")
-    return format_reply(f"{said} {why}: ModelNew is the reference again.", source)
+    return format_reply(f"{failure} {why}: ModelNew is the reference again.", source)
 
 
-def simplification_steps(failed: Knobs, backend: str, word: Outcome) -> list[tuple[Knobs, str]]:
-    """Ever simpler knobs, and why each may help."""
+def simplification_steps(failed: Knobs, backend: str, outcome: Outcome) -> list[tuple[Knobs, str]]:
+    """Knobs that get simpler step by step, and why each step may help."""
     steps: list[tuple[Knobs, str]] = []
 
     def step(knobs: Knobs, why: str) -> None:
         names = ", ".join(f"{k} = {v}" for k, v in knob_difference(failed, knobs).items())
         steps.append((knobs, f"{why}: {names}." if names else f"{why}."))
 
-    if word is Outcome.WRONG and failed.maths != "tight":
+    if outcome is Outcome.WRONG and failed.maths != "tight":
         step(with_replacements(failed, {"maths": "tight"}), "Quick maths is the first suspect")
-    if word in (Outcome.CRASHED, Outcome.WRONG) and failed.memory != "fresh":
+    if outcome in (Outcome.CRASHED, Outcome.WRONG) and failed.memory != "fresh":
         step(
             with_replacements(failed, {"memory": "fresh"}),
             "Memory that is written over is a suspect",
@@ -92,9 +94,9 @@ def format_reply(diagnosis: str, source: str) -> str:
 
 
 def plain_torch_module(text: str) -> str:
-    """ModelNew as the task's own Model: always right, never faster."""
+    """A ModelNew that is the task's own Model: always correct, never faster."""
     source = TaskSource(text)
-    if source.plain:
+    if source.is_one_plain_class:
         model = copy.deepcopy(source.model)
         model.name = "ModelNew"
         ModelRenamer().visit(model)

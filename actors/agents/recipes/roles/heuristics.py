@@ -1,7 +1,7 @@
-"""The changes that a planner weighs: one knob each, with its words and how much it promises.
+"""The changes that a planner weighs: one knob each, with its advice and its prior.
 
-Hand rules, not measurements: what a kernel engineer would try first.  A change that leaves the
-source as it is, or leads to a source that was tried already, is never offered.
+The priors are rules of thumb of a kernel engineer, not measurements.  A change that leaves the
+source as it is, or leads to a source that was tried already, is not offered.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from actors.agents.recipes.frontend.symbolic_values import UnsupportedSourceErro
 from actors.agents.recipes.schedule.knobs import Knobs, read_knobs, with_change
 from protocol.values import AttemptView, source_key
 
-MAX_COMPILES = 600  # candidates that are composed to see whether any is left: a few seconds
-CACHE_BYTES = 8 << 20  # bytes of output above which it leaves the caches before anyone reads it
+MAX_COMPILES = 600  # candidates compiled to find out whether any is new: a few seconds
+CACHE_BYTES = 8 << 20  # a larger output leaves the caches before it is read
 
 
 class KnobChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,11 +97,11 @@ CUDA_CHANGES: dict[tuple[str, object], tuple[float, str]] = {
 
 
 def adjusted_prior(choice: tuple[str, object], prior: float, compiled: CompiledCandidate) -> float:
-    """The promise in the light of the loops that it would change."""
+    """The prior of a change, adjusted to the loop nests that it would change."""
     knob, value = choice
-    written = max(layout.volume * 4 * len(layout.stores) for layout in compiled.layouts)
-    width = min(layout.width for layout in compiled.layouts)
-    volume = max(layout.volume for layout in compiled.layouts)
+    written = max(loops.volume * 4 * len(loops.stores) for loops in compiled.loop_nests)
+    width = min(loops.width for loops in compiled.loop_nests)
+    volume = max(loops.volume for loops in compiled.loop_nests)
     if (knob, value) == ("store", "stream"):
         return prior + (5.0 if written > CACHE_BYTES else -1.5)
     if (knob, value) == ("threads", 1) and volume < 1 << 16:
@@ -112,7 +112,7 @@ def adjusted_prior(choice: tuple[str, object], prior: float, compiled: CompiledC
 
 
 class CompileInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What every candidate of one task is composed from, besides its knobs."""
+    """The inputs of every candidate of one task, besides its knobs."""
 
     task: str
     inputs: str
@@ -120,51 +120,51 @@ class CompileInputs(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
 
     def compile(self, knobs: Knobs) -> CompiledCandidate:
-        """The candidate; raises Unreadable."""
+        """The candidate; raises `UnsupportedSourceError`."""
         return compile_candidate(self.task, self.inputs, self.backend, knobs, self.outputs)
 
 
 def single_changes(
-    scene: CompileInputs, base: Knobs
+    compile_inputs: CompileInputs, base: Knobs
 ) -> Iterator[tuple[tuple[str, object], Knobs, CompiledCandidate]]:
-    """Every single change of the base, and what it makes."""
-    for knob, value in CUDA_CHANGES if scene.backend == "cuda" else CPP_CHANGES:
+    """Every single change of the base that compiles, with its knobs and its candidate."""
+    for knob, value in CUDA_CHANGES if compile_inputs.backend == "cuda" else CPP_CHANGES:
         if getattr(base, knob) == value:
             continue
         knobs = with_change(base, {knob: value})
         if knobs is None:
             continue
         try:
-            yield (knob, value), knobs, scene.compile(knobs)
+            yield (knob, value), knobs, compile_inputs.compile(knobs)
         except UnsupportedSourceError:
             continue
 
 
 def candidate_changes(
-    scene: CompileInputs, base: Knobs, shown: CompiledCandidate, seen: set[str]
+    compile_inputs: CompileInputs, base: Knobs, shown: CompiledCandidate, seen: set[str]
 ) -> Iterator[KnobChange]:
-    """The changes of the base that give a source which was not seen yet."""
+    """The changes of the base whose source is new."""
     known = set(seen)
-    table = CUDA_CHANGES if scene.backend == "cuda" else CPP_CHANGES
-    for choice, _, made in single_changes(scene, base):
+    table = CUDA_CHANGES if compile_inputs.backend == "cuda" else CPP_CHANGES
+    for choice, _, made in single_changes(compile_inputs, base):
         key = source_key(made.source)
         if key in known:
             continue
         known.add(key)
-        promise, words = table[choice]
-        weight = adjusted_prior(choice, promise, shown)
-        yield KnobChange(change={choice[0]: choice[1]}, advice=words, prior=weight, compiled=made)
+        prior, advice = table[choice]
+        prior = adjusted_prior(choice, prior, shown)
+        yield KnobChange(change={choice[0]: choice[1]}, advice=advice, prior=prior, compiled=made)
 
 
-def is_all_tried(scene: CompileInputs, base: Knobs, seen: set[str]) -> bool:
-    """Whether no chain of single changes, through what was tried, leads to anything new."""
+def is_all_tried(compile_inputs: CompileInputs, base: Knobs, seen: set[str]) -> bool:
+    """Whether no chain of single changes, through sources that were tried, leads to a new one."""
     known: set[str] = set()
-    todo, looked = [base], 0
+    todo, compile_count = [base], 0
     while todo:
-        for _, knobs, made in single_changes(scene, todo.pop()):
-            looked += 1
+        for _, knobs, made in single_changes(compile_inputs, todo.pop()):
+            compile_count += 1
             key = source_key(made.source)
-            if key not in seen or looked > MAX_COMPILES:
+            if key not in seen or compile_count > MAX_COMPILES:
                 return False
             if key not in known:
                 known.add(key)
@@ -175,22 +175,22 @@ def is_all_tried(scene: CompileInputs, base: Knobs, seen: set[str]) -> bool:
 def evidence_from_window(
     choice: KnobChange, base: Knobs, score: float | None, window: tuple[AttemptView, ...]
 ) -> float:
-    """What the window says of a choice: settings of faster kernels attract, of slower ones repel.
+    """What the window adds to a prior: more for settings of faster kernels, less for slower ones.
 
-    A setting counts for as much as it was alone: of two kernels that differ in five knobs,
-    each knob has a fifth of the blame.
+    A difference counts in equal parts for the knobs that differ: of two kernels that differ in five
+    knobs, each knob gets a fifth.
     """
     total = 0.0
     for entry in window:
         knobs = read_knobs(entry.source)
         if knobs is None or getattr(knobs, choice.knob) != choice.change[choice.knob]:
             continue
-        apart = sum(getattr(knobs, n) != getattr(base, n) for n in Knobs.__struct_fields__)
-        if not apart:
+        differing = sum(getattr(knobs, n) != getattr(base, n) for n in Knobs.__struct_fields__)
+        if not differing:
             continue
         if not entry.verdict.is_correct or entry.score_us is None:
-            total -= 8.0 / apart
+            total -= 8.0 / differing
         elif score is not None:
             gain = (score - entry.score_us) / score
-            total += max(-1.0, min(1.0, 4.0 * gain)) * 12.0 / apart
+            total += max(-1.0, min(1.0, 4.0 * gain)) * 12.0 / differing
     return total

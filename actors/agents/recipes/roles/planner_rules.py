@@ -25,20 +25,20 @@ from actors.agents.recipes.schedule.knobs import (
     read_knobs,
     with_change,
 )
+from actors.agents.replies.anchors import BEGIN, END
 from protocol.messages import AgentWork, MakePlan, Reflect, Solve, Write
 from protocol.values import source_key
 
-BEGIN, END = "<<<IMPROVE BEGIN>>>", "<<<IMPROVE END>>>"
-UNSEEN_TRIES_PENALTY = (
-    8.0  # what a draw weighs beside promises of up to 10, for who can't see what was tried
-)
-# What is tried on a task that nobody has written for yet, until one of them makes a kernel.
+# How much chance weighs, beside priors of up to 10, where the agent can't see what was tried.
+HIDDEN_ATTEMPTS_WEIGHT = 8.0
+TIE_BREAK_WEIGHT = 0.3
+# The first candidates of a task, in this order, until one of them makes a kernel.
 STARTING_KNOBS: tuple[dict[str, object], ...] = ({}, {"fusion": "layers"}, {"fusion": "single"})
 KNOBS_IN_FORWARD = frozenset({"fusion", "bias", "memory"})
 
 
 class AnchorSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines [first, last] of the shown source, 0-based, and how a comment is written there."""
+    """Lines [first, last] of the shown source, 0-based, and the form of a comment there."""
 
     first: int
     last: int
@@ -46,7 +46,7 @@ class AnchorSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compile_inputs_of(work: AgentWork) -> CompileInputs:
-    """What all candidates for this work are composed from."""
+    """What all candidates for this work are compiled from."""
     task, reference = work.task, work.reference
     return CompileInputs(
         task=task.source,
@@ -57,65 +57,70 @@ def compile_inputs_of(work: AgentWork) -> CompileInputs:
 
 
 def base_candidate(work: AgentWork) -> tuple[Knobs, CompiledCandidate]:
-    """The node's knobs and what they make; for what others wrote, the first that make anything.
+    """The node's knobs and their candidate; for a source without knobs, the first that compile.
 
-    Raises Unreadable where nothing does: then no knob helps, on any node of this task.
+    Raises `UnsupportedSourceError` where none compile: then no knob helps at any node of the task.
     """
-    scene = compile_inputs_of(work)
+    compile_inputs = compile_inputs_of(work)
     first = default_knobs(work.task.backend)
-    own = read_knobs(work.node.source)
+    node_knobs = read_knobs(work.node.source)
     problem: UnsupportedSourceError | None = None
     for change in (None, *STARTING_KNOBS):
-        knobs = own if change is None else with_change(first, change)
+        knobs = node_knobs if change is None else with_change(first, change)
         if knobs is None:
             continue
         try:
-            return knobs, scene.compile(knobs)
-        except UnsupportedSourceError as why:
-            problem = problem or why
+            return knobs, compile_inputs.compile(knobs)
+        except UnsupportedSourceError as error:
+            problem = problem or error
     raise problem or UnsupportedSourceError("no knobs fit")
 
 
 def keys_tried(work: AgentWork) -> set[str]:
-    """The keys of what was tried: shown to the agent, or named by the coordinator."""
+    """The source keys of what was tried: shown to the agent, or listed by the coordinator."""
     return {source_key(entry.source) for entry in (work.node, *work.window)} | {*work.tried}
 
 
 def best_change(work: MakePlan | Write | Solve | Reflect) -> tuple[KnobChange, CompiledCandidate]:
-    """The most promising change, and what the base looks like; raises Exhausted without any."""
-    scene = compile_inputs_of(work)
+    """The change with the highest value, and the base candidate.
+
+    Raises `ExhaustedError` where no change is left.
+    """
+    compile_inputs = compile_inputs_of(work)
     base, shown = base_candidate(work)
     seen = keys_tried(work)
     for advice in work.planned:
         knobs = with_change(base, read_change(advice) or {})
         if knobs is not None:
             with contextlib.suppress(UnsupportedSourceError):
-                seen.add(source_key(scene.compile(knobs).source))
+                seen.add(source_key(compile_inputs.compile(knobs).source))
     key = source_key(shown.source)
-    blind = attempts_may_be_hidden(work)
-    if read_knobs(work.node.source) is None and key not in seen and not blind:
-        words = "Fuse what follows each other into one kernel, with plain settings"
-        first = KnobChange(change={"fusion": base.fusion}, advice=words, prior=99.0, compiled=shown)
+    is_blind = attempts_may_be_hidden(work)
+    if read_knobs(work.node.source) is None and key not in seen and not is_blind:
+        advice = "Fuse what follows each other into one kernel, with plain settings"
+        first = KnobChange(
+            change={"fusion": base.fusion}, advice=advice, prior=99.0, compiled=shown
+        )
         return first, shown
-    found = list(candidate_changes(scene, base, shown, seen | {key}))
-    if not found:
-        every = bool(work.tried) and is_all_tried(scene, base, seen | {key})
-        raise ExhaustedError("task" if every else "node")
+    changes = list(candidate_changes(compile_inputs, base, shown, seen | {key}))
+    if not changes:
+        all_tried = bool(work.tried) and is_all_tried(compile_inputs, base, seen | {key})
+        raise ExhaustedError("task" if all_tried else "node")
     score = reference_score(work, base)
     draw = random.Random(work.seed)  # noqa: S311 - breaks ties, guards nothing
 
     def value(choice: KnobChange) -> float:
-        chance = draw.random() * (UNSEEN_TRIES_PENALTY if blind else 0.3)
+        chance = draw.random() * (HIDDEN_ATTEMPTS_WEIGHT if is_blind else TIE_BREAK_WEIGHT)
         return choice.prior + evidence_from_window(choice, base, score, work.window) + chance
 
-    return max([(value(choice), i, choice) for i, choice in enumerate(found)])[2], shown
+    return max([(value(choice), i, choice) for i, choice in enumerate(changes)])[2], shown
 
 
 def attempts_may_be_hidden(work: MakePlan | Write | Solve | Reflect) -> bool:
     """Whether earlier attempts at this node may be under way and nothing is known of them.
 
-    Several that are asked at once would choose the same change: so promise counts for less and
-    the draw for more, as temperature does for a model.
+    Several agents that are asked at once would choose the same change.  So priors count for less
+    and the draw for more, which is what temperature does for a language model.
     """
     alone = isinstance(work, Solve | Reflect)
     at_root = work.node.node == work.root.node
@@ -124,7 +129,7 @@ def attempts_may_be_hidden(work: MakePlan | Write | Solve | Reflect) -> bool:
 
 
 def reference_score(work: MakePlan | Write | Solve | Reflect, base: Knobs) -> float | None:
-    """The time that others are compared with: the node's, or of the plain try below the root."""
+    """The time that other attempts are compared with: the node's, or that of the base candidate."""
     if read_knobs(work.node.source) is not None:
         return work.node.score_us
     for entry in work.window:
@@ -136,22 +141,25 @@ def reference_score(work: MakePlan | Write | Solve | Reflect, base: Knobs) -> fl
 def planner_reply(work: MakePlan) -> str:
     """The planner's reply."""
     choice, shown = best_change(work)
-    line = f"recipe: {msgspec.json.encode(choice.change).decode()}"
-    advice = f"{choice.advice}. {evidence_text(work, choice, shown)}"
+    line = change_line(choice)
+    advice = f"{choice.advice}. {evidence_text(work, shown)}"
     anchored = with_anchors(
         work.node.source, anchor_spans(work.node.source, choice.knob), [advice, line]
     )
     return f"## Advice\n\n{advice} {line}\n\n## Source\n\n```python\n{anchored}\n```\n"
 
 
-def evidence_text(
-    work: MakePlan | Solve | Reflect, choice: KnobChange, shown: CompiledCandidate
-) -> str:
-    """What the plan rests on: the loops, what was tried, how far the leaders are."""
-    kinds = [layout.kind for layout in shown.layouts]
+def change_line(choice: KnobChange) -> str:
+    """The line of a plan that names its change for the coder."""
+    return f"recipe: {msgspec.json.encode(choice.change).decode()}"
+
+
+def evidence_text(work: MakePlan | Solve | Reflect, shown: CompiledCandidate) -> str:
+    """The facts behind a plan: the loop nests, the failures shown, the best time shown."""
+    kinds = [loops.kind for loops in shown.loop_nests]
     parts = [f"The forward is {len(kinds)} loop nest{'s' * (len(kinds) != 1)} ({', '.join(kinds)})"]
-    if shown.program.kept:
-        parts.append(f"{', '.join(shown.program.kept)} stay in PyTorch")
+    if shown.program.left_to_torch:
+        parts.append(f"{', '.join(shown.program.left_to_torch)} stay in PyTorch")
     scores = [e.score_us for e in work.window if e.score_us is not None and e.verdict.is_correct]
     if scores and work.node.score_us:
         parts.append(
@@ -160,12 +168,11 @@ def evidence_text(
     failed = sum(not entry.verdict.is_correct for entry in work.window)
     if failed:
         parts.append(f"{failed} of the attempts shown failed")
-    text = "; ".join(parts)
-    return text + "."
+    return "; ".join(parts) + "."
 
 
 def anchor_spans(source: str, knob: str) -> list[AnchorSpan]:
-    """Where a change of this knob shows: in the kernels, in the forward, or in both."""
+    """The lines that a change of this knob affects: the kernels, the forward, or both."""
     lines = source.splitlines()
     kernels = [i for i, line in enumerate(lines) if line.startswith('extern "C"')]
     if read_knobs(source) is None or not kernels:
@@ -183,7 +190,7 @@ def anchor_spans(source: str, knob: str) -> list[AnchorSpan]:
 
 
 def forward_statements(source: str, name: str) -> AnchorSpan:
-    """The statements of the class's forward, its docstring left out; else of another function."""
+    """The statements of the class's forward without its docstring; else of another function."""
     tree = ast.parse(source)
     classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
     classes.sort(key=lambda owner: owner.name != name)
@@ -192,23 +199,21 @@ def forward_statements(source: str, name: str) -> AnchorSpan:
     found = [n for n in (*methods, *others) if n.name == "forward"] or methods or others
     if not found:
         raise UnsupportedSourceError("there is no function in the source that was shown")
-    inner = found[0].body
-    if isinstance(inner[0], ast.Expr) and isinstance(inner[0].value, ast.Constant):
-        inner = inner[1:] or inner
-    first, last = inner[0].lineno - 1, inner[-1].end_lineno or inner[-1].lineno
+    body = found[0].body
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:] or body
+    first, last = body[0].lineno - 1, body[-1].end_lineno or body[-1].lineno
     return AnchorSpan(first=first, last=last - 1, comment="# {}")
 
 
 def with_anchors(source: str, where: list[AnchorSpan], advice: list[str]) -> str:
-    """The source with anchors around the spots and the advice as comments inside of them."""
+    """The source with anchors around the spans and the advice as comments inside of them."""
     lines = source.split("\n")
-    for spot in sorted(where, key=lambda s: -s.first):
-        text = lines[spot.first]
+    comments = [part for line in advice for part in textwrap.wrap(line, 88, break_long_words=False)]
+    for span in sorted(where, key=lambda s: -s.first):
+        text = lines[span.first]
         indent = text[: len(text) - len(text.lstrip())]
-        words = [
-            part for line in advice for part in textwrap.wrap(line, 88, break_long_words=False)
-        ]
-        opened = [indent + spot.comment.format(word) for word in (BEGIN, *words)]
-        lines.insert(spot.last + 1, indent + spot.comment.format(END))
-        lines[spot.first : spot.first] = opened
+        head = [indent + span.comment.format(comment) for comment in (BEGIN, *comments)]
+        lines.insert(span.last + 1, indent + span.comment.format(END))
+        lines[span.first : span.first] = head
     return "\n".join(lines).removesuffix("\n")

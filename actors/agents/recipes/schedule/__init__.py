@@ -1,1 +1,1 @@
-"""Which nodes run together, over which loops, with which knobs."""
+"""Fusion of nodes into regions, the loop nest of a region, and the knobs."""

@@ -1,8 +1,8 @@
-"""Which nodes run together in one kernel, and in which order kernels and PyTorch calls follow.
+"""Fusion: which nodes share one kernel, and the order of kernels and PyTorch calls.
 
-A region is one loop nest: one domain (the widest shape in it), at most one set of reduced
-dimensions, at most one pool.  Regions grow greedily from the operands on; a merge that would need
-a kernel to run before itself, or another shape of loop, is not made.
+A region is the nodes of one loop nest: one domain (the widest shape in it), at most one set of
+reduced dimensions, at most one pool.  Regions grow greedily, starting from the operands.  Two
+regions are not merged if the kernel would need its own result, or loops of another shape.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: frozenset[int]
     domain: Shape
-    dims: tuple[int, ...] = ()  # reduced, counted from the right: -1 is the last
+    dims: tuple[int, ...] = ()  # the reduced dimensions, counted from the right: -1 is the last
     pool: int | None = None
     outputs: tuple[int, ...] = ()
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """What ModelNew's forward does, in order: a region, or a node that PyTorch computes."""
+    """The steps of ModelNew's forward: regions, and nodes that PyTorch computes."""
 
     steps: tuple[Region | int, ...]
 
@@ -47,7 +47,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_fusable(node: GraphNode) -> bool:
-    """Whether a kernel of ours computes it."""
+    """Whether a kernel of ours can compute it."""
     return node.op in ELEMENTWISE or node.op in REDUCTIONS or node.op in POOLS
 
 
@@ -59,10 +59,10 @@ class Fusion:
     ) -> None:
         self.graph = graph
         self.depth = depth
-        self.careful = careful  # never count on a later user to join
+        self.careful = careful  # do not rely on later users to join a region
         self.live = sorted(graph.ancestors(results))
         self.results = results
-        self.home: dict[int, int] = {}  # node -> key of its region
+        self.region_of: dict[int, int] = {}  # node -> key of its region
         self.regions: dict[int, Region] = {}
         self.users: dict[int, set[int]] = {}
         for index in self.live:
@@ -73,30 +73,31 @@ class Fusion:
                 self.add(index)
 
     def add(self, index: int) -> None:
-        self.regions[index] = is_never_fused(self.graph, index)
-        self.home[index] = index
+        """Make a region of one node, and merge it with its operands' regions."""
+        self.regions[index] = single_node_region(self.graph, index)
+        self.region_of[index] = index
         for arg in sorted(self.graph[index].args, reverse=True):
-            if arg in self.home and self.home[arg] != self.home[index]:
-                self.merge(self.home[arg], self.home[index])
+            if arg in self.region_of and self.region_of[arg] != self.region_of[index]:
+                self.merge(self.region_of[arg], self.region_of[index])
 
     def merge(self, left: int, right: int) -> None:
-        """Makes one region of two where that is one loop nest and no circle."""
-        if not self.depth_allows(self.regions[left], self.regions[right]):
+        """Merge two regions if they are one loop nest and no region then needs its own result."""
+        if not self.is_allowed_by_depth(self.regions[left], self.regions[right]):
             return
         joined = merged_regions(self.graph, self.regions[left], self.regions[right])
         if joined is None or not self.is_sound(joined):
             return
-        before = dict(self.home)
+        before = dict(self.region_of)
         for node in joined.nodes:
-            self.home[node] = left
+            self.region_of[node] = left
         if self.is_circular():
-            self.home = before
+            self.region_of = before
             return
         del self.regions[right]
         self.regions[left] = joined
 
-    def depth_allows(self, left: Region, right: Region) -> bool:
-        """Whether the depth of fusion that is asked for allows it."""
+    def is_allowed_by_depth(self, left: Region, right: Region) -> bool:
+        """Whether the depth of fusion allows the two regions in one kernel."""
         if self.depth == "all":
             return True
         if self.depth == "single":
@@ -105,7 +106,7 @@ class Fusion:
         return len(origins) == 1
 
     def is_sound(self, region: Region) -> bool:
-        """Whether what others need of it has a shape that its loop writes."""
+        """Whether the values that are needed outside of it have shapes that its loop can write."""
         needed = {
             node
             for node in region.nodes
@@ -118,18 +119,18 @@ class Fusion:
         return all(self.graph[node].shape in writable for node in needed - later)
 
     def is_settled(self, node: int, region: Region) -> bool:
-        """Whether a user outside can't join the region any more: it is placed, or not ours."""
+        """Whether some user outside can't join the region: it has a region, or is PyTorch's."""
         outside = [u for u in self.users.get(node, ()) if u not in region.nodes]
-        return any(u in self.home or not is_fusable(self.graph[u]) for u in outside)
+        return any(u in self.region_of or not is_fusable(self.graph[u]) for u in outside)
 
     def is_circular(self) -> bool:
-        """Whether some region would need its own result."""
+        """Whether some region needs its own result."""
         state: dict[int, int] = {}
         below: dict[int, set[int]] = {}
         for index in self.live:
-            key = self.home.get(index, index)
+            key = self.region_of.get(index, index)
             below.setdefault(key, set()).update(
-                self.home.get(arg, arg) for arg in self.graph[index].args
+                self.region_of.get(arg, arg) for arg in self.graph[index].args
             )
         for keys in below.values():
             keys.discard(-1)
@@ -147,7 +148,7 @@ class Fusion:
         return any(visit(key) for key in list(below))
 
     def schedule(self) -> Schedule:
-        """The steps in an order in which each finds what it needs."""
+        """The steps in an order in which each follows the steps that it reads from."""
         done = {i for i in self.live if self.graph[i].op in ("leaf", "const")}
         closed = {key: self.with_outputs(region) for key, region in self.regions.items()}
         steps: list[Region | int] = []
@@ -169,7 +170,7 @@ class Fusion:
         return Schedule(steps=tuple(steps))
 
     def with_outputs(self, region: Region) -> Region:
-        """The region with its outputs; values of a shape it can't write are an error."""
+        """The region with its outputs; raises for an output whose shape it can't write."""
         outputs = tuple(
             sorted(
                 node
@@ -185,7 +186,7 @@ class Fusion:
 
 
 def region_inputs(graph: OperationGraph, region: Region) -> set[int]:
-    """What a region reads, constants aside."""
+    """The nodes that a region reads, without constants."""
     return {
         arg
         for node in region.nodes
@@ -194,7 +195,8 @@ def region_inputs(graph: OperationGraph, region: Region) -> set[int]:
     }
 
 
-def is_never_fused(graph: OperationGraph, index: int) -> Region:
+def single_node_region(graph: OperationGraph, index: int) -> Region:
+    """The region of one node; a reduction's domain is its operand's shape."""
     node = graph[index]
     if node.op in REDUCTIONS:
         domain = graph[node.args[0]].sizes
@@ -205,6 +207,7 @@ def is_never_fused(graph: OperationGraph, index: int) -> Region:
 
 
 def reduced_shape(region: Region) -> Shape:
+    """The domain with the reduced dimensions as size 1."""
     rank = len(region.domain)
     return tuple(1 if d - rank in region.dims else n for d, n in enumerate(region.domain))
 
@@ -216,7 +219,8 @@ def writable_shapes(graph: OperationGraph, region: Region) -> set[Shape]:
     return {region.domain, reduced_shape(region)}
 
 
-def fits_domain(shape: Shape, domain: Shape) -> bool:
+def can_broadcast_to(shape: Shape, domain: Shape) -> bool:
+    """Whether the shape broadcasts to exactly the domain."""
     try:
         return broadcast(shape, domain) == domain
     except UnsupportedOperationError:
@@ -224,7 +228,7 @@ def fits_domain(shape: Shape, domain: Shape) -> bool:
 
 
 def merged_regions(graph: OperationGraph, left: Region, right: Region) -> Region | None:
-    """One region of two, or None where they are not one loop nest.  `right` uses `left`."""
+    """Two regions as one, or None where they are not one loop nest.  `right` uses `left`."""
     nodes = left.nodes | right.nodes
     if left.pool is not None or right.pool is not None:
         return merged_into_pool(graph, left, right, nodes)
@@ -240,9 +244,9 @@ def merged_regions(graph: OperationGraph, left: Region, right: Region) -> Region
     other = right if left.dims else left
     if other.dims and other.domain != fixed.domain:
         return None
-    if not fits_domain(other.domain, fixed.domain):
+    if not can_broadcast_to(other.domain, fixed.domain):
         return None
-    if not in_one_piece(fixed.domain, dims):
+    if not has_adjacent_reduced_dims(fixed.domain, dims):
         return None
     return Region(nodes=nodes, domain=fixed.domain, dims=dims)
 
@@ -250,10 +254,11 @@ def merged_regions(graph: OperationGraph, left: Region, right: Region) -> Region
 def merged_into_pool(
     graph: OperationGraph, left: Region, right: Region, nodes: frozenset[int]
 ) -> Region | None:
+    """A pool's region with a prologue on its input or an epilogue on its result, or None."""
     if left.dims or right.dims or (left.pool is not None and right.pool is not None):
         return None
     if left.pool is not None:  # an epilogue on the pool's result
-        if not fits_domain(right.domain, left.domain):
+        if not can_broadcast_to(right.domain, left.domain):
             return None
         return Region(nodes=nodes, domain=left.domain, pool=left.pool)
     if right.pool is None:
@@ -264,14 +269,18 @@ def merged_into_pool(
     return Region(nodes=nodes, domain=right.domain, pool=right.pool)
 
 
-def in_one_piece(domain: Shape, dims: tuple[int, ...]) -> bool:
-    """Whether nothing but size 1 lies between the reduced dimensions."""
+def has_adjacent_reduced_dims(domain: Shape, dims: tuple[int, ...]) -> bool:
+    """Whether only dimensions of size 1 are between the reduced dimensions."""
     between = range(min(dims), max(dims) + 1)
     return math.prod(domain[d] for d in between if d not in dims) == 1
 
 
 def fuse_graph(graph: OperationGraph, results: tuple[int, ...], depth: Depth) -> Schedule:
-    """The schedule at a depth of fusion; raises Unknown when parts don't fit together."""
+    """The schedule at a depth of fusion.
+
+    Raises `UnsupportedOperationError` where the parts have no order, also without reliance on users
+    that join later.
+    """
     try:
         return Fusion(graph, results, depth, careful=False).schedule()
     except UnsupportedOperationError:

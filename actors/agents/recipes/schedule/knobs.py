@@ -1,7 +1,7 @@
-"""The knobs of a candidate, and the header line in which its source carries them.
+"""The knobs of a candidate, and the header line of its source that lists them.
 
-A candidate's first line is `# recipe: {...}`.  The planner reads there what was tried, and with
-what score; a plan names one change in a line `recipe: {...}` that the coder reads.
+A candidate's first line is `# recipe: {...}`.  The planner reads there which knobs an attempt had.
+A plan names one change in a line `recipe: {...}`, which the coder reads.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True):
     """Every choice that a candidate's source depends on, besides the task itself."""
 
     fusion: Depth = "all"  # how much runs in one kernel
-    bias: Literal["torch", "kernel"] = "torch"  # who adds a linear layer's bias
-    passes: Literal["recompute", "buffer"] = "recompute"  # values that later passes use again
+    bias: Literal["torch", "kernel"] = "torch"  # what adds a linear layer's bias
+    passes: Literal["recompute", "buffer"] = "recompute"  # values that later passes use
     maths: Literal["tight", "quick"] = "tight"  # quick: inverses for divisions, rational fits
     vector: int = 8  # floats in one vector (C++), or one load (CUDA)
     unroll: int = 1  # vectors (C++) or loads (CUDA) under way at once
@@ -28,7 +28,9 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0  # C++: OpenMP threads, 0 for all; CUDA: threads a row, 0 for the block
     schedule: Literal["static", "dynamic"] = "static"
     store: Literal["cached", "stream"] = "cached"
-    memory: Literal["fresh", "reuse"] = "fresh"  # write over a product that nobody else needs
+    memory: Literal["fresh", "reuse"] = (
+        "fresh"  # reuse: write over a product that is not read again
+    )
 
 
 KNOB_NAMES = tuple(Knobs.__struct_fields__)
@@ -36,19 +38,19 @@ HEADER = re.compile(r"^# recipe: (\{.*\})$", re.MULTILINE)
 
 
 def default_knobs(backend: str) -> Knobs:
-    """What the first candidate is written with: fused, and nothing tuned."""
+    """The knobs of a task's first candidate: fused, and not tuned."""
     if backend == "cuda":
         return Knobs(vector=1, unroll=1, block=256)
     return Knobs()
 
 
 def knobs_header(knobs: Knobs) -> str:
-    """The line that a candidate's source begins with."""
+    """The first line of a candidate's source."""
     return f"# recipe: {json.dumps(msgspec.to_builtins(knobs))}"
 
 
 def read_knobs(source: str) -> Knobs | None:
-    """The knobs of a candidate's source, None when it is not one of ours."""
+    """The knobs of a candidate's source, None if the rule book did not write it."""
     match = HEADER.search(source)
     if match is None:
         return None
@@ -59,7 +61,7 @@ def read_knobs(source: str) -> Knobs | None:
 
 
 def with_change(knobs: Knobs, change: dict[str, object]) -> Knobs | None:
-    """The knobs with a change, None where the change makes no sense."""
+    """The knobs with a change, None where a name or a value is not valid."""
     try:
         return msgspec.convert({**msgspec.to_builtins(knobs), **change}, type=Knobs)
     except msgspec.ValidationError:
@@ -79,7 +81,7 @@ def read_change(advice: str) -> dict[str, object] | None:
 
 
 def knob_difference(old: Knobs, new: Knobs) -> dict[str, object]:
-    """What the new knobs change, by name."""
+    """The new value of each knob that differs, by name."""
     return {
         name: getattr(new, name) for name in KNOB_NAMES if getattr(new, name) != getattr(old, name)
     }

@@ -1,7 +1,10 @@
-"""The loops of a region: its domain with dimensions merged, and how each tensor moves along them.
+"""The loop nest of a region: its domain with dimensions merged, and each tensor's strides.
 
-Adjacent dimensions are merged when every tensor steps through them as through one; what is left
-is what a kernel loops over.
+Adjacent dimensions are merged if every tensor steps through them as through one.  A kernel loops
+over the dimensions that are left.
+
+Example: `x + bias` with x float32[8, 32, 56, 56] and bias float32[32, 1, 1] has the sizes
+(8, 32, 3136); x has strides (100352, 3136, 1), and bias (0, 1, 0).
 """
 
 from __future__ import annotations
@@ -19,9 +22,7 @@ from actors.agents.recipes.ir.graph import (
 )
 from actors.agents.recipes.schedule.fusion import Region, region_inputs
 
-SHORT_DIMENSION = (
-    64  # a last dimension below this is merged with its neighbour, where that can be done
-)
+SHORT_DIMENSION = 64  # a shorter last dimension is merged with its neighbour, where possible
 LoopKind = Literal["map", "rows", "columns", "pool"]
 
 
@@ -29,9 +30,9 @@ class TensorAccess(msgspec.Struct, frozen=True, kw_only=True):
     """A tensor in memory as a loop sees it."""
 
     node: int  # the graph's node
-    base: int  # the node whose memory it is: itself unless it is a view
+    base: int  # the node whose memory it is: the node itself unless that is a view
     offset: int
-    strides: Shape  # along the layout's dimensions, in elements; 0 where it repeats
+    strides: Shape  # along the loop nest's dimensions, in elements; 0 where it repeats
     period: int = 0  # > 0: along the last dimension it repeats after so many numbers
 
 
@@ -43,7 +44,7 @@ class LoopNest(msgspec.Struct, frozen=True, kw_only=True):
     reduced: tuple[bool, ...]
     loads: tuple[TensorAccess, ...]
     stores: tuple[TensorAccess, ...]
-    pool_reads: tuple[TensorAccess, ...] = ()  # what a pool reads through its window
+    pool_reads: tuple[TensorAccess, ...] = ()  # what a pool reads under its pooling window
 
     @property
     def outer_dims(self) -> tuple[int, ...]:
@@ -58,6 +59,11 @@ class LoopNest(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(d for d in range(len(self.sizes)) if self.reduced[d] and d != last)
 
     @property
+    def reduced_dims(self) -> tuple[int, ...]:
+        """Reduced dimensions, the vectorised one included."""
+        return tuple(d for d, is_reduced in enumerate(self.reduced) if is_reduced)
+
+    @property
     def width(self) -> int:
         """Length of the vectorised, last dimension."""
         return self.sizes[-1]
@@ -69,7 +75,7 @@ class LoopNest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def length(self) -> int:
-        """Numbers that are reduced into one."""
+        """How many numbers are reduced into one."""
         return math.prod(n for n, r in zip(self.sizes, self.reduced, strict=True) if r)
 
     @property
@@ -127,6 +133,7 @@ def plan_loops(graph: OperationGraph, region: Region) -> LoopNest:
 
 
 def loop_kind(region: Region, flags: list[bool]) -> LoopKind:
+    """The kind of loop nest: the last dimension of "rows" is reduced, that of "columns" is not."""
     if region.pool is not None:
         return "pool"
     if not any(flags):
@@ -135,7 +142,7 @@ def loop_kind(region: Region, flags: list[bool]) -> LoopKind:
 
 
 def prologue(graph: OperationGraph, region: Region) -> frozenset[int]:
-    """A pool's nodes that are computed on its input."""
+    """The nodes of a pool's region that are computed on its input."""
     if region.pool is None:
         return frozenset()
     inside = graph.ancestors(graph[region.pool].args)
@@ -143,7 +150,7 @@ def prologue(graph: OperationGraph, region: Region) -> frozenset[int]:
 
 
 def domain_reads(graph: OperationGraph, region: Region) -> set[int]:
-    """What is read in the loop over the domain (not what a pool reads through its window)."""
+    """The nodes read in the loop over the domain, without those under a pooling window."""
     before = prologue(graph, region)
     pool = frozenset() if region.pool is None else frozenset({region.pool})
     rest = Region(nodes=region.nodes - before - pool, domain=region.domain)
@@ -151,7 +158,7 @@ def domain_reads(graph: OperationGraph, region: Region) -> set[int]:
 
 
 def pool_inputs(graph: OperationGraph, region: Region) -> set[int]:
-    """What a pool reads through its window: its input, or what its prologue reads."""
+    """The nodes read under a pooling window: the pool's input, or what its prologue reads."""
     if region.pool is None:
         return set()
     before = prologue(graph, region)
@@ -163,22 +170,26 @@ def pool_inputs(graph: OperationGraph, region: Region) -> set[int]:
 def merge_adjacent_dims(
     sizes: list[int], reduced: list[bool], strides: list[list[int]], keep_last: bool
 ) -> tuple[list[int], list[bool], list[list[int]]]:
-    """Without dimensions of size 1, and with adjacent ones merged where all tensors allow it."""
+    """Sizes, flags and strides without dimensions of size 1, adjacent dimensions merged.
+
+    Two dimensions are merged if both or none are reduced, and all tensors step through them as
+    through one.  `keep_last` leaves the last two dimensions as they are: a pool needs them.
+    """
     last = len(sizes) - 1
-    kept = [d for d, n in enumerate(sizes) if n != 1 or (keep_last and d >= last - 1)]
-    if not kept:
-        kept = [last] if sizes else []
+    dims = [d for d, n in enumerate(sizes) if n != 1 or (keep_last and d >= last - 1)]
+    if not dims:
+        dims = [last] if sizes else []
     out_sizes: list[int] = []
     out_reduced: list[bool] = []
     out: list[list[int]] = [[] for _ in strides]
-    for d in kept:
-        mergeable = (
+    for d in dims:
+        can_merge = (
             bool(out_sizes)
             and out_reduced[-1] == reduced[d]
             and not (keep_last and d >= last - 1)
             and all(o[-1] == row[d] * sizes[d] for o, row in zip(out, strides, strict=True))
         )
-        if mergeable:
+        if can_merge:
             out_sizes[-1] *= sizes[d]
             for o, row in zip(out, strides, strict=True):
                 o[-1] = row[d]
@@ -196,10 +207,11 @@ def merge_adjacent_dims(
 def merge_short_last_dim(
     sizes: list[int], reduced: list[bool], strides: list[list[int]]
 ) -> list[int]:
-    """Merges a short last dimension into the one before it, where tensors that lack that one
-    (a bias of a few channels) can be read round and round.  Changes its arguments.
+    """Merge a short last dimension into the one before it; return each tensor's period.
 
-    A vector loop over four numbers is no vector loop; this makes one of four times as many.
+    A tensor without the dimension before it (a bias of a few channels) is then read periodically.
+    A last dimension of four numbers fills no vector; merged with 50 rows it has 200.  This function
+    changes its arguments.
     """
     none = [0] * len(strides)
     if len(sizes) < 2 or sizes[-1] >= SHORT_DIMENSION or reduced[-1] != reduced[-2]:
