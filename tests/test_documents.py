@@ -22,6 +22,9 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 QUOTED = re.compile(r"`([^`\n]+)`")
 CODE = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
 MADE = re.compile(r"`([^`\n]+)`, a new file")  # by the reader of a how-to page
+NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
+CODE_NAME = re.compile(r"_|[a-z][A-Z]|^[A-Z]{3}|^[A-Z][a-z]")  # part of a word that is not prose
+NOT_OURS = {"preexec_fn", "STARK_POLICY", "hugetlb"}
 STEP = re.compile(r"`([\w/]+\.py)` `([\w.]+)`")
 MODULE = re.compile(r"python3? -m ((?:actors|scripts|tests)[\w.]*)")
 PLACEHOLDER = re.compile(r"^[./]|BACKEND|NAME|TASK|RUN|NNN")  # a user's path, or one of many
@@ -118,6 +121,28 @@ def test_every_function_that_is_named_is_in_its_file(page: str) -> None:
         for path, name in steps
         if (TOP / path).exists() and name not in names_in(TOP / path)
     ]
+
+
+@cache
+def names_of_the_code() -> frozenset[str]:
+    """Return every identifier in the code, and the stem of every file."""
+    texts = [path for folder in FOLDERS for path in (TOP / folder).rglob("*.*")]
+    found = {path.stem for path in texts} | {"supervisor"}
+    for path in [*texts, TOP / "supervisor.py"]:
+        if path.suffix in (".py", ".sql", ".toml", ".h", ".cpp"):
+            found |= set(re.findall(r"[A-Za-z_]\w*", path.read_text(encoding="utf-8")))
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_name_of_code_exists(page: str) -> None:
+    """A class, constant or function that a page quotes is in the code: a rename changes both."""
+    text = CODE.sub("", (TOP / page).read_text(encoding="utf-8"))
+    quoted = {word for word in QUOTED.findall(text) if NAME.fullmatch(word)}
+    parts = {part for word in quoted for part in word.rstrip("()").split(".")}
+
+    names = {part for part in parts if CODE_NAME.search(part)}
+    assert set() == names - names_of_the_code() - NOT_OURS
 
 
 def test_the_architecture_has_its_three_flows() -> None:

@@ -180,6 +180,6 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--require-custom-kernel",
         action="store_true",
-        help="reject candidates without their own kernel, with a fallback, or with an unused kernel",
+        help="reject candidates without a kernel of their own, with a fallback or an unused kernel",
     )
     return parser

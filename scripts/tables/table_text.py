@@ -38,12 +38,12 @@ COUNTING_NOTES = """\
   paper does not say how an unsolved problem counts in its speed.
 - **eager** is measured in turn with the candidate, in fresh processes at the end. **compile** and
   **max-autotune** are torch.compile's default and max-autotune, measured once for each device and
-  problem and stored; a problem that they can't compile is left out of their figures, and `n` says how
-  many remain.
+  problem and stored; a problem that they can't compile is left out of their figures, and `n` says
+  how many remain.
 - **compile**, **correct**: of all attempts, those that built and imported, and those that were
   judged correct.
-- **USD** is the cost of the model's calls; **minutes** are those of a problem's own leases, the time
-  that it would take alone.
+- **USD** is the cost of the model's calls; **minutes** are those of a problem's own leases, the
+  time that it would take alone.
 - A dash means that the figure was not measured. It is never 0.
 """
 
