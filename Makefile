@@ -31,7 +31,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)        ## the figures of the README, on this machine
+bench: $(READY)        ## the figures of docs/figures.md, on this machine
 	$(BIN)/python -m scripts.benchmarks
 
 bench-judge: $(READY)  ## the judge's figures: candidates a minute, against the field's way

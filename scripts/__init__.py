@@ -1,1 +1,1 @@
-"""Tools beside the command: reports, benchmarks, checks."""
+"""Tools in addition to the command: reports, benchmarks, checks."""

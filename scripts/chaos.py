@@ -1,9 +1,9 @@
-"""`python scripts/chaos.py --minutes M --seed S`: hurt whole runs at random and count what is lost.
+"""`python scripts/chaos.py --minutes M --seed S`: inject faults into whole runs, count losses.
 
-A real supervisor, machines that join through a faulty network, real evaluators on cheap tasks, a
-scripted model.  First a run that nobody disturbs; then the same one again and again, with kills,
-stops, partitions, flipped bits, noise, a full disk and power cuts.  Each must come to the same
-ledger.  Exit status 0 only if nothing was lost, doubled or left behind; 2 usage.
+A run has a real supervisor, machines that join through a faulty network, real evaluators on cheap
+tasks, and a scripted model.  The first run is undisturbed.  Then the same run is repeated with
+kills, stops, partitions, flipped bits, noise, a full disk and power cuts.  Each run must end with
+the same ledger.  Exit status 0 only if nothing was lost, doubled or left behind; 2 usage.
 """
 
 from __future__ import annotations
@@ -43,11 +43,17 @@ def main() -> int:
     parser = OneLineParser(
         prog=typed_command("chaos"), description=with_typed_commands(__doc__), allow_abbrev=False
     )
-    parser.add_argument("--minutes", type=minutes, default=2.0, metavar="M", help="about (2)")
-    parser.add_argument("--seed", type=int, default=None, metavar="S", help="(drawn, and printed)")
-    parser.add_argument("--machines", type=count, default=3, metavar="N", help="with ours (3)")
     parser.add_argument(
-        "--cheap", action="store_true", help="evaluators that believe what a candidate says"
+        "--minutes", type=minutes, default=2.0, metavar="M", help="about so many minutes (2)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=None, metavar="S", help="the seed (drawn, and printed)"
+    )
+    parser.add_argument(
+        "--machines", type=count, default=3, metavar="N", help="machines, the host included (3)"
+    )
+    parser.add_argument(
+        "--cheap", action="store_true", help="evaluators that read verdicts from the source"
     )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the runs' folders here")
     parsed = parser.parse_args()

@@ -1,7 +1,7 @@
-"""`python scripts/doctor.py`: say what this machine has for STARK, and what is missing.
+"""`python scripts/doctor.py`: print what this machine has for STARK, and what is missing.
 
-Status 0 when the main job can run here, 1 when something it needs is missing.  Of a key it says
-only whether there is one.
+Exit status 0 when the main job can run here, 1 when a part that it needs is missing.  Of an API key
+it prints only whether one is set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from actors.commands import typed_command, with_typed_commands
 from actors.installation import is_checkout
 from protocol.api_key import api_key_variable
 
-ASK_S = 60.0
+COMMAND_TIMEOUT_S = 60.0
 SYNCS = 20
 MIN_GIB = 2.0
 NEEDED = ("torch", "pyzmq", "msgspec", "structlog", "rich", "setproctitle", "anthropic")
@@ -34,7 +34,7 @@ NEEDED = ("torch", "pyzmq", "msgspec", "structlog", "rich", "setproctitle", "ant
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of the answer; `missing` says what to do about it."""
+    """One line of the output; `missing` says what to do."""
 
     what: str
     found: str
@@ -43,14 +43,14 @@ class CheckResult:
 
 
 def python() -> CheckResult:
-    old = "" if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed"
-    return CheckResult("python", f"{platform.python_version()} at {sys.executable}", old)
+    todo = "" if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed"
+    return CheckResult("python", f"{platform.python_version()} at {sys.executable}", todo)
 
 
 def system() -> CheckResult:
-    other = "" if sys.platform == "linux" else "Linux is needed (pidfd, namespaces)"
+    todo = "" if sys.platform == "linux" else "Linux is needed (pidfd, namespaces)"
     return CheckResult(
-        "system", f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs", other
+        "system", f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs", todo
     )
 
 
@@ -83,34 +83,34 @@ def ninja() -> CheckResult:
 
 
 def cuda() -> CheckResult:
-    said = first_line(
+    gpus = first_line(
         [
             sys.executable,
             "-c",
             "import torch; n = torch.cuda.device_count(); print(', '.join("
-            "torch.cuda.get_device_name(i) for i in range(n)) or 'no card that torch can use')",
+            "torch.cuda.get_device_name(i) for i in range(n)) or 'no GPU that torch can use')",
         ]
     )
     nvcc = shutil.which("nvcc")
-    has_card = bool(said) and not said.startswith("no ")
-    todo = "nvcc is not on PATH: CUDA candidates can't be built" if has_card and not nvcc else ""
+    has_gpu = bool(gpus) and not gpus.startswith("no ")
+    todo = "nvcc is not on PATH: CUDA candidates can't be built" if has_gpu and not nvcc else ""
     return CheckResult(
-        "CUDA", f"{said or 'torch says nothing'}; nvcc {nvcc or 'none'}", todo, needed=False
+        "CUDA", f"{gpus or 'torch did not answer'}; nvcc {nvcc or 'none'}", todo, needed=False
     )
 
 
 def key() -> CheckResult:
-    there = bool(api_key_variable(os.environ))
-    todo = "" if there else "the rule book (--model recipes) is used instead of a model"
-    return CheckResult("API key", "set" if there else "not set", todo, needed=False)
+    is_set = bool(api_key_variable(os.environ))
+    todo = "" if is_set else "the rule book (--model recipes) is used instead of a model"
+    return CheckResult("API key", "set" if is_set else "not set", todo, needed=False)
 
 
 def sandbox() -> CheckResult:
     tools = [name for name in ("bwrap", "unshare", "setpriv") if shutil.which(name)]
     user_namespace = not first_line(["unshare", "--user", "--pid", "--fork", "true"], errors=True)
-    words = [*tools, "namespaces allowed" if user_namespace else "no namespaces"]
+    parts = [*tools, "namespaces allowed" if user_namespace else "no namespaces"]
     todo = "" if user_namespace else "without namespaces the sandbox reaches level 2 at most"
-    return CheckResult("sandbox", ", ".join(words), todo, needed=False)
+    return CheckResult("sandbox", ", ".join(parts), todo, needed=False)
 
 
 def disk() -> CheckResult:
@@ -147,7 +147,9 @@ CHECKS: tuple[Callable[[], CheckResult], ...] = (
 def first_line(command: list[str], *, errors: bool = False) -> str:
     """Return the first line that a command prints (on stderr, if `errors`); "" on none."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error) if errors else ""
     text = done.stderr if errors else done.stdout
@@ -155,21 +157,21 @@ def first_line(command: list[str], *, errors: bool = False) -> str:
 
 
 def main() -> int:
-    """Print all findings; 1 when something that is needed is missing."""
+    """Print all results; return 1 when a needed part is missing."""
     OneLineParser(
         prog=typed_command("doctor"), description=with_typed_commands(__doc__)
     ).parse_args()
     exit_when_reader_closes()
-    broken = 0
+    missing_count = 0
     for check in CHECKS:
-        finding = check()
-        mark = "ok" if not finding.missing else "MISSING" if finding.needed else "note"
-        broken += mark == "MISSING"
-        print(f"{mark:8}{finding.what:14}{finding.found}")
-        if finding.missing:
-            print(f"{'':22}-> {finding.missing}")
-    print("something needed is missing" if broken else "ready")
-    return 1 if broken else 0
+        result = check()
+        mark = "ok" if not result.missing else "MISSING" if result.needed else "note"
+        missing_count += mark == "MISSING"
+        print(f"{mark:8}{result.what:14}{result.found}")
+        if result.missing:
+            print(f"{'':22}-> {result.missing}")
+    print("something needed is missing" if missing_count else "ready")
+    return 1 if missing_count else 0
 
 
 if __name__ == "__main__":

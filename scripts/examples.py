@@ -27,20 +27,20 @@ def main() -> int:
     parser.add_argument("--copy", type=Path, metavar="DIR", help="copy them to this folder")
     target = parser.parse_args().copy
     exit_when_reader_closes()
-    found = tasks(EXAMPLES)
+    examples = tasks(EXAMPLES)
     if target is not None:
         try:
-            copy(found, target)
+            copy(examples, target)
         except OSError as error:
             file = error.filename2 or error.filename or target
             print(f"examples: --copy {target}: {file}: {error.strerror}", file=sys.stderr)
             return EXIT_USAGE
     else:
-        width = max(len(path.name) for path in found)
-        for path, about in found.items():
+        width = max(len(path.name) for path in examples)
+        for path, about in examples.items():
             print(f"{path.name:{width}}  {about}")
         print(f"\nin {EXAMPLES}; {typed_command('examples')} --copy DIR copies them. Run one with:")
-    example = (target or EXAMPLES) / next(iter(found)).name
+    example = (target or EXAMPLES) / next(iter(examples)).name
     print(f"{typed_command()} --task {shlex.quote(str(example))}")
     return 0
 
@@ -48,27 +48,27 @@ def main() -> int:
 def tasks(folder: Path) -> dict[Path, str]:
     """Return the tasks in a folder, each with the first line of its docstring.
 
-    Installed, a folder `examples` may hold files of other distributions; tasks are told by what
-    they define.
+    An installed folder `examples` may hold files of other distributions; a task is recognised by
+    the names that it defines.
     """
-    found = {}
+    docstrings = {}
     for path in sorted(folder.glob("*.py")):
         module = ast.parse(path.read_text(encoding="utf-8"))
         named = {
             node.name for node in module.body if isinstance(node, ast.ClassDef | ast.FunctionDef)
         }
         if {"Model", "get_inputs", "get_init_inputs"} <= named:
-            found[path] = (ast.get_docstring(module) or "").partition("\n")[0]
-    return found
+            docstrings[path] = (ast.get_docstring(module) or "").partition("\n")[0]
+    return docstrings
 
 
-def copy(found: dict[Path, str], target: Path) -> None:
-    """Copy tasks; raise OSError, before anything is written, when a file is there already."""
+def copy(examples: dict[Path, str], target: Path) -> None:
+    """Copy tasks; raise OSError, before anything is written, when a file exists already."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in found:
+    for path in examples:
         if (target / path.name).exists():
             raise FileExistsError(17, "it exists already: choose another folder", str(path.name))
-    for path in found:
+    for path in examples:
         shutil.copyfile(path, target / path.name)
 
 

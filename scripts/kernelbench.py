@@ -1,7 +1,7 @@
 """`python scripts/kernelbench.py --root CHECKOUT --level 1`: KernelBench's tables by one command.
 
-Runs a level's problems as one run over the whole fleet, writes a results folder, prints the table.
-The same command again goes on where it stopped.  `scripts/tables/` does the work.
+It starts one run over all problems of a level, writes a results folder and prints the table.  The
+same command again continues where the last one stopped.  The code is in `scripts/tables/`.
 """
 
 from __future__ import annotations

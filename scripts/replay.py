@@ -1,9 +1,9 @@
 """`python scripts/replay.py RUN`: rebuild a run's tree from what was recorded, and compare.
 
 The verdicts go through the pure search in the order in which they were recorded.  Each choice of a
-node, each window, each seed and each request to a model has to come out as it was stored, and each
-node has to agree with its attempt.  Exit status: 0 all agree, 1 something differs (a line each), 2
-RUN can't be used.  Nothing is written, no model is asked and no candidate is run.
+node, each window, each seed and each request to a model must equal the stored one, and each node
+must agree with its attempt.  Exit status: 0 all agree, 1 something differs (a line each), 2 RUN
+can't be used.  Nothing is written, no model is asked and no candidate is run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compare, say what was found, and return the exit status."""
+    """Compare, print the differences, and return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
     from actors.cli import OneLineParser, exit_when_reader_closes
     from actors.commands import typed_command
@@ -60,35 +60,34 @@ def compare(run: Path) -> Iterator[str]:
     database = ReadOnlyDatabase(run)
     try:
         for task, _, _ in Store(database).tasks():
-            look = RunVerifier(database, task, settings)
-            yield from (f"{task.name}: {words}" for words in look.differences())
+            verifier = RunVerifier(database, task, settings)
+            yield from (f"{task.name}: {reason}" for reason in verifier.differences())
             requests = 0
-            for recorded in look.recorded_requests():
+            for recorded in verifier.recorded_requests():
                 requests += 1
-                words = request_differs(recorded)
-                if words:
-                    yield f"{recorded.work}: {words}"
+                reason = request_difference(recorded)
+                if reason:
+                    yield f"{recorded.work}: {reason}"
             print(
-                f"{task.name}: looked at {len(look.nodes)} nodes, {len(look.decisions)} decisions"
-                f" and {requests} requests"
+                f"{task.name}: looked at {len(verifier.nodes)} nodes,"
+                f" {len(verifier.decisions)} decisions and {requests} requests"
             )
     finally:
         database.close()
 
 
-def request_differs(recorded: RecordedRequest) -> str:
+def request_difference(recorded: RecordedRequest) -> str:
     """Return how a stored request differs from the one that follows from the tree; "" if equal."""
     from actors.agents.models.replay_key import first_differing_line
 
-    whole = request_for(recorded.message)
-    asked: Request | None = whole
-    while asked is not None:
-        if asked.render() == recorded.request:
+    full = request_for(recorded.message)
+    request: Request | None = full
+    while request is not None:
+        if request.render() == recorded.request:
             return ""
-        asked = (
-            asked.without_largest_attempt()
-        )  # what a model could not read was left out, largest first
-    line, stored, now = first_differing_line(recorded.request, whole.render())
+        # A request too long for its model was sent without its largest attempts.
+        request = request.without_largest_attempt()
+    line, stored, now = first_differing_line(recorded.request, full.render())
     return (
         f"its request differs from line {line} on: stored {stored.strip()[:SHOWN_CHARS]!r},"
         f" rebuilt {now.strip()[:SHOWN_CHARS]!r}"
@@ -96,7 +95,7 @@ def request_differs(recorded: RecordedRequest) -> str:
 
 
 def request_for(work: AgentWork) -> Request:
-    """Return the request that an agent makes of what it is told."""
+    """Return the request that an agent makes of its work message."""
     from actors.agents.requests import prompting
     from protocol import messages
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the report and say where it is; 2 when the folder holds no run."""
+    """Write the report and print its path; return 2 when the folder does not hold a run."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
     from actors.cli import OneLineParser, exit_when_reader_closes
     from actors.commands import typed_command, with_typed_commands

@@ -1,7 +1,7 @@
 """The command `stark` of an installed project: `stark --task t.py`, `stark doctor`, `stark build`.
 
-Without a word it is `supervisor.py`; each word of `actors.commands.COMMANDS` runs that command's
-module as its own program, with the rest of the command line.
+Without a subcommand it is `supervisor.py`.  Each subcommand of `actors.commands.COMMANDS` runs that
+command's module as its own program, with the rest of the command line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from actors.installation import SUPERVISOR
 
 
 def main() -> int:
-    """Become the command that is asked for; return the exit status where there is none."""
+    """Run the command that is asked for; return the exit status if it does not exit by itself."""
     os.environ[COMMAND_VARIABLE] = program_typed(sys.argv[0])
     arguments = sys.argv[1:]
     word = arguments[0] if arguments and not arguments[0].startswith("-") else ""
@@ -35,27 +35,27 @@ def main() -> int:
 
 
 def supervise(arguments: Sequence[str]) -> None:
-    """Become `supervisor.py`; its help is followed by a list of the other commands.
+    """Run `supervisor.py`; its help is followed by a list of the other commands.
 
-    By its path: another distribution, supervisord, has a package called `supervisor`.
+    It is run by its path: another distribution, supervisord, has a package called `supervisor`.
     """
     try:
         runpy.run_path(str(SUPERVISOR), run_name="__main__")
-    except SystemExit as ended:
-        if not ended.code and set(arguments) & {"-h", "--help"}:
+    except SystemExit as exit_request:
+        if not exit_request.code and set(arguments) & {"-h", "--help"}:
             print(overview())
         raise
 
 
 def overview() -> str:
-    """Return a line for each command beside the main job."""
+    """Return a line for each command other than the main job."""
     width = max(len(command.name) for command in COMMANDS)
     lines = [f"  {command.name:{width}}  {command.summary}" for command in COMMANDS]
     return "\n".join([f"\nother commands ({typed_command()} COMMAND --help says more):", *lines])
 
 
 def unknown(word: str) -> str:
-    """Return one line about a word that is no command."""
+    """Return one line about a word that is not a command."""
     if Path(word).is_file():
         return (
             f"{typed_command()}: {word} is a file: give a task by its flag, {typed_command()} "

@@ -1,9 +1,9 @@
-"""`python scripts/story.py RUN NODE`: one attempt's life, told from the events in `run.db`.
+"""`python scripts/story.py RUN NODE`: the history of one attempt, from the events in `run.db`.
 
-NODE is `3`, or `task/3` in a run of several tasks.  A line an event: when the node to grow was
-chosen and what it was then, who got which lease and how that ended, what was bought, what the
-judge said, at the first look and where the node was judged again.  Times of a candidate are on the
-clock of its reference, as everywhere.  Reads only; also while the run goes on.
+NODE is `3`, or `task/3` in a run of several tasks.  Each event is one line: the selection of the
+node to grow and its state then, each lease with its slot and its end, each reply that was bought,
+and the judge's verdicts, first look and confirmation.  A candidate's times are on the clock of its
+reference, as everywhere.  The script only reads, also while the run goes on.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXIT_USAGE = 2
-CONFIRMED = 1  # `node.confirmed` of a second look that was had
-MAX_DIGITS = 18  # what fits into a column
+CONFIRMED = 1  # `node.confirmed` of a node that was judged again
+MAX_DIGITS = 18  # of a number that fits into an SQLite column
 ENDINGS = {
     "lost": "lost, its process died",
     "cut": "lost with its whole machine",
-    "expired": "expired, nothing was heard",
-    "silent": "expired, but its holder was heard of again",
-    "dismissed": "taken from a peer that was refused",
-    "missed": "missed, it never arrived",
+    "expired": "expired without a heartbeat",
+    "silent": "expired, but its worker reported again",
+    "dismissed": "revoked, its peer was refused",
+    "missed": "lost on the way, it never arrived",
     "returned": "handed back undone",
 }
 
 
 class StoryUnavailableError(Exception):
-    """What was asked for is not there; one line."""
+    """The attempt that was asked for does not exist; one line."""
 
 
 @dataclass(frozen=True, order=True)
 class StoryEvent:
-    """Something that happened to the attempt."""
+    """One event of the attempt's history."""
 
     at: float  # wall clock
-    order: int  # among those of one moment
-    words: str
+    order: int  # among events of one moment
+    text: str
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,18 +66,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 def story(run: sqlite3.Connection, folder: Path, node: str) -> Iterator[str]:
     """Yield the lines of one attempt's story; raise StoryUnavailableError with one line."""
-    task, number = _named(run, folder, node)
+    task, number = _resolve_node(run, folder, node)
     events = sorted(
         [*_selection(run, task, number), *_leases(run, task, number), *_calls(run, task, number),
          *_late(run, task, number), *_record(run, task, number)]
     )  # fmt: skip
     if not events:
         raise StoryUnavailableError(f"{folder}: nothing has happened to {task}/{number} yet")
-    began = before = events[0].at
+    begun_at = previous_at = events[0].at
     yield f"{task}/{number}"
     for event in events:
-        yield f"{event.at - began:>10.3f} s  {f'+{event.at - before:.3f}':>9}  {event.words}"
-        before = event.at
+        elapsed, step = event.at - begun_at, f"+{event.at - previous_at:.3f}"
+        yield f"{elapsed:>10.3f} s  {step:>9}  {event.text}"
+        previous_at = event.at
 
 
 def _open(folder: Path) -> sqlite3.Connection:
@@ -87,7 +88,7 @@ def _open(folder: Path) -> sqlite3.Connection:
     return run_folder_integrity.open_read_only(folder)
 
 
-def _named(run: sqlite3.Connection, folder: Path, node: str) -> tuple[str, int]:
+def _resolve_node(run: sqlite3.Connection, folder: Path, node: str) -> tuple[str, int]:
     tasks = [name for (name,) in run.execute("SELECT name FROM task ORDER BY rowid")]
     name, _, text = node.rpartition("/")
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
@@ -107,12 +108,12 @@ def _named(run: sqlite3.Connection, folder: Path, node: str) -> tuple[str, int]:
 
 
 def _selection(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
-    """Tell which node was chosen, and what it was among those of that moment."""
+    """Yield the selection of the parent, with its rank among the nodes of that moment."""
     query = "SELECT at, detail FROM event WHERE what = 'selected' AND subject = ?"
     for at, detail in run.execute(query, (f"{task}/{number}",)):
         parent = _parent(run, task, number)
-        word, rank, count = _rank_at(run, task, parent, at)
-        yield StoryEvent(at, 0, f"selected {detail}: {word}{rank}, of {count} nodes then")
+        outcome, rank, count = _rank_at(run, task, parent, at)
+        yield StoryEvent(at, 0, f"selected {detail}: {outcome}{rank}, of {count} nodes then")
 
 
 def _parent(run: sqlite3.Connection, task: str, number: int) -> int:
@@ -121,16 +122,17 @@ def _parent(run: sqlite3.Connection, task: str, number: int) -> int:
 
 
 def _rank_at(run: sqlite3.Connection, task: str, node: int, at: float) -> tuple[str, str, int]:
-    """Return a node's verdict, its rank in words, and how many nodes there were at `at`."""
+    """Return a node's outcome, its rank as text, and the number of nodes at `at`."""
     rows = run.execute(
         "SELECT number, word, score_us FROM node WHERE task = ? AND at <= ? ORDER BY id", (task, at)
     ).fetchall()
-    mine = {number: (word, score) for number, word, score in rows}.get(node, ("not recorded", None))
-    if mine[1] is None:
-        return mine[0], "", len(rows)
-    better = sum(score is not None and score < mine[1] for _, _, score in rows)
+    by_number = {number: (outcome, score) for number, outcome, score in rows}
+    outcome, own_score = by_number.get(node, ("not recorded", None))
+    if own_score is None:
+        return outcome, "", len(rows)
+    better = sum(score is not None and score < own_score for _, _, score in rows)
     rank = ", the best" if not better else f", {better} were better"
-    return ("the reference" if node == 0 else mine[0]), rank, len(rows)
+    return ("the reference" if node == 0 else outcome), rank, len(rows)
 
 
 def _leases(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
@@ -145,16 +147,16 @@ def _leases(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEv
         yield StoryEvent(granted, 1, f"{stage} leased to {slot} (lease {epoch})")
         if ended is None:
             continue
-        how = ENDINGS.get(outcome, outcome)
+        ending = ENDINGS.get(outcome, outcome)
         cause = _cause(run, slot, ended) if outcome == "lost" else ""
-        how += f" ({cause})" if cause else ""
+        ending += f" ({cause})" if cause else ""
         charge = ", charged to the candidate" if ran and outcome in ("lost", "expired") else ""
-        words = f"{stage} {how} by {slot}" if outcome == "done" else f"{stage} by {slot}: {how}"
-        yield StoryEvent(ended, 3, f"{words}{charge}, after {ended - granted:.3f} s")
+        text = f"{stage} done by {slot}" if outcome == "done" else f"{stage} by {slot}: {ending}"
+        yield StoryEvent(ended, 3, f"{text}{charge}, after {ended - granted:.3f} s")
 
 
 def _cause(run: sqlite3.Connection, slot: str, at: float) -> str:
-    """Return how the process in a slot ended at about that time."""
+    """Return how the process in a slot ended, within 5 s of that time."""
     query = (
         "SELECT detail FROM event WHERE what = 'lost' AND subject = ? AND ABS(at - ?) < 5"
         " ORDER BY ABS(at - ?) LIMIT 1"
@@ -174,8 +176,8 @@ def _calls(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEve
         price = "price unknown" if usd is None else f"{usd:.4f} USD"
         stage = work.rpartition("/")[2]
         if stop == "lost":
-            words = f"{stage} call of the {role} lost: {model}, counted at its most, {price}"
-            yield StoryEvent(at, 2, words)
+            text = f"{stage} call of the {role} lost: {model}, counted at its maximum, {price}"
+            yield StoryEvent(at, 2, text)
             continue
         yield StoryEvent(
             at,
@@ -191,25 +193,27 @@ def _late(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEven
     )
     for at, subject in run.execute(query, (_work_pattern(task, number),)):
         yield StoryEvent(
-            at, 4, f"{subject.rpartition('/')[2]} result came too late and was not taken"
+            at, 4, f"{subject.rpartition('/')[2]} result came too late and was not accepted"
         )
 
 
 def _record(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
-    """Tell what the first look came to, and the second one where there was one."""
+    """Yield the verdict of the first look, and of the confirmation where there was one."""
     query = "SELECT at, verdict, score_us, confirmed FROM node WHERE task = ? AND number = ?"
     for at, blob, score_us, confirmed in run.execute(query, (task, number)):
-        first = _first_look(run, task, number) if confirmed else None
-        first_blob, first_us = first or (blob, score_us)
-        look = "first look" if number else ""
-        yield StoryEvent(at, 5, f"recorded {_verdict(first_blob, first_us, look)}")
+        first_look = _first_look(run, task, number) if confirmed else None
+        first_blob, first_us = first_look or (blob, score_us)
+        label = "first look" if number else ""
+        yield StoryEvent(at, 5, f"recorded {_verdict_text(first_blob, first_us, label)}")
         if not confirmed:
             continue
-        again = _ended(run, f"{task}/{number}/confirm") or at
+        confirmed_at = _last_end(run, f"{task}/{number}/confirm") or at
         if confirmed == CONFIRMED:
-            yield StoryEvent(again, 6, f"judged again: {_verdict(blob, score_us, 'confirmed')}")
+            text = f"judged again: {_verdict_text(blob, score_us, 'confirmed')}"
+            yield StoryEvent(confirmed_at, 6, text)
         else:
-            yield StoryEvent(again, 6, "could not be judged again: the first look is not confirmed")
+            text = "could not be judged again: the first look is not confirmed"
+            yield StoryEvent(confirmed_at, 6, text)
 
 
 def _first_look(run: sqlite3.Connection, task: str, number: int) -> tuple[bytes, float] | None:
@@ -217,17 +221,17 @@ def _first_look(run: sqlite3.Connection, task: str, number: int) -> tuple[bytes,
     try:
         row: tuple[bytes, float] | None = run.execute(query, (task, number)).fetchone()
     except sqlite3.OperationalError:
-        return None  # a run of an older version, which did not keep them
+        return None  # a run of an older version, which did not store them
     return row
 
 
-def _ended(run: sqlite3.Connection, work: str) -> float | None:
+def _last_end(run: sqlite3.Connection, work: str) -> float | None:
     (at,) = run.execute("SELECT MAX(ended) FROM lease WHERE work = ?", (work,)).fetchone()
     return None if at is None else float(at)
 
 
-def _verdict(blob: bytes, score_us: float | None, look: str) -> str:
-    """Return a verdict in words; its time is on the clock of the task's reference."""
+def _verdict_text(blob: bytes, score_us: float | None, label: str) -> str:
+    """Return a verdict as text; its time is on the clock of the task's reference."""
     import msgspec
 
     from actors.supervisor.reporting import formatting
@@ -235,14 +239,14 @@ def _verdict(blob: bytes, score_us: float | None, look: str) -> str:
 
     verdict = msgspec.msgpack.decode(blob, type=Verdict)
     spent = verdict.seconds
-    words = [str(verdict.verdict), formatting.speedup(verdict)]
-    words.append(formatting.duration(score_us) if score_us is not None else "")
-    words.append(look if verdict.is_correct else "")
-    words.append("the module itself" if verdict.is_renamed_reference else "")
-    words.append(f"in {verdict.stage}" if verdict.stage else "")
+    parts = [str(verdict.verdict), formatting.speedup(verdict)]
+    parts.append(formatting.duration(score_us) if score_us is not None else "")
+    parts.append(label if verdict.is_correct else "")
+    parts.append("the module itself" if verdict.is_renamed_reference else "")
+    parts.append(f"in {verdict.stage}" if verdict.stage else "")
     stages = f"build {spent.build:.2f} s, check {spent.check:.2f} s, time {spent.time:.2f} s"
     reason = f": {' '.join(verdict.reason.split())}" if verdict.reason else ""
-    return f"{', '.join(word for word in words if word)} ({stages}){reason}"
+    return f"{', '.join(part for part in parts if part)} ({stages}){reason}"
 
 
 def _work_pattern(task: str, number: int) -> str:

@@ -1,4 +1,4 @@
-"""The documents: each file, function and law that they name is there to be found."""
+"""The documents: each file, function, law and decision that they name exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 TOP = Path(__file__).parent.parent
 FOLDERS = ("actors", "protocol", "prompts", "scripts", "tests", "docs", "examples")
 SUFFIXES = (".py", ".md", ".sql", ".css", ".toml", ".h", ".cpp")
-# Files of a user or of a run, which documents name and the repository does not hold.
+# Files of a user or of a run: documents name them, and the repository does not have them.
 ELSEWHERE = {
     *("t.py", "a.py", "b.py", "c.py", "d.py", "mine.py", "faster.py", "best.py", "best-TASK.py"),
     *("stark.toml", "gpus.toml", "cuda_runtime.h", "main.cpp", "sitecustomize.py"),
@@ -22,14 +22,19 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 QUOTED = re.compile(r"`([^`\n]+)`")
 CODE = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
 MADE = re.compile(r"`([^`\n]+)`, a new file")  # by the reader of a how-to page
+NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
+CODE_NAME = re.compile(r"_|[a-z][A-Z]|^[A-Z]{3}|^[A-Z][a-z]")  # part of a word that is not prose
+NOT_OURS = {"preexec_fn", "STARK_POLICY", "hugetlb"}
 STEP = re.compile(r"`([\w/]+\.py)` `([\w.]+)`")
 MODULE = re.compile(r"python3? -m ((?:actors|scripts|tests)[\w.]*)")
 PLACEHOLDER = re.compile(r"^[./]|BACKEND|NAME|TASK|RUN|NNN")  # a user's path, or one of many
+DECISION = re.compile(r"^- \[(\d{3})\]\(([^)\s]+)\) (.*)$", re.MULTILINE)
+README_LINES, README_COLUMNS = 100, 130
 LAW = re.compile(r"evaluation-laws\.md,? law (\d+)|\blaw (\d+)\b")
 
 
 def documents() -> list[Path]:
-    """Every page of `docs/`, and every README and other page for people."""
+    """Return every page of `docs/`, every README, and SECURITY.md."""
     readmes = [page for folder in FOLDERS for page in (TOP / folder).rglob("README.md")]
     return sorted({*(TOP / "docs").rglob("*.md"), *readmes, TOP / "README.md", TOP / "SECURITY.md"})
 
@@ -42,7 +47,7 @@ PAGES = [str(page.relative_to(TOP)) for page in documents()]
 
 
 def found(name: str, page: Path) -> bool:
-    """Whether a quoted name leads to a file: from the top, from the page, or below the page."""
+    """Whether a quoted name is a file: relative to the top or the page, or below a README."""
     if (TOP / name).exists() or (page.parent / name).exists():
         return True
     if page.name != "README.md":
@@ -51,7 +56,7 @@ def found(name: str, page: Path) -> bool:
 
 
 def paths_in(text: str, page: Path) -> Iterator[str]:
-    """Yield the quoted words that claim to be a file or a folder of the repository."""
+    """Yield the quoted words that look like a file or a folder of the repository."""
     readme = page.name == "README.md"
     for quoted in QUOTED.findall(text):
         word = quoted.split("::")[0].rstrip(":")
@@ -75,7 +80,7 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_file_that_is_named_exists(page: str) -> None:
-    """A renamed module is renamed in the documents, too; so is one that is run by `python -m`."""
+    """A renamed module is renamed in the documents, too, also where `python -m` runs it."""
     path = TOP / page
     text = path.read_text(encoding="utf-8")
     modules = [module.rstrip(".").replace(".", "/") for module in MODULE.findall(text)]
@@ -108,7 +113,7 @@ def names_in(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_function_that_is_named_is_in_its_file(page: str) -> None:
-    """ "`path.py` `function`" is a step of a flow: the function is where the reader is sent."""
+    """ "`path.py` `function`" is a step of a flow: the file defines the function."""
     steps = STEP.findall((TOP / page).read_text(encoding="utf-8"))
 
     assert [] == [
@@ -118,8 +123,30 @@ def test_every_function_that_is_named_is_in_its_file(page: str) -> None:
     ]
 
 
-def test_the_flows_are_walked() -> None:
-    """The page of the architecture has its three flows, each step with a file and a function."""
+@cache
+def names_of_the_code() -> frozenset[str]:
+    """Return every identifier in the code, and the stem of every file."""
+    texts = [path for folder in FOLDERS for path in (TOP / folder).rglob("*.*")]
+    found = {path.stem for path in texts} | {"supervisor"}
+    for path in [*texts, TOP / "supervisor.py"]:
+        if path.suffix in (".py", ".sql", ".toml", ".h", ".cpp"):
+            found |= set(re.findall(r"[A-Za-z_]\w*", path.read_text(encoding="utf-8")))
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_name_of_code_exists(page: str) -> None:
+    """A class, constant or function that a page quotes is in the code: a rename changes both."""
+    text = CODE.sub("", (TOP / page).read_text(encoding="utf-8"))
+    quoted = {word for word in QUOTED.findall(text) if NAME.fullmatch(word)}
+    parts = {part for word in quoted for part in word.rstrip("()").split(".")}
+
+    names = {part for part in parts if CODE_NAME.search(part)}
+    assert set() == names - names_of_the_code() - NOT_OURS
+
+
+def test_the_architecture_has_its_three_flows() -> None:
+    """docs/architecture.md has three flows, each step with a file and a function."""
     text = (TOP / "docs/architecture.md").read_text(encoding="utf-8")
     flows = re.findall(r"^## (Flow \d)", text, re.MULTILINE)
 
@@ -127,7 +154,39 @@ def test_the_flows_are_walked() -> None:
     assert len(STEP.findall(text)) > 60
 
 
-def test_every_law_that_code_cites_is_written_down() -> None:
+def test_every_decision_is_listed_with_its_title() -> None:
+    """docs/decisions/README.md lists each decision once; every list of decisions has the titles."""
+    titles = {
+        path.name[:3]: path.read_text(encoding="utf-8").partition("\n")[0].partition(": ")[2]
+        for path in (TOP / "docs/decisions").glob("[0-9]*.md")
+    }
+    listed = {
+        page: DECISION.findall((TOP / page).read_text(encoding="utf-8"))
+        for page in PAGES
+        if page.endswith("README.md")
+    }
+    numbers = [number for number, _, _ in listed["docs/decisions/README.md"]]
+
+    assert sorted(titles) == sorted(numbers)
+    assert [] == [
+        (page, number, title)
+        for page, found in listed.items()
+        for number, _, title in found
+        if title != titles[number]
+    ]
+
+
+def test_the_readme_is_short() -> None:
+    """The README fits on a few screens, and names the test command that CI runs."""
+    text = (TOP / "README.md").read_text(encoding="utf-8")
+    lines = text.splitlines()
+
+    assert len(lines) <= README_LINES
+    assert [] == [line for line in lines if len(line) > README_COLUMNS and "](" not in line]
+    assert "make test" in text
+
+
+def test_every_law_that_code_cites_exists() -> None:
     """The laws are numbered 1 to 18, each a heading, and no code cites another."""
     laws = (TOP / "docs/evaluation-laws.md").read_text(encoding="utf-8")
     numbers = [int(number) for number in re.findall(r"^## Law (\d+):", laws, re.MULTILINE)]
@@ -144,7 +203,7 @@ def test_every_law_that_code_cites_is_written_down() -> None:
 
 
 def test_no_page_points_out_of_the_repository() -> None:
-    """What code and pages cite is a page that a reader has."""
+    """Code and pages cite only pages that are in the repository."""
     lost = re.compile(r"\b(DESIGN|METHOD|RELIABILITY|EVALUATION|FAST_BUILDS|STYLE)(\.md\b|'s|, )")
     texts = [*documents(), *modules_of(*FOLDERS)]
 

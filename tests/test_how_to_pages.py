@@ -1,4 +1,4 @@
-"""The how-to pages: a copy of the tree gets the edits that a page tells, and is then run."""
+"""The how-to pages: the edits of a page are applied to a copy of the tree, which is then run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACE = re.compile(r"(above|below|instead of) `(.+)`")
 
 
 class Edit(NamedTuple):
-    """One block of a page: where it goes, and what it says."""
+    """One block of a page: its file, its place there, and its text."""
 
     file: str
     place: str
@@ -34,8 +34,8 @@ def edits_of(page: str) -> list[Edit]:
     return [Edit(file, place, body) for _fence, file, place, body in BLOCK.findall(text)]
 
 
-def copied(folder: Path) -> Path:
-    """Return a copy of the tree, as far as these pages need it."""
+def copy_tree(folder: Path) -> Path:
+    """Return a copy of the parts of the tree that these pages need."""
     for name in COPIED:
         shutil.copytree(
             TOP / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "native")
@@ -45,15 +45,15 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def make(edit: Edit, tree: Path) -> None:
-    """Do one edit; the line that it names must be there, once."""
+def apply(edit: Edit, tree: Path) -> None:
+    """Apply one edit; the line that it names must exist once."""
     path = tree / edit.file
     if edit.place == "a new file":
         path.write_text(edit.text, encoding="utf-8")
         return
-    said = PLACE.fullmatch(edit.place)
-    assert said is not None, edit.place
-    where, mark = said.groups()
+    place = PLACE.fullmatch(edit.place)
+    assert place is not None, edit.place
+    where, mark = place.groups()
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     line_begins = re.compile(rf"\s*{re.escape(mark)}(?!\w)")
     at = [number for number, line in enumerate(lines) if line_begins.match(line)]
@@ -65,7 +65,7 @@ def make(edit: Edit, tree: Path) -> None:
 
 
 def run(tree: Path, *arguments: str) -> str:
-    """Run Python in the copy; return what it printed, once it went well."""
+    """Run Python in the copy; return its output; fail unless its exit status is 0."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", *arguments],
         cwd=tree,
@@ -81,17 +81,17 @@ def run(tree: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    return copied(tmp_path / "tree")
+    return copy_tree(tmp_path / "tree")
 
 
 def test_a_policy_is_added_by_its_page(tree: Path) -> None:
     """With the page's edits `--policy` knows the policy, its law holds, and it grows a tree."""
     for edit in edits_of("add-a-policy.md"):
-        make(edit, tree)
+        apply(edit, tree)
 
-    grown = run(tree, "grow_a_tree.py").splitlines()
-    assert 21 == len(grown)
-    assert "node  0 from None: 100.0 us" == grown[0]
+    lines = run(tree, "grow_a_tree.py").splitlines()
+    assert 21 == len(lines)
+    assert "node  0 from None: 100.0 us" == lines[0]
     run(
         tree, "-m", "pytest", "tests/coordinator/test_policies.py",
         "-k", "decaying-epsilon or every_policy_there_is",
@@ -99,9 +99,9 @@ def test_a_policy_is_added_by_its_page(tree: Path) -> None:
 
 
 def test_a_backend_is_added_by_its_page(tree: Path) -> None:
-    """With the page's edits models are told of the backend, and its examples build and agree."""
+    """With the page's edits prompts have the backend's notes, and its examples build and agree."""
     for edit in edits_of("add-a-backend.md"):
-        make(edit, tree)
+        apply(edit, tree)
 
     assert [
         "first labels: ()",

@@ -1,4 +1,4 @@
-"""The project as pip installs it: a wheel in an environment of its own, called from elsewhere."""
+"""The installed project: a wheel in an environment of its own, called from another folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from actors.installation import VERSION
 
 TOP = Path(__file__).parents[1]
 PACKAGES = ("actors", "protocol", "prompts", "scripts", "examples")
-ALONE = ("supervisor.py", "pyproject.toml", "README.md", "LICENSE")
+SINGLE_FILES = ("supervisor.py", "pyproject.toml", "README.md", "LICENSE")
 
 TASK = '''"""A sum."""
 
@@ -41,24 +41,24 @@ def get_init_inputs():
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment that holds the wheel, and a folder where a user works."""
+    """An environment with the wheel, and a user's working folder."""
 
     packages: Path
     program: Path
     here: Path
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Call `stark` as a shell does that has it on its PATH."""
+        """Call `stark` as a shell with `stark` on its PATH."""
         path = f"{self.program.parent}{os.pathsep}{os.environ['PATH']}"
-        dropped = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")  # compiled once, not by each process
-        environment = {k: v for k, v in os.environ.items() if k not in dropped} | {"PATH": path}
+        left_out = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")  # compiled once, not by each process
+        environment = {k: v for k, v in os.environ.items() if k not in left_out} | {"PATH": path}
         return subprocess.run(
             ["stark", *arguments], cwd=self.here, env=environment, text=True,
             stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=100,
         )  # fmt: skip
 
-    def line(self, *arguments: str) -> str:
-        """Return the one line of a refusal."""
+    def refusal(self, *arguments: str) -> str:
+        """Return the one line of a usage error."""
         done = self.run(*arguments)
         assert (2, "", 1) == (done.returncode, done.stdout, len(done.stderr.splitlines()))
         return done.stderr.strip()
@@ -68,16 +68,16 @@ class Installed:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Build a wheel from a copy of the tree; install it without its dependencies.
 
-    Those come from the environment of the tests. The folder where `stark` is called has an
-    `actors` of the user's own.
+    The dependencies come from the environment of the tests. The user's working folder has an
+    `actors` package of its own.
     """
     folder = tmp_path_factory.mktemp("installed")
     source = folder / "source"
     source.mkdir()
     for package in PACKAGES:
-        left_out = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(TOP / package, source / package, ignore=left_out)
-    for file in ALONE:
+        without_caches = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(TOP / package, source / package, ignore=without_caches)
+    for file in SINGLE_FILES:
         shutil.copy(TOP / file, source / file)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     offline = ["--no-deps", "--no-build-isolation", "--no-index"]
@@ -103,7 +103,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def test_every_file_of_the_packages_is_in_the_wheel(installed: Installed) -> None:
-    """Prompts, SQL, CSS, prices, native headers and examples: what a checkout reads is there."""
+    """The wheel has every file of a checkout: prompts, SQL, CSS, prices, headers, examples."""
     expected = {
         path.relative_to(TOP)
         for package in PACKAGES
@@ -114,26 +114,26 @@ def test_every_file_of_the_packages_is_in_the_wheel(installed: Installed) -> Non
 
 
 def test_stark_is_the_main_job_and_names_itself(installed: Installed) -> None:
-    """`stark` takes the flags of `supervisor.py`; every text says what was typed."""
+    """`stark` takes the flags of `supervisor.py`; every text names the typed command."""
     help_text = installed.run("--help").stdout
     assert help_text.startswith("usage: stark [-h]")
     assert "supervisor.py" not in help_text
     assert all(f"  {command.name} " in help_text for command in COMMANDS)
     assert f"stark-kernels {VERSION}\n" == installed.run("--version").stdout
-    assert "see stark --help" in installed.line("--such-a-flag")
-    assert "give --task FILE" in installed.line()
+    assert "see stark --help" in installed.refusal("--such-a-flag")
+    assert "give --task FILE" in installed.refusal()
 
 
-def test_a_word_that_is_no_command_is_refused_with_the_nearest(installed: Installed) -> None:
-    """One line, status 2; a file is told its flag."""
-    assert "no command 'kernelbensh', expected kernelbench;" in installed.line("kernelbensh")
-    assert all(command.name in installed.line("xyz") for command in COMMANDS)
+def test_an_unknown_command_is_refused_with_the_nearest_one(installed: Installed) -> None:
+    """One line, status 2; for a file the line names `--task`."""
+    assert "no command 'kernelbensh', expected kernelbench;" in installed.refusal("kernelbensh")
+    assert all(command.name in installed.refusal("xyz") for command in COMMANDS)
     (installed.here / "doc.py").write_text(TASK, encoding="utf-8")
-    assert installed.line("doc.py").endswith("stark --task doc.py")
+    assert installed.refusal("doc.py").endswith("stark --task doc.py")
 
 
 @pytest.mark.parametrize("word", sorted(BY_NAME.keys() - {"build"}))  # it imports torch first
-def test_every_command_is_there_and_names_itself(installed: Installed, word: str) -> None:
+def test_every_command_exists_and_names_itself(installed: Installed, word: str) -> None:
     """Help exits with 0 and names no file of a checkout."""
     done = installed.run(word, "--help")
     assert (0, "") == (done.returncode, done.stderr)
@@ -141,13 +141,13 @@ def test_every_command_is_there_and_names_itself(installed: Installed, word: str
     assert "python " not in done.stdout
 
 
-def test_examples_come_along(installed: Installed) -> None:
-    """They are copied to a folder, and never over a user's files."""
+def test_examples_are_installed(installed: Installed) -> None:
+    """`stark examples --copy` copies them to a folder, and never overwrites a user's files."""
     done = installed.run("examples", "--copy", "mine")
     assert (0, "stark --task mine/") == (done.returncode, done.stdout[:18])
     tasks = sorted(path.name for path in (TOP / "examples").glob("*.py"))
     assert tasks == sorted(path.name for path in (installed.here / "mine").iterdir())
-    assert "exists already" in installed.line("examples", "--copy", "mine")
+    assert "exists already" in installed.refusal("examples", "--copy", "mine")
 
 
 def test_a_whole_run_from_a_wheel(installed: Installed) -> None:
@@ -164,12 +164,12 @@ def test_a_whole_run_from_a_wheel(installed: Installed) -> None:
     roles = ("--evaluators", "--planners", "--coders", "--debuggers")
     nothing, one = ([word for role in roles for word in (role, count)] for count in "01")
     flags = ["--budget", "1", "--run-dir", "run", "--device", "cpu", "--until-idle"]
-    idle = installed.run("--task", "sum.py", "--model", "script:script.jsonl", *flags, *nothing)
+    idle_run = installed.run("--task", "sum.py", "--model", "script:script.jsonl", *flags, *nothing)
     assert (0, "resume with: stark --resume run") == (
-        idle.returncode, idle.stdout.splitlines()[-1],
+        idle_run.returncode, idle_run.stdout.splitlines()[-1],
     )  # fmt: skip
     done = installed.run("--resume", "run", *one, "--json")
     (result,) = json.loads(done.stdout)["tasks"]
-    seen = tuple(result[key] for key in ("status", "attempts", "compiled", "correct"))
-    assert (1, ("finished", 1, 1, 0)) == (done.returncode, seen)  # wrong: it is not timed
+    summary = tuple(result[key] for key in ("status", "attempts", "compiled", "correct"))
+    assert (1, ("finished", 1, 1, 0)) == (done.returncode, summary)  # wrong: it is not timed
     assert "run: nothing differs\n" in installed.run("replay", "run").stdout

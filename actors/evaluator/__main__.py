@@ -98,7 +98,10 @@ def _parser() -> OneLineParser:
         "--min-sandbox", type=_level, metavar="N", help="refuse to run below this sandbox level"
     )
     parser.add_argument(
-        "--time-s", type=_seconds, metavar="S", help="seconds of timing at most (default 20)"
+        "--time-s",
+        type=_seconds,
+        metavar="S",
+        help=f"seconds of timing at most (default {settings.Limits().time_s:g})",
     )
     parser.add_argument("--connect", metavar="ADDR", help="be an actor: the coordinator's address")
     parser.add_argument("--slot", default="evaluator-0", help="the supervised place")

@@ -1,4 +1,4 @@
-"""`make bench`: every benchmark in turn, with the machine's name."""
+"""`make bench`: all benchmarks one after the other, with a description of the machine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from scripts.benchmarks.machine_info import machine
 
 
 def main() -> None:
-    """Run all of them; some ten minutes."""
+    """Run all benchmarks; it takes some ten minutes."""
     OneLineParser(prog="python -m scripts.benchmarks", description=__doc__).parse_args()
     print(machine())
     print("\nselection, windows and leaderboard, one step of the search")
     selection.main()
-    print("\ndispatch, durable: a result said -> the next work in hand")
+    print("\ndispatch, durable: a result sent -> the next work received")
     dispatch.report()
     print()
     scale.report()

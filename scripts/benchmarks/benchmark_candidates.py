@@ -1,6 +1,6 @@
-"""A fixed dozen of candidates, as agents write them: ten that are right, one wrong, one broken.
+"""Twelve fixed candidates, as agents write them: ten correct, one wrong, one that does not compile.
 
-All make `gelu((x + b) * g) + r` one kernel, each with other choices and so with other text.
+Each computes `gelu((x + b) * g) + r` in one kernel, with other choices and so with other text.
 """
 
 from __future__ import annotations
@@ -140,19 +140,19 @@ def task(device: DeviceKind) -> str:
 
 
 def twelve_candidates(device: DeviceKind) -> dict[str, str]:
-    """Return name -> source of the twelve."""
+    """Return name -> source of the twelve candidates."""
     choices = CPP_CHOICES if device == "cpu" else CUDA_CHOICES
-    found = {
+    sources = {
         f"right {number}": _module(device, choice, ROOT, "out")
         for number, choice in enumerate(choices)
     }
-    found["wrong"] = _module(device, choices[0], "0.5f", "out")
-    found["broken"] = _module(device, choices[0], ROOT, "result")
-    return found
+    sources["wrong"] = _module(device, choices[0], "0.5f", "out")
+    sources["broken"] = _module(device, choices[0], ROOT, "result")
+    return sources
 
 
 def unbuilt_candidate(device: DeviceKind, number: int) -> str:
-    """Return the first of the dozen with other text, so that nothing of it was built before."""
+    """Return the first candidate with other text, so that no build of it is stored."""
     first = (CPP_CHOICES if device == "cpu" else CUDA_CHOICES)[0]
     return _module(device, first, ROOT, "out") + f"\n# {number}\n"
 

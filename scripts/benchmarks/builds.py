@@ -1,11 +1,12 @@
-"""Builds: a set of candidates, fast and torch's way in the same run; what each took, and equality.
+"""Builds: candidates built by fast builds and by torch in the same run; times and equality.
 
     python -m scripts.benchmarks.builds [NAME ...] [--jobs N] [--alone N] [--store FOLDER]
 
-For each candidate the fast build and torch's own are compared: what the candidate computes, the
-docstrings of its functions, the machine code for the device, and for broken ones the first error
-with its line.  Fast builds run one after the other.  torch's run `--jobs` at a time, which is
-slower for each of them, but the first `--alone` of each kind run alone: only these get a ratio.
+For each candidate the fast build and torch's own build are compared: the candidate's results, the
+docstrings of its functions, the machine code for the device, and for broken candidates the first
+error with its line.  Fast builds run one after the other.  torch's builds run `--jobs` at a time,
+which is slower for each of them; the first `--alone` of each kind run alone, and only these get a
+ratio.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LIMIT_S = 500.0
 KINDS = ("cpu", "cuda", "broken", "cuda_broken")
 _ERROR = re.compile(
     r"(?P<file>[\w.]+\.(?:cpp|cu))(?::(?P<line>\d+):\d+: |\((?P<edg>\d+)\): )(?:fatal )?error:? "
-    r"(?P<words>.*)"
+    r"(?P<text>.*)"
 )
 _NOT_CODE = re.compile(r"^\s*Common:|^\s*GLOBAL:\d|^identifier|^Fatbin|^=+$|compile_size|^host =")
 _PTXAS = re.compile(r"ptxas (?:error|fatal) .*")
@@ -46,20 +47,20 @@ class BuildSide(Value, frozen=True, kw_only=True):
     """One way of building one candidate."""
 
     report: ImportReport
-    error: str  # the first, without folders
-    code: str  # the device's, as text
+    error: str  # the first error, without folders
+    code: str  # the device's machine code, as text
 
 
 def kind_of(name: str) -> str:
-    """Return the kind that a candidate's name says."""
+    """Return the kind in a candidate's name."""
     return "cuda_broken" if name.startswith("cuda_broken") else name.partition("_")[0]
 
 
 def first_error(text: str) -> str:
-    """Return file, line and words of the first error in a build's log."""
+    """Return file, line and text of the first error in a build's log."""
     found = _ERROR.search(text)
     if found:
-        return f"{found['file']}:{found['line'] or found['edg']}: {found['words']}"
+        return f"{found['file']}:{found['line'] or found['edg']}: {found['text']}"
     fatal = _PTXAS.search(text)
     if fatal:
         return re.sub(r"'[^']*'", "'…'", fatal.group())
@@ -67,7 +68,7 @@ def first_error(text: str) -> str:
 
 
 def device_code(folder: Path) -> str:
-    """Return the machine code in the libraries under `folder`, without names made per build."""
+    """Return the machine code in the libraries under `folder`, without names made for a build."""
     parts = []
     for library in sorted(folder.rglob("*.so")):
         dumped = subprocess.run(
@@ -78,8 +79,8 @@ def device_code(folder: Path) -> str:
         )
         text = _MODULE_NAME.sub("_module", dumped.stdout)
         # Unused one-byte variables of the CUDA library's headers are all that "Common" counts.
-        kept = [line for line in text.splitlines() if not _NOT_CODE.search(line)]
-        parts.append("\n".join(kept))
+        lines = [line for line in text.splitlines() if not _NOT_CODE.search(line)]
+        parts.append("\n".join(lines))
     return "\n".join(parts)
 
 
@@ -94,40 +95,40 @@ def build_side(name: str, store: Path | None) -> BuildSide:
 
 
 def differences(ours: BuildSide, theirs: BuildSide) -> list[str]:
-    """Return in what two ways of building differ."""
-    found = []
+    """Return the differences of two builds of one candidate."""
+    texts = []
     if ours.report.results != theirs.report.results:
-        found.append(f"results {ours.report.results} {theirs.report.results}")
+        texts.append(f"results {ours.report.results} {theirs.report.results}")
     if ours.report.documents != theirs.report.documents:
-        found.append(f"documents {ours.report.documents} {theirs.report.documents}")
+        texts.append(f"documents {ours.report.documents} {theirs.report.documents}")
     if ours.code != theirs.code:
-        found.append("device code")
+        texts.append("device code")
     if ours.error != theirs.error:
-        found.append(f"error {ours.error!r} {theirs.error!r}")
-    return found
+        texts.append(f"error {ours.error!r} {theirs.error!r}")
+    return texts
 
 
 def row(name: str, ours: BuildSide, theirs: BuildSide | None, *, alone: bool) -> str:
     """Return one line of the table."""
     way = ours.report.builds[-1].way if ours.report.builds else "?"
-    mine, other = ours.report.seconds, theirs.report.seconds if theirs else 0.0
-    ratio = f"{other / mine:6.1f}×" if theirs and alone and mine else "      –"
-    unlike = differences(ours, theirs) if theirs else []
-    equal = "; ".join(unlike) if unlike else "equal" if theirs else "–"
-    torchs = f"{other:8.2f}" if theirs else "       –"
-    why = ours.report.builds[-1].why if ours.report.builds else ours.error
-    return f"{name:26} {torchs} {mine:8.2f} {ratio}  {way:8} {equal}  {why[:90]}"
+    our_s, their_s = ours.report.seconds, theirs.report.seconds if theirs else 0.0
+    ratio = f"{their_s / our_s:6.1f}×" if theirs and alone and our_s else "      –"
+    unequal = differences(ours, theirs) if theirs else []
+    equality = "; ".join(unequal) if unequal else "equal" if theirs else "–"
+    their_text = f"{their_s:8.2f}" if theirs else "       –"
+    reason = ours.report.builds[-1].why if ours.report.builds else ours.error
+    return f"{name:26} {their_text} {our_s:8.2f} {ratio}  {way:8} {equality}  {reason[:90]}"
 
 
-def families_of(names: list[str]) -> frozenset[FlagSet]:
-    """Return what the judge would prepare for the candidates of these names."""
+def flag_sets_of(names: list[str]) -> frozenset[FlagSet]:
+    """Return the flag sets that the judge would prepare for these candidates."""
     cuda = torch.version.cuda is not None
     texts = [(CANDIDATES / f"{name}.py").read_text(encoding="utf-8") for name in names]
     return frozenset().union(*(source_requirements.flag_sets(text, cuda=cuda) for text in texts))
 
 
 def main(arguments: list[str]) -> int:
-    """Run the comparison; the status is 1 when anything differs."""
+    """Run the comparison; return 1 when a build differs."""
     parser = OneLineParser(prog="python -m scripts.benchmarks.builds", description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
@@ -140,23 +141,23 @@ def main(arguments: list[str]) -> int:
     names = [n for n in names if not flags.names or any(word in n for word in flags.names)]
     if not torch.version.cuda:
         names = [name for name in names if not name.startswith("cuda")]
-    card = torch.cuda.get_device_name() if torch.cuda.is_available() else "no card"
-    print(f"{machine()}, {card}, torch {torch.__version__}")
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    print(f"{machine()}, {gpu}, torch {torch.__version__}")
     with tempfile.TemporaryDirectory() as scratch:
         store = flags.store or Path(scratch)
-        began = time.monotonic()
-        prepare_toolkit(store, families_of(names))
-        print(f"prepared in {time.monotonic() - began:.1f} s", flush=True)
+        begun_at = time.monotonic()
+        prepare_toolkit(store, flag_sets_of(names))
+        print(f"prepared in {time.monotonic() - begun_at:.1f} s", flush=True)
         with ThreadPoolExecutor(flags.ours_jobs) as pool:
             ours = dict(
                 zip(names, pool.map(lambda name: build_side(name, store), names), strict=True)
             )
-    firsts = [n for kind in KINDS for n in [n for n in names if kind_of(n) == kind][: flags.alone]]
+    alone = [n for kind in KINDS for n in [n for n in names if kind_of(n) == kind][: flags.alone]]
     print(f"{'candidate':26} {'torch s':>8} {'ours s':>8} {'ratio':>7}  way", flush=True)
-    unlike = 0
+    unequal = 0
     theirs: dict[str, BuildSide] = {}
     if not flags.no_torch:
-        theirs = {name: build_side(name, None) for name in firsts}
+        theirs = {name: build_side(name, None) for name in alone}
         rest = [name for name in names if name not in theirs]
         with ThreadPoolExecutor(flags.jobs) as pool:
             theirs.update(
@@ -164,10 +165,10 @@ def main(arguments: list[str]) -> int:
             )
     for name in names:
         other = theirs.get(name)
-        print(row(name, ours[name], other, alone=name in firsts), flush=True)
-        unlike += bool(other and differences(ours[name], other))
-    print(f"{len(names)} candidates, {unlike} unlike torch's own")
-    return 1 if unlike else 0
+        print(row(name, ours[name], other, alone=name in alone), flush=True)
+        unequal += bool(other and differences(ours[name], other))
+    print(f"{len(names)} candidates, {unequal} different from torch's own")
+    return 1 if unequal else 0
 
 
 if __name__ == "__main__":

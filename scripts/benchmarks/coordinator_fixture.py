@@ -1,6 +1,6 @@
-"""A test stand: one real coordinator process on a run of its own, to be loaded, read and killed.
+"""A fixture: one real coordinator process on a run of its own, to load, measure and kill.
 
-The store lies in a temporary folder on this machine's disk, so a commit is what it is in a run.
+The store is in a temporary folder on this machine's disk, so a commit takes as long as in a run.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from scripts.benchmarks.simulated_workers import SimulatedWorkers
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_BYTES = 4_000  # a window shows five of them: more than 20 KB a task on the average
 ENDLESS_BUDGET = 10**9
-UP_S = 120.0
+START_TIMEOUT_S = 120.0
 
 
 class CoordinatorFixture:
-    """A coordinator, the workers that load it, and what both cost."""
+    """A coordinator, the workers that load it, and its use of processor and memory."""
 
     def __init__(self, *, workers: int, under_way: int, tasks: int = 1, calls: bool = False):
         self._folder = tempfile.TemporaryDirectory()
@@ -43,7 +43,7 @@ class CoordinatorFixture:
         self.workers = SimulatedWorkers(
             self.address, workers_by_role(workers), source_bytes=SOURCE_BYTES, calls=calls
         )
-        self.workers.serve_until_back(0, UP_S)
+        self.workers.serve_until_back(0, START_TIMEOUT_S)
 
     def __enter__(self) -> CoordinatorFixture:
         return self
@@ -58,11 +58,11 @@ class CoordinatorFixture:
         """Kill the coordinator and start it at once; return seconds to (first lease, all back)."""
         epoch = self.workers.epoch
         self.process.kill()
-        killed = time.monotonic()
+        killed_at = time.monotonic()
         self.process.wait()
         self.process = self._start()
-        tally, back = self.workers.serve_until_back(epoch, UP_S)
-        return (tally.first_work or back) - killed, back - killed
+        tally, all_back_at = self.workers.serve_until_back(epoch, START_TIMEOUT_S)
+        return (tally.first_work_at or all_back_at) - killed_at, all_back_at - killed_at
 
     def cpu_s(self) -> float:
         """Return the processor seconds that the coordinator has used."""
@@ -71,7 +71,7 @@ class CoordinatorFixture:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_mib(self) -> float:
-        """Return what the coordinator holds in memory now."""
+        """Return the coordinator's resident memory."""
         text = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="utf-8")
         return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -85,7 +85,7 @@ class CoordinatorFixture:
 
 
 def workers_by_role(workers: int) -> dict[Role, int]:
-    """Return how many of each role: each stage of an attempt takes its workers as long here."""
+    """Return the number of workers of each role; each stage takes its workers equally long here."""
     agents = workers * 5 // 16
     return {
         Role.PLANNER: agents,

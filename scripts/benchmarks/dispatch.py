@@ -1,7 +1,7 @@
-"""Dispatch: from a worker's result to the next worker's work in hand, everything durable.
+"""Dispatch: the time from a worker's result to the next worker's work, with durable commits.
 
-A real coordinator with its store on disk, real actor processes, and work that takes no time: every
-attempt is three tasks (plan, write, evaluate); one with a full window carries about 20 KB.
+The coordinator and the actor processes are real, and the store is on disk; the work takes no time.
+Every attempt is three tasks (plan, write, evaluate); a task with a full window is about 20 KB.
 `python -m scripts.benchmarks.dispatch`.
 """
 
@@ -30,27 +30,27 @@ SOURCE_BYTES = 3_000  # a full window shows seven of them: about 20 KB a task
 
 
 class InstantWorker:
-    """Answers at once, and notes when work came and when it went."""
+    """Answers at once, and records when work came and when its result was ready."""
 
     def __init__(self, role: Role, credit: int, trace: Path) -> None:
         self.role = role
         self.credit = credit
         self.device: Device | None = None
         self._trace = trace
-        self._seen: list[str] = []
+        self._trace_lines: list[str] = []
 
     def work(self, request: messages.Work, context: WorkContext) -> messages.Result:
-        came = time.monotonic()
+        came_at = time.monotonic()
         result = answer(request)
-        self._seen.append(f"{request.lease.work} {came} {time.monotonic()}")
+        self._trace_lines.append(f"{request.lease.work} {came_at} {time.monotonic()}")
         return result
 
     def close(self) -> None:
-        self._trace.write_text("\n".join(self._seen), encoding="utf-8")
+        self._trace.write_text("\n".join(self._trace_lines), encoding="utf-8")
 
 
 def answer(request: messages.Work) -> messages.Result:
-    """Return a made-up result of the usual size."""
+    """Return a fabricated result of the usual size."""
     lease = request.lease
     match request:
         case messages.MeasureReference():
@@ -100,23 +100,23 @@ def _start_worker(run_dir: Path, role: Role, credit: int) -> subprocess.Popen[by
 
 def _times(run_dir: Path) -> list[float]:
     """Return milliseconds from each stage's end to the next stage's start of the same attempt."""
-    seen: dict[str, tuple[float, float]] = {}  # work -> (came, went)
+    moments: dict[str, tuple[float, float]] = {}  # work -> (came, done)
     for role in WORKER_ROLES:
         for line in (run_dir / f"trace-{role}").read_text(encoding="utf-8").splitlines():
-            work, came, gone = line.split()
-            seen[work] = (float(came), float(gone))
-    following = {"plan": "write", "write": "evaluate", "repair": "evaluate"}
+            work, came_at, done_at = line.split()
+            moments[work] = (float(came_at), float(done_at))
+    next_stage = {"plan": "write", "write": "evaluate", "repair": "evaluate"}
     times = []
-    for work, (_, went) in seen.items():
+    for work, (_, done) in moments.items():
         attempt, _, stage = work.rpartition("/")
-        later = seen.get(f"{attempt}/{following.get(stage, '')}")
-        if later is not None:
-            times.append((later[0] - went) * 1000)
+        following = moments.get(f"{attempt}/{next_stage.get(stage, '')}")
+        if following is not None:
+            times.append((following[0] - done) * 1000)
     return times
 
 
 def _rate(run_dir: Path) -> float:
-    """Return leases done a second, between the first and the last."""
+    """Return finished leases a second, between the first and the last."""
     with sqlite3.connect(run_dir / "run.db") as db:
         count, first, last = db.execute(
             "SELECT COUNT(*), MIN(granted), MAX(ended) FROM lease WHERE outcome = 'done'"
@@ -134,7 +134,7 @@ def report() -> None:
 
 
 def main() -> int:
-    """Report, or be one of the workers that the report starts."""
+    """Print the report, or run as one of the workers that the report starts."""
     if len(sys.argv) == 1:
         report()
         return 0

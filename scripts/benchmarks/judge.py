@@ -1,10 +1,10 @@
-"""The judge: candidates a minute, seconds a stage, the field's way beside it, steadiness, faults.
+"""The judge: candidates a minute, seconds a stage, a comparison, steadiness, faults.
 
     python -m scripts.benchmarks.judge [--device cpu|cuda] [--field N] [--repeats N]
 
-A dozen candidates (`benchmark_candidates.py`) on one warm judge; one new candidate alone on it,
-three times; the same with plain `load_inline` in a fresh process each, `--field` of the dozen, in
-the same run; the first candidate `--repeats` times; and what passes from a fault to the next
+It measures twelve candidates (`benchmark_candidates.py`) on one warm judge; one new candidate alone
+on it, three times; `--field` of the twelve KernelBench-style (plain `load_inline`, a fresh process
+each) in the same run; the first candidate `--repeats` times; and the time from a fault to the next
 candidate's start.
 """
 
@@ -29,7 +29,7 @@ from scripts.benchmarks import benchmark_candidates
 from scripts.benchmarks.machine_info import machine
 
 LIMITS = Limits(time_s=5.0)
-FIELD_S = 600.0
+FIELD_TIMEOUT_S = 600.0
 PLAIN = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 FAULTS = {
     "cpu": "import ctypes\n        ctypes.string_at(0)",
@@ -49,21 +49,21 @@ class ModelNew(nn.Module):
 """
 
 
-def verdict_or_exit(found: Verdict | TaskProblem) -> Verdict:
-    """Return the verdict; leave when the benchmark's own task can't be judged here."""
-    if isinstance(found, TaskProblem):
-        raise SystemExit(f"can't be judged here: {found.reason}")
-    return found
+def verdict_or_exit(result: Verdict | TaskProblem) -> Verdict:
+    """Return the verdict; exit when the benchmark's own task can't be judged here."""
+    if isinstance(result, TaskProblem):
+        raise SystemExit(f"can't be judged here: {result.reason}")
+    return result
 
 
 def ours(judge: Judge, task: Task, reference: Reference, sources: dict[str, str]) -> float:
-    """Judge all of them on one warm judge; print a table; return the seconds of the whole."""
-    began = time.monotonic()
+    """Judge all sources on one warm judge; print a table; return the total seconds."""
+    begun_at = time.monotonic()
     verdicts = judge_in_order(judge, task, reference, list(sources.values()))
     rows: list[Verdict] = []
     print(f"{'candidate':10} {'verdict':14} {'speedup':>8}  build  check   time  s")
-    for name, found in zip(sources, verdicts, strict=True):
-        verdict = verdict_or_exit(found)
+    for name, result in zip(sources, verdicts, strict=True):
+        verdict = verdict_or_exit(result)
         rows.append(verdict)
         spent = verdict.seconds
         speedup = f"{verdict.speedup:.2f}" if verdict.speedup else "-"
@@ -72,18 +72,18 @@ def ours(judge: Judge, task: Task, reference: Reference, sources: dict[str, str]
             f"{spent.time:6.2f}",
             flush=True,
         )
-    whole = time.monotonic() - began
+    total_s = time.monotonic() - begun_at
     alone = [row.seconds.build + row.seconds.check + row.seconds.time for row in rows]
     print(
-        f"{len(rows)} candidates in {whole:.1f} s: {60 * len(rows) / whole:.1f} a minute; "
+        f"{len(rows)} candidates in {total_s:.1f} s: {60 * len(rows) / total_s:.1f} a minute; "
         f"source to verdict, median {median(alone):.2f} s (build "
         f"{median([row.seconds.build for row in rows]):.2f} s)"
     )
-    return whole
+    return total_s
 
 
 def kernelbench_style(task: Task, sources: dict[str, str], count: int) -> float:
-    """Judge some the field's way; return the mean seconds of one."""
+    """Judge the first `count` sources KernelBench-style; return the mean seconds of one."""
     spent = []
     with tempfile.TemporaryDirectory() as folder:
         task_path = Path(folder) / "task.py"
@@ -92,74 +92,76 @@ def kernelbench_style(task: Task, sources: dict[str, str], count: int) -> float:
             path = Path(folder) / f"{name.replace(' ', '_')}.py"
             path.write_text(source, encoding="utf-8")
             environment = {**os.environ, "TORCH_EXTENSIONS_DIR": f"{folder}/{path.stem}"}
-            began = time.monotonic()
+            begun_at = time.monotonic()
             done = subprocess.run(
                 [sys.executable, "-m", "scripts.benchmarks.kernelbench_style", task_path, path,
                 task.device],
-                capture_output=True, text=True, check=False, env=environment, timeout=FIELD_S,
+                capture_output=True, text=True, check=False, env=environment,
+                timeout=FIELD_TIMEOUT_S,
             )  # fmt: skip
-            spent.append(time.monotonic() - began)
-            said = json.loads(done.stdout) if not done.returncode else {}
-            print(f"{name:10} the field's way: {spent[-1]:.1f} s  {said}", flush=True)
+            spent.append(time.monotonic() - begun_at)
+            result = json.loads(done.stdout) if not done.returncode else {}
+            print(f"{name:10} KernelBench-style: {spent[-1]:.1f} s  {result}", flush=True)
     return mean(spent)
 
 
 def alone(judge: Judge, task: Task) -> None:
-    """Print what passes from a new candidate's source to its verdict while nothing else goes on."""
-    began = time.time_ns()  # as text that no store knows, whoever ran this before
-    found, whole = [], []
-    for number in range(began, began + 3):
+    """Print the seconds from a new candidate's source to its verdict, without other work."""
+    first_number = time.time_ns()  # makes a text that the result cache has of no earlier run
+    stages, totals_s = [], []
+    for number in range(first_number, first_number + 3):
         source = benchmark_candidates.unbuilt_candidate(task.device, number)
-        start = time.monotonic()
-        found.append(verdict_or_exit(judge.judge(task, source)).seconds)
-        whole.append(time.monotonic() - start)
+        begun_at = time.monotonic()
+        stages.append(verdict_or_exit(judge.judge(task, source)).seconds)
+        totals_s.append(time.monotonic() - begun_at)
     print(
-        f"one candidate alone, source to verdict: {median(whole):.2f} s "
-        f"(build {median(spent.build for spent in found):.2f}, "
-        f"check {median(spent.check for spent in found):.2f}, "
-        f"time {median(spent.time for spent in found):.2f}), median of {len(found)}"
+        f"one candidate alone, source to verdict: {median(totals_s):.2f} s "
+        f"(build {median(spent.build for spent in stages):.2f}, "
+        f"check {median(spent.check for spent in stages):.2f}, "
+        f"time {median(spent.time for spent in stages):.2f}), median of {len(stages)}"
     )
 
 
 def steadiness(judge: Judge, task: Task, source: str, repeats: int) -> None:
-    """Print how far apart the reported speedups of one candidate are."""
-    found = []
+    """Print the spread of the reported speed-ups of one candidate."""
+    speedups = []
     for _ in range(repeats):
-        found.append(verdict_or_exit(judge.judge(task, source)).speedup or 0.0)
-    middle = median(found)
-    spread = (max(found) - min(found)) / middle * 100
+        speedups.append(verdict_or_exit(judge.judge(task, source)).speedup or 0.0)
+    middle = median(speedups)
+    spread = (max(speedups) - min(speedups)) / middle * 100
     print(
         f"one candidate {repeats} times: {middle:.3f}×, all within {spread:.2f} % "
-        f"({', '.join(f'{each:.3f}' for each in found)})"
+        f"({', '.join(f'{each:.3f}' for each in speedups)})"
     )
 
 
 def faults(judge: Judge, task: Task) -> None:
-    """Print what a fault costs: until it is a verdict, until the next candidate runs."""
+    """Print the cost of a fault: seconds to its verdict, and from there to the next candidate."""
     source = PLAIN + FAULTY.format(fault=FAULTS[task.device])
     plain = PLAIN + FAULTY.format(fault="pass")
-    lost = []
+    costs = []
     for _ in range(3):
-        whole = time.monotonic()
+        begun_at = time.monotonic()
         verdict = verdict_or_exit(judge.judge(task, source))
-        began = time.monotonic()
-        following = verdict_or_exit(judge.judge(task, plain))
-        spent = following.seconds
-        start = time.monotonic() - began - spent.time - spent.check
-        lost.append((began - whole, max(start, 0.0), verdict.verdict))
+        judged_at = time.monotonic()
+        spent = verdict_or_exit(judge.judge(task, plain)).seconds
+        start_s = time.monotonic() - judged_at - spent.time - spent.check
+        costs.append((judged_at - begun_at, max(start_s, 0.0), verdict.verdict))
     print(
-        "a fault, judged and cleared up, s: "
-        + ", ".join(f"{first:.2f} ({word})" for first, _next, word in lost)
+        "a fault, judged and its device cleared, s: "
+        + ", ".join(f"{judged_s:.2f} ({outcome})" for judged_s, _, outcome in costs)
         + "; from its verdict to the next candidate's start, s: "
-        + ", ".join(f"{then:.2f}" for _first, then, _word in lost)
+        + ", ".join(f"{start_s:.2f}" for _, start_s, _ in costs)
     )
 
 
 def main() -> None:
-    """Run all parts on one machine."""
+    """Run all parts of the benchmark."""
     parser = OneLineParser(prog="python -m scripts.benchmarks.judge")
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
-    parser.add_argument("--field", type=int, default=2, help="how many the field's way (default 2)")
+    parser.add_argument(
+        "--field", type=int, default=2, metavar="N", help="candidates KernelBench-style (default 2)"
+    )
     parser.add_argument("--repeats", type=int, default=10)
     options = parser.parse_args()
     device: DeviceKind = options.device
@@ -168,15 +170,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         judge = Judge(device, LIMITS, Path(folder) / "judge", log_line=print)
         try:
-            began = time.monotonic()
+            begun_at = time.monotonic()
             judge.prepare(list(sources.values()))
             reference = judge.measure(task)
             if isinstance(reference, TaskProblem):
                 raise SystemExit(reference.reason)
             judge.judge(task, benchmark_candidates.unbuilt_candidate(device, 0))
             print(f"{machine()}; {judge.device.fingerprint}; sandbox level {judge.level}")
-            print(f"warm after {time.monotonic() - began:.1f} s (toolkit, zygote, reference)")
-            whole = ours(judge, task, reference, sources)
+            print(f"warm after {time.monotonic() - begun_at:.1f} s (toolkit, zygote, reference)")
+            total_s = ours(judge, task, reference, sources)
             alone(judge, task)
             if options.repeats:
                 steadiness(
@@ -188,8 +190,8 @@ def main() -> None:
         finally:
             judge.close()
     if options.field:
-        each = kernelbench_style(task, sources, options.field)
-        print(f"the field's way takes {each / (whole / len(sources)):.1f} times as long")
+        one_s = kernelbench_style(task, sources, options.field)
+        print(f"KernelBench-style takes {one_s / (total_s / len(sources)):.1f} times as long")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The field's way: one process imports, builds, checks and times one candidate.
+"""KernelBench-style evaluation: one process imports, builds, checks and times one candidate.
 
-As public harnesses do it: plain `load_inline`, five checks at 1e-4 with public seeds, three calls
-to warm up, a hundred timed ones, the mean.  For comparison only: nothing here can be trusted.
+It works as public harnesses do: plain `load_inline`, five checks at 1e-4 with public seeds, three
+warm-up calls, a hundred timed calls, their mean.  It is for comparison only: a candidate can forge
+every figure.
 
     python -m scripts.benchmarks.kernelbench_style TASK CANDIDATE cpu|cuda
 """
@@ -38,11 +39,11 @@ def mean_us(model: torch.nn.Module, inputs: list[torch.Tensor], device: str) -> 
     for _ in range(SAMPLES):
         if device == "cuda":
             torch.cuda.synchronize()
-        began = time.perf_counter()
+        begun_at = time.perf_counter()
         model(*inputs)
         if device == "cuda":
             torch.cuda.synchronize()
-        total += time.perf_counter() - began
+        total += time.perf_counter() - begun_at
     return total / SAMPLES * 1e6
 
 
@@ -50,17 +51,17 @@ def main(task_path: str, candidate_path: str, device: str) -> None:
     """Print one line of JSON."""
     task = imported(Path(task_path), "task")
     candidate = imported(Path(candidate_path), "candidate")
-    right = True
+    is_correct = True
     with torch.no_grad():
         for seed in range(CHECKS):
             torch.manual_seed(seed)
-            theirs = task.Model(*task.get_init_inputs()).to(device)
+            reference = task.Model(*task.get_init_inputs()).to(device)
             torch.manual_seed(seed)
-            mine = candidate.ModelNew(*task.get_init_inputs()).to(device)
+            model = candidate.ModelNew(*task.get_init_inputs()).to(device)
             inputs = [each.to(device) for each in task.get_inputs()]
-            right &= torch.allclose(mine(*inputs), theirs(*inputs), atol=1e-4, rtol=1e-4)
-        speedup = mean_us(theirs, inputs, device) / mean_us(mine, inputs, device)
-    print(json.dumps({"correct": right, "speedup": speedup}))
+            is_correct &= torch.allclose(model(*inputs), reference(*inputs), atol=1e-4, rtol=1e-4)
+        speedup = mean_us(reference, inputs, device) / mean_us(model, inputs, device)
+    print(json.dumps({"correct": is_correct, "speedup": speedup}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the figures were measured on, and the figures' own arithmetic."""
+"""The machine of a measurement, and the arithmetic of its figures."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def machine() -> str:
 
 
 def disk(folder: Path, times: int = 200) -> tuple[float, float]:
-    """Return (p50, p99) in milliseconds of making 20 KB durable in `folder`: a commit's floor."""
+    """Return (p50, p99) in ms of making 20 KB durable in `folder`: the least time of a commit."""
     path = folder / "durable"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-    taken = []
+    times_ms = []
     try:
         for number in range(times):
-            began = time.perf_counter()
+            begun_at = time.perf_counter()
             os.pwrite(descriptor, b"." * 20_000, number * 20_000)
             os.fdatasync(descriptor)
-            taken.append((time.perf_counter() - began) * 1000)
+            times_ms.append((time.perf_counter() - begun_at) * 1000)
     finally:
         os.close(descriptor)
         path.unlink()
-    return percentile(taken, 50), percentile(taken, 99)
+    return percentile(times_ms, 50), percentile(times_ms, 99)
 
 
 def percentile(values: list[float], percent: float) -> float:
-    """Return the value below which `percent` of `values` lie (nearest rank)."""
+    """Return the percentile of `values` (nearest rank)."""
     ordered = sorted(values)
     rank = max(0, min(len(ordered) - 1, round(percent / 100 * len(ordered)) - 1))
     return ordered[rank]

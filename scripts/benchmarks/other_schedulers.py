@@ -1,17 +1,16 @@
-"""The field's schedulers, measured the way that we are: Parsl HTEX, ipyparallel, dask.distributed.
+"""Other schedulers, measured like the coordinator: Parsl HTEX, ipyparallel, dask.distributed.
 
-Each gets 20 KB tasks that take no time and give 1 KB back, on workers of this machine.  A dispatch
-is from the moment at which a task is handed over (or was to be, by the schedule) to the moment at
-which it begins on a worker; both are read from the machine's one monotonic clock.  None of the
-three keeps a task on disk.  They are installed by `pip install -e .[bench]`; what is not there is
-left out with a line that says so.  Run by `scale`, each in a process of its own:
+Each gets 20 KB tasks that take no time and return 1 KB, on workers of this machine.  A dispatch is
+the time from a task's submission (or its place in the schedule) to its start on a worker; both are
+read from the machine's one monotonic clock.  None of the three stores a task on disk.  They are
+installed by `pip install -e .[bench]`; a scheduler that is not installed is left out with a line
+that says so.  `scale` runs each in a process of its own:
 `python -m scripts.benchmarks.other_schedulers NAME WORKERS`.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import struct
 import subprocess
@@ -22,6 +21,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from protocol.values import Value
 from scripts.benchmarks.machine_info import percentile
@@ -37,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class SchedulerFigures(Value, frozen=True, kw_only=True):
-    """What one system showed."""
+    """The figures of one scheduler."""
 
     alone_p50_ms: float  # one task at a time
     alone_p99_ms: float
@@ -48,58 +49,58 @@ class SchedulerFigures(Value, frozen=True, kw_only=True):
 
 
 class SchedulerAdapter(Value, frozen=True, kw_only=True):
-    """How to use one of them."""
+    """How to submit tasks to one scheduler and collect their results."""
 
     submit: Callable[[bytes], Any]
-    gather: Callable[[list[Any]], list[Any]]  # the fastest way that it has
+    gather: Callable[[list[Any]], list[Any]]  # its fastest way
 
 
 def work(payload: bytes) -> bytes:
-    """Be the task: say when it began."""
+    """Run as the task: return the time of its start."""
     return struct.pack("d", time.monotonic()).ljust(RESULT_BYTES, b".")
 
 
-def moments(answers: list[Any]) -> list[float]:
-    """Return when each task began."""
-    found = []
+def start_times(answers: list[Any]) -> list[float]:
+    """Return the time of each task's start."""
+    times = []
     for answer in answers:
         if not isinstance(answer, bytes):
             raise TypeError(f"a task returned {type(answer).__name__}")
-        found.append(struct.unpack("d", answer[:8])[0])
-    return found
+        times.append(struct.unpack("d", answer[:8])[0])
+    return times
 
 
 def figures(scheduler: SchedulerAdapter) -> SchedulerFigures:
-    """Measure one system, warm."""
+    """Measure one scheduler after a warm-up."""
     payload = b"#" * TASK_BYTES
     scheduler.gather([scheduler.submit(payload) for _ in range(500)])
     alone = []
     for _ in range(SINGLE_TASKS):
-        told = time.monotonic()
-        (moment,) = moments(scheduler.gather([scheduler.submit(payload)]))
-        alone.append((moment - told) * 1000)
-    began = time.monotonic()
+        submitted_at = time.monotonic()
+        (started_at,) = start_times(scheduler.gather([scheduler.submit(payload)]))
+        alone.append((started_at - submitted_at) * 1000)
+    begun_at = time.monotonic()
     scheduler.gather([scheduler.submit(payload) for _ in range(FLOOD_TASKS)])
-    flood_rate = FLOOD_TASKS / (time.monotonic() - began)
+    flood_rate = FLOOD_TASKS / (time.monotonic() - begun_at)
     count = int(OFFERED * OFFERED_S)
     start = time.monotonic() + 0.1
-    promises = []
+    futures = []
     for number in range(count):
         time.sleep(max(0.0, start + number / OFFERED - time.monotonic()))
-        promises.append(scheduler.submit(payload))
-    offered = moments(scheduler.gather(promises))
-    late = [(moment - start - n / OFFERED) * 1000 for n, moment in enumerate(offered)]
+        futures.append(scheduler.submit(payload))
+    started = start_times(scheduler.gather(futures))
+    late_ms = [(at - start - n / OFFERED) * 1000 for n, at in enumerate(started)]
     return SchedulerFigures(
         alone_p50_ms=percentile(alone, 50),
         alone_p99_ms=percentile(alone, 99),
         flood_rate=flood_rate,
-        offered_rate=count / (max(offered) - start),
-        offered_p50_ms=percentile(late, 50),
-        offered_p99_ms=percentile(late, 99),
+        offered_rate=count / (max(started) - start),
+        offered_p50_ms=percentile(late_ms, 50),
+        offered_p99_ms=percentile(late_ms, 99),
     )
 
 
-# --- the three ---------------------------------------------------------------------------------
+# --- adapters ---------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -121,7 +122,7 @@ def parsl_htex(workers: int, place: Path) -> Iterator[SchedulerAdapter]:
     with parsl.load(config):
         yield SchedulerAdapter(
             submit=lambda payload: executor.submit(work, {}, payload),
-            gather=lambda promises: [promise.result() for promise in promises],
+            gather=lambda futures: [future.result() for future in futures],
         )
 
 
@@ -135,7 +136,7 @@ def ipyparallel(workers: int, place: Path) -> Iterator[SchedulerAdapter]:
         view = client.load_balanced_view()
         yield SchedulerAdapter(
             submit=lambda payload: view.apply_async(work, payload),
-            gather=lambda promises: [promise.get() for promise in promises],
+            gather=lambda futures: [future.get() for future in futures],
         )
 
 
@@ -168,7 +169,7 @@ SCHEDULERS = {
 
 
 def measured(name: str, workers: int) -> SchedulerFigures | str:
-    """Return a rival's figures, or one line on why there are none."""
+    """Return a scheduler's figures, or one line with the reason why there are none."""
     package, _ = SCHEDULERS[name]
     if importlib.util.find_spec(package) is None:
         return f"{package} is not installed: pip install -e .[bench]"
@@ -190,17 +191,17 @@ def measured(name: str, workers: int) -> SchedulerFigures | str:
         except subprocess.TimeoutExpired:
             return f"not done after {LIMIT_S:.0f} s"
         if done.returncode:
-            said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-            return f"failed: {said[-1][:200]}"
-        return SchedulerFigures(**json.loads(done.stdout.strip().splitlines()[-1]))
+            lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+            return f"failed: {lines[-1][:200]}"
+        return msgspec.json.decode(done.stdout.strip().splitlines()[-1], type=SchedulerFigures)
 
 
 def main() -> None:
-    """Measure the rival that is named on the command line; print its figures as JSON."""
+    """Measure the scheduler that the command line names; print its figures as JSON."""
     name, workers, place = sys.argv[1:]
     with SCHEDULERS[name][1](int(workers), Path(place)) as scheduler:
-        found = figures(scheduler)
-    print(json.dumps({field: getattr(found, field) for field in found.__struct_fields__}))
+        measured_figures = figures(scheduler)
+    print(msgspec.json.encode(measured_figures).decode())
 
 
 if __name__ == "__main__":

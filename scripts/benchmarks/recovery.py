@@ -1,8 +1,8 @@
-"""Recovery: how soon work goes on after the coordinator, or an evaluator, was killed by SIGKILL.
+"""Recovery: the time until work continues after the coordinator or an evaluator was killed.
 
-`python -m scripts.benchmarks.recovery`: a real supervisor, agents with a script, two evaluators
-that cost nothing, so that what is seen is ours.  One kill of each kind a run, since a place that
-dies again soon is started again later on purpose.
+`python -m scripts.benchmarks.recovery` runs a real supervisor, agents with a script, and two cheap
+evaluators, so the times are the coordinator's and the supervisor's own.  Each run has one SIGKILL
+of each kind, since the supervisor delays the restart of a slot that dies again soon.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from scripts.faults.chaos_machines import SupervisedMachine
 RUNS = 5
 BUDGET = 200
 LIMIT_S = 60.0
-NEWEST = "SELECT COALESCE(MAX(epoch), 0) FROM lease"
-# The newest: work that is nearly done would be done before the signal arrives.
-HELD = (
+LAST_EPOCH = "SELECT COALESCE(MAX(epoch), 0) FROM lease"
+# The newest lease: work that is nearly done would be done before the signal arrives.
+RUNNING_LEASE = (
     "SELECT work, pid, granted FROM lease JOIN worker USING (incarnation) WHERE ended IS NULL"
     " AND running = 1 AND work LIKE '%/evaluate' ORDER BY granted DESC LIMIT 1"
 )
@@ -42,36 +42,38 @@ def begin(folder: Path) -> SupervisedMachine:
     return host
 
 
-def until(host: SupervisedMachine, query: str, least: int) -> float:
-    """Return the time at which a figure of the run has reached `least`."""
-    give_up = time.monotonic() + LIMIT_S
+def wait_until(host: SupervisedMachine, query: str, least: int) -> float:
+    """Return the time at which a query of the run has reached `least`."""
+    deadline = time.monotonic() + LIMIT_S
     while ledger_diff.number(host.run_dir, query) < least:
-        if time.monotonic() > give_up or host.status() is not None:
-            raise RuntimeError(f"the run does not go on: {host.last_line()}")
+        if time.monotonic() > deadline or host.status() is not None:
+            raise RuntimeError(f"the run does not continue: {host.last_line()}")
         time.sleep(0.002)
     return time.monotonic()
 
 
 def kill_coordinator(host: SupervisedMachine) -> float:
-    """Return milliseconds from its death to the first lease that its successor grants."""
+    """Kill the coordinator; return milliseconds to the first lease of its successor."""
     pid = host.actors()["coordinator"]
     os.kill(pid, signal.SIGKILL)
-    killed = time.monotonic()
-    return (until(host, NEWEST, ledger_diff.number(host.run_dir, NEWEST) + 1) - killed) * 1000
+    killed_at = time.monotonic()
+    return (
+        wait_until(host, LAST_EPOCH, ledger_diff.number(host.run_dir, LAST_EPOCH) + 1) - killed_at
+    ) * 1000
 
 
 def kill_evaluator(host: SupervisedMachine) -> float:
-    """Return milliseconds from its death to the next lease of the work that it held."""
+    """Kill an evaluator; return milliseconds to the next lease of its work."""
     work, pid = "", 0
     while not pid:
         time.sleep(0.002)
-        for found, process, granted in ledger_diff.rows(host.run_dir, HELD):
+        for name, process, granted in ledger_diff.rows(host.run_dir, RUNNING_LEASE):
             if time.time() - float(str(granted)) < FRESH_LEASE_S:
-                work, pid = str(found), int(str(process))
-    leases = f"SELECT COUNT(*) FROM lease WHERE work = '{work}'"  # noqa: S608  # our own words
+                work, pid = str(name), int(str(process))
+    leases = f"SELECT COUNT(*) FROM lease WHERE work = '{work}'"  # noqa: S608  # our own text
     os.kill(pid, signal.SIGKILL)
-    killed = time.monotonic()
-    return (until(host, leases, 2) - killed) * 1000
+    killed_at = time.monotonic()
+    return (wait_until(host, leases, 2) - killed_at) * 1000
 
 
 def main() -> None:
@@ -81,19 +83,17 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             host = begin(Path(name))
             try:
-                until(host, "SELECT COUNT(*) FROM node", 4)
+                wait_until(host, "SELECT COUNT(*) FROM node", 4)
                 times["evaluator"].append(kill_evaluator(host))
                 times["coordinator"].append(kill_coordinator(host))
             finally:
                 host.end()
     print(f"{'killed by SIGKILL':<20} {'p50 ms':>8} {'most ms':>8}   until")
-    for place, words in (
+    for role, event in (
         ("coordinator", "its successor grants the first lease"),
         ("evaluator", "its work is leased to another"),
     ):
-        print(
-            f"{place:<20} {percentile(times[place], 50):>8.0f} {max(times[place]):>8.0f}   {words}"
-        )
+        print(f"{role:<20} {percentile(times[role], 50):>8.0f} {max(times[role]):>8.0f}   {event}")
 
 
 if __name__ == "__main__":

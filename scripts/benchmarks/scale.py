@@ -1,10 +1,11 @@
-"""Scale: 64 and 1,000 workers on one coordinator, beside the field's schedulers, and its death.
+"""Scale: 64 and 1,000 workers on one coordinator, its restart, and other schedulers.
 
-A real coordinator process with its store on disk; the workers are simulated (`swarm`), each with a
-socket of its own.  `python -m scripts.benchmarks.scale` prints what docs/scale.md explains.
+The coordinator is a real process with its store on disk; the workers are simulated
+(`simulated_workers.py`), each with a socket of its own.  `python -m scripts.benchmarks.scale`
+prints the figures that docs/scale.md explains.
 
-Offered load is an open loop: results are said by the clock, whether or not those before were
-answered, and a dispatch counts from its place in that schedule to the next work in hand.
+Offered load is an open loop: results are sent by the clock, whether or not earlier ones were
+answered.  A dispatch counts from the result's place in it to the arrival of the next work.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ COORDINATOR_KILLS = 5
 
 
 def ours(workers: int) -> SchedulerFigures:
-    """Measure our dispatch as the rivals' is measured."""
+    """Measure the coordinator's dispatch in the way of the other schedulers."""
     with CoordinatorFixture(workers=workers, under_way=1) as fixture:
         alone = measured(fixture, None, seconds=MEASURE_S / 2)
     with CoordinatorFixture(workers=workers, under_way=workers) as fixture:
         flood = measured(fixture, None)
-    # No more under way than there are workers of any role: nothing waits for a free one.
+    # No more under way than workers of any role: no work waits for a free worker.
     with CoordinatorFixture(workers=workers, under_way=workers * 5 // 16) as fixture:
         offered = measured(fixture, OFFERED)
     return SchedulerFigures(
@@ -50,14 +51,14 @@ def ours(workers: int) -> SchedulerFigures:
 def measured(
     fixture: CoordinatorFixture, rate: float | None, *, seconds: float = MEASURE_S
 ) -> Tally:
-    """Load a stand at `rate` results a second (None: each at once); return what was seen."""
+    """Load a coordinator with `rate` results a second (None: each at once); return the tally."""
     fixture.workers.set_rate(rate)
     fixture.workers.serve(WARM_S)
     return fixture.workers.serve(seconds)
 
 
 def compare() -> None:
-    """Print our dispatch and the field's, one row each."""
+    """Print the dispatch of the coordinator and of the other schedulers, one row each."""
     with tempfile.TemporaryDirectory() as folder:
         p50, p99 = disk(Path(folder))
     load = os.getloadavg()[0]
@@ -66,30 +67,32 @@ def compare() -> None:
     print(f"{'':<18}{'on disk':>8}{'one at a time':>16}{'flood':>12}{'1,000/s offered':>20}")
     show("this coordinator", "yes", ours(FEW_WORKERS))
     for name in other_schedulers.SCHEDULERS:
-        found = other_schedulers.measured(name, FEW_WORKERS)
-        if isinstance(found, str):
-            print(f"{name:<18}left out: {found}")
+        result = other_schedulers.measured(name, FEW_WORKERS)
+        if isinstance(result, str):
+            print(f"{name:<18}left out: {result}")
         else:
-            show(name, "no", found)
+            show(name, "no", result)
 
 
-def show(name: str, durable: str, found: SchedulerFigures) -> None:
+def show(name: str, durable: str, figures: SchedulerFigures) -> None:
     """Print one row; a system that does not keep up says how many a second it began."""
-    alone = f"{found.alone_p50_ms:.2f} / {found.alone_p99_ms:.2f}"
-    offered = f"{found.offered_p50_ms:.1f} / {found.offered_p99_ms:.1f}"
-    if found.offered_rate < 0.98 * OFFERED:
-        offered += f" (began {found.offered_rate:.0f}/s)"
-    print(f"{name:<18}{durable:>8}{alone:>16}{found.flood_rate:>10.0f}/s{offered:>20}", flush=True)
+    alone = f"{figures.alone_p50_ms:.2f} / {figures.alone_p99_ms:.2f}"
+    offered = f"{figures.offered_p50_ms:.1f} / {figures.offered_p99_ms:.1f}"
+    if figures.offered_rate < 0.98 * OFFERED:
+        offered += f" (began {figures.offered_rate:.0f}/s)"
+    print(
+        f"{name:<18}{durable:>8}{alone:>16}{figures.flood_rate:>10.0f}/s{offered:>20}", flush=True
+    )
 
 
 def many() -> None:
-    """Print what a thousand workers on ten tasks cost, loaded in three ways."""
+    """Print the cost of a thousand workers on ten tasks, under three loads."""
     print(f"\n{MANY_WORKERS:,} workers on one coordinator, {TASKS} tasks in parallel")
     print(
         f"{'':<34}{'leases/s':>9}{'p50 ms':>8}{'p99 ms':>8}{'CPU':>7}"
         f"{'MiB':>6}{'KB in / out a lease':>21}"
     )
-    for words, rate, under_way, calls in (
+    for label, rate, under_way, calls in (
         ("as fast as it goes", None, MANY_WORKERS, False),
         ("1,000/s offered", OFFERED, MANY_WORKERS * 5 // 16, False),
         ("150/s offered, replies stored", 150.0, MANY_WORKERS * 5 // 16, True),
@@ -105,7 +108,7 @@ def many() -> None:
             sizes = f"{tally.sent_bytes / tally.tasks / 1e3:.1f} / "
             sizes += f"{tally.received_bytes / tally.tasks / 1e3:.1f}"
             print(
-                f"{words:<34}{tally.rate:>9.0f}{percentile(tally.dispatch_ms, 50):>8.2f}"
+                f"{label:<34}{tally.rate:>9.0f}{percentile(tally.dispatch_ms, 50):>8.2f}"
                 f"{percentile(tally.dispatch_ms, 99):>8.2f}{used:>7.0%}"
                 f"{fixture.memory_mib():>6.0f}{sizes:>21}",
                 flush=True,
@@ -113,7 +116,7 @@ def many() -> None:
 
 
 def deaths() -> None:
-    """Print how soon a killed coordinator leases again, and has all its workers back."""
+    """Print the time until a killed coordinator leases again, and has all its workers back."""
     print(
         f"\ncoordinator killed by SIGKILL under load and started again, {COORDINATOR_KILLS} times"
     )
@@ -134,7 +137,7 @@ def deaths() -> None:
 
 
 def report() -> None:
-    """Print all of it; about four minutes."""
+    """Print all parts; it takes about four minutes."""
     compare()
     many()
     deaths()

@@ -1,4 +1,4 @@
-"""Selection and window time against the size of the tree, for each policy."""
+"""Selection and window time by the size of the tree, for each policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.settings import PolicyName, SearchSettings, Settings
 from scripts.benchmarks.machine_info import percentile
 
 SIZES = (1_000, 100_000, 1_000_000)
-OTHERS = SIZES[:2]  # a million nodes are grown once, by the default
+OTHER_POLICY_SIZES = SIZES[:2]  # only the default policy grows a million nodes
 STEPS = 2_000
 
 
@@ -34,7 +34,7 @@ def grow_tree(name: PolicyName, size: int) -> tuple[Tree, Leaderboard, Policy, R
 def step(
     tree: Tree, board: Leaderboard, policy: Policy, rng: Random, number: int
 ) -> tuple[int, ...]:
-    """Do all that one attempt costs the search: select, windows, add, leaderboard."""
+    """Do one attempt's work in the search: select, windows, add, leaderboard."""
     parent = policy.select(tree, rng)
     if parent is None:
         raise RuntimeError("nothing can be grown")
@@ -56,13 +56,13 @@ def main() -> None:
     """Print microseconds a step at each size."""
     print(f"{'policy':<16} {'nodes':>10} {'p50 µs':>10} {'p99 µs':>10}")
     for name in POLICIES:
-        for size in SIZES if name == Settings().policy else OTHERS:
+        for size in SIZES if name == Settings().policy else OTHER_POLICY_SIZES:
             tree, board, policy, rng = grow_tree(name, size)
             times = []
             for number in range(size, size + STEPS):
-                begun = time.perf_counter()
+                begun_at = time.perf_counter()
                 step(tree, board, policy, rng, number)
-                times.append((time.perf_counter() - begun) * 1e6)
+                times.append((time.perf_counter() - begun_at) * 1e6)
             p50, p99 = percentile(times, 50), percentile(times, 99)
             print(f"{name:<16} {size:>10,} {p50:>10.1f} {p99:>10.1f}")
 

@@ -1,9 +1,9 @@
 """Many simulated workers in one process: real sockets and messages, work that takes no time.
 
-Talks to a real coordinator as that many actors would: a DEALER each, hello, heartbeats, results
-kept until they are acknowledged and said again to a new coordinator.  What a piece of work comes
-to is made up.  Used by the benchmarks alone; one epoll over all sockets, so that a thousand idle
-ones cost nothing.
+They talk to a real coordinator as that many actors would: a DEALER each, hello, heartbeats, results
+that are stored until they are acknowledged and sent again to a new coordinator.  The results are
+fabricated.  Only the benchmarks use this module.  One epoll watches all sockets, so a thousand idle
+workers cost nothing.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class SimulatedWorker:
     incarnation: str
     connected: bool = False
     epoch: int = 0  # of the coordinator that welcomed it last
-    next_beat: float = 0.0
+    next_heartbeat_at: float = 0.0
     held: dict[str, Lease] = field(default_factory=dict)
     unacknowledged: dict[str, messages.Result] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was seen since the tally began."""
+    """The counts since the tally began."""
 
-    began: float
+    begun_at: float
     tasks: int = 0
     received_bytes: int = 0
     sent_bytes: int = 0
-    dispatch_ms: list[float] = field(default_factory=list)  # next work in hand - result said
-    late_ms: list[float] = field(default_factory=list)  # result said - its place in the schedule
+    dispatch_ms: list[float] = field(default_factory=list)  # from a result to the next work
+    late_ms: list[float] = field(default_factory=list)  # of results, behind their schedule
     seconds: float = 0.0
-    first_work: float | None = None  # a coordinator's first that was not there before
+    first_work_at: float | None = None  # of a coordinator that has just started
 
     @property
     def rate(self) -> float:
@@ -61,109 +61,112 @@ class Tally:
 
 
 class SimulatedWorkers:
-    """All members, their sockets, and the clock that they say their results by."""
+    """All simulated workers, their sockets, and the schedule of their results."""
 
     def __init__(
-        self, address: str, crew: Mapping[Role, int], *, source_bytes: int, calls: bool = False
+        self, address: str, counts: Mapping[Role, int], *, source_bytes: int, calls: bool = False
     ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._context.set(zmq.MAX_SOCKETS, 2 * sum(crew.values()) + 64)
+        self._context.set(zmq.MAX_SOCKETS, 2 * sum(counts.values()) + 64)
         self._codec = codec.worker_codec()
         self._epoll = select.epoll()
         self._padding = "#" * source_bytes
         self._calls = calls
-        self._past = 0  # the epoch before the coordinator that is waited for
+        self._past_epoch = 0  # of the coordinator before the awaited one
         self._rate: float | None = None  # results a second; None: at once
         self._due = 0.0
-        self._in_hand: deque[tuple[SimulatedWorker, messages.Work]] = deque()
-        self._said: dict[str, float] = {}  # the work that must follow -> when it became possible
-        self._waiting: deque[SimulatedWorker] = deque()
-        self._members: dict[int, SimulatedWorker] = {}
-        self._beats: deque[SimulatedWorker] = deque()
-        self.tally = Tally(began=time.monotonic())
-        for role, count in crew.items():
+        self._held_work: deque[tuple[SimulatedWorker, messages.Work]] = deque()
+        self._possible_at: dict[str, float] = {}  # expected work -> when it became possible
+        self._workers: dict[int, SimulatedWorker] = {}
+        self._heartbeat_queue: deque[SimulatedWorker] = deque()
+        self.tally = Tally(begun_at=time.monotonic())
+        for role, count in counts.items():
             for number in range(count):
-                self._enlist(address, role, f"{role}-{number}")
-        # Real ones did not start in one instant, so they do not beat in one instant either.
-        for number, worker in enumerate(self._beats):
-            worker.next_beat = self.tally.began + HEARTBEAT_S * number / len(self._beats)
+                self._add_worker(address, role, f"{role}-{number}")
+        # Real workers do not start at one instant, so their heartbeats are spread, too.
+        for number, worker in enumerate(self._heartbeat_queue):
+            worker.next_heartbeat_at = self.tally.begun_at + HEARTBEAT_S * number / len(
+                self._heartbeat_queue
+            )
 
-    def _enlist(self, address: str, role: Role, slot: str) -> None:
+    def _add_worker(self, address: str, role: Role, slot: str) -> None:
         incarnation = secrets.token_hex(8)
         socket = transport.connect(self._context, address, incarnation)
         worker = SimulatedWorker(socket=socket, role=role, slot=slot, incarnation=incarnation)
-        self._members[socket.FD] = worker
-        self._beats.append(worker)
+        self._workers[socket.FD] = worker
+        self._heartbeat_queue.append(worker)
         self._epoll.register(socket.FD, select.EPOLLIN)
 
     # --- driving -----------------------------------------------------------------------------
 
     def serve(self, seconds: float) -> Tally:
-        """Work for so long; return what was seen meanwhile."""
-        self.tally = Tally(began=time.monotonic())
-        self._due = self.tally.began
-        until = self.tally.began + seconds
+        """Work for `seconds`; return the tally of that time."""
+        self.tally = Tally(begun_at=time.monotonic())
+        self._due = self.tally.begun_at
+        until = self.tally.begun_at + seconds
         while (now := time.monotonic()) < until:
             self._turn(until, now)
-        self.tally.seconds = time.monotonic() - self.tally.began
+        self.tally.seconds = time.monotonic() - self.tally.begun_at
         return self.tally
 
     def serve_until_back(self, epoch: int, limit_s: float) -> tuple[Tally, float]:
-        """Work until a coordinator of a later `epoch` has welcomed all; return the moment."""
-        self.tally = Tally(began=time.monotonic())
-        self._past = epoch
-        until = self.tally.began + limit_s
-        while self.tally.first_work is None or self.welcomed_count(epoch) < len(self._members):
+        """Work until a coordinator later than `epoch` has welcomed all; return tally and time."""
+        self.tally = Tally(begun_at=time.monotonic())
+        self._past_epoch = epoch
+        until = self.tally.begun_at + limit_s
+        while self.tally.first_work_at is None or self.welcomed_count(epoch) < len(self._workers):
             now = time.monotonic()
             if now > until:
-                raise TimeoutError(f"{self.welcomed_count(epoch)} of {len(self._members)} are back")
+                raise TimeoutError(f"{self.welcomed_count(epoch)} of {len(self._workers)} are back")
             self._turn(now + 0.05, now)
         return self.tally, time.monotonic()
 
     def set_rate(self, rate: float | None) -> None:
-        """Say so many results a second from now on, by the clock alone; None: each at once."""
+        """Send `rate` results a second from now on, by the clock alone; None: each at once."""
         self._rate = rate
         self._due = time.monotonic()
 
     def welcomed_count(self, epoch: int) -> int:
-        """Return how many members a coordinator later than `epoch` has welcomed."""
-        return sum(member.epoch > epoch for member in self._members.values())
+        """Return how many workers a coordinator later than `epoch` has welcomed."""
+        return sum(worker.epoch > epoch for worker in self._workers.values())
 
     @property
     def epoch(self) -> int:
         """The latest coordinator's epoch."""
-        return max(member.epoch for member in self._members.values())
+        return max(worker.epoch for worker in self._workers.values())
 
     def close(self) -> None:
         """Close every socket."""
-        for worker in self._members.values():
+        for worker in self._workers.values():
             worker.socket.close(0)
         self._context.term()
         self._epoll.close()
 
     def _turn(self, until: float, now: float) -> None:
-        soonest = min(until, self._beats[0].next_beat, self._due if self._rate else until)
+        soonest = min(
+            until, self._heartbeat_queue[0].next_heartbeat_at, self._due if self._rate else until
+        )
         for descriptor, _ in self._epoll.poll(max(0.0, soonest - now), maxevents=256):
-            self._look(self._members[descriptor])
+            self._serve_socket(self._workers[descriptor])
         now = time.monotonic()
-        while self._rate and self._in_hand and self._due <= now:
-            worker, request = self._in_hand.popleft()
+        while self._rate and self._held_work and self._due <= now:
+            worker, request = self._held_work.popleft()
             self._finish(worker, request, self._due)
             self.tally.late_ms.append((time.monotonic() - self._due) * 1000)
             self._due += 1.0 / self._rate
-            self._look(worker)
-        while self._beats[0].next_beat <= now:
-            worker = self._beats.popleft()
-            worker.next_beat = now + HEARTBEAT_S
-            self._beats.append(worker)
+            self._serve_socket(worker)
+        while self._heartbeat_queue[0].next_heartbeat_at <= now:
+            worker = self._heartbeat_queue.popleft()
+            worker.next_heartbeat_at = now + HEARTBEAT_S
+            self._heartbeat_queue.append(worker)
             if worker.connected:
                 self._beat(worker)
-                self._look(worker)
+                self._serve_socket(worker)
 
-    # --- one member --------------------------------------------------------------------------
+    # --- one worker --------------------------------------------------------------------------
 
-    def _look(self, worker: SimulatedWorker) -> None:
-        """Do all that a member's socket is ready for; leaves it with nothing to read."""
+    def _serve_socket(self, worker: SimulatedWorker) -> None:
+        """Read and answer all messages of a worker's socket."""
         socket = worker.socket
         while True:
             events = int(socket.get(zmq.EVENTS))
@@ -177,9 +180,9 @@ class SimulatedWorkers:
                 return
             frames = socket.recv_multipart(zmq.NOBLOCK)
             self.tally.received_bytes += len(frames[1])
-            self._heard(worker, self._codec.decode(frames))
+            self._receive(worker, self._codec.decode(frames))
 
-    def _heard(self, worker: SimulatedWorker, message: messages.ToWorker) -> None:
+    def _receive(self, worker: SimulatedWorker, message: messages.ToWorker) -> None:
         match message:
             case messages.Welcome():
                 worker.epoch = message.epoch
@@ -200,36 +203,36 @@ class SimulatedWorkers:
             ):
                 pass
             case _:
-                self._work(worker, message)
+                self._begin_work(worker, message)
 
-    def _work(self, worker: SimulatedWorker, request: messages.Work) -> None:
+    def _begin_work(self, worker: SimulatedWorker, request: messages.Work) -> None:
         now = time.monotonic()
         lease = request.lease
         tally = self.tally
         tally.tasks += 1
-        if tally.first_work is None and worker.epoch > self._past:
-            tally.first_work = now
-        due = self._said.pop(lease.work, None)
+        if tally.first_work_at is None and worker.epoch > self._past_epoch:
+            tally.first_work_at = now
+        due = self._possible_at.pop(lease.work, None)
         if due is not None:
             tally.dispatch_ms.append((now - due) * 1000)
         worker.held[lease.work] = lease
         if self._rate is None:
             self._finish(worker, request, now)
         else:
-            self._in_hand.append((worker, request))
+            self._held_work.append((worker, request))
 
     def _finish(self, worker: SimulatedWorker, request: messages.Work, due: float) -> None:
         lease = request.lease
         if lease.work not in worker.held:
-            return  # revoked meanwhile
+            return  # revoked in the meantime
         if self._calls and worker.role in AGENT_ROLES:
-            call = Call(model="made-up", request=self._padding * 5, reply=self._padding, usd=0.0)
+            call = Call(model="fabricated", request=self._padding * 5, reply=self._padding, usd=0.0)
             self._send(worker, messages.CallCompleted(lease=lease, call=call))
         result = fabricated_result(request, self._padding)
         worker.unacknowledged[lease.work] = result
         attempt, _, stage = lease.work.rpartition("/")
         if stage in NEXT_STAGE:
-            self._said[f"{attempt}/{NEXT_STAGE[stage]}"] = due
+            self._possible_at[f"{attempt}/{NEXT_STAGE[stage]}"] = due
         self._send(worker, result)
 
     def _hello(self, worker: SimulatedWorker) -> None:
@@ -253,11 +256,11 @@ class SimulatedWorkers:
             worker.socket.send_multipart(frames, zmq.NOBLOCK)
             self.tally.sent_bytes += len(frames[1])
         except zmq.Again:
-            pass  # nobody is connected: it is said again after the next Welcome
+            pass  # not connected: it is sent again after the next Welcome
 
 
 def fabricated_result(request: messages.Work, padding: str) -> messages.Result:
-    """Return a result of the usual size; what it says is a function of the work's name."""
+    """Return a result of the usual size; its content is a function of the work's name."""
     lease = request.lease
     match request:
         case messages.MeasureReference():

@@ -1,6 +1,6 @@
-"""A whole run: how much of its wall time is ours, and how soon a killed evaluator judges again.
+"""A whole run: the overhead's share of its wall time, and the recovery of a killed evaluator.
 
-`python -m scripts.benchmarks.whole_run`: the rule book on one example, then the same with its
+`python -m scripts.benchmarks.whole_run` runs the rule book on one example, then the same with its
 evaluator killed by SIGKILL in the middle.
 """
 
@@ -46,13 +46,13 @@ def rows(run_dir: Path, query: str) -> list[tuple[object, ...]]:
 
 def number(run_dir: Path, query: str) -> float:
     """Return a query's only figure, 0 while there is none."""
-    found = rows(run_dir, query)
-    value = found[0][0] if found else None
+    result = rows(run_dir, query)
+    value = result[0][0] if result else None
     return float(value) if isinstance(value, int | float) else 0.0
 
 
 def shares(run_dir: Path, wall_s: float) -> dict[str, float]:
-    """Return seconds by who spent them; what nobody names is ours."""
+    """Return seconds by what they were spent on; `ours` is the rest of the wall time."""
     verdicts = [
         msgspec.msgpack.decode(blob, type=Verdict)
         for (blob,) in rows(run_dir, "SELECT verdict FROM node WHERE number > 0")
@@ -71,19 +71,19 @@ def shares(run_dir: Path, wall_s: float) -> dict[str, float]:
 
 
 def show_shares() -> None:
-    """Run once undisturbed and print who spent the time."""
+    """Run once undisturbed and print the shares of the wall time."""
     with tempfile.TemporaryDirectory() as name:
         run_dir = Path(name) / "run"
-        began = time.monotonic()
+        begun_at = time.monotonic()
         start(run_dir).wait()
-        wall_s = time.monotonic() - began
+        wall_s = time.monotonic() - begun_at
         print(f"one run of {BUDGET} attempts on {TASK.name}: {wall_s:.1f} s")
-        for who, seconds in shares(run_dir, wall_s).items():
-            print(f"  {who:<10} {seconds:7.1f} s  {seconds / wall_s:6.1%}")
+        for share, seconds in shares(run_dir, wall_s).items():
+            print(f"  {share:<10} {seconds:7.1f} s  {seconds / wall_s:6.1%}")
 
 
 def show_recovery() -> None:
-    """Kill the evaluator while it judges; print how soon it works and judges again."""
+    """Kill the evaluator while it judges; print the times to its next lease and verdict."""
     evaluating = "SELECT pid FROM worker WHERE role = 'evaluator' AND state = 'up'"
     open_lease = "SELECT MAX(epoch) FROM lease WHERE work LIKE '%/evaluate' AND ended IS NULL"
     nodes = "SELECT COUNT(*) FROM node"
@@ -94,24 +94,24 @@ def show_recovery() -> None:
             time.sleep(0.005)
         epoch, count = number(run_dir, open_lease), number(run_dir, nodes)
         os.kill(int(number(run_dir, evaluating)), signal.SIGKILL)
-        killed = time.monotonic()
+        killed_at = time.monotonic()
         while number(run_dir, open_lease) <= epoch:
             time.sleep(0.005)
-        leased_s = time.monotonic() - killed
+        leased_s = time.monotonic() - killed_at
         while number(run_dir, nodes) <= count:
             time.sleep(0.005)
-        judged_s = time.monotonic() - killed
+        judged_s = time.monotonic() - killed_at
         run.wait()
         usual = "SELECT AVG(ended - granted) FROM lease WHERE outcome = 'done'"
         usual_s = number(run_dir, f"{usual} AND work LIKE '%/evaluate'")
         print("evaluator killed by SIGKILL while it judged:")
         print(f"  its work leased again        {leased_s:7.2f} s")
         print(f"  its next verdict             {judged_s:7.2f} s")
-        print(f"  a verdict that nobody kills  {usual_s:7.2f} s")
+        print(f"  a verdict without a kill     {usual_s:7.2f} s")
 
 
 def show_moved() -> None:
-    """Kill the one of two evaluators that judges; print how soon the other has its lease."""
+    """Kill the one of two evaluators that judges; print the time until the other has its lease."""
     held = (
         "SELECT lease.epoch, lease.work, worker.pid FROM lease JOIN worker USING (slot)"
         " WHERE work LIKE '%/evaluate' AND ended IS NULL AND running = 1"
@@ -119,22 +119,22 @@ def show_moved() -> None:
     with tempfile.TemporaryDirectory() as name:
         run_dir = Path(name) / "run"
         run = start(run_dir, "--evaluators", "2", "--in-flight", "1")
-        while not (found := rows(run_dir, held)) and run.poll() is None:
+        while not (leases := rows(run_dir, held)) and run.poll() is None:
             time.sleep(0.005)
-        epoch, work, pid = found[0]
+        epoch, work, pid = leases[0]
         os.kill(int(str(pid)), signal.SIGKILL)
-        killed = time.monotonic()
+        killed_at = time.monotonic()
         again = f"SELECT COUNT(*) FROM lease WHERE work = '{work}' AND epoch > {epoch}"  # noqa: S608
         while not number(run_dir, again) and run.poll() is None:
             time.sleep(0.005)
         print("one of two evaluators killed by SIGKILL while it judged:")
-        print(f"  its lease at the other one   {time.monotonic() - killed:7.2f} s")
+        print(f"  its lease at the other one   {time.monotonic() - killed_at:7.2f} s")
         run.terminate()
         run.wait()
 
 
 def main() -> None:
-    """Print all three."""
+    """Print all three parts."""
     show_shares()
     show_recovery()
     show_moved()

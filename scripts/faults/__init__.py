@@ -1,1 +1,1 @@
-"""What chaos is made of: cheap work, a faulty network, machines to be hurt, and the books after."""
+"""Parts of chaos runs: cheap work, a faulty network, machines, fault injection, ledgers."""

@@ -1,7 +1,7 @@
-"""The machines of a chaos: a run's own supervisor, and others that join through a faulty network.
+"""The machines of a chaos run: its own supervisor, and guests that join through a faulty network.
 
-All on loopback, each with a folder and a process tree of its own.  A machine that ends by itself
-before its time is a finding; one that was killed is started again.
+All are on loopback, each with a folder and a process tree of its own.  A machine that ends by
+itself before the run's end is a finding; a machine that was killed is started again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PROC = Path("/proc")
 
 
 def command(*, cheap: bool) -> list[str]:
-    """Return how the supervisor is called."""
+    """Return the command line of the supervisor."""
     script = ROOT / ("scripts/faults/cheap_supervisor.py" if cheap else "supervisor.py")
     return [sys.executable, str(script)]
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
+    """Return a free port of loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port
@@ -50,7 +50,7 @@ class SupervisedMachine:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
-        """Start the supervisor, in a session of its own; what it says goes into a file."""
+        """Start the supervisor, in a session of its own; its output goes into a file."""
         self.starts += 1
         with (self._folder / f"{self.name}.out").open("ab") as out:
             self._process = subprocess.Popen(
@@ -71,19 +71,19 @@ class SupervisedMachine:
         return self._process.poll() if self._process else None
 
     def last_line(self) -> str:
-        """Return its last line."""
+        """Return the last line of the output."""
         text = (self._folder / f"{self.name}.out").read_text(encoding="utf-8", errors="replace")
         return (text.strip().splitlines() or [""])[-1]
 
     def kill(self) -> None:
-        """Kill -9 the supervisor alone: what is below it has to notice by itself."""
+        """Kill -9 the supervisor alone: its children have to notice by themselves."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()
             self._process.wait()
 
     def end(self) -> None:
-        """Ask it to leave, then make it."""
+        """Ask the supervisor to leave; kill it after END_S."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -93,7 +93,7 @@ class SupervisedMachine:
             self.kill()
 
     def environment_mark(self) -> str:
-        """Return what stands in the environment of all its processes."""
+        """Return the value of STARK_RUN in the environment of all its processes."""
         try:
             return (self.run_dir / "lock").read_text(encoding="utf-8").partition("\n")[0]
         except OSError:
@@ -101,11 +101,11 @@ class SupervisedMachine:
 
     def actors(self) -> dict[str, int]:
         """Return slot -> pid of its living actors."""
-        found = {}
+        pids = {}
         for pid, title in processes(self.environment_mark()):
             if title.startswith("stark ") and title.count(" ") == 1:
-                found[title.removeprefix("stark ")] = pid
-        return found
+                pids[title.removeprefix("stark ")] = pid
+        return pids
 
 
 class GuestMachine(SupervisedMachine):
@@ -113,17 +113,17 @@ class GuestMachine(SupervisedMachine):
 
     def __init__(self, name: str, folder: Path, ticket: Path, port: int, *, cheap: bool) -> None:
         self.proxy = FaultyProxy(("127.0.0.1", port))
-        own = folder / f"{name}.ticket"
-        words = json.loads(ticket.read_text(encoding="utf-8"))
-        words["addresses"] = [self.proxy.endpoint]
-        own.touch(mode=0o600)
-        own.write_text(json.dumps(words), encoding="utf-8")
-        argv = [*command(cheap=cheap), "--join", own.name, "--evaluators", "1"]
+        own_ticket = folder / f"{name}.ticket"
+        contents = json.loads(ticket.read_text(encoding="utf-8"))
+        contents["addresses"] = [self.proxy.endpoint]
+        own_ticket.touch(mode=0o600)
+        own_ticket.write_text(json.dumps(contents), encoding="utf-8")
+        argv = [*command(cheap=cheap), "--join", own_ticket.name, "--evaluators", "1"]
         super().__init__(name, [*argv, "--run-dir", name], folder, folder / name)
 
 
 def processes(mark: str) -> Iterator[tuple[int, str]]:
-    """Yield (pid, title) of every living process that carries a machine's mark."""
+    """Yield (pid, title) of every living process with a machine's mark in its environment."""
     if not mark:
         return
     wanted = f"STARK_RUN={mark}".encode()
@@ -135,14 +135,14 @@ def processes(mark: str) -> Iterator[tuple[int, str]]:
                 continue
             title = (entry / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ")
         except OSError:
-            continue  # it has just ended, or is not ours to see
+            continue  # it has just ended, or belongs to another user
         if title:
             yield int(entry.name), title.decode(errors="replace").strip()
 
 
-def orphans(marks: list[str], patience_s: float = 5.0) -> dict[int, str]:
-    """Return what is left of machines that have ended, after a moment to die in."""
-    until = time.monotonic() + patience_s
+def orphans(marks: list[str], timeout_s: float = 5.0) -> dict[int, str]:
+    """Return the processes that machines have left, after `timeout_s` at most to end."""
+    until = time.monotonic() + timeout_s
     while True:
         left = {pid: title for mark in marks for pid, title in processes(mark)}
         left.pop(os.getpid(), None)

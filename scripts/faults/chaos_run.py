@@ -1,6 +1,6 @@
-"""A season of chaos: an undisturbed run, disturbed ones until the time is over, the ledger.
+"""Chaos: one undisturbed run, then disturbed runs until the time is over, and their ledgers.
 
-Called by `scripts/chaos.py`, which has the flags.
+`scripts/chaos.py` has the flags and calls `run_chaos`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scripts.faults.ledger_diff import RunLedger
 BEAT_S, LEASE_S = 0.5, 3.0
 TASKS = 3
 POLL_S = 0.05
-RUN_TIMEOUT_S = 600.0  # without any news, and a run is stuck
+RUN_TIMEOUT_S = 600.0  # without a new node, a run counts as stuck
 
 
 class ChaosArguments(Value, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class ChaosArguments(Value, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> int:
-        """Attempts a task: a run of some seconds, half a minute, or with real evaluators more."""
+        """Attempts a task: a run takes seconds to half a minute, with real evaluators more."""
         if not self.cheap:
             return 5
         return 12 if self.minutes < 1 else 24 if self.minutes < 5 else 72
@@ -44,7 +44,7 @@ class ChaosArguments(Value, frozen=True, kw_only=True):
 
 @dataclass(kw_only=True)
 class ChaosFindings:
-    """What a season came to."""
+    """The results of all disturbed runs."""
 
     runs: int = 0
     injected: Counter[str] = field(default_factory=Counter)
@@ -101,24 +101,24 @@ class ChaosRun:
             self.guests.append(guest)
 
     def revive(self) -> str:
-        """Start again the machines that were killed; return what is wrong with one that was not."""
+        """Start killed machines again; return a line about a machine that ended by itself."""
         for machine in (self.host, *self.guests):
             status = machine.status()
             if status is None or (machine is self.host and self.is_over()):
                 continue
             if status == -9:
                 machine.start(*(("--resume", "run") if machine is self.host else ()))
-            elif machine is self.host or status or self._left_too_soon(machine):
+            elif machine is self.host or status or self._left_early(machine):
                 return f"{machine.name} ended with status {status}: {machine.last_line()}"
         return ""
 
-    def _left_too_soon(self, guest: SupervisedMachine) -> bool:
-        """Whether a guest went before the end; who tells the end may be killed right after it."""
-        return self._goes_on() and "finished" not in guest.last_line()
+    def _left_early(self, guest: SupervisedMachine) -> bool:
+        """Whether a guest left before the end; the host may be killed right after "finished"."""
+        return self._is_running() and "finished" not in guest.last_line()
 
-    def _goes_on(self) -> bool:
-        found = ledger_diff.rows(self.host.run_dir, "SELECT status FROM run")
-        return bool(found) and found[0][0] == "running"
+    def _is_running(self) -> bool:
+        statuses = ledger_diff.rows(self.host.run_dir, "SELECT status FROM run")
+        return bool(statuses) and statuses[0][0] == "running"
 
     def is_over(self) -> bool:
         """Whether the host has concluded the run."""
@@ -128,7 +128,7 @@ class ChaosRun:
         return ledger_diff.number(self.host.run_dir, "SELECT COUNT(*) FROM node")
 
     def close(self) -> dict[int, str]:
-        """End all machines; return the processes that are left of them."""
+        """End all machines; return the processes that they have left."""
         for guest in self.guests:
             guest.proxy.drop_traffic()
         for machine in (self.host, *self.guests):
@@ -141,9 +141,9 @@ class ChaosRun:
 
 
 def run_chaos(arguments: ChaosArguments) -> int:
-    """Play a season and print its ledger; return the exit status."""
+    """Run chaos for the time that is asked for, print the findings; return the exit status."""
     seed = arguments.seed if arguments.seed is not None else secrets.randbelow(10**6)
-    kind = "evaluators that believe" if arguments.cheap else "real evaluators"
+    kind = "cheap evaluators" if arguments.cheap else "real evaluators"
     print(f"chaos with seed {seed}: {arguments.machines} machines, {kind}", flush=True)
     if arguments.keep is not None:
         return _run_chaos(arguments, seed, arguments.keep)
@@ -152,25 +152,24 @@ def run_chaos(arguments: ChaosArguments) -> int:
 
 
 def _run_chaos(arguments: ChaosArguments, seed: int, folder: Path) -> int:
-    began = time.monotonic()
+    begun_at = time.monotonic()
     findings = ChaosFindings()
-    calm = _undisturbed(ChaosRun(folder / "calm", arguments, seed), findings)
-    took_s = time.monotonic() - began
-    gap_s = ledger_diff.longest_outage_s(folder / "calm" / "run")
-    print(f"undisturbed: {len(calm.rows)} lines of ledger, {took_s:.0f} s", flush=True)
+    undisturbed = _run_undisturbed(ChaosRun(folder / "undisturbed", arguments, seed), findings)
+    took_s = time.monotonic() - begun_at
+    outage_s = ledger_diff.longest_outage_s(folder / "undisturbed" / "run")
+    print(f"undisturbed: {len(undisturbed.rows)} lines of ledger, {took_s:.0f} s", flush=True)
     rng = Random(seed)
-    until = began + arguments.minutes * 60
+    until = begun_at + arguments.minutes * 60
     while findings.is_clean and (not findings.runs or time.monotonic() + took_s < until):
         findings.runs += 1
         chaos_run = ChaosRun(folder / f"run{findings.runs}", arguments, seed)
-        _disturbed(
-            chaos_run, calm, findings, rng, until if arguments.minutes * 60 > 2 * took_s else None
-        )
-    _report(findings, gap_s, time.monotonic() - began)
+        deadline = until if arguments.minutes * 60 > 2 * took_s else None
+        _run_disturbed(chaos_run, undisturbed, findings, rng, deadline)
+    _report(findings, outage_s, time.monotonic() - begun_at)
     return 0 if findings.is_clean else 1
 
 
-def _undisturbed(chaos_run: ChaosRun, findings: ChaosFindings) -> RunLedger:
+def _run_undisturbed(chaos_run: ChaosRun, findings: ChaosFindings) -> RunLedger:
     chaos_run.start_machines()
     while not chaos_run.is_over() and not findings.trouble:
         time.sleep(POLL_S)
@@ -181,10 +180,14 @@ def _undisturbed(chaos_run: ChaosRun, findings: ChaosFindings) -> RunLedger:
     return ledger_diff.ledger(chaos_run.host.run_dir)
 
 
-def _disturbed(
-    chaos_run: ChaosRun, calm: RunLedger, findings: ChaosFindings, rng: Random, until: float | None
+def _run_disturbed(
+    chaos_run: ChaosRun,
+    undisturbed: RunLedger,
+    findings: ChaosFindings,
+    rng: Random,
+    until: float | None,
 ) -> None:
-    """Hurt one run until it is over or the time is; compare what it came to."""
+    """Inject faults into one run until it or the time is over; compare its ledger."""
     chaos_run.start_machines()
     injector = FaultInjector(
         host=chaos_run.host, guests=chaos_run.guests, port=chaos_run.port, lease_s=LEASE_S, rng=rng
@@ -195,10 +198,10 @@ def _disturbed(
         injector.heal(time.monotonic(), all_of_it=True)
         _note_orphans(chaos_run, findings)
     ledger = ledger_diff.ledger(chaos_run.host.run_dir)
-    findings.lost += [ledger_diff.show(row) for row in calm.lost(ledger)]
-    findings.doubled += [ledger_diff.show(row) for row in calm.doubled(ledger)]
-    findings.injected.update(injury.kind for injury in injector.injected)
-    findings.killed += sum(injury.deadly for injury in injector.injected)
+    findings.lost += [ledger_diff.show(row) for row in undisturbed.lost(ledger)]
+    findings.doubled += [ledger_diff.show(row) for row in undisturbed.doubled(ledger)]
+    findings.injected.update(fault.kind for fault in injector.injected)
+    findings.killed += sum(fault.deadly for fault in injector.injected)
     if chaos_run.is_over():
         findings.survived += len(injector.injected)
     findings.outage_s = max(findings.outage_s, ledger_diff.longest_outage_s(chaos_run.host.run_dir))
@@ -207,52 +210,54 @@ def _disturbed(
 def _inject_faults(
     chaos_run: ChaosRun, injector: FaultInjector, findings: ChaosFindings, until: float | None
 ) -> None:
-    next_injury = time.monotonic() + LEASE_S
-    progress, since = 0, time.monotonic()
+    next_fault_at = time.monotonic() + LEASE_S
+    progress, progress_at = 0, time.monotonic()
     while not chaos_run.is_over():
         time.sleep(POLL_S)
         now = time.monotonic()
         injector.heal(now)
         trouble = chaos_run.revive()
         if chaos_run.progress() > progress:
-            progress, since = chaos_run.progress(), now
-        if now - since > RUN_TIMEOUT_S:
-            trouble = f"no news for {RUN_TIMEOUT_S:.0f} s"
+            progress, progress_at = chaos_run.progress(), now
+        if now - progress_at > RUN_TIMEOUT_S:
+            trouble = f"no new node for {RUN_TIMEOUT_S:.0f} s"
         if trouble:
             findings.trouble.append(f"run {findings.runs}: {trouble}")
             return
-        if now >= next_injury and progress and (until is None or now < until):
-            next_injury = now + injector.rng.uniform(0.05, 0.4) * LEASE_S
+        if now >= next_fault_at and progress and (until is None or now < until):
+            next_fault_at = now + injector.rng.uniform(0.05, 0.4) * LEASE_S
             fault = injector.inject(now)
             if fault is not None:
-                _tell(fault, progress)
+                _print_fault(fault, progress)
 
 
-def _tell(fault: InjectedFault, progress: int) -> None:
-    lasts = fault.until - fault.at
-    print(f"  node {progress:>3}  {fault.kind:<22} {fault.where:<28} {lasts:4.1f} s", flush=True)
+def _print_fault(fault: InjectedFault, progress: int) -> None:
+    duration_s = fault.until - fault.at
+    print(
+        f"  node {progress:>3}  {fault.kind:<22} {fault.where:<28} {duration_s:4.1f} s", flush=True
+    )
 
 
 def _note_orphans(chaos_run: ChaosRun, findings: ChaosFindings) -> None:
-    left = chaos_run.close()
-    findings.orphans += [f"{pid} {title[:120]}" for pid, title in left.items()]
+    orphans = chaos_run.close()
+    findings.orphans += [f"{pid} {title[:120]}" for pid, title in orphans.items()]
 
 
-def _report(findings: ChaosFindings, gap_s: float, took_s: float) -> None:
-    injured = sum(findings.injected.values())
+def _report(findings: ChaosFindings, undisturbed_outage_s: float, took_s: float) -> None:
+    fault_count = sum(findings.injected.values())
     print(f"\n{findings.runs} disturbed runs in {took_s:.0f} s")
-    for kind, times in sorted(findings.injected.items()):
-        print(f"  injected  {times:>5}  {kind}")
-    print(f"  injected  {injured:>5}  in all")
+    for kind, count in sorted(findings.injected.items()):
+        print(f"  injected  {count:>5}  {kind}")
+    print(f"  injected  {fault_count:>5}  in all")
     print(f"  kills     {findings.killed:>5}  of these: kill -9, of an actor or of a supervisor")
     print(f"  survived  {findings.survived:>5}")
-    for word, lines in (
+    for category, lines in (
         ("lost", findings.lost),
         ("doubled", findings.doubled),
         ("orphans", findings.orphans),
         ("trouble", findings.trouble),
     ):
-        print(f"  {word:<9} {len(lines):>5}")
+        print(f"  {category:<9} {len(lines):>5}")
         for line in lines[:20]:
             print(f"            {line}")
-    print(f"  longest outage {findings.outage_s:.1f} s (undisturbed: {gap_s:.1f} s)")
+    print(f"  longest outage {findings.outage_s:.1f} s (undisturbed: {undisturbed_outage_s:.1f} s)")

@@ -1,8 +1,8 @@
-"""An evaluator that believes what a candidate says of itself: no torch, a few milliseconds.
+"""An evaluator that reads a candidate's verdict from its source: no torch, a few milliseconds.
 
-`python -m scripts.faults.cheap_evaluator --connect … --slot … --run-dir …`, in the place of
+`python -m scripts.faults.cheap_evaluator --connect … --slot … --run-dir …` replaces
 `actors.evaluator`, on the real actor loop.  A line `# cheap: correct 40.0` or `# cheap: wrong` in
-the source is its verdict, so that a run can be disturbed a thousand times.
+the source is the verdict, so a run takes seconds and can be disturbed a thousand times.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from protocol.messages import (
 from protocol.values import Device, Outcome, Reference, Role, Seconds, Stage, Verdict
 
 EAGER_US = 100.0
-VERDICT_COMMENT = re.compile(r"^# cheap: (?P<word>\w+)(?: (?P<us>[\d.]+))?", re.MULTILINE)
+VERDICT_COMMENT = re.compile(r"^# cheap: (?P<outcome>\w+)(?: (?P<us>[\d.]+))?", re.MULTILINE)
 DEVICE = Device(name="no device at all", fingerprint="cheap")
 
 
@@ -42,7 +42,7 @@ class CheapEvaluator:
         self._work_s = work_s
 
     def work(self, request: Work, context: WorkContext) -> Result | HandedBack:
-        """Give the reference a time, a candidate the verdict that it asks for."""
+        """Return a fixed time for the reference, or the verdict in a candidate's source."""
         lease = request.lease
         if isinstance(request, MeasureReference):
             context.set_activity(f"measuring {request.task.name}")
@@ -54,30 +54,34 @@ class CheapEvaluator:
         context.set_activity(f"judging {lease.work}")
         context.candidate_running()
         until = time.monotonic() + self._work_s
-        while (left := until - time.monotonic()) > 0:
+        while (remaining_s := until - time.monotonic()) > 0:
             if context.is_revoked():
                 return HandedBack(lease=lease, reason="no longer wanted")
-            time.sleep(min(0.05, left))
+            time.sleep(min(0.05, remaining_s))
         return Evaluated(lease=lease, verdict=verdict_of(request.source))
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: the worker holds no resources."""
 
 
 def verdict_of(source: str) -> Verdict:
-    """Return the verdict that a source asks for."""
-    said = VERDICT_COMMENT.search(source)
-    word = Outcome(said["word"]) if said else Outcome.WRONG
+    """Return the verdict that a source contains."""
+    comment = VERDICT_COMMENT.search(source)
+    outcome = Outcome(comment["outcome"]) if comment else Outcome.WRONG
     seconds, level = Seconds(check=0.001), 1
-    if said is None or word is not Outcome.CORRECT:
-        stage: Stage = "build" if word is Outcome.COMPILE_FAILED else "check"
+    if comment is None or outcome is not Outcome.CORRECT:
+        stage: Stage = "build" if outcome is Outcome.COMPILE_FAILED else "check"
         return Verdict(
-            verdict=word, reason="as it says", stage=stage, seconds=seconds, sandbox_level=level
+            verdict=outcome,
+            reason="as its comment says",
+            stage=stage,
+            seconds=seconds,
+            sandbox_level=level,
         )
-    median_us = float(said["us"] or EAGER_US)
+    median_us = float(comment["us"] or EAGER_US)
     ratio = EAGER_US / median_us
     return Verdict(
-        verdict=word,
+        verdict=outcome,
         median_us=median_us,
         reference_us=EAGER_US,
         speedup=ratio,
@@ -89,10 +93,10 @@ def verdict_of(source: str) -> Verdict:
 
 
 def main() -> int:
-    """Sit at the post; return the exit status."""
+    """Serve in a run; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_identity_arguments(parser)
-    parser.add_argument("--device", default="cpu", help="as the real one takes it")
+    parser.add_argument("--device", default="cpu", help="accepted as by the real evaluator")
     parser.add_argument("--work-s", type=float, default=0.002)
     arguments, _ = parser.parse_known_args()
     return run_actor(CheapEvaluator(arguments.work_s), identity_from(arguments))

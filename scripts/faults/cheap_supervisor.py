@@ -1,6 +1,6 @@
-"""The command with evaluators that cost nothing: everything else is the real thing.
+"""The command `supervisor.py` with cheap evaluators; all other parts are real.
 
-`python scripts/faults/cheap_supervisor.py ARGUMENTS…`, as `supervisor.py` takes them.
+`python scripts/faults/cheap_supervisor.py ARGUMENTS…` takes the arguments of `supervisor.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:
-    """Put the cheap evaluator in the real one's place, then be the command."""
+    """Replace the evaluator by the cheap one, then run the command."""
     sys.path.insert(0, str(ROOT))
     import supervisor
     from actors.supervisor.processes import child_specs

@@ -1,8 +1,7 @@
-"""What can be done to a run, and when it is fair: kinds of injuries, drawn from one seed.
+"""Faults that chaos injects into a run, drawn from one seed, and the limits that it keeps.
 
-Fair means within the contract.  A supervisor gives up on a place that dies too often, and a
-candidate that has cost two evaluators is a verdict; chaos stays clear of both, since it is after
-what the contract promises to survive.
+Chaos injects only faults that a run promises to survive.  A supervisor gives up on a slot that dies
+too often, and a candidate that has cost two evaluators gets a verdict.  Chaos avoids both.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from scripts.faults import ledger_diff
 from scripts.faults.chaos_machines import GuestMachine, SupervisedMachine
 from scripts.faults.tcp_proxy import Direction
 
-# Deaths at a place within so many seconds that its supervisor takes calmly, with one to spare.
-MIN_SPACING = {"coordinator": (2, 60.0), "agent": (4, 60.0), "evaluator": (8, 300.0)}
+# (deaths, seconds): one death less in a slot than its supervisor tolerates within that time.
+DEATH_LIMITS = {"coordinator": (2, 60.0), "agent": (4, 60.0), "evaluator": (8, 300.0)}
 KILL_WEIGHT = 20
 PARTITIONS = ((Direction.UP,), (Direction.DOWN,), (Direction.UP, Direction.DOWN))
 GUEST_FAULTS = frozenset(
@@ -31,20 +30,20 @@ GUEST_FAULTS = frozenset(
 
 @dataclass(kw_only=True)
 class InjectedFault:
-    """One thing that was done; `heal` undoes it at `until`."""
+    """One injected fault; `heal` undoes it at `until`."""
 
     kind: str
     where: str
     at: float
     until: float
     heal: Callable[[], None] | None = None
-    charging: bool = False  # may cost a candidate that runs one of its two evaluators
+    charging: bool = False  # may cost a running candidate one of its two evaluators
     deadly: bool = False  # a SIGKILL
 
 
 @dataclass(kw_only=True)
 class FaultInjector:
-    """The run that is hurt, and what was done to it."""
+    """Injects faults into one run and records them."""
 
     host: SupervisedMachine
     guests: list[GuestMachine]
@@ -57,8 +56,16 @@ class FaultInjector:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What can be done here, the most usual several times."""
-        everywhere = ("stop", "long stop", "hang", "disk full", "noise", "power cut", "no hands")
+        """The kinds of faults that are possible here, the most usual one several times."""
+        everywhere = (
+            "stop",
+            "long stop",
+            "hang",
+            "disk full",
+            "noise",
+            "power cut",
+            "supervisor stop",
+        )
         return (
             ("kill",) * KILL_WEIGHT
             + everywhere
@@ -66,59 +73,59 @@ class FaultInjector:
         )
 
     def heal(self, now: float, *, all_of_it: bool = False) -> None:
-        """Undo what has lasted long enough."""
+        """Undo the faults whose time is over."""
         for fault in [one for one in self.open if all_of_it or one.until <= now]:
             self.open.remove(fault)
             if fault.heal is not None:
-                with suppress(OSError):  # whoever it was is dead, or another by now
+                with suppress(OSError):  # the process is dead, or its pid is reused
                     fault.heal()
 
     def inject(self, now: float) -> InjectedFault | None:
-        """Do something; None when what was drawn is not fair just now."""
+        """Inject a fault that is drawn; None when that kind is not allowed now."""
         kind = self.rng.choice(self.kinds)
         if any(one.kind == kind for one in self.open):
             return None
-        act = {
+        method = {
             "kill": self._kill,
             "stop": self._stop,
             "long stop": self._long_stop,
             "hang": self._hang,
             "disk full": self._fill_disk,
-            "noise": self._corrupt_traffic,
+            "noise": self._send_noise,
             "power cut": self._cut_power,
-            "no hands": self._stop_supervisor,
+            "supervisor stop": self._stop_supervisor,
         }.get(kind, self._disturb_network)
-        fault = act(kind, now)
+        fault = method(kind, now)
         if fault is not None:
             self.injected.append(fault)
             self.open.append(fault)
         return fault
 
-    # --- fairness ----------------------------------------------------------------------------
+    # --- limits ------------------------------------------------------------------------------
 
     def _may_charge(self) -> bool:
         """Whether no candidate under way has lost, or may just be losing, its first evaluator."""
-        hurting = any(one.charging for one in self.open)
-        return not hurting and not ledger_diff.number(self.host.run_dir, ledger_diff.CHARGED)
+        is_charging = any(one.charging for one in self.open)
+        return not is_charging and not ledger_diff.number(self.host.run_dir, ledger_diff.CHARGED)
 
-    def _may_die(self, place: str, now: float) -> bool:
-        role = place.rpartition(":")[2].partition("-")[0]
-        limit, period_s = MIN_SPACING[role if role in MIN_SPACING else "agent"]
-        times = self.deaths[place] = [
-            at for at in self.deaths.get(place, []) if at > now - period_s
-        ]
+    def _may_die(self, slot: str, now: float) -> bool:
+        """Whether `slot` ("MACHINE:SLOT") may die once more without its supervisor giving up."""
+        role = slot.rpartition(":")[2].partition("-")[0]
+        limit, period_s = DEATH_LIMITS[role if role in DEATH_LIMITS else "agent"]
+        times = self.deaths[slot] = [at for at in self.deaths.get(slot, []) if at > now - period_s]
         return len(times) < limit
 
-    def _victim(self, now: float, *, charging: bool) -> tuple[str, int] | None:
+    def _draw_actor(self, now: float, *, charging: bool) -> tuple[str, int] | None:
         """Return a living actor that may die: "MACHINE:SLOT" and its pid."""
-        spared = "evaluator-" if charging and not self._may_charge() else "nobody"
-        found = [
+        spares_evaluators = charging and not self._may_charge()
+        candidates = [
             (f"{machine.name}:{slot}", pid)
             for machine in (self.host, *self.guests)
             for slot, pid in sorted(machine.actors().items())
-            if not slot.startswith(spared) and self._may_die(f"{machine.name}:{slot}", now)
+            if not (spares_evaluators and slot.startswith("evaluator-"))
+            and self._may_die(f"{machine.name}:{slot}", now)
         ]
-        return self.rng.choice(found) if found else None
+        return self.rng.choice(candidates) if candidates else None
 
     # --- processes ---------------------------------------------------------------------------
 
@@ -132,33 +139,33 @@ class FaultInjector:
         return self._hit(kind, now, signal.SIGSTOP, self.rng.uniform(1.2, 2.0) * self.lease_s)
 
     def _hang(self, kind: str, now: float) -> InjectedFault | None:
-        """Stopped and never continued: its supervisor has to notice."""
+        """Stop an actor for good: its supervisor has to notice."""
         return self._hit(kind, now, signal.SIGSTOP, 1.5 * self.lease_s)
 
     def _hit(
         self, kind: str, now: float, number: signal.Signals, seconds: float
     ) -> InjectedFault | None:
         late = number is signal.SIGKILL or seconds > 0.6 * self.lease_s
-        victim = self._victim(now, charging=late)
-        if victim is None:
+        actor = self._draw_actor(now, charging=late)
+        if actor is None:
             return None
-        place, pid = victim
-        charging = "evaluator" in place and late
+        slot, pid = actor
+        charging = "evaluator" in slot and late
         with suppress(ProcessLookupError):
             os.kill(pid, number)
         if number is signal.SIGKILL or seconds > self.lease_s:
-            # Whoever stands still too long may be taken for dead by its supervisor.
-            self.deaths.setdefault(place, []).append(now)
-        # The loss is in the books once the lease has run out, at the latest.
+            # A process that is stopped for too long may be killed by its supervisor.
+            self.deaths.setdefault(slot, []).append(now)
+        # The loss is in the store when the lease has expired, at the latest.
         rest_s = self.lease_s + 1.0 if charging else 0.0
-        goes_on = number is signal.SIGSTOP and kind != "hang"
-        heal = (lambda: os.kill(pid, signal.SIGCONT)) if goes_on else None
+        continues = number is signal.SIGSTOP and kind != "hang"
+        heal = (lambda: os.kill(pid, signal.SIGCONT)) if continues else None
         if heal is not None and charging:
-            self._later(now + seconds, place, heal)
+            self._later(now + seconds, slot, heal)
             heal = None
         return InjectedFault(
-            kind=f"{kind} {place.rpartition(':')[2].partition('-')[0]}",
-            where=place,
+            kind=f"{kind} {slot.rpartition(':')[2].partition('-')[0]}",
+            where=slot,
             at=now,
             until=now + seconds + rest_s,
             heal=heal,
@@ -174,7 +181,7 @@ class FaultInjector:
         if pid is None:
             return None
         try:
-            room = resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+            limits = resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         except (OSError, ValueError):
             return None
         return InjectedFault(
@@ -182,14 +189,14 @@ class FaultInjector:
             where="coordinator",
             at=now,
             until=now + self.rng.uniform(0.2, 0.8) * self.lease_s,
-            heal=lambda: _set_room(pid, room),
+            heal=lambda: _set_file_size_limits(pid, limits),
         )
 
-    def _corrupt_traffic(self, kind: str, now: float) -> InjectedFault | None:
-        """A stranger talks rubbish to the coordinator's port."""
+    def _send_noise(self, kind: str, now: float) -> InjectedFault | None:
+        """Send random bytes from an unknown peer to the coordinator's port."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as stranger:
-                stranger.sendall(self.rng.randbytes(self.rng.randrange(1, 5000)))
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as connection:
+                connection.sendall(self.rng.randbytes(self.rng.randrange(1, 5000)))
         except OSError:
             return None
         return InjectedFault(kind=kind, where="coordinator", at=now, until=now)
@@ -197,7 +204,7 @@ class FaultInjector:
     # --- machines and networks ---------------------------------------------------------------
 
     def _stop_supervisor(self, kind: str, now: float) -> InjectedFault | None:
-        """A supervisor stands still: whoever dies meanwhile has to wait."""
+        """Stop a supervisor: its children that die in that time have to wait."""
         machine = self.rng.choice([self.host, *self.guests])
         if machine.status() is not None:
             return None
@@ -212,13 +219,13 @@ class FaultInjector:
         )
 
     def _cut_power(self, kind: str, now: float) -> InjectedFault | None:
-        """The host's supervisor dies, and all of its processes with it; it is resumed."""
+        """Kill the host's supervisor, and so all of its processes; the run is resumed."""
         if not self._may_die("host", now) or self.rng.random() < 0.5:
             return None
         self.deaths.setdefault("host", []).append(now)
-        # The next supervisor begins to count anew.
+        # The next supervisor counts deaths from zero.
         self.deaths = {
-            place: times for place, times in self.deaths.items() if not place.startswith("host:")
+            slot: times for slot, times in self.deaths.items() if not slot.startswith("host:")
         }
         self.host.kill()
         return InjectedFault(kind=kind, where="host", at=now, until=now + self.lease_s, deadly=True)
@@ -259,10 +266,10 @@ class FaultInjector:
         )
 
     def _kill_machine(self, kind: str, guest: GuestMachine, now: float) -> InjectedFault | None:
-        place = f"{guest.name}:machine"
-        if not (self._may_charge() and self._may_die(place, now)):
+        slot = f"{guest.name}:machine"
+        if not (self._may_charge() and self._may_die(slot, now)):
             return None
-        self.deaths.setdefault(place, []).append(now)
+        self.deaths.setdefault(slot, []).append(now)
         guest.kill()
         until = now + self.lease_s + 1.0
         return InjectedFault(
@@ -270,5 +277,5 @@ class FaultInjector:
         )
 
 
-def _set_room(pid: int, room: tuple[int, int]) -> None:
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, room)
+def _set_file_size_limits(pid: int, limits: tuple[int, int]) -> None:
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)

@@ -1,7 +1,7 @@
-"""What a run has to show in the end: its ledger, what was lost or doubled, the longest outage.
+"""The ledger of a run: its nodes, attempts, replies and finished stages; and how two differ.
 
-Read from `run.db` alone.  Two runs with one seed and one script must agree in every line of it,
-however the second one was disturbed.
+It is read from `run.db` alone.  Two runs with one seed and one script must have the same ledger,
+whatever faults the second one had.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from protocol.values import Value
 
 NODES = "SELECT task, number, parent, source, advice, word FROM node"
 ATTEMPTS = "SELECT task, number, parent, kind, plan, candidate, state FROM attempt"
-# Without the requests: they show measured times, which are never the same twice.
+# Without the requests: they contain measured times, which differ from run to run.
 CALLS = "SELECT work, role, reply FROM call"
 DONE = "SELECT work FROM lease WHERE outcome = 'done'"
 # Work that has cost an evaluator already and is not done: one more loss would be a verdict.
 CHARGED = (
-    "SELECT COUNT(*) FROM lease AS hurt WHERE running = 1 AND outcome IN ('lost', 'expired')"
-    " AND NOT EXISTS (SELECT 1 FROM lease WHERE work = hurt.work AND outcome = 'done')"
+    "SELECT COUNT(*) FROM lease AS charged WHERE running = 1 AND outcome IN ('lost', 'expired')"
+    " AND NOT EXISTS (SELECT 1 FROM lease WHERE work = charged.work AND outcome = 'done')"
 )
 Row = tuple[object, ...]
 
 
 class RunLedger(Value, frozen=True, kw_only=True):
-    """All that must not depend on what befell the processes."""
+    """The rows that must not depend on faults."""
 
     rows: tuple[Row, ...]
 
     def lost(self, disturbed: RunLedger) -> tuple[Row, ...]:
-        """Return what is in this ledger and not in the disturbed one."""
-        there = set(disturbed.rows)
-        return tuple(row for row in self.rows if row not in there)
+        """Return the rows of this ledger that the disturbed one lacks."""
+        disturbed_rows = set(disturbed.rows)
+        return tuple(row for row in self.rows if row not in disturbed_rows)
 
     def doubled(self, disturbed: RunLedger) -> tuple[Row, ...]:
-        """Return what the disturbed ledger has more often than this one, or besides."""
-        left = list(disturbed.rows)
+        """Return the rows that the disturbed ledger has in addition, or more often."""
+        surplus = list(disturbed.rows)
         for row in self.rows:
-            if row in left:
-                left.remove(row)
-        return tuple(left)
+            if row in surplus:
+                surplus.remove(row)
+        return tuple(surplus)
 
 
 def rows(run_dir: Path, query: str) -> list[Row]:
@@ -71,12 +71,12 @@ def ledger(run_dir: Path) -> RunLedger:
 
 
 def longest_outage_s(run_dir: Path) -> float:
-    """Return the longest time without any piece of work ending in a result."""
+    """Return the longest time in which no piece of work ended with a result."""
     ended = [row[0] for row in rows(run_dir, "SELECT ended FROM lease WHERE outcome = 'done'")]
     times = sorted(at for at in ended if isinstance(at, float))
     return max((later - at for at, later in pairwise(times)), default=0.0)
 
 
 def show(row: Row) -> str:
-    """Return a line of a ledger for a person."""
+    """Return a row as a line of text."""
     return " ".join(str(part)[:60].replace("\n", "⏎") for part in row)[:160]

@@ -1,7 +1,7 @@
-"""Tasks and scripts whose outcomes are fixed: what a run comes to depends on its seed alone.
+"""Tasks and scripts with fixed outcomes: the result of a run depends on its seed alone.
 
-For the cheap evaluator a candidate's source says its verdict.  For the real one the work is done
-more or less often, by factors of three, so that no noise changes the ranks.
+For the cheap evaluator a candidate's source contains its verdict.  For the real one a candidate
+repeats the work more or less often, by factors of three, so that noise does not change the ranks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 # One thread: threads that wait for each other on a busy machine would shuffle the ranks.
-TASK = '''"""Shift, scale and square roots, 27 times over: work that need be done but once."""
+TASK = '''"""Shift, scale and square roots, 27 times over: work that is needed only once."""
 
 import torch
 from torch import nn
@@ -36,7 +36,7 @@ def get_inputs():
 def get_init_inputs():
     return [1024]
 '''
-REFUSAL = "I would rather not."  # comes to no candidate
+REFUSAL = "I would rather not."  # a reply without a candidate
 SPEEDUPS_DRAWN = (1, 3, 9, 80, 240)
 OUTCOMES_DRAWN = ("correct", "correct", "correct", "wrong", "compile_failed", "crashed")
 
@@ -49,12 +49,12 @@ def write(folder: Path, *, tasks: int, budget: int, seed: int, cheap: bool) -> t
         (folder / f"{name}.py").write_text(TASK, encoding="utf-8")
         for attempt in range(1, budget + 1):
             rng = Random(f"{seed}/{name}/{attempt}")
-            who = {"task": name, "attempt": attempt}
+            key = {"task": name, "attempt": attempt}
             advice = f"Do the work less often ({name}, {attempt})."
             plan = {"reply": REFUSAL} if rng.random() < 0.1 else {"advice": advice}
-            lines.append({"role": "planner", **plan, **who})
+            lines.append({"role": "planner", **plan, **key})
             for role in ("coder", "debugger"):
-                lines.append({"role": role, **who, **_answer(rng, f"{name} {attempt}", cheap)})
+                lines.append({"role": role, **key, **_answer(rng, f"{name} {attempt}", cheap)})
     text = "\n".join(json.dumps(line) for line in lines)
     (folder / "script.jsonl").write_text(text, encoding="utf-8")
     return tuple(folder / f"{name}.py" for name in names)
@@ -67,16 +67,16 @@ def _answer(rng: Random, label: str, cheap: bool) -> dict[str, object]:
 
 
 def _cheap(rng: Random, label: str) -> str:
-    word = rng.choice(OUTCOMES_DRAWN)
-    says = f"{word} {rng.uniform(20.0, 150.0):.1f}" if word == "correct" else word
-    return f"# {label}\n# cheap: {says}\n" + TASK.replace("class Model(", "class ModelNew(")
+    outcome = rng.choice(OUTCOMES_DRAWN)
+    verdict = f"{outcome} {rng.uniform(20.0, 150.0):.1f}" if outcome == "correct" else outcome
+    return f"# {label}\n# cheap: {verdict}\n" + TASK.replace("class Model(", "class ModelNew(")
 
 
 def _real(rng: Random, label: str) -> str:
     source = TASK.replace("class Model(", "class ModelNew(")
     source = source.replace("range(27)", f"range({rng.choice(SPEEDUPS_DRAWN)})")
     kind = rng.random()
-    if kind < 0.35:  # wrong is judged in a second, right takes many
+    if kind < 0.35:  # a wrong candidate is judged in a second, a correct one takes many
         source = source.replace("return y", "return y + 1.0")
     elif kind < 0.5:
         source = f"import a_module_that_is_nowhere\n{source}"

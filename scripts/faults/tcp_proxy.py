@@ -1,9 +1,9 @@
 """A faulty network in user space: a TCP proxy on loopback between workers and the coordinator.
 
-One thread, any number of connections.  It passes bytes, or on command delays them, swallows them
-(`drop_traffic`: one direction or both; the connections stay open, as behind a dead switch), ends
-one direction (`half_close`), flips a byte, or cuts all connections.  It promises to invent no bytes
-and, except where it was told to, to lose and reorder none.
+One thread serves any number of connections.  It passes bytes.  On command it delays them, drops
+them (`drop_traffic`: one direction or both; the connections stay open, as behind a dead switch),
+ends one direction (`half_close`), flips a byte, or cuts all connections.  It adds no bytes, and
+without a command it loses and reorders none.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ProxyStream:
     source: socket.socket
     sink: socket.socket
     waiting: deque[tuple[float, bytes]] = field(default_factory=deque)
-    ended: bool = False  # the source has said its last byte
-    closed: bool = False  # and the sink was told
+    ended: bool = False  # the source has sent its last byte
+    closed: bool = False  # and the sink is shut down
 
 
 class FaultyProxy:
@@ -64,12 +64,12 @@ class FaultyProxy:
         """Where workers connect to."""
         return f"tcp://{self.address[0]}:{self.address[1]}"
 
-    # --- commands, from any thread; each takes hold within a tick --------------------------------
+    # --- commands, from any thread; each takes effect within POLL_S ------------------------------
 
     def drop_traffic(self, *ways: Direction) -> None:
-        """Swallow all that comes in these directions from now on; none: pass again.
+        """Drop all bytes in these directions from now on; without a direction: pass again.
 
-        What TCP swallowed is gone for good, so at the end all connections are cut: a real network
+        Dropped bytes are lost for good, so at the end all connections are cut: a real network
         would have lost packets only, and its ends would have sent them again or given up.
         """
         if self._dropped and not ways:
@@ -77,7 +77,7 @@ class FaultyProxy:
         self._dropped = frozenset(ways)
 
     def delay(self, seconds: float) -> None:
-        """Hold every byte back for so long."""
+        """Delay every byte by `seconds`."""
         self._delay_s = seconds
 
     def flip(self, direction: Direction) -> None:
@@ -106,7 +106,7 @@ class FaultyProxy:
                     self._accept()
                 elif isinstance(key.data, ProxyStream):
                     self._read(key.data)
-            self._obey()
+            self._apply_commands()
             for stream in list(self._streams):
                 self._write(stream)
         self._drop_all()
@@ -121,7 +121,7 @@ class FaultyProxy:
         try:
             far = socket.create_connection(self._target, timeout=1.0)
         except OSError:
-            near.close()  # nobody listens there: as if the port were closed
+            near.close()  # the target does not listen: as if the port were closed
             return
         for one in (near, far):
             one.setblocking(False)
@@ -175,7 +175,7 @@ class FaultyProxy:
         if all(one.closed for one in self._both(stream)):
             self._drop(stream)
 
-    def _obey(self) -> None:
+    def _apply_commands(self) -> None:
         if self._cut:
             self._cut = False
             self._drop_all()

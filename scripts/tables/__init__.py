@@ -1,1 +1,1 @@
-"""KernelBench tables: problems chosen, runs started, figures counted and shown."""
+"""KernelBench tables: choose problems, start runs, compute figures, print tables."""

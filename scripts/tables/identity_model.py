@@ -1,9 +1,8 @@
-"""Each problem as its own candidate: `python -m scripts.tables.identity_model CHECKOUT LEVEL… >
-FILE`.
+"""Each problem as its own candidate: `python -m scripts.tables.identity_model CHECKOUT LEVEL…`.
 
-A script for `--model script:FILE`: no model, no key.  It tries what a whole level asks of a
-machine (does every problem load, fit, repeat, and come to a verdict?) before any money is spent;
-every problem should come out as `correct`, at about 1×.
+It prints a script for `--model script:FILE`, which needs no model and no key.  The script shows
+whether every problem of a level loads, fits, repeats and gets a verdict on this machine, before any
+money is spent.  Every problem should be `correct`, at about 1×.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from scripts.tables.problems import KernelBenchProblem, choose
 
 def lines(problems: tuple[KernelBenchProblem, ...]) -> list[str]:
     """Return the lines of the script."""
-    told: list[dict[str, str]] = [{"role": "planner", "advice": "Leave everything as it is."}]
+    script: list[dict[str, str]] = [{"role": "planner", "advice": "Leave everything as it is."}]
     for problem in problems:
         source = re.sub(r"\bModel\b", "ModelNew", problem.source)
-        told.append({"role": "coder", "task": problem.task, "code": source})
-        told.append({"role": "debugger", "task": problem.task, "code": source})
-    return [json.dumps(line) for line in told]
+        script.append({"role": "coder", "task": problem.task, "code": source})
+        script.append({"role": "debugger", "task": problem.task, "code": source})
+    return [json.dumps(line) for line in script]
 
 
 def main() -> int:
-    """Print the script of all problems of some levels; 2 when there are none."""
+    """Print the script of all problems of some levels; return 2 when there are none."""
     arguments = sys.argv[1:]
     if len(arguments) < 2 or not all(level.isdecimal() for level in arguments[1:]):
         print("usage: python -m scripts.tables.identity_model CHECKOUT LEVEL...", file=sys.stderr)

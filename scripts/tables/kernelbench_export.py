@@ -1,11 +1,11 @@
-"""KernelBench's own layout, so that its scripts can score what we found.
+"""The export in KernelBench's own layout, so that its scripts can score our kernels.
 
     kernelbench/runs/levelN/level_N_problem_P_sample_0_kernel.py   for eval_from_generations.py
     kernelbench/judged/levelN/eval_results.json                    our verdicts, as it writes them
     kernelbench/timing/baseline_time_torch*.json                   our baselines, as it names them
 
-Kernels and verdicts lie apart: its evaluation skips problems that already have results.  Its times
-are milliseconds, and called means; ours are medians.
+Kernels and verdicts are in separate folders: its evaluation skips problems that already have
+results.  Its times are milliseconds, and called means; ours are medians.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ TIMINGS = {
 
 
 def write(place: Path, run_dir: Path, rows: RunRows) -> None:
-    """Write the export of one run below `place`, instead of the one that is there."""
+    """Write the export of one run below `place`; an older export there is replaced."""
     top = place / FOLDER
     shutil.rmtree(top, ignore_errors=True)
     for level in rows.levels:
-        chosen = rows.of_level(level)
+        level_rows = rows.of_level(level)
         kernels, judged = top / "runs" / f"level{level}", top / "judged" / f"level{level}"
         kernels.mkdir(parents=True)
         judged.mkdir(parents=True)
-        for row in chosen:
+        for row in level_rows:
             source = _source(run_dir, row, len(rows.rows))
             if source:
                 name = f"level_{level}_problem_{row.problem}_sample_0_kernel.py"
                 write_atomically(kernels / name, source)
-        _write_json(judged / "eval_results.json", {str(r.problem): [_sample(r)] for r in chosen})
+        _write_json(
+            judged / "eval_results.json", {str(r.problem): [_sample(r)] for r in level_rows}
+        )
     timing = top / "timing"
     timing.mkdir(parents=True, exist_ok=True)
     for name, field in TIMINGS.items():
@@ -52,7 +54,7 @@ def write(place: Path, run_dir: Path, rows: RunRows) -> None:
 
 
 def _source(run_dir: Path, row: ProblemRow, tasks: int) -> str:
-    """Return the winner's file; of a correct candidate that is not faster its source alone."""
+    """Return the winner's file, or the source of a correct candidate that is not faster."""
     if not row.is_solved:
         return ""
     best = run_results.best_file(run_dir, row.task, tasks)
@@ -78,18 +80,20 @@ def _sample(row: ProblemRow) -> dict[str, object]:
 
 
 def _times(rows: RunRows, field: str) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = {f"level{level}": {} for level in rows.levels}
+    times: dict[str, dict[str, object]] = {f"level{level}": {} for level in rows.levels}
     for row in rows.rows:
         us: float | None = getattr(row, field)
         if us is not None:
-            named = f"{row.problem}_{row.name}.py"
-            found[f"level{row.level}"][named] = {"mean": _ms(us), "hardware": rows.hardware}
-    return found
+            file_name = f"{row.problem}_{row.name}.py"
+            times[f"level{row.level}"][file_name] = {"mean": _ms(us), "hardware": rows.hardware}
+    return times
 
 
 def _ms(us: float | None) -> float | None:
     return None if us is None else us / 1000
 
 
-def _write_json(path: Path, what: object) -> None:
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(what), indent=2).decode() + "\n")
+def _write_json(path: Path, value: object) -> None:
+    write_atomically(
+        path, msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+    )

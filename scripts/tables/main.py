@@ -1,4 +1,4 @@
-"""One call of the command: from what was asked to the table and its files."""
+"""One call of the command: from its arguments to the table and its files."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def main(argv: Sequence[str]) -> int:
         arguments = table_arguments.parse_arguments(argv)
         if arguments.folders:
             return _compare(arguments)
-        problems = choose(arguments.root or Path(), arguments.levels, arguments.words)
+        problems = choose(arguments.root or Path(), arguments.levels, arguments.problem_selection)
         strategy_runs.check_runs(arguments, problems)
     except UsageError as error:
-        return _refuse(str(error))
-    except OSError as error:  # a folder that may not be read, a name too long to be one
-        return _refuse(f"can't use {error.filename or 'stdout'}: {error.strerror}")
+        return _print_usage_error(str(error))
+    except OSError as error:  # a folder without read permission, a name that is too long
+        return _print_usage_error(f"can't use {error.filename or 'stdout'}: {error.strerror}")
     try:
         return _work(arguments, problems, argv)
-    except (OSError, ValueError) as error:  # a full disk, a database that is none
+    except (OSError, ValueError) as error:  # a full disk, a file that is not a database
         print(f"the results can't be written: {error}", file=sys.stderr)
         return int(ExitStatus.FAULT)
 
@@ -37,54 +37,59 @@ def main(argv: Sequence[str]) -> int:
 def _work(
     arguments: TableArguments, problems: Sequence[KernelBenchProblem], argv: Sequence[str]
 ) -> int:
-    """Run one strategy after the other; show what they have come to."""
-    found: dict[str, RunRows] = {}
+    """Run one strategy after the other; print their tables."""
+    rows_by_strategy: dict[str, RunRows] = {}
     status = ExitStatus.NOT_FASTER
     for strategy in arguments.strategies:
         place = arguments.results_folder / strategy
         status = strategy_runs.serve_run(arguments, problems, strategy)
         if status is ExitStatus.USAGE and not strategy_runs.is_over(place, arguments):
-            return int(status)  # the supervisor has said why it can't begin
-        found[strategy] = result_files.write(place)
+            return int(status)  # the supervisor has printed the reason
+        rows_by_strategy[strategy] = result_files.write(place)
         if status in (ExitStatus.STOPPED, ExitStatus.FAULT):
             break
-    _show(arguments, found)
-    return _conclude(found, status, argv)
+    _show(arguments, rows_by_strategy)
+    return _conclude(rows_by_strategy, status, argv)
 
 
 def _compare(arguments: TableArguments) -> int:
-    of = result_files.side_by_side(arguments.folders)
+    rows_by_label = result_files.side_by_side(arguments.folders)
     if arguments.results is not None:
         try:
             arguments.results.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"--results {arguments.results}: {error.strerror}") from error
-        result_files.write_comparison(arguments.results, of)
-    print(table_text.tables_text(of))
+        result_files.write_comparison(arguments.results, rows_by_label)
+    print(table_text.tables_text(rows_by_label))
     return 0
 
 
-def _show(arguments: TableArguments, found: dict[str, RunRows]) -> None:
+def _show(arguments: TableArguments, rows_by_strategy: dict[str, RunRows]) -> None:
     if len(arguments.strategies) > 1:
-        result_files.write_comparison(arguments.results_folder, found)
-    print(table_text.tables_text(found))
+        result_files.write_comparison(arguments.results_folder, rows_by_strategy)
+    print(table_text.tables_text(rows_by_strategy))
     print(
         f"written to {arguments.results_folder}: "
-        f"{', '.join(f'{strategy}/table.md' for strategy in found)}"
+        f"{', '.join(f'{strategy}/table.md' for strategy in rows_by_strategy)}"
     )
 
 
-def _conclude(found: dict[str, RunRows], status: ExitStatus, argv: Sequence[str]) -> int:
-    """Say what is still open; return the exit status of the table."""
-    still = sum(
-        row.state is ProblemState.UNFINISHED for rows in found.values() for row in rows.rows
+def _conclude(rows_by_strategy: dict[str, RunRows], status: ExitStatus, argv: Sequence[str]) -> int:
+    """Print the number of open problems; return the exit status of the table."""
+    open_count = sum(
+        row.state is ProblemState.UNFINISHED
+        for rows in rows_by_strategy.values()
+        for row in rows.rows
     )
-    if not still and status not in (ExitStatus.STOPPED, ExitStatus.FAULT):
+    if not open_count and status not in (ExitStatus.STOPPED, ExitStatus.FAULT):
         return 0
-    print(f"{still} problems are open; go on with: {COMMAND} {shlex.join(argv)}", file=sys.stderr)
+    print(
+        f"{open_count} problems are open; continue with: {COMMAND} {shlex.join(argv)}",
+        file=sys.stderr,
+    )
     return int(ExitStatus.FAULT if status is ExitStatus.FAULT else ExitStatus.STOPPED)
 
 
-def _refuse(line: str) -> int:
+def _print_usage_error(line: str) -> int:
     print(" ".join(line.split()), file=sys.stderr)
     return int(ExitStatus.USAGE)

@@ -1,4 +1,4 @@
-"""A grid of words: a Markdown table whose columns are aligned, so that a terminal shows it too."""
+"""A Markdown table with aligned columns, so that a terminal shows it too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ DASH = "–"
 
 
 def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """Return a Markdown table; the first `left` columns are words, the others figures."""
+    """Return a Markdown table; the first `left` columns are text, the others figures."""
     lines = [list(titles), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     widths = [max(3, *(len(line[at]) for line in lines)) for at in range(len(titles))]
     ruler = [
@@ -26,7 +26,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
 
 
 def percent(share: float | None) -> str:
-    """`71.4 %`; a dash for what was not measured."""
+    """`71.4 %`; a dash for None."""
     return DASH if share is None else f"{share * 100:.1f} %"
 
 
@@ -40,6 +40,6 @@ def dollars(usd: float | None) -> str:
     return DASH if usd is None else f"{usd:.2f}"
 
 
-def minutes(taken: float | None) -> str:
+def minutes(duration: float | None) -> str:
     """`26.5`."""
-    return DASH if taken is None else f"{taken:.1f}"
+    return DASH if duration is None else f"{duration:.1f}"

@@ -1,8 +1,8 @@
-"""What the paper reports (arXiv 2510.16996, Tables 1 to 3), to be shown beside ours.
+"""The paper's figures (arXiv 2510.16996, Tables 1 to 3), which our tables show next to ours.
 
-KernelBench's representative problems on an A100 40 GB, Claude Sonnet 4, 30 attempts a problem.  As
-printed: level 1's shares are fourteenths, the others' eighths, though KernelBench names 18, 8 and
-9 problems; 92.6 % and 67.5 % are neither.
+KernelBench's representative problems on an A100 40 GB, Claude Sonnet 4, 30 attempts a problem.  The
+figures are as printed: level 1's shares are fourteenths, the others' eighths, though KernelBench
+names 18, 8 and 9 problems; 92.6 % and 67.5 % are neither.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _fraction(pair: FastAndSpeed) -> FastAndSpeed:
     return pair[0] / 100, pair[1]
 
 
-# (level, strategy) -> Tables 1 and 2; the ablation's two (Table 3) have no more than is here.
+# (level, strategy) -> Tables 1 and 2, and the two rows of the ablation (Table 3), which has less.
 PAPER_ROWS: dict[tuple[int, str], PaperRow] = {
     (1, "sampling"): _row(57.1, (14.3, 0.81), (7.1, 0.46), (7.1, 0.81), (90.8, 43.0)),
     (1, "reflexion"): _row(92.6, (28.6, 1.24), (14.3, 0.57), (35.7, 0.92), (86.0, 48.3)),

@@ -1,7 +1,7 @@
 """KernelBench's problems: a checkout's levels, a choice among them, and their task names.
 
 A problem is a file `KernelBench/levelN/NUMBER_Name.py`.  Its task is named `levelN_NUMBER_Name`:
-numbers repeat from level to level, and a task's name is all that a run keeps of where it came from.
+numbers repeat from level to level, and a run stores only a task's name of its origin.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ TASK = re.compile(r"level(\d+)_(\d+)_(.+)")
 
 
 class KernelBenchProblem(Value, frozen=True, kw_only=True):
-    """One problem as it lies in a checkout."""
+    """One problem of a checkout."""
 
     level: int
     number: int
     task: str  # its name in a run
-    file: str  # "1_Square_matrix_multiplication_.py", what KernelBench calls its name
+    file: str  # "1_Square_matrix_multiplication_.py", KernelBench's own name of it
     source: str
 
 
 class ProblemOrigin(Value, frozen=True, kw_only=True):
-    """Where a run's task came from, read back from its name."""
+    """The origin of a run's task, read from its name."""
 
     level: int
     number: int
@@ -44,26 +44,26 @@ class ProblemOrigin(Value, frozen=True, kw_only=True):
 
 
 def origin_of(task: str) -> ProblemOrigin | None:
-    """Return where a task came from; None when it is no KernelBench problem's."""
-    found = TASK.fullmatch(task)
-    if found is None:
+    """Return a task's origin; None for a task that is not a KernelBench problem."""
+    parts = TASK.fullmatch(task)
+    if parts is None:
         return None
-    return ProblemOrigin(level=int(found[1]), number=int(found[2]), name=found[3])
+    return ProblemOrigin(level=int(parts[1]), number=int(parts[2]), name=parts[3])
 
 
-def choose(root: Path, levels: Sequence[int], words: str) -> tuple[KernelBenchProblem, ...]:
-    """Return the problems of `levels` that `words` names; raise UsageError with one line.
+def choose(root: Path, levels: Sequence[int], selection: str) -> tuple[KernelBenchProblem, ...]:
+    """Return the problems of `levels` that `selection` names; raise UsageError with one line.
 
-    `words`: "representative", "all", or numbers and ranges, "1,3,6-9".
+    `selection`: "representative", "all", or numbers and ranges, "1,3,6-9".
     """
-    twice = next((level for level in levels if levels.count(level) > 1), None)
-    if twice is not None:
-        raise UsageError(f"--level {twice} is given twice: name each level once")
+    repeated = next((level for level in levels if levels.count(level) > 1), None)
+    if repeated is not None:
+        raise UsageError(f"--level {repeated} is given twice: name each level once")
     top = _top(root)
     return tuple(
         _read(level, number, path)
         for level in levels
-        for number, path in _chosen(top, level, words).items()
+        for number, path in _selected(top, level, selection).items()
     )
 
 
@@ -73,10 +73,12 @@ def _top(root: Path) -> Path:
         if _levels(top):
             return top
     if not root.is_dir():
-        raise UsageError(f"--root {root}: there is no such folder; give a checkout of KernelBench")
+        raise UsageError(
+            f"--root {root}: the folder does not exist; give a checkout of KernelBench"
+        )
     raise UsageError(
-        f"--root {root} is no checkout of KernelBench: expected {root / 'KernelBench' / 'level1'}"
-        " with files like 1_Name.py"
+        f"--root {root} is not a checkout of KernelBench: expected"
+        f" {root / 'KernelBench' / 'level1'} with files like 1_Name.py"
     )
 
 
@@ -84,32 +86,32 @@ def _levels(top: Path) -> list[int]:
     """Return the levels that have problems."""
     if not top.is_dir():
         return []
-    named = (re.fullmatch(r"level([1-9]\d*)", entry.name) for entry in top.iterdir())
-    levels = sorted(int(found[1]) for found in named if found)
+    matches = (re.fullmatch(r"level([1-9]\d*)", entry.name) for entry in top.iterdir())
+    levels = sorted(int(match[1]) for match in matches if match)
     return [level for level in levels if _files(top, level)]
 
 
 def _files(top: Path, level: int) -> list[tuple[int, Path]]:
-    """Return a level's problems by number; what is named otherwise is none."""
+    """Return a level's problems by number; files with other names are ignored."""
     folder = top / f"level{level}"
     if not folder.is_dir():
         return []
-    found = ((FILE.fullmatch(path.name), path) for path in folder.iterdir())
-    return sorted((int(match[1]), path) for match, path in found if match and path.is_file())
+    matches = ((FILE.fullmatch(path.name), path) for path in folder.iterdir())
+    return sorted((int(match[1]), path) for match, path in matches if match and path.is_file())
 
 
-def _chosen(top: Path, level: int, words: str) -> dict[int, Path]:
+def _selected(top: Path, level: int, selection: str) -> dict[int, Path]:
     files = _files(top, level)
     if not files:
         known = ", ".join(map(str, _levels(top)))
         raise UsageError(f"--level {level}: {top} has no such level; it has {known}")
-    there = {number for number, _ in files}
-    wanted = _wanted(level, there, words)
-    missing = [number for number in wanted if number not in there]
+    existing = {number for number, _ in files}
+    wanted = _wanted(level, existing, selection)
+    missing = [number for number in wanted if number not in existing]
     if missing:
         raise UsageError(
-            f"--problems {words}: level {level} has no problem {_listed(missing)}; it has"
-            f" {_listed(sorted(there))}"
+            f"--problems {selection}: level {level} has no problem {_listed(missing)}; it has"
+            f" {_listed(sorted(existing))}"
         )
     paths: dict[int, Path] = {}
     for number, path in files:
@@ -117,42 +119,42 @@ def _chosen(top: Path, level: int, words: str) -> dict[int, Path]:
             if number in paths:
                 raise UsageError(
                     f"level {level} has two problems {number}: {paths[number].name} and"
-                    f" {path.name}; take one away"
+                    f" {path.name}; remove one"
                 )
             paths[number] = path
     return {number: paths[number] for number in wanted}
 
 
-def _wanted(level: int, there: Iterable[int], words: str) -> list[int]:
-    if words == "all":
-        return sorted(there)
-    if words == "representative":
+def _wanted(level: int, existing: Iterable[int], selection: str) -> list[int]:
+    if selection == "all":
+        return sorted(existing)
+    if selection == "representative":
         if level not in REPRESENTATIVE:
             raise UsageError(
                 f"--problems representative: KernelBench names none for level {level}; give"
                 " numbers, or all"
             )
         return list(REPRESENTATIVE[level])
-    return _numbers(words)
+    return _numbers(selection)
 
 
-def _numbers(words: str) -> list[int]:
+def _numbers(selection: str) -> list[int]:
     """Return the numbers of "1,3,6-9", each once."""
     numbers: list[int] = []
-    for part in words.split(","):
-        found = re.fullmatch(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*", part)
-        if found is None:
+    for part in selection.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*", part)
+        if match is None:
             raise UsageError(
-                f"--problems {words!r}: expected representative, all, or numbers like 1,3,6-9"
+                f"--problems {selection!r}: expected representative, all, or numbers like 1,3,6-9"
             )
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise UsageError(f"--problems {words}: {part.strip()} runs backwards")
+            raise UsageError(f"--problems {selection}: {part.strip()} runs backwards")
         numbers += range(first, last + 1)
     counted = Counter(numbers)
-    twice = next((number for number in counted if counted[number] > 1), None)
-    if twice is not None:
-        raise UsageError(f"--problems {words}: {twice} is named twice")
+    repeated = next((number for number in counted if counted[number] > 1), None)
+    if repeated is not None:
+        raise UsageError(f"--problems {selection}: {repeated} is named twice")
     return numbers
 
 
@@ -168,7 +170,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def _read(level: int, number: int, path: Path) -> KernelBenchProblem:
-    task = preflight.read_task(path)  # so that a mistake names the checkout's file
+    task = preflight.read_task(path)  # its errors name the checkout's file
     return KernelBenchProblem(
         level=level,
         number=number,

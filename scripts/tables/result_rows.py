@@ -1,6 +1,6 @@
-"""Rows: one problem each, read from a run's database, in words and figures that last.
+"""Rows: one for each problem, read from a run's database, as text and figures.
 
-A row says what came of a problem, also when nothing did.  A figure that was not measured is null.
+A row has the state of its problem, also without a result.  A figure that was not measured is null.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from scripts.tables.problems import ProblemOrigin, origin_of
 
 
 class ProblemState(StrEnum):
-    """What came of a problem."""
+    """The result of a problem."""
 
     SOLVED = "solved"  # a correct candidate was found
     UNSOLVED = "unsolved"  # the budget ended without one
     UNMEASURED = "unmeasured"  # its reference can't be measured on this machine
-    UNFINISHED = "unfinished"  # more may come
+    UNFINISHED = "unfinished"  # the run is not over
 
 
 class ProblemRow(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -54,9 +54,9 @@ class ProblemRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     speed_compile: float | None = None
     speed_max_autotune: float | None = None
     usd: float | None = None
-    minutes: float | None = None  # of leases: what the problem would take alone
+    minutes: float | None = None  # of leases: the time of the problem alone
     sandbox_level: int | None = None
-    node: int | None = None  # the candidate that the figures are of
+    node: int | None = None  # the candidate of the figures
 
     @property
     def is_solved(self) -> bool:
@@ -64,7 +64,7 @@ class ProblemRow(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class RunRows(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """The rows of one run and what they are true of: all of rows.json."""
+    """The rows of one run and its settings: the contents of rows.json."""
 
     strategy: str
     policy: str
@@ -99,15 +99,15 @@ def rows_of_run(run_dir: Path) -> RunRows:
         reader.close()
     minutes = _minutes(run_dir)
     results = run_results.run_results(snapshot, settings).tasks
-    found = {
+    by_task = {
         state.name: (state, result) for state, result in zip(snapshot.tasks, results, strict=True)
     }
     rows = []
     for task in settings.tasks:
         origin = origin_of(task)
         if origin is None:
-            raise ValueError(f"{run_dir}: task {task} is no problem of KernelBench")
-        rows.append(_row(origin, task, found.get(task), snapshot, minutes.get(task)))
+            raise ValueError(f"{run_dir}: task {task} is not a problem of KernelBench")
+        rows.append(_row(origin, task, by_task.get(task), snapshot, minutes.get(task)))
     return RunRows(
         strategy=settings.strategy,
         policy=settings.requested_policy or "no policy",
@@ -124,7 +124,7 @@ def rows_of_run(run_dir: Path) -> RunRows:
 def _row(
     origin: ProblemOrigin,
     task: str,
-    found: tuple[TaskState, TaskResult] | None,
+    task_result: tuple[TaskState, TaskResult] | None,
     snapshot: Snapshot,
     minutes: float | None,
 ) -> ProblemRow:
@@ -135,10 +135,10 @@ def _row(
         task=task,
         state=ProblemState.UNFINISHED,
     )
-    if found is None:
+    if task_result is None:
         return row
-    state, result = found
-    best = result.best or result.closest  # KernelBench counts the correct, faster or not
+    state, result = task_result
+    best = result.best or result.closest  # KernelBench counts correct ones, faster or not
     verdicts: dict[str, int] = {}
     for node in state.attempts:
         verdicts[node.verdict.verdict] = verdicts.get(node.verdict.verdict, 0) + 1
@@ -184,7 +184,7 @@ def _reason(task: TaskState) -> str:
 
 
 def _minutes(run_dir: Path) -> dict[str, float]:
-    """Return the minutes that each task's leases were held."""
+    """Return the minutes of each task's leases."""
     query = (
         "SELECT substr(work, 1, instr(work, '/') - 1), SUM(ended - granted) FROM lease"
         " WHERE ended IS NOT NULL GROUP BY 1"

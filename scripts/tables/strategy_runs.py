@@ -1,7 +1,7 @@
-"""The runs behind a table: one supervisor run for each strategy, many tasks in it, resumable.
+"""The runs of a table: one resumable supervisor run for each strategy, with many tasks.
 
-All mistakes are found before the first run begins: a comparison takes hours, and its last strategy
-must not be the one that was misspelt.
+All usage errors are found before the first run begins: a comparison takes hours, and a misspelt
+last strategy must not end it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from scripts.tables.table_arguments import TableArguments
 
 
 def check_runs(arguments: TableArguments, problems: Sequence[KernelBenchProblem]) -> None:
-    """Raise UsageError when any of the runs could not begin or go on."""
+    """Raise UsageError if one of the runs could not begin or continue."""
     gpus = gpu_discovery.visible_gpus(os.environ)
     for strategy in arguments.strategies:
-        wish = arguments.supervisor_arguments(strategy)
+        run_arguments = arguments.supervisor_arguments(strategy)
         place = arguments.results_folder / strategy
-        old = _old(place)
+        old = _stored_settings(place)
         if old is None:
             _check_empty(place)
             names = tuple(problem.task for problem in problems)
-            new = run_settings.new_run_settings(wish, names, os.environ, gpus)
+            new = run_settings.new_run_settings(run_arguments, names, os.environ, gpus)
         else:
             _check_same(place, old, problems)
             try:
-                new = run_settings.resumed_run_settings(old, wish)
+                new = run_settings.resumed_run_settings(old, run_arguments)
             except UsageError as error:
                 raise UsageError(
                     f"{place} holds another run: {error}, or choose another --results"
@@ -53,9 +53,9 @@ def check_runs(arguments: TableArguments, problems: Sequence[KernelBenchProblem]
 def serve_run(
     arguments: TableArguments, problems: Sequence[KernelBenchProblem], strategy: str
 ) -> ExitStatus:
-    """Start or go on with one strategy's run; return how it ended."""
+    """Start or resume one strategy's run; return its exit status."""
     place = arguments.results_folder / strategy
-    old = _old(place)
+    old = _stored_settings(place)
     if old is None:
         with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
             argv = arguments.arguments(strategy)
@@ -70,8 +70,8 @@ def serve_run(
     return _supervise([*argv, "--resume", str(place / RUN_FOLDER), "--keep-refused"])
 
 
-def _old(place: Path) -> Settings | None:
-    """Return the settings of the run that is there."""
+def _stored_settings(place: Path) -> Settings | None:
+    """Return the settings of the run in `place`; None without a run."""
     if not (place / RUN_FOLDER / FILE_NAME).is_file():
         return None
     try:
@@ -85,45 +85,45 @@ def _check_empty(place: Path) -> None:
         raise UsageError(f"--results: {place} is a file: choose another")
     if place.is_dir() and any(place.iterdir()):
         raise UsageError(
-            f"--results: {place} holds something that is no run of this command: choose another"
+            f"--results: {place} holds files that are not a run of this command: choose another"
         )
 
 
 def _check_same(place: Path, old: Settings, problems: Sequence[KernelBenchProblem]) -> None:
-    """Raise UsageError unless the run that is there is of just these problems."""
-    asked = {problem.task: problem.source for problem in problems}
-    there = set(old.tasks)
-    if set(asked) != there:
+    """Raise UsageError unless the run in `place` has exactly these problems."""
+    requested = {problem.task: problem.source for problem in problems}
+    stored = set(old.tasks)
+    if set(requested) != stored:
         raise UsageError(
-            f"--results: {place} holds a run of {len(there)} problems, you ask for {len(asked)}"
-            f" ({_difference(there, set(asked))}): choose another --results"
+            f"--results: {place} holds a run of {len(stored)} problems, you ask for"
+            f" {len(requested)} ({_difference(stored, set(requested))}): choose another --results"
         )
-    for task, source in asked.items():
-        kept = place / RUN_FOLDER / "tasks" / f"{task}.py"
-        if not kept.is_file() or kept.read_text(encoding="utf-8") != source:
+    for task, source in requested.items():
+        copy = place / RUN_FOLDER / "tasks" / f"{task}.py"
+        if not copy.is_file() or copy.read_text(encoding="utf-8") != source:
             raise UsageError(
                 f"--results: {task} in {place} is not the file that --root has now: choose another"
                 " --results"
             )
 
 
-def _difference(there: set[str], asked: set[str]) -> str:
-    words = []
-    for what, tasks in (("not there", asked - there), ("not asked for", there - asked)):
+def _difference(stored: set[str], requested: set[str]) -> str:
+    parts = []
+    for label, tasks in (("not there", requested - stored), ("not asked for", stored - requested)):
         if tasks:
             more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
-            words.append(f"{min(tasks)}{more} {what}")
-    return ", ".join(words)
+            parts.append(f"{min(tasks)}{more} {label}")
+    return ", ".join(parts)
 
 
 def is_over(place: Path, arguments: TableArguments) -> bool:
-    """Whether there is a run with nothing left to do, within the budget that is asked for."""
-    if _old(place) is None:
+    """Whether the run in `place` has nothing left to do within the requested budget."""
+    if _stored_settings(place) is None:
         return False
-    found = rows_of_run(place / RUN_FOLDER)
+    run = rows_of_run(place / RUN_FOLDER)
     wanted = arguments.texts.get("search.budget", "")
-    extended = bool(wanted) and int(wanted) > found.budget
-    open_ones = [row for row in found.rows if row.state is ProblemState.UNFINISHED]
+    extended = bool(wanted) and int(wanted) > run.budget
+    open_ones = [row for row in run.rows if row.state is ProblemState.UNFINISHED]
     return not open_ones and not extended
 
 
@@ -134,25 +134,25 @@ def _supervise(argv: Sequence[str]) -> ExitStatus:
         status = child.wait()
     try:
         return ExitStatus(status)
-    except ValueError:  # it was killed
+    except ValueError:  # the supervisor was killed
         return ExitStatus.FAULT
 
 
 @contextmanager
 def _forwarding_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Leave Ctrl-C to the supervisor, which hears it too; hand SIGTERM and SIGHUP on to it."""
+    """Leave Ctrl-C to the supervisor, which gets it too; forward SIGTERM and SIGHUP to it."""
     children: list[subprocess.Popen[bytes]] = []
 
-    def hand_on(number: int, _frame: FrameType | None) -> None:
+    def forward(number: int, _frame: FrameType | None) -> None:
         for child in children:
             if number != signal.SIGINT:
                 child.send_signal(number)
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # A handler, not SIG_IGN: what is ignored stays ignored in the program that is started.
-    before = [signal.signal(number, hand_on) for number in numbers]
+    # A handler, not SIG_IGN: an ignored signal stays ignored in the program that is started.
+    previous = [signal.signal(number, forward) for number in numbers]
     try:
         yield children
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in zip(numbers, previous, strict=True):
             signal.signal(number, handler)

@@ -1,7 +1,7 @@
-"""The command line of `kernelbench.py`: what is asked, every mistake one line (`UsageError`).
+"""The command line of `kernelbench.py`; each usage error is one line (`UsageError`).
 
-Its own flags choose problems and a folder; all settings of a run are the supervisor's flags, read
-by its table and handed on.
+Its own flags choose problems and a folder.  All settings of a run are the supervisor's flags, which
+are read by the supervisor's table of options and passed on.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ BY_NAME = {option.setting: option for option in OPTIONS}
 
 @dataclass(frozen=True, kw_only=True)
 class TableArguments:
-    """What the command line asks for."""
+    """The values of the command line."""
 
     root: Path | None = None
     levels: tuple[int, ...] = ()
-    words: str = "representative"
+    problem_selection: str = "representative"
     results: Path | None = None
     strategies: tuple[str, ...] = ()  # to be run; empty where folders are compared
     folders: tuple[Path, ...] = ()  # to be compared as they are
@@ -34,7 +34,7 @@ class TableArguments:
     require_custom_kernel: bool = False
 
     def supervisor_arguments(self, strategy: str) -> Arguments:
-        """Return what is asked of the supervisor for one strategy."""
+        """Return the supervisor's arguments for one strategy."""
         given: dict[str, object] = {
             setting: BY_NAME[setting].read(text) for setting, text in self._texts(strategy).items()
         }
@@ -57,20 +57,23 @@ class TableArguments:
         if strategy not in TREE_SEARCH_STRATEGIES and any(
             other in TREE_SEARCH_STRATEGIES for other in self.strategies
         ):
-            texts.pop("policy", None)  # for those of the comparison that ask one
+            texts.pop("policy", None)  # only for the strategies that use one
         return texts
 
     @property
     def results_folder(self) -> Path:
-        """Where the results go: the same command finds the same folder."""
+        """The folder of the results: the same command finds the same folder."""
         if self.results is not None:
             return self.results
         levels = "+".join(map(str, self.levels))
-        return Path("results") / f"level{levels}-{self.words.replace(' ', '').replace(',', '+')}"
+        return (
+            Path("results")
+            / f"level{levels}-{self.problem_selection.replace(' ', '').replace(',', '+')}"
+        )
 
 
 def parse_arguments(argv: Sequence[str]) -> TableArguments:
-    """Return what `argv` asks for; raise UsageError with one line when it can't be understood."""
+    """Return the parsed `argv`; raise UsageError with one line when it is not valid."""
     parsed = vars(_parser().parse_args(argv))
     texts = {
         option.setting: _text(option, parsed[option.setting])
@@ -81,13 +84,13 @@ def parse_arguments(argv: Sequence[str]) -> TableArguments:
     if strategies and "strategy" in texts:
         raise UsageError("--compare names the strategies: leave out --strategy")
     if folders:
-        _refuse_beside_folders(parsed, texts)
+        _refuse_with_folders(parsed, texts)
     else:
-        _need(parsed)
+        _require_choice(parsed)
     return TableArguments(
         root=parsed["root"],
         levels=tuple(parsed["level"]),
-        words=parsed["problems"],
+        problem_selection=parsed["problems"],
         results=parsed["results"],
         strategies=() if folders else strategies or (texts.pop("strategy", "stark"),),
         folders=folders,
@@ -96,36 +99,38 @@ def parse_arguments(argv: Sequence[str]) -> TableArguments:
     )
 
 
-def _need(parsed: dict[str, object]) -> None:
+def _require_choice(parsed: dict[str, object]) -> None:
     if parsed["root"] is None:
         raise UsageError("nothing to do: give --root CHECKOUT, a checkout of KernelBench")
     if not parsed["level"]:
         raise UsageError("which level? give --level 1, or several: --level 1 --level 2")
 
 
-def _refuse_beside_folders(parsed: dict[str, object], texts: dict[str, str]) -> None:
-    said = [flag for flag in ("root", "level") if parsed[flag]]
-    said += [BY_NAME[setting].flag.removeprefix("--") for setting in texts]
-    if said:
-        raise UsageError(f"--compare of folders runs nothing: leave out --{said[0]}")
+def _refuse_with_folders(parsed: dict[str, object], texts: dict[str, str]) -> None:
+    flags = [flag for flag in ("root", "level") if parsed[flag]]
+    flags += [BY_NAME[setting].flag.removeprefix("--") for setting in texts]
+    if flags:
+        raise UsageError(f"--compare of folders runs nothing: leave out --{flags[0]}")
 
 
 def _compared(text: str | None) -> tuple[tuple[str, ...], tuple[Path, ...]]:
     """Return the strategies or the folders that --compare names."""
     if text is None:
         return (), ()
-    words = [word.strip() for word in text.split(",")]
-    twice = next((word for word in words if words.count(word) > 1), None)
-    if twice is not None:
-        raise UsageError(f"--compare {text}: {twice or 'nothing'} is named twice")
-    if all(word in STRATEGIES for word in words):
-        return tuple(words), ()
-    if all(word and Path(word).is_dir() for word in words):
-        return (), tuple(map(Path, words))
-    odd = next((w for w in words if w not in STRATEGIES and not (w and Path(w).is_dir())), words[0])
+    names = [name.strip() for name in text.split(",")]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise UsageError(f"--compare {text}: {repeated or 'nothing'} is named twice")
+    if all(name in STRATEGIES for name in names):
+        return tuple(names), ()
+    if all(name and Path(name).is_dir() for name in names):
+        return (), tuple(map(Path, names))
+    unknown = next(
+        (n for n in names if n not in STRATEGIES and not (n and Path(n).is_dir())), names[0]
+    )
     raise UsageError(
-        f"--compare {text}: {odd or 'nothing'} is neither a strategy ({', '.join(STRATEGIES)}) nor"
-        " a results folder; give strategies alone or folders alone"
+        f"--compare {text}: {unknown or 'nothing'} is neither a strategy ({', '.join(STRATEGIES)})"
+        " nor a results folder; give strategies alone or folders alone"
     )
 
 
@@ -135,7 +140,7 @@ def _text(option: SettingOption, text: str) -> str:
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"{option.flag}: {error}; see {COMMAND} --help") from error
     kind, colon, rest = text.partition(":")
-    # The supervisor keeps a file's whole path: so does the command that goes on with its run.
+    # The supervisor stores a file's whole path; so must the command that resumes its run.
     if option.setting.endswith("model") and colon and kind in ("script", "replay"):
         return f"{kind}:{Path(rest).resolve()}"
     return text
@@ -151,8 +156,8 @@ def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog=COMMAND,
         description="Run KernelBench problems and print the paper's tables.",
-        epilog="Exit status: 0 the table is whole, 2 usage, 3 stopped (the same command goes on),"
-        " 4 a fault.",
+        epilog="Exit status: 0 the table is complete, 2 usage, 3 stopped (the same command"
+        " continues), 4 a fault.",
         allow_abbrev=False,
     )
     parser.refusal = UsageError
@@ -160,13 +165,13 @@ def _parser() -> OneLineParser:
     parser.add_argument("--level", type=_level, action="append", default=[], metavar="N")
     parser.add_argument(
         "--problems",
-        metavar="WORDS",
+        metavar="LIST",
         default="representative",
         help="representative (default), all, or 1,3,6-9",
     )
-    parser.add_argument("--results", type=Path, metavar="DIR", help="results/levelN-WORDS")
+    parser.add_argument("--results", type=Path, metavar="DIR", help="(results/levelN-PROBLEMS)")
     parser.add_argument(
-        "--compare", metavar="LIST", help="strategies to run, or results folders, side by side"
+        "--compare", metavar="LIST", help="strategies to run, or results folders to compare"
     )
     for option in OPTIONS:
         parser.add_argument(
@@ -175,6 +180,6 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--require-custom-kernel",
         action="store_true",
-        help="reject what computes with the library alone, falls back, or never runs its kernel",
+        help="reject candidates without a kernel of their own, with a fallback or an unused kernel",
     )
     return parser

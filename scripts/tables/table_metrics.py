@@ -1,13 +1,13 @@
 """The figures of a table: counted over the rows of one level under one strategy.  Pure.
 
-What a problem without a candidate counts is said here, once:
+This is the definition of how a problem without a candidate counts:
 
-- success and fast_p are shares of all problems of the choice, also of those whose reference could
-  not be measured; fast_p wants a correct candidate whose speed is above p, as KernelBench counts.
+- success and fast_p are shares of all chosen problems, also of those whose reference could not be
+  measured; fast_p requires a correct candidate whose speed is above p, as KernelBench counts.
 - speed is over the problems that were solved.  `with_fallback` is the mean over all problems where
   an unsolved one counts 1×: its user keeps the reference.
-- a problem that was measured but has no time under a baseline (torch.compile can't do all) is
-  left out of that baseline's figures, and `problems` says how many are left.
+- a problem that was measured but has no time under a baseline (torch.compile can't compile all) is
+  left out of that baseline's figures, and `problems` says how many remain.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SPEEDUP_STEPS = (1.0, 1.5, 2.0)  # the p of fast_p
 
 
 class BaselineFigures(Value, frozen=True, kw_only=True):
-    """How candidates do against one baseline."""
+    """The figures of candidates against one baseline."""
 
     baseline: str
-    problems: int  # that can be compared with it
+    problems: int  # with a time under this baseline
     solved: int
-    fast: tuple[float, ...]  # shares of `problems`, one for each of STEPS
+    fast: tuple[float, ...]  # shares of `problems`, one for each of SPEEDUP_STEPS
     mean: float | None = None
     median: float | None = None
     geomean: float | None = None
@@ -48,7 +48,7 @@ class LevelFigures(Value, frozen=True, kw_only=True):
     correct_rate: float | None = None  # of attempts
     usd: float | None = None  # a problem, on average; None as soon as one price is unknown
     minutes: float | None = None  # a problem, on average
-    against: tuple[BaselineFigures, ...] = ()  # eager, compile, max-autotune; only those measured
+    against: tuple[BaselineFigures, ...] = ()  # measured ones of eager, compile, max-autotune
 
     def baseline(self, name: str) -> BaselineFigures | None:
         return next((one for one in self.against if one.baseline == name), None)
@@ -93,7 +93,7 @@ def level_figures(rows: Sequence[ProblemRow]) -> LevelFigures:
 def _against(name: str, rows: Sequence[ProblemRow]) -> BaselineFigures | None:
     time, speed = _TIMES[name], _SPEEDS[name]
     if not any(time(row) is not None for row in rows):
-        return None  # never measured: blank, not nought
+        return None  # not measured: blank, not zero
     compared = [row for row in rows if row.eager_us is None or time(row) is not None]
     speeds = [found for row in compared if row.is_solved and (found := speed(row)) is not None]
     return BaselineFigures(

@@ -26,48 +26,48 @@ BASELINES = (EAGER, COMPILE, MAX_AUTOTUNE)
 COUNTING_NOTES = """\
 ## How it is counted
 
-- **success**: problems with a correct candidate, of all problems that were chosen; one whose
+- **success**: problems with a correct candidate, of all problems that were chosen; a problem whose
   reference can't be measured on this machine counts as not solved.
 - **fast_p**: problems with a correct candidate more than p times as fast as the baseline, of all
   problems, as KernelBench counts. (The paper's words are "at least as fast"; the two differ only
   where a ratio is exactly p.)
 - **speed**: the baseline's time over the candidate's, over the problems that were solved. In the
-  first table it is the mean; geometric mean and median stand in the second. A mean is led by its
-  largest value.
-- **mean, unsolved 1×**: over all problems; who has no candidate keeps the reference. The paper does
-  not say what an unsolved problem counts in its speed.
+  first table it is the mean; geometric mean and median are in the second. A mean is dominated by
+  its largest values.
+- **mean, unsolved 1×**: over all problems; the user of an unsolved problem keeps the reference. The
+  paper does not say how an unsolved problem counts in its speed.
 - **eager** is measured in turn with the candidate, in fresh processes at the end. **compile** and
   **max-autotune** are torch.compile's default and max-autotune, measured once for each device and
-  problem and kept; a problem that they can't compile is left out of their figures, and `n` says how
-  many remain.
+  problem and stored; a problem that they can't compile is left out of their figures, and `n` says
+  how many remain.
 - **compile**, **correct**: of all attempts, those that built and imported, and those that were
   judged correct.
-- **USD** is what the model's calls cost; **minutes** are those of a problem's own leases, what it
-  would take alone.
-- A dash was not measured. It is never 0.
+- **USD** is the cost of the model's calls; **minutes** are those of a problem's own leases, the
+  time that it would take alone.
+- A dash means that the figure was not measured. It is never 0.
 """
 
 
-def tables_text(of: Mapping[str, RunRows]) -> str:
-    """Return the whole text for one strategy or several side by side: label -> its rows."""
-    levels = sorted({level for rows in of.values() for level in rows.levels})
-    parts = [f"# KernelBench, {_levels(levels)}", _facts(of)]
+def tables_text(rows_by_label: Mapping[str, RunRows]) -> str:
+    """Return the whole text for one strategy, or several side by side."""
+    levels = sorted({level for rows in rows_by_label.values() for level in rows.levels})
+    parts = [f"# KernelBench, {_levels(levels)}", _facts(rows_by_label)]
     for level in levels:
-        chosen = {label: rows.of_level(level) for label, rows in of.items()}
+        chosen = {label: rows.of_level(level) for label, rows in rows_by_label.items()}
         counted = {label: level_figures(rows) for label, rows in chosen.items()}
         printed = {
             label: PAPER_ROWS[level, rows.strategy]
-            for label, rows in of.items()
+            for label, rows in rows_by_label.items()
             if (level, rows.strategy) in PAPER_ROWS and _representative(rows.of_level(level))
         }
         parts += [f"## Level {level}", *_notes(counted), _as_printed(counted, printed)]
         parts += [_speeds(counted), _attempts(counted, printed)]
-        parts += [_problems(label, rows, len(of) > 1) for label, rows in chosen.items()]
+        parts += [_problems(label, rows, len(rows_by_label) > 1) for label, rows in chosen.items()]
     return "\n\n".join([*parts, COUNTING_NOTES])
 
 
 def _representative(rows: Sequence[ProblemRow]) -> bool:
-    """Whether these are the problems that the paper speaks of."""
+    """Whether these are the paper's problems."""
     return {row.problem for row in rows} == set(REPRESENTATIVE.get(rows[0].level, ()))
 
 
@@ -75,16 +75,16 @@ def _levels(levels: Sequence[int]) -> str:
     return f"level{'s' if len(levels) > 1 else ''} {', '.join(map(str, levels))}"
 
 
-def _facts(of: Mapping[str, RunRows]) -> str:
+def _facts(rows_by_label: Mapping[str, RunRows]) -> str:
     lines = []
-    for label, rows in of.items():
+    for label, rows in rows_by_label.items():
         usd = _total(rows)
         lines.append(
             f"- **{label}**: {rows.strategy}, {rows.policy}; {rows.model}; {rows.budget} attempts a"
             f" problem, seed {rows.seed}; {rows.hardware or rows.device};"
             f" {rows.run_minutes:.1f} minutes for all" + ("" if usd is None else f", {usd:.2f} USD")
         )
-    if len({rows.hardware for rows in of.values() if rows.hardware}) > 1:
+    if len({rows.hardware for rows in rows_by_label.values() if rows.hardware}) > 1:
         lines.append("- **These ran on different hardware: their times can't be compared.**")
     return "\n".join(lines)
 
@@ -95,7 +95,7 @@ def _total(rows: RunRows) -> float | None:
 
 
 def _notes(counted: Mapping[str, LevelFigures]) -> list[str]:
-    """Return what a reader must know before the figures: what is missing."""
+    """Return notes on missing results, to be read before the figures."""
     lines = []
     for label, found in counted.items():
         if found.unfinished:
@@ -187,8 +187,8 @@ def _problems(label: str, rows: Sequence[ProblemRow], several: bool) -> str:
 def _verdict(row: ProblemRow) -> str:
     if row.state is ProblemState.SOLVED:
         return str(row.state)
-    said = f"{row.state}: {row.reason}" if row.reason else str(row.state)
-    return textwrap.shorten(said, MAX_WIDTH, placeholder="…")
+    text = f"{row.state}: {row.reason}" if row.reason else str(row.state)
+    return textwrap.shorten(text, MAX_WIDTH, placeholder="…")
 
 
 def _interval(ci95: tuple[float, float] | None) -> str:

@@ -1,4 +1,4 @@
-"""Tiny checkouts of KernelBench, and rows made by hand."""
+"""Tiny checkouts of KernelBench, and hand-written rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def checkout(folder: Path, *files: str, source: str = PROBLEM) -> Path:
 
 
 def solved(number: int, eager: float, compiled: float | None = None, **more: object) -> ProblemRow:
-    """Return the row of a solved problem, so many times as fast as the baselines."""
+    """Return the row of a solved problem with these speed-ups over the baselines."""
     times = {"eager_us": 100.0, "best_us": 100.0 / eager, "attempts": 10, "compiled": 8}
     row = {
         "state": ProblemState.SOLVED,

@@ -1,4 +1,4 @@
-"""Which problems a command means, and every mistake in it: one line, status 2, nothing made."""
+"""The choice of problems, and usage errors: one line, status 2, no files made."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_tasks_are_named_by_level_number_and_name(root: Path) -> None:
-    """Numbers repeat from level to level; names do not, and say where they came from."""
-    chosen = problems.choose(root, [1, 2], "1")
-    assert ["level1_1_P1_", "level2_1_Conv"] == [problem.task for problem in chosen]
+    """Numbers repeat from level to level; task names do not, and contain their origin."""
+    selected = problems.choose(root, [1, 2], "1")
+    assert ["level1_1_P1_", "level2_1_Conv"] == [problem.task for problem in selected]
     origin = problems.origin_of("level1_1_P1_")
     assert origin == problems.ProblemOrigin(level=1, number=1, name="P1_")
 
 
 @pytest.mark.parametrize(
-    ("words", "numbers"),
+    ("selection", "numbers"),
     [("all", [1, 2, 3, 10, 11]), ("1-3", [1, 2, 3]), ("11, 1-2", [11, 1, 2]), ("3", [3])],
 )
-def test_numbers_ranges_and_all(root: Path, words: str, numbers: list[int]) -> None:
-    """Problems come in the order in which they were named; all of them in the order of numbers."""
-    assert numbers == [problem.number for problem in problems.choose(root, [1], words)]
+def test_numbers_ranges_and_all(root: Path, selection: str, numbers: list[int]) -> None:
+    """Named problems keep their order; `all` sorts by number."""
+    assert numbers == [problem.number for problem in problems.choose(root, [1], selection)]
 
 
-def test_the_level_folders_alone_will_do(root: Path) -> None:
-    """The folder that holds level1 is as good as the whole checkout."""
+def test_the_folder_of_the_levels_is_a_root_too(root: Path) -> None:
+    """`--root` may be the checkout, or its folder with level1."""
     assert problems.choose(root, [1], "2") == problems.choose(root / "KernelBench", [1], "2")
 
 
-def test_representative_means_kernelbenchs_own_list(tmp_path: Path) -> None:
-    """18, 8 and 9 problems; a level that has no such list is refused."""
+def test_representative_is_kernelbenchs_own_list(tmp_path: Path) -> None:
+    """The lists have 18, 8 and 9 problems; a level without a list is refused."""
     numbers = problems.REPRESENTATIVE[2]
     root = checkout(tmp_path, *(f"level2/{n}_X.py" for n in range(1, 60)), "level4/1_X.py")
-    chosen = problems.choose(root, [2], "representative")
+    selected = problems.choose(root, [2], "representative")
 
-    assert list(numbers) == [problem.number for problem in chosen]
+    assert list(numbers) == [problem.number for problem in selected]
     assert [18, 8, 9] == [len(problems.REPRESENTATIVE[level]) for level in (1, 2, 3)]
     with pytest.raises(UsageError, match="names none for level 4"):
         problems.choose(root, [4], "representative")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reason"),
     [
         ("", "give --root"),
-        ("--root nowhere --level 1", "no such folder"),
-        ("--root empty --level 1", "no checkout of KernelBench"),
+        ("--root nowhere --level 1", "does not exist"),
+        ("--root empty --level 1", "not a checkout of KernelBench"),
         ("--root bench", "which level?"),
         ("--root bench --level one", "expected a number"),
         ("--root bench --level 7", "no such level; it has 1, 2"),
@@ -79,18 +79,18 @@ def test_representative_means_kernelbenchs_own_list(tmp_path: Path) -> None:
         ("--root bench --level 1 --problems 1 --budget 0", "--budget: expected a whole number"),
         ("--root bench --level 1 --problems 1 --model gpt", "unknown model 'gpt'"),
         ("--root bench --level 1 --problems 1 --results file", "file"),
-        ("--root bench --level 1 --problems 1 --results other", "no run of this command"),
+        ("--root bench --level 1 --problems 1 --results other", "not a run of this command"),
         ("--root bench --level 1 --problems 1 --compare stark,nonsense", "neither a strategy"),
         ("--root bench --level 1 --problems 1 --compare stark,stark", "named twice"),
         ("--root bench --level 1 --problems 1 --compare stark --strategy stark", "leave out"),
-        ("--compare empty", "no results folder"),
+        ("--compare empty", "not a results folder"),
         ("--compare empty --level 1", "leave out --level"),
     ],
 )
-def test_a_mistake_is_one_line(
-    root: Path, arguments: str, said: str, capfd: pytest.CaptureFixture[str]
+def test_a_usage_error_is_one_line(
+    root: Path, arguments: str, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It says what is wrong; nothing is started, and no folder is made."""
+    """The line has the reason; no run is started, and no folder is made."""
     Path("empty").mkdir()
     Path("file").touch()
     Path("other/stark").mkdir(parents=True)
@@ -104,21 +104,21 @@ def test_a_mistake_is_one_line(
 
     assert 2 == status
     assert out == ""
-    assert said in err
+    assert reason in err
     assert 1 == len(err.splitlines())
     assert before == sorted(map(str, Path().rglob("*")))
 
 
 def test_two_problems_of_one_number_are_refused(root: Path) -> None:
-    """KernelBench's layout names a kernel by level and number: there can be but one."""
+    """KernelBench's layout names a kernel by level and number: two of one number are refused."""
     checkout(root, "level1/2_Twin.py")
     with pytest.raises(UsageError, match="two problems 2"):
         problems.choose(root, [1], "all")
     assert [3] == [problem.number for problem in problems.choose(root, [1], "3")]
 
 
-def test_a_broken_file_is_named_as_it_lies_in_the_checkout(root: Path) -> None:
-    """Not as a copy that nobody knows."""
+def test_a_broken_file_is_named_by_its_path_in_the_checkout(root: Path) -> None:
+    """The error names the user's file, not a temporary copy."""
     broken = root / "KernelBench" / "level1" / "3_P3_.py"
     broken.write_text(PROBLEM.replace("class Model(", "class Module("))
     with pytest.raises(UsageError, match=r"level1/3_P3_\.py has no Model"):
@@ -126,7 +126,7 @@ def test_a_broken_file_is_named_as_it_lies_in_the_checkout(root: Path) -> None:
 
 
 def test_the_same_command_finds_the_same_folder(root: Path) -> None:
-    """The default folder follows the choice; a script's path is the same from start to resume."""
+    """The default folder follows from the choice; a script's path is the same at a resume."""
     argv = ["--root", "bench", "--level", "1", "--level", "2", "--problems", "1,3-5"]
     arguments = table_arguments.parse_arguments([*argv, "--model", "script:a.jsonl"])
 
@@ -138,8 +138,8 @@ def test_the_same_command_finds_the_same_folder(root: Path) -> None:
     assert [] == arguments.arguments("stark", only=("max_cost",))
 
 
-def test_a_policy_goes_to_the_strategies_that_ask_one(root: Path) -> None:
-    """In a comparison it is for `stark` and `search`; where nobody asks it, it is refused."""
+def test_a_policy_goes_to_the_strategies_that_use_one(root: Path) -> None:
+    """In a comparison it is for `stark` and `search`; without any of these it is refused."""
     argv = ["--root", "bench", "--level", "1", "--policy", "mcts", "--compare"]
     arguments = table_arguments.parse_arguments([*argv, "stark,sampling"])
 
@@ -154,16 +154,16 @@ def test_a_policy_goes_to_the_strategies_that_ask_one(root: Path) -> None:
         strategy_runs.check_runs(alone, problems.choose(root, [1], "1"))
 
 
-def test_folders_are_compared_without_running_anything(
+def test_folders_are_compared_without_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rows of two folders side by side; other problems, or rows cut short, are refused."""
-    made = {
+    """Rows of two folders are shown side by side; other problems and damaged rows are refused."""
+    rows_by_folder = {
         "a": rows_of(solved(1, 2.0), strategy="stark"),
         "b": rows_of(solved(1, 1.5), strategy="sampling"),
         "c": rows_of(solved(2, 1.5), strategy="team"),
     }
-    for name, rows in made.items():
+    for name, rows in rows_by_folder.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / ROWS_FILE).write_text(_json(rows))
     (tmp_path / "d").mkdir()

@@ -18,15 +18,15 @@ ARGUMENTS = "--root bench --level 1 --problems 1,3 --model script:script.jsonl -
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout with a good problem and one whose own code raises, and a script that solves it."""
-    made = tmp_path_factory.mktemp("tables")
-    checkout(made / "bench", "level1/1_Relu_.py", "level1/2_Other.py")
-    checkout(made / "bench", "level1/3_Raises.py", source=RAISES)
+    """A checkout with a good problem and one whose own code raises, and a script for the first."""
+    folder = tmp_path_factory.mktemp("tables")
+    checkout(folder / "bench", "level1/1_Relu_.py", "level1/2_Other.py")
+    checkout(folder / "bench", "level1/3_Raises.py", source=RAISES)
     code = PROBLEM.replace("{factor}", "2").replace("class Model(", "class ModelNew(")
     lines = [{"role": "planner", "advice": "Leave it."}, {"role": "coder", "code": code}]
-    (made / "script.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (made / "stark.toml").write_text("[limits]\ntime_s = 0.1\n")
-    return made
+    (folder / "script.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (folder / "stark.toml").write_text("[limits]\ntime_s = 0.1\n")
+    return folder
 
 
 def run(folder: Path, *more: str, arguments: str = ARGUMENTS) -> subprocess.CompletedProcess[str]:
@@ -39,10 +39,10 @@ def first(folder: Path) -> subprocess.CompletedProcess[str]:
     return run(folder, "--budget", "1")
 
 
-def test_a_level_is_run_and_every_problem_has_its_line(
+def test_every_problem_of_a_level_has_its_line(
     folder: Path, first: subprocess.CompletedProcess[str]
 ) -> None:
-    """One solved, one that can't be measured: a table all the same, status 0, and the exports."""
+    """One problem solved, one not measurable: still a table, status 0, and the exports."""
     place = folder / "results" / "level1-1+3" / "stark"
     rows = json.loads((place / "rows.json").read_text())["rows"]
 
@@ -57,8 +57,8 @@ def test_a_level_is_run_and_every_problem_has_its_line(
 
 
 @pytest.mark.usefixtures("first")
-def test_the_same_command_again_runs_nothing_and_shows_the_table(folder: Path) -> None:
-    """What is finished is not begun again; flags that contradict the run are refused in a line."""
+def test_the_same_command_again_only_shows_the_table(folder: Path) -> None:
+    """A finished run is not begun again; flags that contradict it are refused in one line."""
     place = folder / "results" / "level1-1+3" / "stark"
     database = (place / "run" / "run.db").read_bytes()
     again = run(folder, "--budget", "1")
@@ -76,8 +76,8 @@ def test_the_same_command_again_runs_nothing_and_shows_the_table(folder: Path) -
 
 
 @pytest.mark.usefixtures("first")
-def test_a_problem_that_changed_is_another_problem(folder: Path) -> None:
-    """A checkout that was updated meanwhile does not go on with the old one's run."""
+def test_a_changed_problem_is_another_problem(folder: Path) -> None:
+    """A command on an updated checkout does not resume the run of the old one."""
     path = folder / "bench" / "KernelBench" / "level1" / "1_Relu_.py"
     source = path.read_text()
     path.write_text(source.replace("+ 1.0", "+ 2.0"))
@@ -90,8 +90,8 @@ def test_a_problem_that_changed_is_another_problem(folder: Path) -> None:
     assert "level1_1_Relu_ in results/level1-1+3/stark is not the file" in changed.stderr
 
 
-def test_where_nothing_can_be_measured_there_is_a_table_of_that(folder: Path) -> None:
-    """All problems refused: the folder stays, and each has its line."""
+def test_without_a_measurable_problem_there_is_still_a_table(folder: Path) -> None:
+    """All problems are refused: the folder stays, and each has its line."""
     result = run(folder, arguments=ARGUMENTS.replace("1,3", "3"))
 
     assert 0 == result.returncode, result.stderr
@@ -99,8 +99,8 @@ def test_where_nothing_can_be_measured_there_is_a_table_of_that(folder: Path) ->
     assert (folder / "results" / "level1-3" / "stark" / "rows.json").exists()
 
 
-def test_a_run_that_is_served_is_left_alone(tmp_path: Path) -> None:
-    """Twice the same command at the same time: the second says so in a line and touches nothing."""
+def test_a_run_with_a_supervisor_is_left_alone(tmp_path: Path) -> None:
+    """Of two equal commands at one time the second prints one line and changes no file."""
     run_dir = tmp_path / "results" / "level1-1" / "stark" / "run"
     Sample(run_dir, names=("level1_1_Relu_",), status="running").db.close()
     checkout(tmp_path / "bench", "level1/1_Relu_.py", source=TASK_SOURCE)

@@ -1,4 +1,4 @@
-"""What a run leaves behind for people, spreadsheets and KernelBench's own scripts."""
+"""The files of a table: for users, spreadsheets and KernelBench's own scripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RELU, CONV, LARGE = "level1_1_Relu_", "level2_1_Conv", "level1_23_Softmax"
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A finished run: one solved, one that failed throughout, one that could not be measured."""
+    """A finished run: one problem solved, one without a correct attempt, one not measurable."""
     sample = Sample(tmp_path / "run", names=(RELU, LARGE, CONV))
     for query in (
         "DELETE FROM node WHERE task = ?",
@@ -44,10 +44,9 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_row_says_what_came_of_a_problem(place: Path) -> None:
-    """Solved, unsolved with the last reason, unmeasured with why: nothing is left out."""
-    found = result_files.write(place)
-    relu, large, conv = found.rows
+def test_a_row_has_the_result_of_a_problem(place: Path) -> None:
+    """Solved, unsolved with the last reason, unmeasured with its reason: each problem has a row."""
+    relu, large, conv = result_files.write(place).rows
 
     assert (relu.level, relu.problem, relu.name) == (1, 1, "Relu_")
     assert (relu.state, relu.speed_eager, relu.speed_compile) == (ProblemState.SOLVED, 2.5, 2.0)
@@ -58,24 +57,24 @@ def test_a_row_says_what_came_of_a_problem(place: Path) -> None:
     assert (large.state, large.reason) == (ProblemState.UNMEASURED, "too large for this machine")
 
 
-def test_all_files_tell_one_story(place: Path) -> None:
+def test_all_files_agree(place: Path) -> None:
     """rows.json, rows.csv and table.md: nulls stay null, empty and a dash."""
-    found = result_files.write(place)
+    rows = result_files.write(place)
     assert not list((place / "run").glob("run.db-*"))
-    again = msgspec.json.decode((place / result_files.ROWS_FILE).read_bytes(), type=type(found))
+    again = msgspec.json.decode((place / result_files.ROWS_FILE).read_bytes(), type=type(rows))
     with (place / "rows.csv").open() as file:
         table = {row["task"]: row for row in csv.DictReader(file)}
 
-    assert found == again == result_files.read(place) == result_files.read(place / "run")
+    assert rows == again == result_files.read(place) == result_files.read(place / "run")
     assert (table[RELU]["speed_eager"], table[RELU]["speed_max_autotune"]) == ("2.5", "")
     assert "| 1 Relu " in (place / "table.md").read_text()
     assert "unmeasured: too large for this machine" in (place / "table.md").read_text()
 
 
-def test_kernels_lie_where_kernelbench_looks_for_them(place: Path) -> None:
+def test_kernels_are_where_kernelbench_looks_for_them(place: Path) -> None:
     """One kernel a solved problem, verdicts by number, times in milliseconds by file name."""
     result_files.write(place)
-    result_files.write(place)  # twice: what an older state of the run left is gone
+    result_files.write(place)  # twice: files of an older state of the run are removed
     top = place / "kernelbench"
     kernels = sorted(path.name for path in top.glob("runs/*/*"))
     judged = json.loads((top / "judged/level1/eval_results.json").read_text())
@@ -93,18 +92,18 @@ def test_kernels_lie_where_kernelbench_looks_for_them(place: Path) -> None:
 
 
 def test_a_run_without_a_database_yet_has_open_problems(tmp_path: Path) -> None:
-    """Killed before anything was written: every problem is still to be done."""
+    """A run that was killed before its first write: every problem is open."""
     sample = Sample(tmp_path / "run", names=(RELU, CONV))
     sample.db.close()
     (tmp_path / "run" / "run.db").unlink()
-    found = result_files.write(tmp_path)
+    rows = result_files.write(tmp_path)
 
-    assert {ProblemState.UNFINISHED} == {row.state for row in found.rows}
-    assert [None, None] == [row.speed_eager for row in found.rows]
+    assert {ProblemState.UNFINISHED} == {row.state for row in rows.rows}
+    assert [None, None] == [row.speed_eager for row in rows.rows]
 
 
-def test_another_programs_run_is_not_read_as_problems(tmp_path: Path) -> None:
-    """A run of ordinary tasks is said to be none, in a line."""
+def test_a_run_of_other_tasks_is_refused(tmp_path: Path) -> None:
+    """A run of ordinary tasks is refused in one line."""
     Sample(tmp_path / "run", names=("gelu",)).db.close()
-    with pytest.raises(ValueError, match="gelu is no problem of KernelBench"):
+    with pytest.raises(ValueError, match="gelu is not a problem of KernelBench"):
         result_files.write(tmp_path)
