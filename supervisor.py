@@ -27,6 +27,7 @@ from rich.console import Console
 from actors import failpoints
 from actors.cli import UsageError, discard_unflushed_output, ensure_std_streams
 from actors.early_signals import SignalReceivedError, ignore_interrupts, unwind_when_interrupted
+from actors.exit_status import ExitStatus
 from actors.log import open_log
 from actors.supervisor import finish, guest_tickets, join, run_folder
 from actors.supervisor.cli import flags, gpu_discovery, model_prices, preflight, run_settings
@@ -45,7 +46,6 @@ from actors.supervisor.reporting import run_folder_integrity, run_results
 from actors.supervisor.reporting.live_view import LiveScreen
 from actors.supervisor.reporting.prometheus import MeteredScreen, MetricsServer
 from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.run_results import ExitStatus
 from actors.supervisor.reporting.screen import PlainScreen, Screen, opening_lines
 from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.run_folder import RunFolder

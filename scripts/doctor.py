@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 from actors.cli import OneLineParser, exit_when_reader_closes
 from actors.commands import typed_command, with_typed_commands
+from actors.exit_status import ExitStatus
 from actors.installation import is_checkout
 
 ASK_S = 60.0
@@ -168,7 +169,7 @@ def main() -> int:
         if finding.missing:
             print(f"{'':22}-> {finding.missing}")
     print("something needed is missing" if broken else "ready")
-    return 1 if broken else 0
+    return ExitStatus.NEGATIVE if broken else ExitStatus.DONE
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ ROOMS: dict[str, set[str]] = {
         "msgspec", "zmq", "structlog", "sortedcontainers",
         "protocol", "actors.log", "actors.identity", "actors.cli", "actors.failpoints",
         "actors.commands",
-        "actors.lifeline",
+        "actors.lifeline", "actors.exit_status", "actors.deadlines",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
         "protocol", "prompts", "actors.actor", "actors.work_context", "actors.identity",
         "actors.log",
-        "actors.cli", "actors.failpoints",
+        "actors.cli", "actors.failpoints", "actors.exit_status",
     },
     "actors/release": {"protocol", "torch"},
     "actors/evaluator": {
@@ -32,20 +32,20 @@ ROOMS: dict[str, set[str]] = {
         "protocol", "actors.release", "actors.actor", "actors.work_context", "actors.identity",
         "actors.log",
         "actors.cli", "actors.failpoints", "actors.commands", "actors.installation",
-        "actors.early_signals", "actors.task_imports",
+        "actors.early_signals", "actors.task_imports", "actors.exit_status",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
         "protocol", "actors.log", "actors.identity", "actors.cli", "actors.installation",
-        "actors.lifeline",
+        "actors.lifeline", "actors.exit_status", "actors.deadlines",
     },
     "actors/supervisor": {
-        "msgspec", "zmq", "rich", "structlog", "setproctitle",
+        "msgspec", "zmq", "rich", "structlog", "setproctitle", "jinja2", "markupsafe",
         "protocol", "actors.release", "actors.log", "actors.cli", "actors.failpoints",
         "actors.commands", "actors.installation", "actors.task_imports",
         "actors.agents.models.registry",
         "scripts.report",
-        "actors.procfs",
+        "actors.procfs", "actors.exit_status", "actors.deadlines",
     },
 }  # fmt: skip
 # prompts/examples/*.py are texts that models read, not code that runs here.

@@ -16,7 +16,9 @@ from random import Random
 
 from structlog.typing import FilteringBoundLogger
 
-from actors.cli import EXIT_USAGE, OneLineParser
+from actors.cli import OneLineParser
+from actors.deadlines import CANCEL_JOBS_S
+from actors.exit_status import ExitStatus
 from actors.identity import name_process
 from actors.launcher import job_record as record_file
 from actors.launcher import options as options_file
@@ -31,7 +33,6 @@ from actors.log import open_log
 
 POLL_S = {BackendKind.SSH: 1.0, BackendKind.LOCAL: 1.0}
 BATCH_POLL_S = 5.0  # a batch system is asked no more often than this
-CLOSE_S = 4.0  # the supervisor waits five
 
 
 class JobLauncher:
@@ -64,7 +65,7 @@ class JobLauncher:
             self.step()
             self._stop.wait(self._pause_s)
         self._controller.close()
-        until = time.monotonic() + CLOSE_S
+        until = time.monotonic() + CANCEL_JOBS_S
         while True:
             self.step()
             if not self._controller.jobs or time.monotonic() > until:
@@ -135,7 +136,7 @@ def main() -> int:
         backend = make_backend(kind, options, arguments.ticket.resolve(), run_dir, known)
     except ValueError as error:
         sys.stderr.write(f"--launch {arguments.launch}: {error}\n")
-        return EXIT_USAGE
+        return ExitStatus.USAGE
     if arguments.check:
         sys.stdout.write(f"{options.jobs * (options.evaluators or 1)}\n")
         return 0
@@ -151,7 +152,7 @@ def main() -> int:
 
     def supervisor_gone() -> None:
         launcher.stop()
-        over.wait(CLOSE_S)
+        over.wait(CANCEL_JOBS_S)
 
     hold_lifeline(supervisor_gone)
     try:

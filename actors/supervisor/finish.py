@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 
+from actors.exit_status import ExitStatus
 from actors.supervisor.cli.flags import COMMAND
 from actors.supervisor.reporting import formatting, html_report, run_results
 from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.run_results import ExitStatus, RunResults
+from actors.supervisor.reporting.run_results import RunResults
 from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.run_folder import RunFolder
 from actors.supervisor.run_loop import EndKind, RunEnd
@@ -22,7 +23,7 @@ def exit_status_of(ending: RunEnd, snapshot: Snapshot, results: RunResults) -> E
     if snapshot.status == "finished":
         return run_results.exit_status_of(results)
     if snapshot.status == "idle":
-        return ExitStatus.IDLE
+        return ExitStatus.DONE
     return ExitStatus.FAULT if ending.kind is EndKind.FAULT else ExitStatus.STOPPED
 
 

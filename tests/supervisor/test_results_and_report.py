@@ -13,11 +13,11 @@ import pytest
 from msgspec.structs import replace
 from supervisor_sample import NODES, WINNER, Sample, correct, failed
 
+from actors.exit_status import ExitStatus
 from actors.supervisor import finish, run_folder
 from actors.supervisor.reporting import formatting, html_report, run_results
 from actors.supervisor.reporting.best_so_far_svg import best_so_far_svg
 from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.run_results import ExitStatus
 from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.run_loop import EndKind, RunEnd
 from protocol.values import Outcome, Verdict
@@ -90,7 +90,7 @@ def test_the_module_itself_never_wins(tmp_path: Path) -> None:
     task = look(sample).tasks[0]
     results = run_results.run_results(look(sample), sample.settings)
     assert (None, 2) == (task.best, task.closest and task.closest.number)
-    assert run_results.exit_status_of(results) == ExitStatus.NOT_FASTER
+    assert run_results.exit_status_of(results) == ExitStatus.NEGATIVE
     assert "correct 2.00× (1.98–2.02) 500 µs, confirmed, the module itself" in formatting.node_line(
         task, task.attempts[0]
     )
@@ -121,7 +121,7 @@ def test_a_second_look_that_could_not_be_had_confirms_nothing(tmp_path: Path) ->
     sample = Sample(tmp_path, nodes=((1, 0, correct(500.0)),), budget=1)
     sample.db.execute("UPDATE node SET confirmed = 2 WHERE number = 1")
     results = run_results.run_results(look(sample), sample.settings)
-    assert run_results.exit_status_of(results) == ExitStatus.NOT_FASTER
+    assert run_results.exit_status_of(results) == ExitStatus.NEGATIVE
     assert formatting.best_line(look(sample).tasks[0]).endswith("it could not be judged again")
 
 
@@ -168,7 +168,7 @@ def test_a_task_that_was_given_up_says_why_everywhere(tmp_path: Path) -> None:
     sample = Sample(tmp_path, nodes=((1, 0, refusal),))
     results = run_results.run_results(look(sample), sample.settings)
     assert (f"ended after 1 of 6 attempts: {why}",) == results.tasks[0].notes
-    assert ExitStatus.NOT_FASTER == run_results.exit_status_of(results)
+    assert ExitStatus.NEGATIVE == run_results.exit_status_of(results)
     html_report.write_report(tmp_path)
     assert why in (tmp_path / "report.html").read_text()
 
@@ -194,12 +194,12 @@ def test_an_unknown_price_is_null(tmp_path: Path) -> None:
 def test_the_exit_status_follows_what_was_found(tmp_path: Path) -> None:
     """0 only for a candidate that is confirmed to be faster than the reference, for every task."""
     cases = {
-        "faster": (((1, 0, correct(500.0)),), ExitStatus.FASTER),
-        "same": (((1, 0, correct(1000.0)),), ExitStatus.NOT_FASTER),
-        "either": (((1, 0, spread(correct(935.0), 0.84, 3.02)),), ExitStatus.NOT_FASTER),
-        "unknown": (((1, 0, replace(correct(500.0), speedup_ci95=None)),), ExitStatus.NOT_FASTER),
-        "slower": (((1, 0, correct(1001.0)),), ExitStatus.NOT_FASTER),
-        "none": (((1, 0, failed(Outcome.CRASHED, "x", "check")),), ExitStatus.NOT_FASTER),
+        "faster": (((1, 0, correct(500.0)),), ExitStatus.DONE),
+        "same": (((1, 0, correct(1000.0)),), ExitStatus.NEGATIVE),
+        "either": (((1, 0, spread(correct(935.0), 0.84, 3.02)),), ExitStatus.NEGATIVE),
+        "unknown": (((1, 0, replace(correct(500.0), speedup_ci95=None)),), ExitStatus.NEGATIVE),
+        "slower": (((1, 0, correct(1001.0)),), ExitStatus.NEGATIVE),
+        "none": (((1, 0, failed(Outcome.CRASHED, "x", "check")),), ExitStatus.NEGATIVE),
     }
     for name, (nodes, expected) in cases.items():
         sample = Sample(tmp_path / name, budget=1, nodes=nodes)
@@ -215,12 +215,12 @@ def test_the_exit_status_follows_what_was_found(tmp_path: Path) -> None:
     sample = Sample(tmp_path / "two", names=("a", "b"), budget=1, nodes=cases["faster"][0])
     assert (
         run_results.exit_status_of(run_results.run_results(look(sample), sample.settings))
-        == ExitStatus.FASTER
+        == ExitStatus.DONE
     )
     sample.add_task("c", 1, cases["slower"][0])
     assert (
         run_results.exit_status_of(run_results.run_results(look(sample), sample.settings))
-        == ExitStatus.NOT_FASTER
+        == ExitStatus.NEGATIVE
     )
 
 
@@ -260,14 +260,14 @@ def test_a_best_so_far_that_did_not_stand_is_taken_away(tmp_path: Path) -> None:
     """There is a best.py where there is a winner; the user's file of an earlier end stays."""
     sample = Sample(tmp_path / "run", nodes=((1, 0, correct(500.0)),), budget=1)
     best = sample.path / "best.py"
-    assert conclude(sample)[0] is ExitStatus.FASTER
+    assert conclude(sample)[0] is ExitStatus.DONE
     assert best.exists()
     sample.confirm("gelu", 1, spread(correct(900.0), 0.9, 1.4))
     code, said = conclude(sample)  # an earlier version ended it so, by a rule of its own
-    assert (ExitStatus.NOT_FASTER, True) == (code, best.exists())
+    assert (ExitStatus.NEGATIVE, True) == (code, best.exists())
     (sample.path / "result.json").unlink()
     code, said = conclude(sample)
-    assert (ExitStatus.NOT_FASTER, False) == (code, best.exists())
+    assert (ExitStatus.NEGATIVE, False) == (code, best.exists())
     assert any("nothing faster was found" in line for line in said)
     assert not any("best.py" in line for line in said)
 

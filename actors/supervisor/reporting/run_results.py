@@ -5,12 +5,12 @@ All from a snapshot of `run.db`.  A figure that was not measured is null, never 
 
 from __future__ import annotations
 
-from enum import IntEnum
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
 from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.run_reader import RunReader
@@ -22,17 +22,6 @@ from protocol.settings import Settings
 from protocol.values import Outcome, Seconds, Value
 
 RESULT_FILE = "result.json"
-
-
-class ExitStatus(IntEnum):
-    """The exit statuses of the command."""
-
-    FASTER = 0  # a candidate that is confirmed to be faster was found, for every task
-    IDLE = 0  # --until-idle: the roles that run here can do nothing more
-    NOT_FASTER = 1  # the budget ended without one
-    USAGE = 2
-    STOPPED = 3  # before the end; can be resumed
-    FAULT = 4  # that the supervisor could not get over
 
 
 class ReleaseResult(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -114,9 +103,7 @@ def exit_status_of(results: RunResults) -> ExitStatus:
     """Return the status of a run: stopped as long as a task is unfinished, else won or not."""
     if not results.tasks or any(task.status == "stopped" for task in results.tasks):
         return ExitStatus.STOPPED
-    return (
-        ExitStatus.FASTER if all(task.is_won for task in results.tasks) else ExitStatus.NOT_FASTER
-    )
+    return ExitStatus.DONE if all(task.is_won for task in results.tasks) else ExitStatus.NEGATIVE
 
 
 def to_json(results: RunResults) -> str:
