@@ -77,7 +77,7 @@ class RunFolder:
                     file.parent.mkdir(parents=True, exist_ok=True)
                     write_atomically(file, text)
 
-    def note(self, recorded: int) -> None:
+    def note_recorded(self, recorded: int) -> None:
         """Note how many attempts are recorded: by that a lost `run.db` is found out."""
         if self._lock >= 0 and recorded != self._noted:
             self._noted = recorded

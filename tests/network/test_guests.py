@@ -88,7 +88,8 @@ def test_a_run_that_knows_more_than_this_machine_is_not_served(run: NetRun) -> N
     text = (run.run_dir / "stark.toml").read_text()
     from actors.cli import UsageError
     from actors.supervisor.cli.flags import parse_arguments
-    from actors.supervisor.join import local_settings, processes_by_role
+    from actors.supervisor.guest_machine import local_settings
+    from actors.supervisor.join import processes_by_role
     from protocol.values import Role
 
     wanted = dict.fromkeys((Role.PLANNER, Role.CODER, Role.DEBUGGER, Role.EVALUATOR), 1)

@@ -17,11 +17,12 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from actors import procfs
+from actors import deadlines, procfs
 from actors.coordinator.storage.database import schema
 from actors.log import open_log
 from actors.supervisor import coordinator_client, hang_detector, run_loop
 from actors.supervisor.coordinator_client import CoordinatorClient
+from actors.supervisor.process_loop import ProcessLoop
 from actors.supervisor.processes import child_process, orphans
 from actors.supervisor.processes.child_specs import ChildSpec
 from actors.supervisor.processes.event_poller import EventPoller
@@ -29,6 +30,7 @@ from actors.supervisor.processes.process_tree import ProcessTree
 from actors.supervisor.processes.restarts import RestartIntensity
 from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.screen import PlainScreen
+from actors.supervisor.run_folder import RunFolder
 from protocol.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,29 +168,32 @@ def leftover_processes(folder: Path) -> dict[str, object]:
     }
 
 
-def _shift(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dict[str, object]:
+def _supervise(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dict[str, object]:
     os.chdir(folder)
     (folder / "logs").mkdir(exist_ok=True)
     child_process.become_subreaper()
     poller = EventPoller()
     processes = ProcessTree(specs, folder, random.Random(1), on_start=poller.add_child)
-    line = CoordinatorClient("ipc://coordinator.sock")
-    for descriptor in line.descriptors:
-        poller.add_descriptor(descriptor)
+    coordinator = CoordinatorClient("ipc://coordinator.sock")
     said = Path("said").open("w")  # noqa: SIM115  # as long as the process
-    work = run_loop.RunLoop(
-        run_dir=folder,
-        settings=Settings(max_minutes=minutes),
-        processes=processes,
-        poller=poller,
-        coordinator=line,
+    screen = PlainScreen(said)
+    settings = Settings(max_minutes=minutes)
+    loop = run_loop.RunLoop(
+        folder=RunFolder(folder, shown="run", run_id="scene", lock=-1, made=[]),
+        settings=settings,
+        process_loop=ProcessLoop(
+            processes=processes,
+            poller=poller,
+            coordinator=coordinator,
+            say=screen.say,
+            log=open_log(folder, "supervisor"),
+            lease_s=settings.lease_s,
+        ),
         reader=RunReader(folder),
-        screen=PlainScreen(said),
-        log=open_log(folder, "supervisor"),
-        note=lambda _recorded: None,
+        screen=screen,
     )
-    ending = work.serve()
-    line.close()
+    ending = loop.serve()
+    coordinator.close()
     return {
         "kind": str(ending.kind),
         "why": ending.reason,
@@ -200,7 +205,7 @@ def _shift(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dic
 
 def too_often(folder: Path) -> dict[str, object]:
     """A child that can't live ends the run, with its last words."""
-    return _shift(
+    return _supervise(
         folder,
         spec("coordinator", SLEEP, role="coordinator"),
         spec("coder-0", "raise SystemExit('no such prompt')", limit=2),
@@ -216,9 +221,9 @@ def candidates_doing(folder: Path) -> dict[str, object]:
         until(lambda: (folder / "enough").exists())
         os.kill(os.getpid(), signal.SIGINT)
 
-    run_loop.DRAIN_S = 0.5
+    deadlines.RUN_DRAIN_S = 0.5
     threading.Thread(target=disturb, daemon=True).start()
-    return _shift(
+    return _supervise(
         folder,
         spec("coordinator", SLEEP, role="coordinator"),
         _fenced(spec("evaluator-0", CANDIDATES, limit=2)),
@@ -228,8 +233,8 @@ def candidates_doing(folder: Path) -> dict[str, object]:
 def coordinator_ends(folder: Path) -> dict[str, object]:
     """The coordinator's exit status 0 ends everything, also a child that will not listen."""
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
-    run_loop.GRACE_S = 0.5
-    return _shift(
+    deadlines.TERMINATE_S = 0.5
+    return _supervise(
         folder,
         spec("coordinator", "import time; time.sleep(0.5)", role="coordinator"),
         spec("evaluator-0", deaf),
@@ -252,7 +257,7 @@ def coordinator_returns(folder: Path) -> dict[str, object]:
 
     threading.Thread(target=disturb, daemon=True).start()
     fenced = _fenced(spec("evaluator-0", SLEEP))
-    seen = _shift(folder, spec("coordinator", COORDINATOR, role="coordinator"), fenced)
+    seen = _supervise(folder, spec("coordinator", COORDINATOR, role="coordinator"), fenced)
     return seen | {"losses": (folder / "losses").read_text()}
 
 
@@ -265,7 +270,7 @@ def coordinator_hangs(folder: Path) -> dict[str, object]:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=disturb, daemon=True).start()
-    return _shift(folder, spec("coordinator", HANGS_ONCE, role="coordinator"))
+    return _supervise(folder, spec("coordinator", HANGS_ONCE, role="coordinator"))
 
 
 def silent_worker(folder: Path) -> dict[str, object]:
@@ -281,7 +286,7 @@ def silent_worker(folder: Path) -> dict[str, object]:
     program = "import os, sys, time; print(sys.argv[-1], file=open('new', 'w'), flush=True)\n"
     program += "os.rename('new', 'incarnation'); time.sleep(600)"
     threading.Thread(target=disturb, daemon=True).start()
-    seen = _shift(
+    seen = _supervise(
         folder,
         spec("coordinator", COORDINATOR, role="coordinator"),
         _fenced(spec("evaluator-0", program)),
@@ -300,7 +305,7 @@ def stopped_worker(folder: Path) -> dict[str, object]:
     program = "import os, time; first = not os.path.exists('s'); open('s', 'w')\n"
     program += "if first: os.kill(os.getpid(), 19)\ntime.sleep(600)"
     threading.Thread(target=disturb, daemon=True).start()
-    return _shift(
+    return _supervise(
         folder,
         spec("coordinator", COORDINATOR, role="coordinator"),
         _fenced(spec("evaluator-0", program)),
@@ -317,15 +322,15 @@ def two_interrupts(folder: Path) -> dict[str, object]:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=disturb, daemon=True).start()
-    return _shift(
+    return _supervise(
         folder, spec("coordinator", SLEEP, role="coordinator"), spec("evaluator-0", SLEEP)
     )
 
 
 def time_is_up(folder: Path) -> dict[str, object]:
     """--max-minutes drains; a coordinator that hangs is ended when the drain's time is over."""
-    run_loop.DRAIN_S = 0.5
-    return _shift(
+    deadlines.RUN_DRAIN_S = 0.5
+    return _supervise(
         folder,
         spec("coordinator", SLEEP, role="coordinator"),
         spec("evaluator-0", SLEEP),

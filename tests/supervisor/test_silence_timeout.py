@@ -7,9 +7,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.supervisor.silence_timeout import STEP_S, SilenceTimeout
+from actors.supervisor.guest_loop import MAX_COUNTED_GAP_S, SilenceTimeout
 
-STEPS = st.lists(st.floats(0.01, STEP_S), min_size=1, max_size=200)
+STEPS = st.lists(st.floats(0.01, MAX_COUNTED_GAP_S), min_size=1, max_size=200)
 
 
 @given(steps=STEPS, limit=st.floats(0.0, 60.0), usual=st.floats(0.1, 60.0))

@@ -9,7 +9,7 @@ import pytest
 from supervisor_sample import Sample, correct
 
 from actors.cli import UsageError
-from actors.supervisor.cli import flags, model_prices, run_settings
+from actors.supervisor.cli import flags, run_settings
 from actors.supervisor.reporting import html_report
 from actors.supervisor.reporting.run_reader import RunReader
 from protocol import prices
@@ -28,7 +28,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settle(arguments: str, environ: dict[str, str] | None = None) -> Settings:
     wish = flags.parse_arguments(["--task", "t.py", *arguments.split()])
-    return model_prices.with_prices(run_settings.new_run_settings(wish, ("t",), environ or {}, ()))
+    return run_settings.with_prices(run_settings.new_run_settings(wish, ("t",), environ or {}, ()))
 
 
 def test_a_run_keeps_the_prices_of_its_own_models(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_prices_of_an_unused_model_are_a_misspelt_name(tmp_path: Path) -> None:
     """Otherwise the run would count with the list's, and nobody would notice; free models ignore
     the file, and one good name is enough."""
     (tmp_path / "p.toml").write_text("[claude-sonet-4-6]\ninput = 1.0\noutput = 1.0\n" + MINE)
-    with pytest.raises(UsageError, match="claude-sonet-4-6, qwen3-coder is no model of this run"):
+    with pytest.raises(UsageError, match="claude-sonet-4-6, qwen3-coder is not a model of"):
         settle("--model claude-sonnet-4-6 --prices p.toml", KEY)
 
     assert settle("--model recipes --prices p.toml").prices == {}
@@ -119,7 +119,7 @@ def test_a_resumed_run_may_get_more_money_and_other_prices(tmp_path: Path) -> No
     arguments = flags.parse_arguments(
         ["--resume", "x", "--max-cost", "5", "--prices", "p.toml", "--base-url", "http://y"]
     )
-    new = model_prices.with_prices(run_settings.resumed_run_settings(old, arguments))
+    new = run_settings.with_prices(run_settings.resumed_run_settings(old, arguments))
 
     assert (5.0, 2.0) == (new.max_cost, new.prices["claude-opus-4-8"].output)
     assert "http://y" == new.base_url

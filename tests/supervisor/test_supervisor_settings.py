@@ -185,5 +185,5 @@ def test_an_agent_that_works_alone_needs_no_team(strategy: str) -> None:
     alone = settle(f"--strategy {strategy} --planners 0 --debuggers 0")
     assert (0, 1, 0) == (alone.planners, alone.coders, alone.debuggers)
     for wrong in (f"--strategy {strategy} --coders 0", "--strategy team --planners 0"):
-        with pytest.raises(UsageError, match="nobody would do their work"):
+        with pytest.raises(UsageError, match="no process would do their work"):
             settle(wrong)

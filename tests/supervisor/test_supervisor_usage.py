@@ -139,7 +139,7 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --policy clever", "expected epsilon-greedy or"),
     ("--task t.py --prices empty.py", "--prices: empty.py holds no prices"),
     ("--task t.py --strategy sampling --policy mcts", "--strategy sampling asks no policy"),
-    ("--task t.py --evaluators 0", "nobody would do their work"),
+    ("--task t.py --evaluators 0", "no process would do their work"),
     ("--join absent", "can't read the ticket absent"),
     ("--join public.json", "public.json is no ticket"),
     ("--join pipe.py", "pipe.py: it is not a plain file"),
