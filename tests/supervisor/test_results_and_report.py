@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from supervisor_sample import NODES, WINNER, Sample, correct, failed
+from supervisor_sample import WINNER, Sample, correct, failed
 
 from actors.exit_status import ExitStatus
 from actors.supervisor import finish, run_folder
 from actors.supervisor.reporting import formatting, html_report, run_results
-from actors.supervisor.reporting.best_so_far_svg import best_so_far_svg
 from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
 from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.run_loop import EndKind, RunEnd
@@ -300,8 +296,8 @@ def test_every_page_shows_one_clock_and_one_winner(tmp_path: Path) -> None:
     for words in ("370 µs", "289 µs", "983 µs"):
         assert words not in page
     assert "347 µs (reference 1.00 ms)" in formatting.best_line(task)
-    assert ends_at(best_so_far_svg(task)) == height(
-        best_so_far_svg(task), "node 1: 2.88×, confirmed"
+    assert ends_at(html_report.render_chart(task)) == height(
+        html_report.render_chart(task), "node 1: 2.88×, confirmed"
     )
 
 
@@ -310,7 +306,7 @@ def test_a_curve_without_a_winner_ends_at_the_reference(tmp_path: Path) -> None:
     sample = Sample(tmp_path, nodes=((1, 0, correct(500.0)),), budget=1)
     sample.confirm("gelu", 1, spread(correct(1000.0), 0.9, 1.1))
     (task,) = look(sample).tasks
-    picture = best_so_far_svg(task)
+    picture = html_report.render_chart(task)
     assert ends_at(picture) == float(re.findall(r'class="best" d="M\S+ ([\d.]+)', picture)[0])
 
 
@@ -336,58 +332,3 @@ def moment(median_us: float, speedup: float, reference_us: float = 838.0) -> Ver
 def spread(verdict: Verdict, low: float, high: float) -> Verdict:
     """Return a verdict with another interval."""
     return replace(verdict, speedup_ci95=(low, high))
-
-
-class _Tags(HTMLParser):
-    """Notes what a browser would open, and whether every tag is closed again."""
-
-    VOID = ("meta", "br")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.add(tag)
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def test_the_report_is_whole_offline_and_escaped(tmp_path: Path) -> None:
-    """Tree, curve, source, diff, failures and spend in one file; a candidate's text stays text."""
-    sample = Sample(tmp_path, names=("gelu", "softmax"))
-    html = html_report.write_report(tmp_path).read_text()
-    page = _Tags()
-    page.feed(html)
-    assert page.open == []
-    assert {"svg", "table", "ul", "pre", "ins", "del", "details"} <= page.seen
-    assert "script" not in page.seen
-    assert "b" in page.seen  # ours; the compiler's "<b>" is text
-    assert "error: expected ';' before <b>" in page.text
-    assert "<script>alert(1)</script>" in page.text
-    assert "+class ModelNew:" in page.text
-    assert not re.search(r"(src|href)=", html)
-    for node in NODES:
-        assert f"{node[0]} · " in page.text
-    sample.db.close()
-
-
-def test_the_report_can_be_made_of_a_run_that_has_just_begun(tmp_path: Path) -> None:
-    """No node yet is no reason to fail; no run at all is one line and status 2."""
-    Sample(tmp_path / "run", nodes=(), status="running").db.close()
-    script = str(Path(html_report.__file__).parents[2] / "scripts" / "report.py")
-    good = subprocess.run([sys.executable, script, str(tmp_path / "run")], check=False)
-    assert good.returncode == 0
-    assert "No attempt has ended yet" in (tmp_path / "run" / "report.html").read_text()
-    bad = subprocess.run(
-        [sys.executable, script, str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert (2, 1) == (bad.returncode, len(bad.stderr.splitlines()))

@@ -236,6 +236,6 @@ def test_a_run_that_has_not_begun_is_begun(tmp_path: Path) -> None:
         taken.close()
         assert stored.tasks == ()
     with run_folder.open_run_folder(tmp_path / "run")[0] as taken:
-        taken.note(0)  # what a supervisor does as soon as it sees the tasks in there
+        taken.note_recorded(0)  # what a supervisor does as soon as it sees the tasks in there
     with pytest.raises(DamagedRunError, match=r"run\.db is empty"):
         run_folder.open_run_folder(tmp_path / "run")

@@ -1,21 +1,16 @@
-"""Prices that a person gives, and the spend and the edits that report.html shows."""
+"""The prices with which a run counts: listed ones, and the user's own."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
-from supervisor_sample import Sample, correct
 
 from actors.cli import UsageError
 from actors.supervisor.cli import flags, run_settings
-from actors.supervisor.reporting import html_report
-from actors.supervisor.reporting.run_reader import RunReader
 from protocol import prices
 from protocol import settings as settings_file
 from protocol.settings import Settings
-from protocol.values import Plan
 
 MINE = "[qwen3-coder]\ninput = 0.5\noutput = 1.5\n"
 KEY = {"ANTHROPIC_API_KEY": "k"}
@@ -134,40 +129,3 @@ def test_an_effort_is_one_of_the_apis_words() -> None:
     assert "xhigh" == settle("--effort xhigh").effort
     with pytest.raises(UsageError, match="--effort: expected low or medium"):
         settle("--effort hgih")
-
-
-def test_the_report_shows_spend_by_role_and_lost_calls(tmp_path: Path) -> None:
-    """Dollars, tokens and seconds of each role, the whole run, and calls nobody saw end."""
-    sample = Sample(tmp_path)
-    sample.add_call("gelu/1/plan", 0.25)
-    sample.add_call("gelu/2/plan", 0.5)
-    sample.db.execute("UPDATE call SET stop = 'lost' WHERE work = 'gelu/2/plan'")
-    sample.db.close()
-
-    reader = RunReader(tmp_path)
-    rows = reader.spend_by_node()
-    reader.close()
-    assert [(1, 0.25, 0), (2, 0.5, 1)] == [(r.node, r.spend.usd, r.spend.lost) for r in rows]
-    text = html_report.render_report(tmp_path)
-    assert "<td>planner</td><td>m</td>" in text
-    assert ">0.7500<" in text
-
-
-def test_the_report_shows_each_edit(tmp_path: Path) -> None:
-    """Advice, anchored lines with their numbers, diff against the parent, what changed outside."""
-    sample = Sample(tmp_path, nodes=())
-    scaffold = "import torch\n# <<<IMPROVE BEGIN>>>\ny = <slow>(x)\n# <<<IMPROVE END>>>\n"
-    plan = Plan(advice="Fuse <both>.", scaffold=scaffold, spans=((3, 3),))
-    sample.add_node("gelu", 1, 0, correct(500.0), source="import torch\ny = fast(x)\n")
-    sample.db.execute(
-        "UPDATE node SET plan = ?, outside = ? WHERE number = 1",
-        (msgspec.msgpack.encode(plan), '["@@ line 1 @@\\n-import torch\\n+import <os>"]'),
-    )
-    sample.db.close()
-
-    text = html_report.render_report(tmp_path)
-    assert "node 1 from 0: correct, 1 change outside the anchors" in text
-    assert "    3  y = &lt;slow&gt;(x)" in text
-    assert "<ins>+y = fast(x)</ins>" in text
-    assert "<ins>+import &lt;os&gt;</ins>" in text
-    assert "<slow>" not in text
