@@ -73,6 +73,7 @@ def test_every_field_of_the_report_is_escaped(tmp_path: Path) -> None:
     reference = Reference(eager_us=1000.0, device=device, notes=(f"note {HOSTILE}",))
     sample.add_node(name, 1, 0, failed(Outcome.WRONG, f"reason {HOSTILE}"), source=HOSTILE)
     sample.add_node(name, 2, 1, correct(500.0), source=f"winner {HOSTILE}")
+    sample.confirm(name, 2)
     sample.db.execute(
         "UPDATE node SET advice = ?, plan = ?, outside = ?, word = ? WHERE number > 0",
         (
