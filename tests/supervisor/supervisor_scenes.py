@@ -179,7 +179,7 @@ def _supervise(folder: Path, *specs: ChildSpec, minutes: float | None = None) ->
     screen = PlainScreen(said)
     settings = Settings(max_minutes=minutes)
     loop = run_loop.RunLoop(
-        folder=RunFolder(folder, shown="run", run_id="scene", lock=-1, made=[]),
+        folder=RunFolder(folder, shown="run", run_id="scene", lock=-1, created=[]),
         settings=settings,
         process_loop=ProcessLoop(
             processes=processes,

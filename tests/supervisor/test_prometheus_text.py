@@ -57,7 +57,7 @@ CREW = (
            cause="signal 9 (SIGKILL)", leases=3, rtt_ms=1.5),
     WorkerStatus(slot="evaluator-0@b", state="silent", pid=None, restarts=0, activity="",
     seconds=None,
-           quarantine_reason=True),
+           is_quarantined=True),
 )  # fmt: skip
 
 

@@ -69,5 +69,5 @@ def test_a_winner_from_another_device_is_ranked_by_speedup_and_says_so(tmp_path:
     assert found.best.speedup_compile is None
     assert found.best.speedup_max_autotune is None
     assert found.hardware == "Card X; driver 1"
-    assert "Ranked by speed-up against the reference on each node&#x27;s own device" in page
+    assert "Ranked by speed-up against the reference on each node&#39;s own device" in page
     assert "Measured on Card X; driver 1" in head
