@@ -20,7 +20,7 @@ from protocol.values import Device, Outcome, Plan, Reference
 
 
 class _Tags(HTMLParser):
-    """Notes what a browser would open, and whether every tag is closed again."""
+    """Notes the elements that a browser would see, and checks that each is closed."""
 
     VOID = ("meta", "br")
 
@@ -42,8 +42,8 @@ class _Tags(HTMLParser):
         self.text += data
 
 
-def test_the_report_is_whole_offline_and_escaped(tmp_path: Path) -> None:
-    """Tree, curve, source, diff, failures and spend in one file; a candidate's text stays text."""
+def test_the_report_is_complete_offline_and_escaped(tmp_path: Path) -> None:
+    """One file holds tree, curve, source, diff, failures and spend; no text becomes an element."""
     sample = Sample(tmp_path, names=("gelu", "softmax"))
     html = html_report.write_report(tmp_path).read_text()
     page = _Tags()
@@ -113,8 +113,8 @@ def test_no_template_switches_escaping_off() -> None:
         assert not re.search(r"\|\s*safe|autoescape|Markup", template.read_text())
 
 
-def test_the_report_can_be_made_of_a_run_that_has_just_begun(tmp_path: Path) -> None:
-    """No node yet is no reason to fail; no run at all is one line and status 2."""
+def test_a_run_that_has_just_begun_has_a_report(tmp_path: Path) -> None:
+    """A run without nodes has a report; a folder without a run is one line and status 2."""
     Sample(tmp_path / "run", nodes=(), status="running").db.close()
     script = str(Path(html_report.__file__).parents[3] / "scripts" / "report.py")
     good = subprocess.run([sys.executable, script, str(tmp_path / "run")], check=False)
@@ -127,7 +127,7 @@ def test_the_report_can_be_made_of_a_run_that_has_just_begun(tmp_path: Path) -> 
 
 
 def test_the_report_shows_spend_by_role_and_lost_calls(tmp_path: Path) -> None:
-    """Dollars, tokens and seconds of each role, the whole run, and calls nobody saw end."""
+    """The report shows dollars, tokens and seconds of each role and of the run, and lost calls."""
     sample = Sample(tmp_path)
     sample.add_call("gelu/1/plan", 0.25)
     sample.add_call("gelu/2/plan", 0.5)
@@ -144,7 +144,7 @@ def test_the_report_shows_spend_by_role_and_lost_calls(tmp_path: Path) -> None:
 
 
 def test_the_report_shows_each_edit(tmp_path: Path) -> None:
-    """Advice, anchored lines with their numbers, diff against the parent, what changed outside."""
+    """An edit has advice, numbered anchored lines, the diff, and the changes outside anchors."""
     sample = Sample(tmp_path, nodes=())
     scaffold = "import torch\n# <<<IMPROVE BEGIN>>>\ny = <slow>(x)\n# <<<IMPROVE END>>>\n"
     plan = Plan(advice="Fuse <both>.", scaffold=scaffold, spans=((3, 3),))
