@@ -253,24 +253,24 @@ def serve(
     run: PreparedRun, reader: RunReader, screen: Screen, poller: EventPoller
 ) -> tuple[Snapshot, RunEnd]:
     """Start all processes and supervise them until the run ends."""
-    place = run.folder.path
+    run_dir = run.folder.path
     for line in opening_lines(run.settings, run.folder.shown):
         screen.say(line)
     if run.settings.public_address:
         screen.say(
-            guest_tickets.join_hint(run.folder.shown, tickets.read(place / tickets.FILE_NAME))
+            guest_tickets.join_hint(run.folder.shown, tickets.read(run_dir / tickets.FILE_NAME))
         )
-    failpoints.arm("supervisor", place)
-    os.chdir(place)  # the coordinator's socket has a short, relative address
+    failpoints.arm("supervisor", run_dir)
+    os.chdir(run_dir)  # the coordinator's socket has a short, relative address
     child_process.become_subreaper()
-    specs = child_specs.run_specs(run.settings, place, run.folder.run_id, os.environ, run.gpus)
+    specs = child_specs.run_specs(run.settings, run_dir, run.folder.run_id, os.environ, run.gpus)
     with closing(CoordinatorClient(run.settings.local_address)) as coordinator:
         process_loop = ProcessLoop(
-            processes=ProcessTree(specs, place, random.Random(), on_start=poller.add_child),  # noqa: S311  # jitter only
+            processes=ProcessTree(specs, run_dir, random.Random(), on_start=poller.add_child),  # noqa: S311  # jitter only
             poller=poller,
             coordinator=coordinator,
             say=screen.say,
-            log=open_log(place, "supervisor"),
+            log=open_log(run_dir, "supervisor"),
             lease_s=run.settings.lease_s,
         )
         run_loop = RunLoop(

@@ -40,7 +40,7 @@ ROOMS: dict[str, set[str]] = {
         "actors.lifeline", "actors.exit_status", "actors.deadlines",
     },
     "actors/supervisor": {
-        "msgspec", "zmq", "rich", "structlog", "setproctitle", "jinja2", "markupsafe",
+        "msgspec", "zmq", "rich", "structlog", "setproctitle", "jinja2",
         "protocol", "actors.release", "actors.log", "actors.cli", "actors.failpoints",
         "actors.commands", "actors.installation", "actors.task_imports",
         "actors.agents.models.registry",

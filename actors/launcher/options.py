@@ -50,12 +50,12 @@ class LaunchOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     provider: dict[str, Any] = msgspec.field(default_factory=dict)  # parsl's own options
 
 
-def split_launch(wanted: str) -> tuple[BackendKind, Path]:
+def split_launch(launch: str) -> tuple[BackendKind, Path]:
     """Return the two parts of `KIND:FILE`; raise ValueError with one line."""
-    kind, colon, file = wanted.partition(":")
+    kind, colon, file = launch.partition(":")
     if not colon or not file or kind not in set(BackendKind):
         raise ValueError(
-            f"expected {', '.join(f'{name}:FILE' for name in BackendKind)}, got {wanted!r}"
+            f"expected {', '.join(f'{name}:FILE' for name in BackendKind)}, got {launch!r}"
         )
     return BackendKind(kind), Path(file)
 

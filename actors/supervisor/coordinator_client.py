@@ -120,9 +120,9 @@ class CoordinatorClient:
         self._unanswered.clear()
         self.silent = ()  # `trouble` stays: a full disk is not over with the coordinator's death
 
-    def report_lost(self, slot: str, incarnation: str, how: str) -> None:
+    def report_lost(self, slot: str, incarnation: str, description: str) -> None:
         """Tell the coordinator that a worker is dead."""
-        loss = WorkerLost(slot=slot, incarnation=incarnation, exit_description=how)
+        loss = WorkerLost(slot=slot, incarnation=incarnation, exit_description=description)
         self._losses.append(loss)
         self._send(loss)
 

@@ -59,17 +59,17 @@ class GuestMachine:
         if self.lent[Role.EVALUATOR]:
             preflight.check_device(settings, self.gpus)
             preflight.check_sandbox(settings, self.environ)
-        place = self.folder.path
+        folder = self.folder.path
         slots = MachineSlots(address=address, machine=self.name, tickets=self._write_keys())
-        settings_file.write(place, settings)
+        settings_file.write(folder, settings)
         return child_specs.worker_specs(
-            settings, slots, place, self.folder.run_id, self.environ, self.gpus
+            settings, slots, folder, self.folder.run_id, self.environ, self.gpus
         )
 
     def is_run_over(self) -> bool:
         """Whether the ticket is in its run's own folder, and the results there are finished."""
-        place = self.ticket_path.resolve().parent
-        return place.name == self.ticket.run and run_results.is_run_over(place)
+        folder = self.ticket_path.resolve().parent
+        return folder.name == self.ticket.run and run_results.is_run_over(folder)
 
     def remove_keys(self) -> None:
         """Remove the tickets that `worker_specs` wrote."""

@@ -110,19 +110,19 @@ def _slot_text(text: str) -> str:
 
 
 def _serve_guest(machine: GuestMachine) -> ExitStatus:
-    place = machine.folder.path
-    failpoints.arm("supervisor", place)
+    folder_path = machine.folder.path
+    failpoints.arm("supervisor", folder_path)
     child_process.become_subreaper()
     poller = EventPoller()
     jitter = random.Random()  # noqa: S311  # spreads restarts, hides nothing
-    processes = ProcessTree((), place, jitter, on_start=poller.add_child)
+    processes = ProcessTree((), folder_path, jitter, on_start=poller.add_child)
     try:
         guest_loop = GuestLoop(
             machine,
             processes=processes,
             poller=poller,
             say=_say,
-            log=open_log(place, "supervisor"),
+            log=open_log(folder_path, "supervisor"),
         )
         result = guest_loop.serve()
     finally:

@@ -203,7 +203,7 @@ def test_files_that_follow_from_run_db_are_written_again(run: Path, file: str) -
 
 @pytest.mark.parametrize("run", [FINISHED, KILLED], indirect=True)
 def test_an_older_run_db_is_detected(run: Path) -> None:
-    """The lock file holds the number of attempts; a user who wants the older state removes it."""
+    """The lock file holds the number of attempts; to go on from the older state, remove it."""
     with sqlite3.connect(run / "run.db") as older:
         older.execute("DELETE FROM node WHERE number > 4")
     older.close()

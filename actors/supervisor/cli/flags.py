@@ -109,12 +109,12 @@ def shortened(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
-def one_of(*words: str) -> Callable[[str], str]:
-    """Return a reader of fixed words."""
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Return a reader of some fixed texts."""
 
     def read(text: str) -> str:
-        if text not in words:
-            raise argparse.ArgumentTypeError(f"expected {' or '.join(words)}, got {text!r}")
+        if text not in choices:
+            raise argparse.ArgumentTypeError(f"expected {' or '.join(choices)}, got {text!r}")
         return text
 
     return read
@@ -286,8 +286,8 @@ def _refuse_contradictions(arguments: Arguments) -> None:
     if arguments.max_wait is not None:
         raise UsageError("--max-wait goes with --join: only a machine that joins waits for a run")
     if arguments.resume is not None:
-        for flag, there in (("--task", arguments.tasks), ("--run-dir", arguments.run_dir)):
-            if there:
+        for flag, value in (("--task", arguments.tasks), ("--run-dir", arguments.run_dir)):
+            if value:
                 raise UsageError(f"--resume goes on with the run's own tasks: leave out {flag}")
     elif not arguments.tasks:
         raise UsageError("nothing to do: give --task FILE, --resume runs/NAME or --join TICKET")

@@ -21,8 +21,8 @@ def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
         named = [name.strip() for name in visible.split(",")]
         if "-1" in named:
             named = named[: named.index("-1")]
-        wanted = tuple(name for name in named if name)
-        return wanted if wanted and _card_count() else ()
+        usable = tuple(name for name in named if name)
+        return usable if usable and _card_count() else ()
     return tuple(str(number) for number in range(_card_count()))
 
 

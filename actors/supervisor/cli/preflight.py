@@ -267,13 +267,13 @@ def check_sandbox(settings: Settings, environ: Mapping[str, str]) -> None:
     """
     if not settings.evaluators or settings.min_sandbox <= 1:
         return
-    asked = subprocess.run(
+    probe = subprocess.run(
         [sys.executable, "-P", "-m", "actors.evaluator",
          "--device", settings.device, "--min-sandbox", str(settings.min_sandbox)],
         env=child_environment(environ, ""), capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if asked.returncode:
-        lines = asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"]
+    if probe.returncode:
+        lines = probe.stderr.strip().splitlines() or [f"exit status {probe.returncode}"]
         line = lines[-1].removeprefix("evaluator: ").removeprefix("evaluate: ")
         raise UsageError(line.partition("; see ")[0])
 

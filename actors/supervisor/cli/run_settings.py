@@ -77,7 +77,7 @@ def new_run_settings(
     settings = _convert(raw, "the settings")
     require_workers(settings)
     _refuse_unused_policy(arguments, settings)
-    _refuse_prices_without_file(arguments, settings)
+    _refuse_unused_prices(arguments, settings)
     return settings
 
 
@@ -104,7 +104,7 @@ def resumed_run_settings(old: Settings, arguments: Arguments) -> Settings:
         _set(raw, field, value)
     settings = _convert(raw, "the settings")
     require_workers(settings)
-    _refuse_prices_without_file(arguments, settings)
+    _refuse_unused_prices(arguments, settings)
     return settings
 
 
@@ -159,7 +159,7 @@ def _refuse_unused_policy(arguments: Arguments, settings: Settings) -> None:
         )
 
 
-def _refuse_prices_without_file(arguments: Arguments, settings: Settings) -> None:
+def _refuse_unused_prices(arguments: Arguments, settings: Settings) -> None:
     """Raise UsageError for --prices without any of the run's models: a name in it is misspelt."""
     given = arguments.given.get("prices")
     if not isinstance(given, dict) or not given:
@@ -195,8 +195,8 @@ def _set_model(raw: dict[str, Any], environ: Mapping[str, str]) -> None:
         raise UsageError("--base-url needs --model NAME: the name that this server knows")
     elif has_api_key(environ):
         raw["model"] = DEFAULT_CLAUDE_MODEL
-        there = next(name for name in KEY_VARIABLES if environ.get(name, "").strip())
-        raw["model_reason"] = f"{there} is set"
+        variable = next(name for name in KEY_VARIABLES if environ.get(name, "").strip())
+        raw["model_reason"] = f"{variable} is set"
     else:
         raw["model"] = "recipes"
         raw["model_reason"] = "a rule book, no LLM: ANTHROPIC_API_KEY is not set"

@@ -109,10 +109,10 @@ class ProcessTree:
         """
         supervised = self.supervised[child.spec.name]
         failpoints.hit("before-reap")
-        status, how = child_process.reap(child)
+        status, description = child_process.reap(child)
         failpoints.hit("after-reap")
         supervised.child = None
-        supervised.cause = how
+        supervised.cause = description
         self.kill_orphans()
         if not excused:
             supervised.deaths = supervised.deaths.add(now, supervised.spec.intensity)
@@ -131,7 +131,7 @@ class ProcessTree:
             spec=supervised.spec,
             incarnation=child.incarnation,
             status=status,
-            description=how,
+            description=description,
             restart_in_s=delay,
             exceeded_restarts=too_often,
         )

@@ -75,11 +75,11 @@ def _tasks(snapshot: Snapshot, rows: int) -> list[RenderableType]:
 
 def task_title(task: TaskState) -> Text:
     """Return the lines above a tree: the task's best, and its attempts by verdict."""
-    words = ", ".join(f"{count} {word}" for word, count in formatting.counts(task).items())
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in formatting.counts(task).items())
     under_way = ", ".join(f"{one.number}: {one.state}" for one in task.under_way)
     return Text.assemble(
         (formatting.best_line(task), "bold"),
-        (f"\n  {words}" if words else ""),
+        (f"\n  {outcomes}" if outcomes else ""),
         (f"  under way {under_way}" if under_way else "", "cyan"),
         *((f"\n{note}", "yellow") for note in task.notes),
     )

@@ -112,9 +112,9 @@ def _tasks(tasks: tuple[TaskState, ...]) -> list[MetricFamily]:
             "stark_attempts_total",
             "Recorded attempts, by verdict.",
             [
-                ((*label, ("verdict", word)), float(count))
+                ((*label, ("verdict", outcome)), float(count))
                 for label, task in named
-                for word, count in counts(task).items()
+                for outcome, count in counts(task).items()
             ],
         ),
         _gauge(

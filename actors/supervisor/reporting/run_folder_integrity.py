@@ -120,12 +120,12 @@ def remove_side_files(run_dir: Path) -> Iterator[None]:
 
     Only for the holder of the lock: no other process uses these files then.
     """
-    made = (LOCK_NAME, f"{RUN_DB}-wal", f"{RUN_DB}-shm")
-    before = {name for name in made if os.path.lexists(run_dir / name)}
+    side_files = (LOCK_NAME, f"{RUN_DB}-wal", f"{RUN_DB}-shm")
+    before = {name for name in side_files if os.path.lexists(run_dir / name)}
     try:
         yield
     except BaseException:
-        for name in set(made) - before:
+        for name in set(side_files) - before:
             (run_dir / name).unlink(missing_ok=True)
         raise
 
@@ -156,10 +156,10 @@ def _refuse_lost(run_dir: Path, noted: int | None) -> None:
     path = run_dir / RUN_DB
     state = "is missing" if not path.exists() else "is empty" if not path.stat().st_size else ""
     problem = state or f"holds nothing of this run (was its {RUN_DB}-wal removed?)"
-    kept = f"; left as it is: {', '.join(results)}" if results else ""
+    unchanged = f"; left as it is: {', '.join(results)}" if results else ""
     raise DamagedRunError(
         f"{path} {problem}: put it back to go on with this run, or start a new one with"
-        f" --task{kept}"
+        f" --task{unchanged}"
     )
 
 

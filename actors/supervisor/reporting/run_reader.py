@@ -107,11 +107,11 @@ class RunReader:
         """Yield the edit of each attempt of a task, ordered by number."""
         connection = self._open()
         rows = [] if connection is None else connection.execute(EDITS_QUERY, (task,))
-        for number, parent, word, advice, plan, before, source, outside in rows:
+        for number, parent, outcome, advice, plan, before, source, outside in rows:
             yield AttemptEdit(
                 number=number,
                 parent=parent,
-                word=word,
+                outcome=outcome,
                 advice=advice,
                 plan=msgspec.msgpack.decode(plan, type=Plan) if plan else None,
                 before=before or "",
@@ -285,8 +285,8 @@ def _workers(connection: sqlite3.Connection) -> Iterator[WorkerState]:
     for values in cursor:
         # A run of an older version lacks some of these columns; they have defaults.
         known = {name: value for name, value in zip(names, values, strict=True)}
-        wanted = {name: known[name] for name in WorkerState.__struct_fields__ if name in known}
-        yield msgspec.convert(wanted, WorkerState)
+        fields = {name: known[name] for name in WorkerState.__struct_fields__ if name in known}
+        yield msgspec.convert(fields, WorkerState)
 
 
 def checkpoint_database(run_dir: Path) -> None:

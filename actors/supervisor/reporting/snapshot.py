@@ -68,7 +68,7 @@ class AttemptEdit(Value, frozen=True, kw_only=True):
 
     number: int
     parent: int
-    word: str
+    outcome: str
     advice: str
     plan: Plan | None
     before: str  # the parent's source
