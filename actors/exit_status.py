@@ -10,12 +10,18 @@ from enum import IntEnum
 
 
 class ExitStatus(IntEnum):
-    """What a process tells the process that started it."""
+    """What a process tells the process that started it; scripts and users rely on the numbers."""
 
-    DONE = 0  # a run: every task has a confirmed winner, or --until-idle has nothing more to do;
-    # the judge: every candidate is correct; an actor or a guest: it was told to leave
-    NEGATIVE = 1  # done, and the answer is no: no confirmed winner, or a candidate is not correct
-    USAGE = 2  # what the user asked for can't be done; one line on stderr says why
-    STOPPED = 3  # before the end; a run can be resumed
-    FAULT = 4  # the process could not do its work; for a run, even restarts did not help
-    REFUSED = 5  # a worker that the coordinator does not let in
+    # A run: every task has a confirmed winner, or --until-idle leaves nothing to do.  The judge:
+    # every candidate is correct.  An actor or a guest: it left when it was asked to.
+    DONE = 0
+    # The work is done and its answer is no: no confirmed winner, or a candidate is not correct.
+    NEGATIVE = 1
+    # What the user asked for can't be done; one line on stderr says why.
+    USAGE = 2
+    # The process ended before its work was done; a run can be resumed.
+    STOPPED = 3
+    # The process could not do its work; for a run, restarts did not help.
+    FAULT = 4
+    # The coordinator refused this worker.
+    REFUSED = 5
