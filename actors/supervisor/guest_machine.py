@@ -92,7 +92,7 @@ def local_settings(text: str, lent: dict[Role, int], arguments: Arguments) -> Se
         settings = settings_file.parse(text)
     except ValueError as error:
         raise UsageError(f"the run has settings that are not known here: {error}") from error
-    least = int(str(arguments.given.get("min_sandbox", 0)))
+    least = int(str(arguments.settings.get("min_sandbox", 0)))
     return replace(
         settings,
         planners=lent[Role.PLANNER],

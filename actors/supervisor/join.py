@@ -89,8 +89,8 @@ def processes_by_role(
     arguments: Arguments, ticket: Ticket, gpus: tuple[str, ...]
 ) -> dict[Role, int]:
     """Return how many processes of each role this machine lends: evaluators by default."""
-    lent = {role: int(str(arguments.given.get(f"{role}s", 0))) for role in WORKER_ROLES}
-    if not any(f"{role}s" in arguments.given for role in WORKER_ROLES):
+    lent = {role: int(str(arguments.settings.get(f"{role}s", 0))) for role in WORKER_ROLES}
+    if not any(f"{role}s" in arguments.settings for role in WORKER_ROLES):
         lent[Role.EVALUATOR] = max(1, len(gpus))
     if not any(lent.values()):
         raise UsageError("--join: nothing to lend: give --evaluators N, or another role")

@@ -210,7 +210,7 @@ class RunLoop:
         if snapshot is not None or now >= self._next_show:
             self._next_show = now + SHOW_S
             workers = worker_status.worker_statuses(
-                self._processes.supervised, self.snapshot, time.time(), now
+                self._processes.slots, self.snapshot, time.time(), now
             )
             self._screen.show(self.snapshot, workers, now - self._began)
 

@@ -197,7 +197,7 @@ def _supervise(folder: Path, *specs: ChildSpec, minutes: float | None = None) ->
     return {
         "kind": str(ending.kind),
         "why": ending.reason,
-        "starts": {name: place.starts for name, place in processes.supervised.items()},
+        "starts": {name: slot.starts for name, slot in processes.slots.items()},
         "left": len(procfs.children_of(os.getpid())),
         "said": Path("said").read_text(),
     }

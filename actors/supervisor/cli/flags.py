@@ -31,7 +31,7 @@ MAX_SHOWN = 40  # characters of the user's text in a message
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What the command line asks for; `given` holds the settings that it names, by field."""
+    """What the command line asks for; `settings` holds the settings that it names, by field."""
 
     tasks: tuple[Path, ...] = ()
     resume: Path | None = None
@@ -41,12 +41,12 @@ class Arguments:
     join: str = ""
     metrics: str = ""  # HOST:PORT
     max_wait: float | None = None  # minutes
-    given: dict[str, object] = field(default_factory=dict)
+    settings: dict[str, object] = field(default_factory=dict)
 
     @property
     def minutes(self) -> float | None:
         """The value of `--max-minutes`."""
-        minutes = self.given.get("max_minutes")
+        minutes = self.settings.get("max_minutes")
         return minutes if isinstance(minutes, float) else None
 
 
@@ -229,15 +229,15 @@ LENDABLE_FLAGS = ("evaluators", "planners", "coders", "debuggers", "min_sandbox"
 def parse_arguments(argv: Sequence[str]) -> Arguments:
     """Return what `argv` asks for; raise UsageError with one line when it can't be understood."""
     parsed = vars(_parser().parse_args(argv))
-    given = {
+    settings = {
         option.setting: parsed[option.setting]
         for option in OPTIONS
         if parsed[option.setting] is not None
     }
     if parsed["until_idle"]:
-        given["until_idle"] = True
+        settings["until_idle"] = True
     if parsed["require_custom_kernel"]:
-        given["rules.require_custom_kernel"] = True
+        settings["rules.require_custom_kernel"] = True
     arguments = Arguments(
         tasks=tuple(parsed["task"]),
         resume=parsed["resume"],
@@ -247,7 +247,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         join=parsed["join"] or "",
         metrics=parsed["metrics"] or "",
         max_wait=parsed["max_wait"],
-        given=given,
+        settings=settings,
     )
     _refuse_contradictions(arguments)
     return arguments
@@ -272,11 +272,11 @@ def check_environment(environ: Mapping[str, str], known: Collection[str]) -> Non
     `known`: variables that are not settings.
     """
     valid = {option.variable for option in OPTIONS} | set(known)
-    for given in sorted(environ):
-        if given.startswith(PREFIX) and given not in valid:
-            near = difflib.get_close_matches(given, valid, n=1, cutoff=MIN_SIMILARITY)
+    for variable in sorted(environ):
+        if variable.startswith(PREFIX) and variable not in valid:
+            near = difflib.get_close_matches(variable, valid, n=1, cutoff=MIN_SIMILARITY)
             meant = f"did you mean {near[0]}?" if near else "settings are named as flags are"
-            raise UsageError(f"{given} in the environment is not a setting: {meant}")
+            raise UsageError(f"{variable} in the environment is not a setting: {meant}")
 
 
 def _refuse_contradictions(arguments: Arguments) -> None:
@@ -297,7 +297,7 @@ def _refuse_beside_join(arguments: Arguments) -> None:
     if arguments.tasks or arguments.resume is not None:
         raise UsageError("--join lends this machine to a run elsewhere: leave out --task, --resume")
     options = {option.setting: option.flag for option in OPTIONS}
-    for setting in arguments.given:
+    for setting in arguments.settings:
         if setting not in LENDABLE_FLAGS:
             flag = options.get(setting, "--" + setting.replace("_", "-"))
             raise UsageError(f"--join obeys the run's own settings: leave out {flag}")

@@ -59,7 +59,7 @@ def new_run_settings(
 ) -> Settings:
     """Return the settings of a new run; raise UsageError with one line."""
     raw = _from_file(Path(FILE_NAME))
-    for layer in (flags.settings_from_environment(environ), arguments.given):
+    for layer in (flags.settings_from_environment(environ), arguments.settings):
         for field, value in layer.items():
             _set(raw, field, value)
     raw["tasks"] = task_names
@@ -87,7 +87,7 @@ def resumed_run_settings(old: Settings, arguments: Arguments) -> Settings:
     raw: dict[str, Any] = msgspec.to_builtins(old)
     raw["until_idle"] = False  # valid for one start only
     options = {option.setting: option.flag for option in OPTIONS}
-    for field, value in arguments.given.items():
+    for field, value in arguments.settings.items():
         flag = options.get(field, "--" + field.rpartition(".")[2].replace("_", "-"))
         before = _get(old, field)
         if field not in CHANGEABLE_ON_RESUME and value != before:
@@ -152,19 +152,19 @@ def with_prices(settings: Settings) -> Settings:
 
 def _refuse_unused_policy(arguments: Arguments, settings: Settings) -> None:
     """Raise UsageError for --policy where the strategy asks no policy: it would have no effect."""
-    if "policy" in arguments.given and settings.requested_policy is None:
+    if "policy" in arguments.settings and settings.requested_policy is None:
         raise UsageError(
-            f"--policy {arguments.given['policy']}: --strategy {settings.strategy} asks no policy"
-            f" ({' and '.join(TREE_SEARCH_STRATEGIES)} do): leave it out"
+            f"--policy {arguments.settings['policy']}: --strategy {settings.strategy} asks no"
+            f" policy ({' and '.join(TREE_SEARCH_STRATEGIES)} do): leave it out"
         )
 
 
 def _refuse_unused_prices(arguments: Arguments, settings: Settings) -> None:
     """Raise UsageError for --prices without any of the run's models: a name in it is misspelt."""
-    given = arguments.given.get("prices")
-    if not isinstance(given, dict) or not given:
+    price_table = arguments.settings.get("prices")
+    if not isinstance(price_table, dict) or not price_table:
         return
-    table = {model: settings.prices[model] for model in given}
+    table = {model: settings.prices[model] for model in price_table}
     paid = paid_models(settings)
     if paid and not any(prices.price_of(model, table) for model in paid):
         raise UsageError(

@@ -37,7 +37,7 @@ class ChildExit(Value, frozen=True, kw_only=True):
 
 
 @dataclass(kw_only=True)
-class Supervised:
+class SupervisedSlot:
     """One supervised slot: its process, its deaths, the time of its next start."""
 
     spec: ChildSpec
@@ -58,7 +58,7 @@ class ProcessTree:
         rng: random.Random,
         on_start: Callable[[ChildProcess], None],
     ) -> None:
-        self.supervised: dict[str, Supervised] = {}
+        self.slots: dict[str, SupervisedSlot] = {}
         self.closing = False
         self._run_dir = run_dir
         self._rng = rng
@@ -67,35 +67,31 @@ class ProcessTree:
 
     def add(self, specs: Sequence[ChildSpec]) -> None:
         """Supervise these slots, too; nothing is started yet."""
-        self.supervised |= {spec.name: Supervised(spec=spec) for spec in specs}
+        self.slots |= {spec.name: SupervisedSlot(spec=spec) for spec in specs}
 
     # --- starting ----------------------------------------------------------------------------
 
     def start_all(self, now: float) -> None:
         """Start every slot, in order; workers connect as soon as the coordinator listens."""
-        for supervised in self.supervised.values():
-            supervised.due_at = now
+        for slot in self.slots.values():
+            slot.due_at = now
         self.start_due(now)
 
     def start_due(self, now: float) -> None:
         """Start the slots whose wait is over."""
-        for supervised in self.supervised.values():
-            if (
-                supervised.child is None
-                and supervised.due_at is not None
-                and supervised.due_at <= now
-            ):
-                supervised.due_at = None
-                supervised.starts += 1
+        for slot in self.slots.values():
+            if slot.child is None and slot.due_at is not None and slot.due_at <= now:
+                slot.due_at = None
+                slot.starts += 1
                 failpoints.hit("before-spawn")
-                supervised.child = child_process.start_child(supervised.spec, self._run_dir)
-                self._on_start(supervised.child)
+                slot.child = child_process.start_child(slot.spec, self._run_dir)
+                self._on_start(slot.child)
                 failpoints.hit("after-spawn")
 
     def next_due(self) -> float | None:
         """Return when the next start is due, on the monotonic clock."""
         return min(
-            (slot.due_at for slot in self.supervised.values() if slot.due_at is not None),
+            (slot.due_at for slot in self.slots.values() if slot.due_at is not None),
             default=None,
         )
 
@@ -107,28 +103,26 @@ class ProcessTree:
         An `excused` death was caused by a candidate: it does not count, and the next process starts
         at once.
         """
-        supervised = self.supervised[child.spec.name]
+        slot = self.slots[child.spec.name]
         failpoints.hit("before-reap")
         status, description = child_process.reap(child)
         failpoints.hit("after-reap")
-        supervised.child = None
-        supervised.cause = description
+        slot.child = None
+        slot.cause = description
         self.kill_orphans()
         if not excused:
-            supervised.deaths = supervised.deaths.add(now, supervised.spec.intensity)
-        finished = status == 0 and supervised.spec.restart == "transient"
-        too_often = not (finished or excused) and supervised.deaths.has_exceeded(
-            supervised.spec.intensity
-        )
+            slot.deaths = slot.deaths.add(now, slot.spec.intensity)
+        finished = status == 0 and slot.spec.restart == "transient"
+        too_often = not (finished or excused) and slot.deaths.has_exceeded(slot.spec.intensity)
         delay: float | None = None
         if not (self.closing or finished or too_often):
-            delay = EXCUSED_DELAY_S if excused else supervised.deaths.delay_s(self._rng)
+            delay = EXCUSED_DELAY_S if excused else slot.deaths.delay_s(self._rng)
             if status == 0:
                 # The child left by itself, as at the end of a run: the coordinator ends next.
                 delay = max(delay, CLEAN_EXIT_DELAY_S)
-            supervised.due_at = now + delay
+            slot.due_at = now + delay
         return ChildExit(
-            spec=supervised.spec,
+            spec=slot.spec,
             incarnation=child.incarnation,
             status=status,
             description=description,
@@ -154,13 +148,13 @@ class ProcessTree:
     @property
     def living(self) -> list[ChildProcess]:
         """The children that were started and are not reaped."""
-        return [slot.child for slot in self.supervised.values() if slot.child is not None]
+        return [slot.child for slot in self.slots.values() if slot.child is not None]
 
     def close(self) -> None:
         """Start nothing more."""
         self.closing = True
-        for supervised in self.supervised.values():
-            supervised.due_at = None
+        for slot in self.slots.values():
+            slot.due_at = None
 
     def terminate(self) -> None:
         """Ask every child to leave."""
@@ -174,4 +168,4 @@ class ProcessTree:
 
     def is_up(self, name: str = COORDINATOR) -> bool:
         """Whether there is a process in that slot."""
-        return self.supervised[name].child is not None
+        return self.slots[name].child is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from actors.supervisor.processes.process_tree import Supervised
+from actors.supervisor.processes.process_tree import SupervisedSlot
 from actors.supervisor.reporting.snapshot import Snapshot, WorkerState
 from protocol.values import WORKER_ROLES, Value
 
@@ -25,7 +25,7 @@ class WorkerStatus(Value, frozen=True, kw_only=True):
 
 
 def worker_statuses(
-    slots: Mapping[str, Supervised], snapshot: Snapshot, wall: float, now: float
+    slots: Mapping[str, SupervisedSlot], snapshot: Snapshot, wall: float, now: float
 ) -> tuple[WorkerStatus, ...]:
     """Return this machine's slots in the order of starting, then the workers of other machines.
 
@@ -33,23 +33,19 @@ def worker_statuses(
     """
     known = {worker.slot: worker for worker in snapshot.workers}
     rows = []
-    for slot, supervised in slots.items():
-        worker = known.get(slot)
-        up = supervised.child is not None
+    for name, slot in slots.items():
+        worker = known.get(name)
+        up = slot.child is not None
         doing = worker.doing if up and worker is not None and worker.state == "up" else ""
         rows.append(
             WorkerStatus(
-                slot=slot,
-                state="up"
-                if up
-                else "waits to start"
-                if supervised.due_at is not None
-                else "ended",
-                pid=supervised.child.pid if supervised.child else None,
-                restarts=max(0, supervised.starts - 1),
-                activity=doing or _waiting(supervised, now),
+                slot=name,
+                state="up" if up else "waits to start" if slot.due_at is not None else "ended",
+                pid=slot.child.pid if slot.child else None,
+                restarts=max(0, slot.starts - 1),
+                activity=doing or _waiting(slot, now),
                 seconds=max(0.0, wall - worker.since) if doing and worker else None,
-                cause=(worker.quarantine if worker else "") or supervised.cause,
+                cause=(worker.quarantine if worker else "") or slot.cause,
                 leases=worker.leases if worker else 0,
                 rtt_ms=worker.rtt_ms if worker else None,
                 is_quarantined=bool(worker and worker.quarantine),
@@ -57,8 +53,8 @@ def worker_statuses(
         )
     rows += [
         _on_other_machine(worker, wall)
-        for slot, worker in known.items()
-        if slot not in slots and worker.role in WORKER_ROLES and worker.state != "lost"
+        for name, worker in known.items()
+        if name not in slots and worker.role in WORKER_ROLES and worker.state != "lost"
     ]
     return tuple(rows)
 
@@ -78,7 +74,7 @@ def _on_other_machine(worker: WorkerState, wall: float) -> WorkerStatus:
     )
 
 
-def _waiting(supervised: Supervised, now: float) -> str:
-    if supervised.due_at is not None:
-        return f"starts again in {max(0.0, supervised.due_at - now):.1f} s"
+def _waiting(slot: SupervisedSlot, now: float) -> str:
+    if slot.due_at is not None:
+        return f"starts again in {max(0.0, slot.due_at - now):.1f} s"
     return ""
