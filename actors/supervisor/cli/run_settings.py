@@ -168,7 +168,7 @@ def _refuse_unused_prices(arguments: Arguments, settings: Settings) -> None:
     paid = paid_models(settings)
     if paid and not any(prices.price_of(model, table) for model in paid):
         raise UsageError(
-            f"--prices: its {', '.join(table)} is not a model of this run, which pays for"
+            f"--prices: none of {', '.join(table)} is a model of this run, which pays for"
             f" {', '.join(paid)}"
         )
 
