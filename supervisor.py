@@ -1,7 +1,7 @@
 """The command: `python supervisor.py --task t.py` turns a PyTorch task into a faster kernel.
 
-Reads top down: understand what is asked, make or take up the run folder, serve the run, conclude.
-Everything that a mistake of the user's can cause is one line and exit status 2.
+The file reads top down: parse the command line, make or resume the run folder, serve the run,
+conclude it.  Every mistake of the user is one line and exit status 2.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from actors.early_signals import end_when_interrupted
 
 if __name__ == "__main__":
-    end_when_interrupted()  # what is imported next takes a while
+    end_when_interrupted()  # the imports below take a while
 
 import os
 import random
@@ -27,11 +27,13 @@ from rich.console import Console
 from actors import failpoints
 from actors.cli import UsageError, discard_unflushed_output, ensure_std_streams
 from actors.early_signals import SignalReceivedError, ignore_interrupts, unwind_when_interrupted
+from actors.exit_status import ExitStatus
 from actors.log import open_log
 from actors.supervisor import finish, guest_tickets, join, run_folder
-from actors.supervisor.cli import flags, gpu_discovery, model_prices, preflight, run_settings
+from actors.supervisor.cli import flags, gpu_discovery, preflight, run_settings
 from actors.supervisor.cli.flags import Arguments
 from actors.supervisor.coordinator_client import CoordinatorClient
+from actors.supervisor.process_loop import ProcessLoop
 from actors.supervisor.processes import (
     child_process,
     child_specs,
@@ -45,7 +47,6 @@ from actors.supervisor.reporting import run_folder_integrity, run_results
 from actors.supervisor.reporting.live_view import LiveScreen
 from actors.supervisor.reporting.prometheus import MeteredScreen, MetricsServer
 from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.run_results import ExitStatus
 from actors.supervisor.reporting.screen import PlainScreen, Screen, opening_lines
 from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.run_folder import RunFolder
@@ -65,6 +66,20 @@ class PreparedRun:
     resumed: bool = False
 
 
+def command() -> int:
+    """Run the command; return its exit status, also when a signal came before anything began."""
+    ensure_std_streams()
+    unwind_when_interrupted()
+    try:
+        status = main()
+    except SignalReceivedError as error:
+        print_error(f"{error} before anything was begun")
+        status = error.status
+    ignore_interrupts()
+    discard_unflushed_output()
+    return status
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line asks; return the exit status."""
     try:
@@ -74,25 +89,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         metrics = MetricsServer(arguments.metrics) if arguments.metrics else None
         if arguments.join:
             return join.join_run(arguments, os.environ)
-        run = (
-            resume_run(arguments, os.environ)
-            if arguments.resume
-            else new_run(arguments, os.environ)
-        )
+        prepare = resume_run if arguments.resume else new_run
+        run = prepare(arguments, os.environ)
     except UsageError as error:
-        return print_usage_error(str(error))
+        print_error(str(error))
+        return ExitStatus.USAGE
     except (orphans.OrphansRemainError, run_folder_integrity.DamagedRunError) as error:
-        print_usage_error(str(error))
+        print_error(str(error))
         return ExitStatus.FAULT
     with run.folder:
         try:
             return run_to_end(run, arguments, metrics)
-        except (
-            SignalReceivedError
-        ) as error:  # between a folder that is a run's and its first process
+        except SignalReceivedError as error:  # the run folder is complete, no process has started
             again = f"resume with: {flags.COMMAND} --resume {run.folder.shown}"
-            print_usage_error(f"not finished: {error}; {again}")
+            print_error(f"not finished: {error}; {again}")
             return ExitStatus.STOPPED
+
+
+def check_failpoints(environ: Mapping[str, str]) -> None:
+    """Find a typo in the failpoints that a test arms before anything is made."""
+    try:
+        failpoints.parse(environ.get(failpoints.FAILPOINTS_VARIABLE, ""))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+# --- a new run, or an old one ----------------------------------------------------------------
 
 
 def new_run(arguments: Arguments, environ: Mapping[str, str]) -> PreparedRun:
@@ -102,72 +124,75 @@ def new_run(arguments: Arguments, environ: Mapping[str, str]) -> PreparedRun:
     settings = run_settings.new_run_settings(
         arguments, tuple(task.name for task in tasks), environ, gpus
     )
-    settings = model_prices.with_prices(preflight.check_models(settings, environ, Path.cwd()))
+    settings = run_settings.with_prices(preflight.check_models(settings, environ, Path.cwd()))
     preflight.check_replayed(settings, tasks)
     preflight.check_device(settings, gpus)
     preflight.check_sandbox(settings, environ)
     preflight.check_address(settings)
     preflight.check_descriptors(1 + settings.local_worker_count)
-    made = run_folder.make_run_folder(arguments.run_dir, tasks)
+    folder = run_folder.make_run_folder(arguments.run_dir, tasks)
     try:
-        made.write(settings, tasks)
-        create_tickets(made, settings)
+        folder.write(settings, tasks)
+        create_tickets(folder, settings)
     except BaseException as error:
-        made.remove()
+        folder.remove()
         if isinstance(error, OSError):
-            raise UsageError(f"can't write into {made.shown}: {error.strerror}") from error
+            raise UsageError(f"can't write into {folder.shown}: {error.strerror}") from error
         raise
     files = {task.name: str(task.path) for task in tasks}
-    return PreparedRun(folder=made, settings=settings, gpus=gpus, files=files)
+    return PreparedRun(folder=folder, settings=settings, gpus=gpus, files=files)
 
 
 def resume_run(arguments: Arguments, environ: Mapping[str, str]) -> PreparedRun:
-    """Lock an old run, settle its settings, and end what a killed supervisor left."""
-    old, settings, stored = run_folder.open_run_folder(arguments.resume or Path())
+    """Lock an old run, update its settings, and end the processes that a killed supervisor left."""
+    folder, old_settings, stored = run_folder.open_run_folder(arguments.resume or Path())
     try:
         gpus = gpu_discovery.visible_gpus(environ)
-        changed = run_settings.resumed_run_settings(settings, arguments)
-        changed = model_prices.with_prices(preflight.check_models(changed, environ, Path.cwd()))
-        preflight.check_device(changed, gpus)
-        preflight.check_sandbox(changed, environ)
-        orphans.kill_orphans(old.run_id)
-        preflight.check_address(changed)
-        preflight.check_descriptors(1 + changed.local_worker_count)
-        launcher_client.max_evaluators(changed.launch)
-        check_keys(old, changed)
-        old.remove_live_files()
-        old.rebuild(stored)
-        if changed != settings:
-            old.write(changed)
-        create_tickets(old, changed)
+        settings = run_settings.resumed_run_settings(old_settings, arguments)
+        settings = run_settings.with_prices(preflight.check_models(settings, environ, Path.cwd()))
+        preflight.check_device(settings, gpus)
+        preflight.check_sandbox(settings, environ)
+        orphans.kill_orphans(folder.run_id)
+        preflight.check_address(settings)
+        preflight.check_descriptors(1 + settings.local_worker_count)
+        launcher_client.max_evaluators(settings.launch)
+        check_keys(folder, settings)
+        folder.remove_live_files()
+        folder.rebuild(stored)
+        if settings != old_settings:
+            folder.write(settings)
+        create_tickets(folder, settings)
     except OSError as error:
-        old.close()
-        raise UsageError(f"can't go on in {old.shown}: {error.strerror}") from error
+        folder.close()
+        raise UsageError(f"can't go on in {folder.shown}: {error.strerror}") from error
     except UsageError:
-        old.close()
+        folder.close()
         raise
-    return PreparedRun(folder=old, settings=changed, gpus=gpus, resumed=True)
+    return PreparedRun(folder=folder, settings=settings, gpus=gpus, resumed=True)
 
 
-def check_keys(place: RunFolder, settings: Settings) -> None:
-    """Find keys that can't be used before anything in the folder is changed."""
+def check_keys(folder: RunFolder, settings: Settings) -> None:
+    """Refuse keys that can't be used before anything in the folder is changed."""
     if settings.public_address:
         try:
-            guest_tickets.check_keys(place.path)
+            guest_tickets.check_keys(folder.path)
         except ValueError as error:
             raise UsageError(guest_tickets.unusable_keys_hint(error)) from error
 
 
-def create_tickets(place: RunFolder, settings: Settings) -> None:
-    """Make keys and a ticket where other machines are to join."""
+def create_tickets(folder: RunFolder, settings: Settings) -> None:
+    """Make keys and tickets if other machines may join."""
     if not settings.public_address:
         return
     try:
-        guest_tickets.create_keys(place.path, settings, time.time())
+        guest_tickets.create_keys(folder.path, settings, time.time())
         if settings.launch:
-            guest_tickets.ticket_for_jobs(place.path, settings, time.time())
+            guest_tickets.ticket_for_jobs(folder.path, settings, time.time())
     except ValueError as error:
         raise UsageError(guest_tickets.unusable_keys_hint(error)) from error
+
+
+# --- the run ---------------------------------------------------------------------------------
 
 
 def run_to_end(run: PreparedRun, arguments: Arguments, metrics: MetricsServer | None = None) -> int:
@@ -178,30 +203,20 @@ def run_to_end(run: PreparedRun, arguments: Arguments, metrics: MetricsServer | 
         screen.say(f"metrics at {metrics.url}")
         screen = MeteredScreen(screen, metrics, reader)
     ignore_interrupts()
-    poller = EventPoller()  # until the very end: a late Ctrl-C must not cut the results in half
+    poller = EventPoller()  # open until the very end: a late Ctrl-C must not cut the results
     try:
-        finished = already_finished(run, reader)
-        if finished is not None:
-            snapshot, ending = finished, RunEnd(kind=EndKind.OVER)
-        else:
-            snapshot, ending = serve(run, reader, screen, poller)
+        snapshot, ending = already_finished(run, reader) or serve(run, reader, screen, poller)
         screen.close()
         if snapshot.status == "refused" and not arguments.keep_refused:
             return refuse_task(run, snapshot, reader)
-        code, results = finish.finish_run(
-            run.folder,
-            run.settings,
-            reader,
-            snapshot,
-            ending,
-            PlainScreen(progress_stream(arguments)).say,
-        )
+        say = PlainScreen(progress_stream(arguments)).say
+        status, results = finish.finish_run(run.folder, run.settings, reader, snapshot, ending, say)
         if arguments.json and not print_result(run_results.to_json(results)):
             return ExitStatus.FAULT
-        return code
+        return status
     except sqlite3.DatabaseError as error:
         screen.close()
-        print_usage_error(f"{run.folder.shown}/run.db can't be used: {error}")
+        print_error(f"{run.folder.shown}/run.db can't be used: {error}")
         return ExitStatus.FAULT
     finally:
         screen.close()
@@ -211,111 +226,92 @@ def run_to_end(run: PreparedRun, arguments: Arguments, metrics: MetricsServer | 
             metrics.close()
 
 
-def check_failpoints(environ: Mapping[str, str]) -> None:
-    """Find a typo in what tests arm before anything is made."""
-    try:
-        failpoints.parse(environ.get(failpoints.FAILPOINTS_VARIABLE, ""))
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def serve(
-    run: PreparedRun, reader: RunReader, screen: Screen, poller: EventPoller
-) -> tuple[Snapshot, RunEnd]:
-    """Start all processes and supervise them until the run ends."""
-    place = run.folder.path
-    for line in opening_lines(run.settings, run.folder.shown):
-        screen.say(line)
-    if run.settings.public_address:
-        screen.say(
-            guest_tickets.join_hint(run.folder.shown, tickets.read(place / tickets.FILE_NAME))
-        )
-    failpoints.arm("supervisor", place)
-    os.chdir(place)  # the coordinator's socket has a short, relative address
-    child_process.become_subreaper()
-    specs = child_specs.run_specs(run.settings, place, run.folder.run_id, os.environ, run.gpus)
-    processes = ProcessTree(specs, place, random.Random(), on_start=poller.add_child)  # noqa: S311  # jitter only
-    with closing(CoordinatorClient(run.settings.local_address)) as coordinator:
-        for descriptor in coordinator.descriptors:
-            poller.add_descriptor(descriptor)
-        run_loop = RunLoop(
-            run_dir=place,
-            settings=run.settings,
-            processes=processes,
-            poller=poller,
-            coordinator=coordinator,
-            reader=reader,
-            screen=screen,
-            log=open_log(place, "supervisor"),
-            note=run.folder.note,
-        )
-        ending = run_loop.serve()
-    return run_loop.snapshot, ending
-
-
-def already_finished(run: PreparedRun, reader: RunReader) -> Snapshot | None:
-    """Return the snapshot of a resumed run that has nothing left to do."""
-    snapshot = reader.poll() if run.resumed else None
-    if snapshot is None or snapshot.status != "finished":
-        return None
-    budget = run.settings.search.budget
-    extended = any(task.budget < budget and not task.problem for task in snapshot.tasks)
-    return None if extended else snapshot
-
-
 def open_screen(run: PreparedRun, arguments: Arguments) -> Screen:
-    """Return the live view on a terminal, plain lines elsewhere; stderr where --json has stdout."""
+    """Return the live view on a terminal, plain lines elsewhere; on stderr if --json has stdout."""
     console = Console(stderr=arguments.json, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveScreen(console, run.settings, run.folder.shown)
     return PlainScreen(progress_stream(arguments), resumed=run.resumed)
 
 
-def print_result(text: str) -> bool:
-    """Write the results to stdout; whether it took them."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        print_usage_error(f"stdout takes no results ({error.strerror}): they are in result.json")
-        return False
-    return True
-
-
 def progress_stream(arguments: Arguments) -> TextIO:
-    """Return where progress is told."""
+    """Return the stream for progress lines."""
     return sys.stderr if arguments.json else sys.stdout
+
+
+def already_finished(run: PreparedRun, reader: RunReader) -> tuple[Snapshot, RunEnd] | None:
+    """Return the end of a resumed run that has nothing left to do."""
+    snapshot = reader.poll() if run.resumed else None
+    if snapshot is None or snapshot.status != "finished":
+        return None
+    budget = run.settings.search.budget
+    extended = any(task.budget < budget and not task.problem for task in snapshot.tasks)
+    return None if extended else (snapshot, RunEnd(kind=EndKind.OVER))
+
+
+def serve(
+    run: PreparedRun, reader: RunReader, screen: Screen, poller: EventPoller
+) -> tuple[Snapshot, RunEnd]:
+    """Start all processes and supervise them until the run ends."""
+    run_dir = run.folder.path
+    for line in opening_lines(run.settings, run.folder.shown):
+        screen.say(line)
+    if run.settings.public_address:
+        screen.say(
+            guest_tickets.join_hint(run.folder.shown, tickets.read(run_dir / tickets.FILE_NAME))
+        )
+    failpoints.arm("supervisor", run_dir)
+    os.chdir(run_dir)  # the coordinator's socket has a short, relative address
+    child_process.become_subreaper()
+    specs = child_specs.run_specs(run.settings, run_dir, run.folder.run_id, os.environ, run.gpus)
+    with closing(CoordinatorClient(run.settings.local_address)) as coordinator:
+        process_loop = ProcessLoop(
+            processes=ProcessTree(specs, run_dir, random.Random(), on_start=poller.add_child),  # noqa: S311  # jitter only
+            poller=poller,
+            coordinator=coordinator,
+            say=screen.say,
+            log=open_log(run_dir, "supervisor"),
+            lease_s=run.settings.lease_s,
+        )
+        run_loop = RunLoop(
+            folder=run.folder,
+            settings=run.settings,
+            process_loop=process_loop,
+            reader=reader,
+            screen=screen,
+        )
+        ending = run_loop.serve()
+    return run_loop.snapshot, ending
+
+
+# --- the end ---------------------------------------------------------------------------------
 
 
 def refuse_task(run: PreparedRun, snapshot: Snapshot, reader: RunReader) -> int:
     """Say why no task can be measured; a run that never began leaves no folder."""
     for line in finish.task_problems(snapshot, run.files):
-        print_usage_error(line)
+        print_error(line)
     reader.close()
     if not run.resumed:
         run.folder.remove()
     return ExitStatus.USAGE
 
 
-def print_usage_error(line: str) -> int:
-    """Say in one line what is wrong with what the user asked for."""
+def print_result(text: str) -> bool:
+    """Write the results to stdout; return whether stdout took them."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        print_error(f"stdout takes no results ({error.strerror}): they are in result.json")
+        return False
+    return True
+
+
+def print_error(line: str) -> None:
+    """Print what is wrong, on one line."""
     with suppress(OSError):  # a file on a disk that is full
         print(" ".join(line.split()), file=sys.stderr, flush=True)
-    return ExitStatus.USAGE
-
-
-def command() -> int:
-    """Be the command: return the exit status, also when a signal came before all."""
-    ensure_std_streams()
-    unwind_when_interrupted()
-    try:
-        status = main()
-    except SignalReceivedError as error:
-        print_usage_error(f"{error} before anything was begun")
-        status = error.status
-    ignore_interrupts()
-    discard_unflushed_output()
-    return status
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ import time
 import zmq
 
 from actors import failpoints
-from actors.cli import EXIT_USAGE
+from actors.deadlines import WORKER_DRAIN_S
+from actors.exit_status import ExitStatus
 from actors.held_leases import HeldLeases
 from actors.identity import ActorIdentity, credential_for, name_process
 from actors.lifeline import hold_lifeline, on_terminate
@@ -44,11 +45,9 @@ from protocol.messages import (
     Work,
 )
 
-DRAIN_S = 25.0
 ACTIVITY_UPDATE_S = 0.2  # a change of the activity is reported this soon
 # Until the Welcome: a Hello may get lost, and an unknown heartbeat is answered with `Identify`.
 UNWELCOMED_HEARTBEAT_S = 1.0
-EXIT_REFUSED = 5
 
 
 class Actor:
@@ -101,7 +100,7 @@ class Actor:
     def drain(self) -> None:
         """Take no more work and leave soon; safe to call from a signal handler."""
         if self._draining_until is None:
-            self._draining_until = time.monotonic() + DRAIN_S
+            self._draining_until = time.monotonic() + WORKER_DRAIN_S
         self._report(Retire())
 
     # --- outgoing ----------------------------------------------------------------------------
@@ -174,7 +173,7 @@ class Actor:
                 self._hello()
             case Refuse():
                 self.log.error("refused", reason=message.reason)
-                self._exit = EXIT_REFUSED
+                self._exit = ExitStatus.REFUSED
             case HeartbeatAck():
                 self._rtt_ms = (time.monotonic() - message.sent_at) * 1000
             case ResultStored():
@@ -292,7 +291,7 @@ def run_actor(worker: Worker, identity: ActorIdentity) -> int:
         failpoints.arm(identity.slot, identity.run_dir)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
-        return EXIT_USAGE
+        return ExitStatus.USAGE
     actor = Actor(worker, identity)
     hold_lifeline(worker.close)
     on_terminate(actor.drain)

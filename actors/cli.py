@@ -15,8 +15,7 @@ from pathlib import PurePath
 from typing import NoReturn
 
 from actors.commands import PROGRAM
-
-EXIT_USAGE = 2
+from actors.exit_status import ExitStatus
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -29,7 +28,7 @@ class OneLineParser(argparse.ArgumentParser):
         line = f"{message.removeprefix('argument ')}; see {self.prog} --help"
         if self.refusal is not None:
             raise self.refusal(line)
-        self.exit(EXIT_USAGE, f"{_short(self.prog)}: {line}\n")
+        self.exit(ExitStatus.USAGE, f"{_short(self.prog)}: {line}\n")
 
 
 class UsageError(Exception):

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 from actors.cli import OneLineParser, exit_when_reader_closes
 from actors.commands import typed_command, with_typed_commands
+from actors.exit_status import ExitStatus
 from actors.installation import is_checkout
 from protocol.api_key import api_key_variable
 
@@ -171,7 +172,7 @@ def main() -> int:
         if result.missing:
             print(f"{'':22}-> {result.missing}")
     print("something needed is missing" if missing_count else "ready")
-    return 1 if missing_count else 0
+    return ExitStatus.NEGATIVE if missing_count else ExitStatus.DONE
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> int:
     """List or copy; return the exit status."""
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
-    from actors.cli import EXIT_USAGE, OneLineParser, exit_when_reader_closes
+    from actors.cli import OneLineParser, exit_when_reader_closes
     from actors.commands import typed_command
+    from actors.exit_status import ExitStatus
     from actors.installation import EXAMPLES
 
     parser = OneLineParser(
@@ -34,7 +35,7 @@ def main() -> int:
         except OSError as error:
             file = error.filename2 or error.filename or target
             print(f"examples: --copy {target}: {file}: {error.strerror}", file=sys.stderr)
-            return EXIT_USAGE
+            return ExitStatus.USAGE
     else:
         width = max(len(path.name) for path in examples)
         for path, about in examples.items():

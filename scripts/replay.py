@@ -29,6 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
     from actors.cli import OneLineParser, exit_when_reader_closes
     from actors.commands import typed_command
+    from actors.exit_status import ExitStatus
 
     parser = OneLineParser(
         prog=typed_command("replay"),
@@ -42,9 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
         count = sum(1 for line in compare(run) if not print(line))
     except (ValueError, OSError, sqlite3.DatabaseError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
-        return 2
+        return ExitStatus.USAGE
     print(f"{run}: {'nothing differs' if not count else f'{count} differences'}")
-    return 1 if count else 0
+    return ExitStatus.NEGATIVE if count else ExitStatus.DONE
 
 
 def compare(run: Path) -> Iterator[str]:

@@ -14,6 +14,7 @@ def main(arguments: list[str] | None = None) -> int:
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
     from actors.cli import OneLineParser, exit_when_reader_closes
     from actors.commands import typed_command, with_typed_commands
+    from actors.exit_status import ExitStatus
     from actors.supervisor.reporting import html_report, run_folder_integrity
 
     parser = OneLineParser(prog=typed_command("report"), description=with_typed_commands(__doc__))
@@ -25,10 +26,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(html_report.write_report(run))
     except OSError as error:
         print(f"can't write the report of {run}: {error.strerror}", file=sys.stderr)
-        return 2
+        return ExitStatus.USAGE
     except (ValueError, sqlite3.DatabaseError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
-        return 2
+        return ExitStatus.USAGE
     return 0
 
 

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from actors.cli import EXIT_USAGE
 from actors.commands import BY_NAME, COMMAND_VARIABLE, COMMANDS, program_typed, typed_command
+from actors.exit_status import ExitStatus
 from actors.installation import SUPERVISOR
 
 
@@ -29,7 +29,7 @@ def main() -> int:
         return 0
     if word:
         print(unknown(word), file=sys.stderr)
-        return EXIT_USAGE
+        return ExitStatus.USAGE
     supervise(arguments)
     return 0
 

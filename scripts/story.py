@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-EXIT_USAGE = 2
 CONFIRMED = 1  # `node.confirmed` of a node that was judged again
 MAX_DIGITS = 18  # of a number that fits into an SQLite column
 ENDINGS = {
@@ -48,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
     from actors.cli import OneLineParser, exit_when_reader_closes
     from actors.commands import typed_command, with_typed_commands
+    from actors.exit_status import ExitStatus
 
     parser = OneLineParser(prog=typed_command("story"), description=with_typed_commands(__doc__))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(line)
     except (StoryUnavailableError, OSError, ValueError, sqlite3.DatabaseError) as error:
         print(f"story: {' '.join(str(error).split())}", file=sys.stderr)
-        return EXIT_USAGE
+        return ExitStatus.USAGE
     return 0
 
 

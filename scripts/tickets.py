@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 from actors.cli import OneLineParser, exit_when_reader_closes
 from actors.commands import typed_command, with_typed_commands
+from actors.exit_status import ExitStatus
 from actors.supervisor import guest_tickets
 from protocol import key_ring as key_ring_file
 from protocol import settings as settings_file
@@ -49,10 +50,10 @@ def main() -> int:
             return revoke(arguments.run, key_ring, arguments.name)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
-        return 2
+        return ExitStatus.USAGE
     except OSError as error:
         sys.stderr.write(f"can't write {error.filename or arguments.run}: {error.strerror}\n")
-        return 2
+        return ExitStatus.USAGE
     return show(key_ring)
 
 

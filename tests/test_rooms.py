@@ -19,13 +19,13 @@ ROOMS: dict[str, set[str]] = {
         "msgspec", "zmq", "structlog", "sortedcontainers",
         "protocol", "actors.log", "actors.identity", "actors.cli", "actors.failpoints",
         "actors.commands",
-        "actors.lifeline",
+        "actors.lifeline", "actors.exit_status", "actors.deadlines",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
         "protocol", "prompts", "actors.actor", "actors.work_context", "actors.identity",
         "actors.log",
-        "actors.cli", "actors.failpoints",
+        "actors.cli", "actors.failpoints", "actors.exit_status",
     },
     "actors/release": {"protocol", "torch"},
     "actors/evaluator": {
@@ -34,19 +34,20 @@ ROOMS: dict[str, set[str]] = {
         "actors.log",
         "actors.cli", "actors.failpoints", "actors.commands", "actors.installation",
         "actors.early_signals", "actors.task_imports", "actors.procfs", "actors.prctl",
+        "actors.exit_status",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
         "protocol", "actors.log", "actors.identity", "actors.cli", "actors.installation",
-        "actors.lifeline",
+        "actors.lifeline", "actors.exit_status", "actors.deadlines",
     },
     "actors/supervisor": {
-        "msgspec", "zmq", "rich", "structlog", "setproctitle",
+        "msgspec", "zmq", "rich", "structlog", "setproctitle", "jinja2",
         "protocol", "actors.release", "actors.log", "actors.cli", "actors.failpoints",
         "actors.commands", "actors.installation", "actors.task_imports",
         "actors.agents.models.registry",
         "scripts.report",
-        "actors.procfs", "actors.prctl",
+        "actors.procfs", "actors.prctl", "actors.exit_status", "actors.deadlines",
     },
 }  # fmt: skip
 # The inner rooms of a room, from the top floor down.  Rooms of one floor do not import each other;

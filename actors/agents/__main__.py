@@ -19,7 +19,8 @@ from actors.agents.model_client import ModelClient
 from actors.agents.models.registry import make_model
 from actors.agents.planner import Planner
 from actors.agents.reply_spool import ReplySpool
-from actors.cli import EXIT_USAGE, OneLineParser
+from actors.cli import OneLineParser
+from actors.exit_status import ExitStatus
 from actors.identity import add_identity_arguments, identity_from
 from actors.work_context import Worker
 from protocol import settings
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         worker = make_worker(Role(parsed.role), _settings(parsed), parsed.run_dir)
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
-        return EXIT_USAGE
+        return ExitStatus.USAGE
     return run_actor(worker, identity_from(parsed))
 
 

@@ -12,7 +12,7 @@ import zmq
 from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
-from actors.cli import EXIT_USAGE, OneLineParser
+from actors.cli import OneLineParser
 from actors.commands import typed_command
 from actors.coordinator.coordinator import Coordinator
 from actors.coordinator.gateway.authenticator import Authenticator
@@ -23,6 +23,7 @@ from actors.coordinator.storage.database import (
     StoreInUseError,
     ensure_unlocked,
 )
+from actors.exit_status import ExitStatus
 from actors.identity import name_process
 from actors.lifeline import hold_lifeline, on_terminate
 from actors.log import open_log
@@ -35,7 +36,6 @@ from protocol.settings import Settings
 from protocol.values import Task
 
 DISK_FULL_POLL_S = 1.0
-EXIT_FAULT = 4
 
 
 def main() -> int:
@@ -66,16 +66,16 @@ def main() -> int:
         socket, authenticator = listen(context, arguments.run_dir, settings, arguments.listen, log)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"coordinator: {error}\n")
-        return EXIT_USAGE
+        return ExitStatus.USAGE
     except StoreInUseError as error:
         sys.stderr.write(f"coordinator: {error}\n")
-        return EXIT_FAULT
+        return ExitStatus.FAULT
     hold_lifeline(lambda: None)
     try:
         serve(arguments.run_dir, socket, settings, tasks, log, authenticator, arguments.supervisor)
     except StoreInUseError as error:
         sys.stderr.write(f"coordinator: {error}\n")
-        return EXIT_FAULT
+        return ExitStatus.FAULT
     socket.close()
     if authenticator is not None:
         authenticator.close()

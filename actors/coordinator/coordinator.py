@@ -28,12 +28,12 @@ from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.store import Store
 from actors.coordinator.tasks import RunTasks
+from actors.deadlines import COORDINATOR_DRAIN_S
 from protocol import messages
 from protocol.settings import Settings
 from protocol.values import WORKER_ROLES, Role, Task
 
 POLL_S = 0.25
-DRAIN_S = 25.0
 RETIRE_S = 0.3
 
 
@@ -153,7 +153,7 @@ class Coordinator:
     def drain(self, status: str = "stopped", reason: str = "") -> None:
         """Lease no more work; end the run when no lease is held."""
         if self._draining is None:
-            self._draining = (time.monotonic() + DRAIN_S, status, reason)
+            self._draining = (time.monotonic() + COORDINATOR_DRAIN_S, status, reason)
             self.dispatcher.closing = True
             self.store.set_status("draining", reason)
             self._retire_all("the run stops")

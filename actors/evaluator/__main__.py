@@ -28,6 +28,7 @@ from actors.commands import typed_command
 from actors.evaluator import judge_cli
 from actors.evaluator.devices import device
 from actors.evaluator.sandbox import probe, scratch
+from actors.exit_status import ExitStatus
 from protocol import settings
 from protocol.values import DeviceKind
 
@@ -130,7 +131,7 @@ def main() -> int:
     kind = arguments.device or device.default_kind()
     _require_level(least, kind)
     if not any(given):  # the supervisor asks that before it makes anything
-        return judge_cli.EXIT_CORRECT
+        return ExitStatus.DONE
     limits = settings.Limits()
     if arguments.time_s is not None:
         limits = msgspec.structs.replace(limits, time_s=arguments.time_s)
@@ -190,7 +191,7 @@ def _serve_run(arguments: argparse.Namespace) -> int:
         return run_actor(EvaluatorWorker(judge), identity)
     except JudgeUnavailableError as error:
         sys.stderr.write(f"evaluator: could not judge: {error}\n")
-        return judge_cli.EXIT_UNJUDGED
+        return ExitStatus.FAULT
     finally:
         judge.close()
 

@@ -16,6 +16,7 @@ from actors.evaluator.judge import DEFAULT_RULES, Judge, JudgeUnavailableError, 
 from actors.evaluator.release_stage import essential_failure
 from actors.evaluator.sandbox import scratch
 from actors.evaluator.sandbox.child_failures import verdict_json
+from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
 from actors.task_imports import TaskImportError, task_imports
 from protocol.settings import JudgeRules, Limits
@@ -24,7 +25,6 @@ from protocol.values import BACKEND_OF, DeviceKind, Outcome, Reference, Task, Ve
 
 MAX_BYTES = 4 << 20  # more than the judge takes: that says so itself, in a verdict
 WAIT_S = 5.0  # what passes sooner is not told
-EXIT_CORRECT, EXIT_NOT_CORRECT, EXIT_USAGE, EXIT_UNJUDGED = 0, 1, 2, 4
 
 
 class OutputClosedError(Exception):
@@ -111,7 +111,7 @@ def judge_files(
         min_level=min_level,
         log_line=_progress,
     )
-    status = EXIT_CORRECT
+    status = ExitStatus.DONE
     waits = WaitNotice(_progress)
     try:
         judge.prepare([source for _path, source in sources])
@@ -127,7 +127,7 @@ def judge_files(
             if verdict.verdict is not Outcome.CORRECT or (
                 drop_in is not None and not _release(judge, task, source, drop_in)
             ):
-                status = EXIT_NOT_CORRECT
+                status = ExitStatus.NEGATIVE
     finally:
         waits.close()
         judge.close()
@@ -245,11 +245,11 @@ def run(
         )
     except InputFileError as error:
         sys.stderr.write(f"evaluator: {error}\n")
-        return EXIT_USAGE
+        return ExitStatus.USAGE
     except JudgeUnavailableError as error:
         sys.stderr.write(f"evaluator: could not judge: {error}\n")
-        return EXIT_UNJUDGED
+        return ExitStatus.FAULT
     except OutputClosedError as error:
         sys.stderr.write(f"evaluator: {error}\n")
         discard_unflushed_output()
-        return EXIT_UNJUDGED
+        return ExitStatus.FAULT

@@ -1,8 +1,8 @@
 """`python -m actors.launcher`: keeps a number of jobs that lend evaluators to a run.
 
-Started by the supervisor for `--launch KIND:FILE`; `--check` only says whether that could work.
-On SIGTERM, and when the supervisor is gone, it cancels its jobs and leaves.  What it was itself
-killed over is taken up again from `launch.json`.
+The supervisor starts this process for `--launch KIND:FILE`; `--check` only says whether that could
+work.  On SIGTERM, and after the end of its supervisor, the launcher cancels its jobs and leaves.
+After a kill, the next launcher reads the jobs from `launch.json`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from random import Random
 
 from structlog.typing import FilteringBoundLogger
 
-from actors.cli import EXIT_USAGE, OneLineParser
+from actors.cli import OneLineParser
+from actors.deadlines import CANCEL_JOBS_S
+from actors.exit_status import ExitStatus
 from actors.identity import name_process
 from actors.launcher import job_record as record_file
 from actors.launcher import options as options_file
@@ -31,11 +33,10 @@ from actors.log import open_log
 
 POLL_S = {BackendKind.SSH: 1.0, BackendKind.LOCAL: 1.0}
 BATCH_POLL_S = 5.0  # a batch system is asked no more often than this
-CLOSE_S = 4.0  # the supervisor waits five
 
 
 class JobLauncher:
-    """The loop around a keeper and a place."""
+    """The loop around a job controller and a backend."""
 
     def __init__(
         self,
@@ -59,12 +60,12 @@ class JobLauncher:
             self._controller.submitted(job, time.monotonic())
 
     def run(self) -> None:
-        """Keep the jobs at their number until told to stop; then cancel them."""
+        """Keep the number of jobs until `stop`; then cancel them."""
         while not self._stop.is_set():
             self.step()
             self._stop.wait(self._pause_s)
         self._controller.close()
-        until = time.monotonic() + CLOSE_S
+        until = time.monotonic() + CANCEL_JOBS_S
         while True:
             self.step()
             if not self._controller.jobs or time.monotonic() > until:
@@ -72,11 +73,11 @@ class JobLauncher:
             time.sleep(0.2)
 
     def stop(self) -> None:
-        """Ask for the end; all that a signal handler may do."""
+        """Ask the loop to end; a signal handler may call this."""
         self._stop.set()
 
     def step(self) -> None:
-        """Look once and do what follows."""
+        """Read the state of the jobs once; submit and cancel as the controller says."""
         for instruction in self._controller.update(self._backend.phases(), time.monotonic()):
             if isinstance(instruction, CancelJob):
                 self._log.info("cancel", job=instruction.job)
@@ -94,15 +95,15 @@ class JobLauncher:
             return False
         self._log.info("submitted", job=job)
         self._controller.submitted(job, time.monotonic())
-        self._write_record()  # before the next one: a job that nobody remembers can't be cancelled
+        self._write_record()  # before the next one: a job without a record can't be cancelled
         return True
 
     def _write_record(self) -> None:
-        left = {job for job, one in self._controller.jobs.items() if not one.cancelled}
-        memory = self._backend.saved_state()
-        jobs = {job: dict(facts) for job, facts in memory.items() if job in left}
-        words = self._controller.summary(time.monotonic())
-        record = JobRecord(words=words, kind=self._kind, jobs=jobs)
+        wanted = {name for name, job in self._controller.jobs.items() if not job.cancelled}
+        saved = self._backend.saved_state()
+        jobs = {name: dict(facts) for name, facts in saved.items() if name in wanted}
+        summary = self._controller.summary(time.monotonic())
+        record = JobRecord(words=summary, kind=self._kind, jobs=jobs)
         if record != self._written:
             self._written = record
             record_file.write_record(self._run_dir, record)
@@ -111,7 +112,7 @@ class JobLauncher:
 def make_backend(
     kind: BackendKind, options: LaunchOptions, ticket: Path, run_dir: Path, known: SavedState
 ) -> Backend:
-    """Return where jobs run; raise ValueError with one line when it can't be used."""
+    """Return the backend for `kind`; raise ValueError with one line when it can't be used."""
     folder = run_dir / "launch"
     if kind in (BackendKind.SSH, BackendKind.LOCAL):
         return SshBackend(options, ticket, folder)
@@ -119,7 +120,7 @@ def make_backend(
 
 
 def main() -> int:
-    """Serve until told to stop; exit status 2 and one line where that can't be."""
+    """Serve until SIGTERM; exit status 2 and one line when the file can't be used."""
     parser = OneLineParser(prog="python -m actors.launcher", description=__doc__)
     parser.add_argument("--launch", required=True, metavar="KIND:FILE")
     parser.add_argument("--ticket", type=Path, default=Path("ticket.json"))
@@ -135,33 +136,35 @@ def main() -> int:
         backend = make_backend(kind, options, arguments.ticket.resolve(), run_dir, known)
     except ValueError as error:
         sys.stderr.write(f"--launch {arguments.launch}: {error}\n")
-        return EXIT_USAGE
+        return ExitStatus.USAGE
     if arguments.check:
         sys.stdout.write(f"{options.jobs * (options.evaluators or 1)}\n")
         return 0
     name_process("launcher")
-    os.environ.pop("STARK_RUN", None)  # the mark of this machine's processes, not of a job's
+    os.environ.pop(
+        "STARK_RUN", None
+    )  # it marks this machine's processes, and a job's are not among them
     (run_dir / "launch").mkdir(exist_ok=True)
     log = open_log(run_dir, "launcher")
     launcher = JobLauncher(
         kind=kind, options=options, backend=backend, known=known, run_dir=run_dir, log=log
     )
     on_terminate(launcher.stop)
-    over = threading.Event()
+    finished = threading.Event()
 
     def supervisor_gone() -> None:
         launcher.stop()
-        over.wait(CLOSE_S)
+        finished.wait(CANCEL_JOBS_S)
 
     hold_lifeline(supervisor_gone)
     try:
         launcher.run()
     finally:
-        over.set()
+        finished.set()
     return 0
 
 
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(status)  # parsl leaves threads behind that would hold us up
+    os._exit(status)  # parsl leaves threads that would delay the exit

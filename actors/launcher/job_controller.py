@@ -1,8 +1,8 @@
-"""How many jobs there are to be, and what to do about it: pure, no clock, no batch system.
+"""Keeps the number of jobs: pure, without a clock and without a batch system.
 
 `JobController.update(phases, now)` says what to submit and what to cancel.  It promises that there
-are never more jobs than were asked for, that one that ended is replaced, and that jobs which end at
-once are replaced more and more slowly and, after the limit, not at all: never a busy loop.
+are never more jobs than the limit, and that a job that ended is replaced.  Jobs that end at once
+are replaced more and more slowly, and not at all after the limit: there is never a busy loop.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
-QUICK_END_S = 60.0  # a job that ends sooner has not worked
+QUICK_END_S = 60.0  # a job that ends sooner did no work
 FIRST_WAIT_S = 5.0
 MAX_WAIT_S = 300.0
 JITTER = 0.25
-MAX_QUICK_ENDS = 6  # ends at once, one after the other, and nothing more is submitted
-PENDING_S = 600.0  # waited for so long, a person may want to know
+MAX_QUICK_ENDS = 6  # after so many quick ends in a row no job is submitted
+PENDING_S = 600.0  # after this wait the summary names the oldest pending job
 
 
 class JobPhase(StrEnum):
-    """What a batch system says of a job."""
+    """The state of a job in its batch system."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -30,12 +30,12 @@ class JobPhase(StrEnum):
 
 @dataclass(frozen=True)
 class SubmitJob:
-    """Ask for one more job."""
+    """Submit one more job."""
 
 
 @dataclass(frozen=True)
 class CancelJob:
-    """Ask for this one's end."""
+    """Ask this job to end."""
 
     job: str
 
@@ -45,7 +45,7 @@ JobInstruction = SubmitJob | CancelJob
 
 @dataclass(slots=True)
 class Job:
-    """One that was submitted and has not ended."""
+    """A job that was submitted and has not ended."""
 
     submitted: float
     running: float | None = None  # since when
@@ -60,17 +60,17 @@ class JobController:
     rng: Random
     jobs: dict[str, Job] = field(default_factory=dict)
     ended: int = 0
-    quick_ends: int = 0  # ends at once in a row
+    quick_ends: int = 0  # in a row
     refused: int = 0  # submissions refused in a row
     refusal_reason: str = ""  # the last refusal
     not_before: float = float("-inf")
     closing: bool = False
 
     def update(self, phases: Mapping[str, JobPhase], now: float) -> list[JobInstruction]:
-        """Take in what is known of the jobs; return what is to be done now.
+        """Note the known phases of the jobs; return what to do now.
 
-        A job that `phases` does not name is as it was: a batch system that does not answer has
-        not ended anything.
+        A job that `phases` does not name is unchanged: a batch system that does not answer has not
+        ended its jobs.
         """
         for name, phase in phases.items():
             job = self.jobs.get(name)
@@ -82,42 +82,42 @@ class JobController:
                 job.running = now
         if self.closing:
             return [self._cancel(name, job) for name, job in self.jobs.items() if not job.cancelled]
-        lived = any(
+        any_lived = any(
             job.running is not None and now - job.running >= QUICK_END_S
             for job in self.jobs.values()
         )
-        if lived:
+        if any_lived:
             self.quick_ends = 0
         if self.has_given_up or now < self.not_before:
             return []
         # After a failure one job is tried, not the whole number.
-        wary = self.quick_ends or self.refused
-        return [SubmitJob()] * min(1 if wary else self.max_jobs, self.max_jobs - len(self.jobs))
+        careful = self.quick_ends or self.refused
+        return [SubmitJob()] * min(1 if careful else self.max_jobs, self.max_jobs - len(self.jobs))
 
     def submitted(self, name: str, now: float) -> None:
-        """Note that a job was taken."""
+        """Note that the batch system took a job."""
         self.jobs[name] = Job(submitted=now)
         self.refused = 0
         if self.quick_ends:
             self._wait(self.quick_ends, now)
 
-    def submission_refused(self, why: str, now: float) -> None:
+    def submission_refused(self, reason: str, now: float) -> None:
         """Note that the batch system took no job."""
         self.refused += 1
-        self.refusal_reason = why
+        self.refusal_reason = reason
         self._wait(self.refused, now)
 
     def close(self) -> None:
-        """Want no jobs any more."""
+        """End all jobs: from now on `update` only cancels."""
         self.closing = True
 
     @property
     def has_given_up(self) -> bool:
-        """Whether too many ended at once: a person has to look."""
+        """Whether too many jobs ended at once: the user has to find the cause."""
         return self.quick_ends >= MAX_QUICK_ENDS
 
     def summary(self, now: float) -> str:
-        """Say in a line how it stands; changes only when a person would care."""
+        """Return one line about the jobs; it changes only when the user would care."""
         running = sum(job.running is not None for job in self.jobs.values())
         pending = len(self.jobs) - running
         line = f"{running} of {self.max_jobs} jobs run"
@@ -145,9 +145,9 @@ class JobController:
         self.ended += 1
         if job.cancelled:
             return
-        lived = now - (job.running if job.running is not None else job.submitted)
-        # One that ended before it was ever seen to run did so between two looks.
-        if lived >= QUICK_END_S and job.running is not None:
+        lived_s = now - (job.running if job.running is not None else job.submitted)
+        # A job that was never seen to run ended between two updates.
+        if lived_s >= QUICK_END_S and job.running is not None:
             self.quick_ends = 0
             return
         self.quick_ends += 1
@@ -158,6 +158,6 @@ class JobController:
         return CancelJob(name)
 
     def _wait(self, failures: int, now: float) -> None:
-        steady = FIRST_WAIT_S * 2.0 ** min(failures - 1, 16)
-        pause = min(MAX_WAIT_S, steady * self.rng.uniform(1 - JITTER, 1 + JITTER))
-        self.not_before = max(self.not_before, now + pause)
+        steady_s = FIRST_WAIT_S * 2.0 ** min(failures - 1, 16)
+        pause_s = min(MAX_WAIT_S, steady_s * self.rng.uniform(1 - JITTER, 1 + JITTER))
+        self.not_before = max(self.not_before, now + pause_s)

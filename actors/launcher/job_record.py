@@ -1,4 +1,4 @@
-"""`launch.json` in the run folder: how the jobs stand, for people and for the next launcher."""
+"""`launch.json` in the run folder: the state of the jobs, for users and for the next launcher."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ FILE_NAME = "launch.json"
 
 
 class JobRecord(Value, frozen=True, kw_only=True):
-    """What is written at each change."""
+    """The content of the file, written at each change."""
 
-    words: str = ""
+    words: str = ""  # the summary for users
     kind: str = ""
     jobs: dict[str, dict[str, str | int]] = msgspec.field(default_factory=dict)  # not ended yet
 
 
 def read_record(run_dir: Path) -> JobRecord:
-    """Return the last record; an empty one where there is none that can be read."""
+    """Return the last record; an empty one where it can't be read."""
     try:
         return msgspec.json.decode((run_dir / FILE_NAME).read_bytes(), type=JobRecord)
     except (OSError, ValueError):
@@ -29,5 +29,5 @@ def read_record(run_dir: Path) -> JobRecord:
 
 
 def write_record(run_dir: Path, record: JobRecord) -> None:
-    """Write a record whole, and on disk: a job that nobody remembers runs to its wall time."""
+    """Write a record completely and to the disk: a forgotten job runs to its wall time."""
     write_atomically(run_dir / FILE_NAME, msgspec.json.encode(record))

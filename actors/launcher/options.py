@@ -1,9 +1,9 @@
-"""What `--launch KIND:FILE` asks for: the file's words, read and checked without parsl.
+"""The options in the file of `--launch KIND:FILE`, read and checked without parsl.
 
-jobs = 8                 # at most so many at a time
-evaluators = 1           # that each lends; left out: one for each card of its node
+jobs = 8                 # so many at most at a time
+evaluators = 1           # of each job; left out: one for each card of its node
 setup = "module load cuda"
-[provider]               # handed to parsl's provider as it is
+[provider]               # passed to parsl's provider unchanged
 partition = "gpu"
 walltime = "04:00:00"
 """
@@ -25,7 +25,7 @@ from protocol.values import Value
 
 
 class BackendKind(StrEnum):
-    """Where jobs run."""
+    """The kinds of places where jobs run."""
 
     SLURM = "slurm"
     K8S = "k8s"
@@ -36,38 +36,38 @@ class BackendKind(StrEnum):
 
 
 class LaunchOptions(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The words of a file."""
+    """The options in a file."""
 
-    jobs: int = 1  # at most so many at a time; with ssh one a host unless it says less
+    jobs: int = 1  # so many at most at a time; ssh: one a host by default
     evaluators: int | None = None
     python: str = sys.executable  # as the node sees it
     project: str = str(ROOT)  # the folder of supervisor.py, as the node sees it
-    folder: str = ""  # where a job stands, and leaves its logs; "": the run's own launch/
+    folder: str = ""  # a job's working folder, for its logs, too; "": the run's own launch/
     ticket: str = ""  # as the node sees it; "": the run's own
     setup: str = ""  # lines of shell before anything else
     hosts: tuple[str, ...] = ()  # ssh only
     ssh: tuple[str, ...] = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15")
-    provider: dict[str, Any] = msgspec.field(default_factory=dict)  # parsl's own words
+    provider: dict[str, Any] = msgspec.field(default_factory=dict)  # parsl's own options
 
 
-def split_launch(wanted: str) -> tuple[BackendKind, Path]:
+def split_launch(launch: str) -> tuple[BackendKind, Path]:
     """Return the two parts of `KIND:FILE`; raise ValueError with one line."""
-    kind, colon, file = wanted.partition(":")
+    kind, colon, file = launch.partition(":")
     if not colon or not file or kind not in set(BackendKind):
         raise ValueError(
-            f"expected {', '.join(f'{one}:FILE' for one in BackendKind)}, got {wanted!r}"
+            f"expected {', '.join(f'{name}:FILE' for name in BackendKind)}, got {launch!r}"
         )
     return BackendKind(kind), Path(file)
 
 
 def read_options(kind: BackendKind, path: Path) -> LaunchOptions:
-    """Return what a file says; raise ValueError with one line."""
+    """Return the options in a file; raise ValueError with one line."""
     try:
-        words = tomllib.loads(read_text(path))
-        options = msgspec.convert(words, LaunchOptions)
+        table = tomllib.loads(read_text(path))
+        options = msgspec.convert(table, LaunchOptions)
     except OSError as error:
         raise ValueError(f"can't read it: {error.strerror}") from error
-    if kind is BackendKind.SSH and "jobs" not in words:
+    if kind is BackendKind.SSH and "jobs" not in table:
         options = msgspec.structs.replace(options, jobs=len(options.hosts))
     problem = _problem(kind, options)
     if problem:
@@ -90,6 +90,6 @@ def _problem(kind: BackendKind, options: LaunchOptions) -> str:
         return f"evaluators = {options.evaluators}: expected 1 or more"
     if any(host.startswith("-") for host in options.hosts):
         return "a host's name can't begin with -"
-    if not os.path.isabs(options.project):  # noqa: PTH117  # a path of the node's
+    if not os.path.isabs(options.project):  # noqa: PTH117  # a path on the node
         return f"project = {options.project!r}: expected an absolute path"
     return ""

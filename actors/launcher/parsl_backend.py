@@ -1,7 +1,8 @@
 """Batch systems, by parsl's providers: Slurm, Kubernetes, PBS, LSF.
 
-The only file that imports parsl, and only when it is asked: `pip install stark-kernels[cluster]`.
-Its calls run the system's own commands (sbatch, squeue, scancel) and wait for them.
+This is the only file that imports parsl, and it does so only when a run uses it:
+`pip install stark-kernels[cluster]`.  The calls run the system's own commands (sbatch, squeue,
+scancel) and wait for them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ PROVIDERS = {
     BackendKind.PBS: "PBSProProvider",
     BackendKind.LSF: "LSFProvider",
 }
+MAX_REASON = 300  # characters
 PARSL_HINT = "it needs parsl: pip install stark-kernels[cluster]"
 
 
@@ -37,7 +39,7 @@ class ParslBackend:
         self._provider = _provider(kind, options)
         self._provider.script_dir = str(folder)
         states = importlib.import_module("parsl.jobs.states")
-        self._failed = importlib.import_module("parsl.errors").ParslError
+        self._parsl_error = importlib.import_module("parsl.errors").ParslError
         self._pending = (states.JobState.PENDING, states.JobState.HELD)
         for job, entry in known.items():
             status = states.JobStatus(states.JobState.UNKNOWN)
@@ -46,10 +48,10 @@ class ParslBackend:
     def submit(self) -> str:
         try:
             job = self._provider.submit(self._line, 1, "stark")
-        except (self._failed, OSError, subprocess.SubprocessError) as error:
+        except (self._parsl_error, OSError, subprocess.SubprocessError) as error:
             raise SubmissionRefusedError(_one_line(error)) from error
         if job is None:
-            raise SubmissionRefusedError("the batch system gave no job's name")
+            raise SubmissionRefusedError("the batch system returned no job name")
         return str(job)
 
     def phases(self) -> dict[str, JobPhase]:
@@ -58,13 +60,13 @@ class ParslBackend:
             return {}
         try:
             states = self._provider.status(jobs)
-        except (self._failed, OSError, subprocess.SubprocessError, ValueError):
-            return {}  # it does not answer now, or not in words that parsl knows
+        except (self._parsl_error, OSError, subprocess.SubprocessError, ValueError):
+            return {}  # the system does not answer now, or parsl does not understand it
         found: dict[str, JobPhase] = {}
         for job, status in zip(jobs, states, strict=True):
             if status.terminal:
                 found[job] = JobPhase.ENDED
-                # What has ended is asked for no more.
+                # The state of an ended job is not asked for again.
                 self._provider.resources.pop(job, None)
             elif status.state in self._pending:
                 found[job] = JobPhase.PENDING
@@ -79,7 +81,7 @@ class ParslBackend:
 
     def saved_state(self) -> SavedState:
         return {
-            str(job): {word: value for word, value in entry.items() if isinstance(value, str | int)}
+            str(job): {name: value for name, value in entry.items() if isinstance(value, str | int)}
             for job, entry in self._provider.resources.items()
         }
 
@@ -90,15 +92,15 @@ def _provider(kind: BackendKind, options: LaunchOptions) -> Any:
     except ImportError as error:
         raise ValueError(f"--launch {kind}: {PARSL_HINT}") from error
     make = getattr(providers, PROVIDERS[kind])
-    words = {**options.provider, "init_blocks": 0, "max_blocks": options.jobs}
+    arguments = {**options.provider, "init_blocks": 0, "max_blocks": options.jobs}
     try:
-        return make(**words)
-    except _provider_messages() as error:
+        return make(**arguments)
+    except _provider_errors() as error:
         raise ValueError(f"[provider]: {_one_line(error)}") from error
 
 
-def _provider_messages() -> tuple[type[Exception], ...]:
-    """Return what providers raise when they can't be used with the words that they were given."""
+def _provider_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions of providers that can't be used with their options."""
     found: list[type[Exception]] = [TypeError, ValueError, OSError, subprocess.SubprocessError]
     for module, name in (
         ("parsl.errors", "ParslError"),
@@ -111,5 +113,5 @@ def _provider_messages() -> tuple[type[Exception], ...]:
 
 
 def _one_line(error: BaseException) -> str:
-    said = " ".join(str(error).split()) or type(error).__name__
-    return said[:300]
+    line = " ".join(str(error).split()) or type(error).__name__
+    return line[:MAX_REASON]

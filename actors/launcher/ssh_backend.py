@@ -1,7 +1,7 @@
-"""Plain hosts: one job a host over ssh, or jobs on this machine (`local:FILE`, to try things).
+"""Plain hosts: one job a host over ssh, or jobs on this machine (`local:FILE`, for a first try).
 
-The ticket goes down the connection's standard input, so it needs no shared disk and stands in no
-command line.  When the connection ends, however it does, the far side ends what it started.
+The ticket is sent over the connection's standard input, so it needs no shared disk and is in no
+command line.  When the connection ends for any reason, the remote shell ends what it started.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from actors.launcher.job_controller import JobPhase
 from actors.launcher.options import LaunchOptions
 from protocol import tickets
 
-# The job's whole life, in the shell of the far side: a private folder, the ticket out of the
-# first line, the supervisor, and a reader that asks it to leave when the line is cut.
+# The whole job in the remote shell: make a private folder, read the ticket from the first line,
+# start the supervisor, and a reader that asks it to leave when the connection ends.
 JOB_SCRIPT = """
 umask 077
 place=$(mktemp -d) || exit 1
@@ -31,7 +31,7 @@ printf '%s' "$ticket" > "$place/ticket.json"
 unset ticket
 exec 3<&0
 {setup}
-cd {stand} || exit 1
+cd {folder} || exit 1
 {argv} --join "$place/ticket.json" --run-dir "$place/guest" < /dev/null 3<&- &
 job=$!
 (cat <&3 > /dev/null; kill -TERM $job 2> /dev/null) > /dev/null 2>&1 &
@@ -40,7 +40,7 @@ wait $job
 
 
 class SshBackend:
-    """One process for each job: ssh, or a shell here."""
+    """One process for each job: ssh, or a shell on this machine."""
 
     def __init__(self, options: LaunchOptions, ticket: Path, folder: Path) -> None:
         self._options = options
@@ -51,8 +51,8 @@ class SshBackend:
         self._number = 0
 
     def submit(self) -> str:
-        taken = set(self._host_of_job.values())
-        host = next((one for one in self._options.hosts if one not in taken), "")
+        in_use = set(self._host_of_job.values())
+        host = next((host for host in self._options.hosts if host not in in_use), "")
         if self._options.hosts and not host:
             raise SubmissionRefusedError("every host has its job")
         self._number += 1
@@ -64,7 +64,7 @@ class SshBackend:
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
-                    start_new_session=not host,  # a shell here is signalled with all below it
+                    start_new_session=not host,  # a local shell gets signals with its descendants
                 )
             except OSError as error:
                 raise SubmissionRefusedError(f"{self._options.ssh[0]}: {error.strerror}") from error
@@ -98,7 +98,7 @@ class SshBackend:
                     process.stdin.close()
 
     def saved_state(self) -> SavedState:
-        return {}  # they end with us
+        return {}  # these jobs end with the launcher
 
     def _forget(self, name: str) -> None:
         process = self._running.pop(name)
@@ -114,8 +114,10 @@ class SshBackend:
         argv = [options.python, f"{options.project}/supervisor.py"]
         if options.evaluators is not None:
             argv += ["--evaluators", str(options.evaluators)]
-        stand = options.folder or (options.project if host else str(self._folder))
-        life = JOB_SCRIPT.format(
-            setup=options.setup, stand=shlex.quote(stand), argv=shlex.join(argv)
+        folder = options.folder or (options.project if host else str(self._folder))
+        script = JOB_SCRIPT.format(
+            setup=options.setup, folder=shlex.quote(folder), argv=shlex.join(argv)
         )
-        return [*options.ssh, host, f"sh -c {shlex.quote(life)}"] if host else ["sh", "-c", life]
+        return (
+            [*options.ssh, host, f"sh -c {shlex.quote(script)}"] if host else ["sh", "-c", script]
+        )

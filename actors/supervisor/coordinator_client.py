@@ -1,7 +1,7 @@
-"""The supervisor's own line to the coordinator: who died, and when to drain.
+"""The supervisor's own connection to the coordinator: it reports dead workers and asks to drain.
 
-A coordinator may be dead or not yet there when a child dies, so every loss is kept and said again
-to each new coordinator; saying one twice does no harm.
+A coordinator may be dead or not yet started when a child dies.  So every loss is stored and sent
+again to each new coordinator; a loss that arrives twice does no harm.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from protocol.tickets import ConnectionCredential
 from protocol.values import Role
 
 SLOT = "supervisor"
-MAX_REMEMBERED_LOSSES = 64  # losses said again after a new coordinator's welcome
-# Beats without an answer before the coordinator counts as hung.  Counted, not timed: while we are
-# stopped ourselves (Ctrl-Z) we beat no more, and a coordinator that nobody asks is not silent.
+MAX_REMEMBERED_LOSSES = 64  # losses sent again after a new coordinator's welcome
+# Heartbeats without an answer before the coordinator counts as hung.  Counted, not timed: a process
+# that is stopped (Ctrl-Z) sends no heartbeats, and the coordinator has nothing to answer.
 MAX_UNANSWERED = 4
-MAX_UNANSWERED_AT_FIRST = 30  # before its first word: a long run takes time to be read from disk
+MAX_UNANSWERED_AT_FIRST = 30  # before its first message: a long run takes time to be read from disk
 MIN_UNRESPONSIVE_S = 5.0
 UNWELCOMED_HEARTBEAT_S = 2.0
-MAX_INVALID_FRAMES = 3  # answers of another major before the first welcome: that is no noise
+MAX_INVALID_FRAMES = 3  # answers of another major before the first welcome; fewer may be noise
 
 
 class CoordinatorClient:
-    """A DEALER that never blocks; `pump` is called at every turn of the loop."""
+    """A DEALER that never blocks; the supervision loop calls `pump` at every turn."""
 
     def __init__(
         self, address: str, *, slot: str = SLOT, credential: ConnectionCredential | None = None
     ) -> None:
-        self.refusal_reason = ""  # the coordinator's reason, when it would not have us
-        self.is_retired = ""  # its reason, when it needs this machine no longer
-        self.is_denied = False  # our key opens nothing there
-        self.has_key_mismatch = False  # whoever listens there does not have the run's key
-        self.last_heard = -math.inf  # when the coordinator's last word came, on the monotonic clock
+        self.refusal_reason = ""  # why the coordinator refuses this supervisor
+        self.retire_reason = ""  # why the coordinator does not need this machine any more
+        self.is_denied = False  # the coordinator does not accept our key
+        self.has_key_mismatch = False  # the process at that address does not have the run's key
+        self.last_heard = -math.inf  # when its last message came, on the monotonic clock
         self.welcome: Welcome | None = None  # the last one
         self._codec = codec.worker_codec()
         self._incarnation = secrets.token_hex(8)
@@ -64,22 +64,22 @@ class CoordinatorClient:
         self._slot = slot
         self._losses: deque[WorkerLost] = deque(maxlen=MAX_REMEMBERED_LOSSES)
         self._draining = False
-        self._beat_s = UNWELCOMED_HEARTBEAT_S
-        self._next_beat = 0.0
-        self.silent: tuple[str, ...] = ()  # incarnations that the coordinator hears no more
-        self.trouble = ""  # why the coordinator can't go on just now
+        self._heartbeat_s = UNWELCOMED_HEARTBEAT_S
+        self._next_heartbeat = 0.0
+        self.silent: tuple[str, ...] = ()  # incarnations from which it hears nothing
+        self.trouble = ""  # why the coordinator can't go on at the moment
         self.rtt_ms: float | None = None
         self._welcomed = False
-        self._foreign = 0
-        self._unanswered: list[float] = []  # when the beats were sent that wait for an answer
+        self._invalid_frames = 0
+        self._unanswered: list[float] = []  # times of the heartbeats that wait for an answer
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """What becomes readable when there may be something to pump."""
+        """The descriptors that become readable when `pump` may have something to do."""
         return self._socket.FD, self._connection.monitor.FD
 
     def pump(self, now: float) -> None:
-        """Read all that has come, answer it, and beat when it is time."""
+        """Read and answer all messages that have come; send a heartbeat when it is due."""
         events = self._connection.poll_events(now)
         self.is_denied |= events.key_rejected
         self.has_key_mismatch |= events.server_key_mismatch
@@ -90,50 +90,50 @@ class CoordinatorClient:
             try:
                 message = self._codec.decode(frames)
             except codec.ProtocolVersionError as error:
-                self._foreign += 1
-                if self.welcome is None and self._foreign >= MAX_INVALID_FRAMES:
+                self._invalid_frames += 1
+                if self.welcome is None and self._invalid_frames >= MAX_INVALID_FRAMES:
                     self.refusal_reason = f"{error}: the run has another version of this program"
                 continue
             except codec.FrameError:
-                continue  # whatever it was, it was not for us; losses are said again anyway
+                continue  # not a message for us; losses are sent again anyway
             failpoints.hit_message("hear", message)
             self.last_heard = now
             self._on_message(message)
             failpoints.hit_message("heard", message)
-        if now >= self._next_beat:
-            self._next_beat = now + self._beat_s
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + self._heartbeat_s
             self._unanswered.append(now)
             self._send(Heartbeat(credit=0, activity="supervising", sent_at=now, rtt_ms=self.rtt_ms))
 
     def is_unresponsive(self, since: float, now: float) -> bool:
-        """Whether a coordinator that began at `since` left so many beats unanswered that it hangs.
+        """Whether a coordinator that started at `since` hangs: too many heartbeats are unanswered.
 
-        Both on the monotonic clock.
+        Both times are on the monotonic clock.
         """
         waiting = [sent for sent in self._unanswered if sent >= since]
         allowed = MAX_UNANSWERED if self._welcomed else MAX_UNANSWERED_AT_FIRST
         return len(waiting) >= allowed and now - waiting[0] >= MIN_UNRESPONSIVE_S
 
     def coordinator_restarted(self) -> None:
-        """The coordinator is dead: what it did not answer is no fault of the next one."""
+        """Forget what a dead coordinator did not answer: the next one is not to blame for it."""
         self._welcomed = False
         self._unanswered.clear()
-        self.silent = ()  # what troubles the store is not over with a coordinator's death
+        self.silent = ()  # `trouble` stays: a full disk is not over with the coordinator's death
 
-    def report_lost(self, slot: str, incarnation: str, how: str) -> None:
+    def report_lost(self, slot: str, incarnation: str, description: str) -> None:
         """Tell the coordinator that a worker is dead."""
-        loss = WorkerLost(slot=slot, incarnation=incarnation, exit_description=how)
+        loss = WorkerLost(slot=slot, incarnation=incarnation, exit_description=description)
         self._losses.append(loss)
         self._send(loss)
 
     def drain(self) -> None:
-        """Ask the coordinator to end when what runs has ended; also the next one, if it dies."""
+        """Ask this coordinator, and the next one if it dies, to end after the running work."""
         self._draining = True
         self._send(Drain())
 
-    def close(self, *, said: bool = False) -> None:
-        """Hang up; with `said`, give the last words a moment to leave."""
-        self._connection.close(None if said else 0)
+    def close(self, *, flush: bool = False) -> None:
+        """Close the connection; with `flush`, give the last messages time to be sent."""
+        self._connection.close(None if flush else 0)
         self._context.term()
 
     def _on_message(self, message: Message) -> None:
@@ -145,7 +145,7 @@ class CoordinatorClient:
             case Welcome():
                 self._welcomed = True
                 self.welcome = message
-                self._beat_s = message.beat_s
+                self._heartbeat_s = message.beat_s
                 for loss in self._losses:
                     self._send(loss)
                 if self._draining:
@@ -155,9 +155,9 @@ class CoordinatorClient:
             case Refuse():
                 self.refusal_reason = message.reason
             case Retire():
-                self.is_retired = message.reason or "told to leave"
+                self.retire_reason = message.reason or "told to leave"
             case _:
-                pass  # work and receipts are for workers
+                pass  # other messages are for workers
 
     def _hello(self) -> None:
         self._send(
@@ -175,5 +175,5 @@ class CoordinatorClient:
             try:
                 self._socket.send_multipart(frames, zmq.NOBLOCK)
             except zmq.Again:
-                return  # nobody is there; the next Welcome brings it up again
+                return  # not connected; the next Welcome causes it to be sent again
         failpoints.hit_message("sent", message)

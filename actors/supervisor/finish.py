@@ -1,14 +1,15 @@
-"""The end of a run: files written, last lines said, exit status chosen."""
+"""The end of a run: writes its files, says the last lines, chooses the exit status."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
 
+from actors.exit_status import ExitStatus
 from actors.supervisor.cli.flags import COMMAND
 from actors.supervisor.reporting import formatting, html_report, run_results
 from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.run_results import ExitStatus, RunResults
+from actors.supervisor.reporting.run_results import RunResults
 from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.run_folder import RunFolder
 from actors.supervisor.run_loop import EndKind, RunEnd
@@ -16,13 +17,13 @@ from protocol.settings import Settings
 
 
 def exit_status_of(ending: RunEnd, snapshot: Snapshot, results: RunResults) -> ExitStatus:
-    """Return the exit status of a run that ended so."""
+    """Return the exit status of a run that ended like this."""
     if snapshot.status == "refused":
         return ExitStatus.USAGE
     if snapshot.status == "finished":
         return run_results.exit_status_of(results)
     if snapshot.status == "idle":
-        return ExitStatus.IDLE
+        return ExitStatus.DONE
     return ExitStatus.FAULT if ending.kind is EndKind.FAULT else ExitStatus.STOPPED
 
 
@@ -34,29 +35,29 @@ def finish_run(
     ending: RunEnd,
     say: Callable[[str], None],
 ) -> tuple[ExitStatus, RunResults]:
-    """Write what the run leaves and say how it stands; return its status and results."""
+    """Write the run's files and say how it ended; return its exit status and results."""
     results = run_results.run_results(snapshot, settings)
-    code = exit_status_of(ending, snapshot, results)
+    status = exit_status_of(ending, snapshot, results)
     try:
         _write(folder, settings, reader, snapshot, results)
     except (OSError, sqlite3.OperationalError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        say(f"can't write the results into {folder.shown}: {why}")
-        if code is not ExitStatus.STOPPED:  # who asked for a stop has it, and may resume
-            code = ExitStatus.FAULT
-    for line in _lines(folder, snapshot, ending, code):
+        reason = error.strerror if isinstance(error, OSError) else error
+        say(f"can't write the results into {folder.shown}: {reason}")
+        if status is not ExitStatus.STOPPED:  # a stopped run writes them again when it is resumed
+            status = ExitStatus.FAULT
+    for line in _last_lines(folder, snapshot, ending, status):
         say(line)
-    return code, results
+    return status, results
 
 
 def task_problems(snapshot: Snapshot, files: Mapping[str, str]) -> list[str]:
-    """Return why tasks can't be measured, each with the file's name in front."""
+    """Return why tasks can't be measured, each line with the file's name in front."""
     lines = []
     for task in snapshot.tasks:
         if task.problem:
             file = files.get(task.name, task.name)
-            said = task.problem.removeprefix(f"{task.name}.py: ").removeprefix(f"{task.name}: ")
-            lines.append(f"{file}: {said}")
+            problem = task.problem.removeprefix(f"{task.name}.py: ").removeprefix(f"{task.name}: ")
+            lines.append(f"{file}: {problem}")
     return lines
 
 
@@ -78,7 +79,9 @@ def _write(
     folder.remove_live_files()
 
 
-def _lines(folder: RunFolder, snapshot: Snapshot, ending: RunEnd, code: ExitStatus) -> list[str]:
+def _last_lines(
+    folder: RunFolder, snapshot: Snapshot, ending: RunEnd, status: ExitStatus
+) -> list[str]:
     lines = []
     for task in snapshot.tasks:
         lines.append(formatting.best_line(task))
@@ -96,10 +99,11 @@ def _lines(folder: RunFolder, snapshot: Snapshot, ending: RunEnd, code: ExitStat
         lines.append(f"report {folder.shown}/{html_report.FILE_NAME}")
     if snapshot.status == "idle":
         lines.append(f"not finished: {snapshot.reason}")
-    elif code in (ExitStatus.STOPPED, ExitStatus.FAULT):
-        why = snapshot.reason if snapshot.status == "blocked" else ending.reason or snapshot.reason
-        word = "a fault" if code is ExitStatus.FAULT else "not finished"
-        lines.append(f"{word}: {why}" if why else word)
-    if code in (ExitStatus.STOPPED, ExitStatus.FAULT) or snapshot.status == "idle":
+    elif status in (ExitStatus.STOPPED, ExitStatus.FAULT):
+        blocked = snapshot.status == "blocked"
+        reason = snapshot.reason if blocked else ending.reason or snapshot.reason
+        word = "a fault" if status is ExitStatus.FAULT else "not finished"
+        lines.append(f"{word}: {reason}" if reason else word)
+    if status in (ExitStatus.STOPPED, ExitStatus.FAULT) or snapshot.status == "idle":
         lines.append(f"resume with: {COMMAND} --resume {folder.shown}")
     return lines

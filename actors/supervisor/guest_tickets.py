@@ -1,6 +1,6 @@
-"""Keys and tickets of a run that listens for other machines: made, taken up again, told.
+"""Keys and tickets of a run that listens for other machines: made, renewed, shown to the user.
 
-`--listen` is all that a user does; nothing is ever spoken in the clear off this machine.
+The user gives only `--listen`.  No message leaves this machine unencrypted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INTERFACES_6 = Path("/proc/net/if_inet6")
 
 
 def create_keys(run_dir: Path, settings: Settings, wall: float) -> Ticket:
-    """Return the ticket in the run folder, made or renewed where it is not good any more."""
+    """Return the ticket in the run folder; make or renew it if it is not valid."""
     key_ring = ring_file.read(run_dir) or KeyRing(server=ring_file.new_key_pair())
     addresses = addresses_of(settings.listen)
     path = run_dir / tickets.FILE_NAME
@@ -41,7 +41,7 @@ def create_keys(run_dir: Path, settings: Settings, wall: float) -> Ticket:
 
 
 def check_keys(run_dir: Path) -> None:
-    """Raise ValueError when the keys in the run folder can't be used; none are well, too."""
+    """Raise ValueError when the keys in the run folder can't be used; no keys are no error."""
     ring_file.read(run_dir)
 
 
@@ -51,7 +51,7 @@ def unusable_keys_hint(error: ValueError) -> str:
 
 
 def ticket_for_jobs(run_dir: Path, settings: Settings, wall: float) -> Ticket:
-    """Return the ticket of launched jobs: they lend evaluators, and may do nothing else."""
+    """Return the ticket of launched jobs: they may lend evaluators and nothing else."""
     key_ring = ring_file.read(run_dir) or KeyRing(server=ring_file.new_key_pair())
     path = run_dir / launcher_client.TICKET_FILE
     addresses = addresses_of(settings.listen)
@@ -67,7 +67,7 @@ def _ticket(
     roles: Iterable[Role],
     wall: float,
 ) -> Ticket:
-    old = _is_still_valid(path, key_ring, wall)
+    old = _valid_ticket(path, key_ring, wall)
     if old is not None:
         ticket = replace(old, addresses=addresses, beat_s=settings.beat_s)
         tickets.write(path, ticket)
@@ -94,18 +94,20 @@ def issue_ticket(
         expires=expires,
         beat_s=settings.beat_s,
     )
-    # The ring first: a ticket that the ring does not know opens nothing.
+    # The key ring first: a ticket that the ring does not know is of no use.
     ring_file.write(run_dir, key_ring.with_ticket(ticket))
     try:
         tickets.write(path, ticket)
     except OSError:
-        ring_file.write(run_dir, key_ring)  # nobody has it, so that nobody could shut it out
+        ring_file.write(
+            run_dir, key_ring
+        )  # no machine has the ticket, so the ring need not know it
         raise
     return ticket
 
 
 def join_hint(shown: str, ticket: Ticket) -> str:
-    """Return the line that says how other machines take part."""
+    """Return the line that says how other machines join."""
     until = time.strftime("%Y-%m-%d %H:%M", time.localtime(ticket.expires))
     return (
         f"other machines: copy {shown}/{tickets.FILE_NAME} there (it is a secret, good until"
@@ -114,16 +116,16 @@ def join_hint(shown: str, ticket: Ticket) -> str:
 
 
 def addresses_of(listen: str) -> tuple[str, ...]:
-    """Return where others reach what listens there: of a wildcard all of this machine's own."""
+    """Return the addresses for other machines: of a wildcard listener all of this machine's."""
     parts = urlsplit(listen)
     host = parts.hostname or ""
     if host != "*" and not ipaddress.ip_address(host).is_unspecified:
         return (listen,)
-    # Who listens at [::] hears both families.
-    found = [*_interfaces(), *(_interfaces_6() if ":" in host else ())]
+    # A socket that listens at [::] serves both families.
+    found = [*_ipv4_addresses(), *(_ipv6_addresses() if ":" in host else ())]
     loopback = [own for own in found if ipaddress.ip_address(own).is_loopback]
     others = [own for own in found if own not in loopback]
-    # The name late: where nobody resolves it, that takes seconds to be found out.
+    # The name comes late: where no resolver knows it, a try takes seconds.
     hosts = dict.fromkeys([*others, socket.gethostname(), *loopback])
     return tuple(f"tcp://{_in_address(own)}:{parts.port}" for own in hosts)
 
@@ -132,32 +134,32 @@ def _in_address(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _interfaces() -> list[str]:
+def _ipv4_addresses() -> list[str]:
     """Return the IPv4 addresses of this machine."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
-            with suppress(OSError):  # it has none
+            with suppress(OSError):  # an interface without an address
                 request = struct.pack("256s", name[:15].encode())
                 answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
                 found.append(socket.inet_ntoa(answer[20:24]))
     return found
 
 
-def _interfaces_6(listed: Path = INTERFACES_6) -> Iterator[str]:
-    """Yield the IPv6 addresses of this machine that have a meaning on another one."""
+def _ipv6_addresses(listed: Path = INTERFACES_6) -> Iterator[str]:
+    """Yield the IPv6 addresses of this machine that another machine can use."""
     with suppress(OSError):  # a kernel without IPv6
         for line in listed.read_text(encoding="ascii").splitlines():
             own = ipaddress.IPv6Address(bytes.fromhex(line.partition(" ")[0]))
-            if not own.is_link_local:  # it is nothing without the far machine's name of its card
+            if not own.is_link_local:  # those need the name of an interface of the other machine
                 yield str(own)
 
 
-def _is_still_valid(path: Path, key_ring: KeyRing, wall: float) -> Ticket | None:
+def _valid_ticket(path: Path, key_ring: KeyRing, wall: float) -> Ticket | None:
     try:
         ticket = tickets.read(path)
     except ValueError:
         return None
     issued = [key_ring.issued_key(pair.public) for pair in ticket.keys.values()]
-    good = all(one is not None and one.is_valid(wall) for one in issued)
-    return ticket if good and ticket.server == key_ring.server.public else None
+    all_valid = all(one is not None and one.is_valid(wall) for one in issued)
+    return ticket if all_valid and ticket.server == key_ring.server.public else None

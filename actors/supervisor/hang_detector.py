@@ -1,8 +1,9 @@
-"""Who hangs: processes that live and say nothing, or were stopped and not continued.
+"""Finds children that hang: they live and are silent, or were stopped and not continued.
 
-A dead child is noticed by its pidfd; a hung one only by its silence.  The coordinator tells which
-workers it hears no more (their leases have moved on by then), and is itself asked at every beat.
-Used by the supervision loop, which kills what is named here; the restart then follows by itself.
+The supervisor notices a dead child by its pidfd, a hung child only by its silence.  The coordinator
+reports the workers that it does not hear any more (their leases have moved on by then), and must
+itself answer every heartbeat.  The supervision loop kills the children that are named here; the
+restart follows as for every dead child.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from actors.supervisor.processes.process_tree import ProcessTree
 
 POLL_S = 1.0
 LEASE_S = 15.0
-# Of a lease's time: whoever is continued before has lost nothing but the lease.
+# Of a lease's time: a process that is continued before has lost nothing but the lease.
 STOPPED_LEASES = 4 / 3
 
 
 class HangDetector:
-    """Looks after the living."""
+    """Checks the living children of one process tree."""
 
     def __init__(
         self, processes: ProcessTree, coordinator: CoordinatorClient, lease_s: float = LEASE_S
@@ -30,10 +31,10 @@ class HangDetector:
         self._stopped_s = STOPPED_LEASES * lease_s
         self._next_poll = 0.0
         self._stopped: dict[str, float] = {}  # incarnation -> seen stopped since
-        self._reported: set[str] = set()  # said once; it may take a moment to die
+        self._reported: set[str] = set()  # reported once; a killed process may take a moment to die
 
     def hung_children(self, now: float) -> list[tuple[ChildProcess, str]]:
-        """Return the children that hang, each once, and what is wrong in words."""
+        """Return the children that hang, each once, with the reason."""
         if now < self._next_poll:
             return []
         self._next_poll = now + POLL_S
@@ -41,7 +42,7 @@ class HangDetector:
         self._reported &= {child.incarnation for child in living}
         self._note_stopped(living, now)
         found = [(child, self._hang_reason(child, now)) for child in living]
-        found = [(child, why) for child, why in found if why]
+        found = [(child, reason) for child, reason in found if reason]
         self._reported |= {child.incarnation for child, _ in found}
         return found
 

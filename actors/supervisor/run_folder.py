@@ -1,7 +1,7 @@
-"""The run directory: made whole or not at all, locked while a supervisor serves it.
+"""The run directory: made completely or not at all, locked while a supervisor serves it.
 
-A new run becomes resumable with its last file, `stark.toml`; before that it is removed again on
-any failure.  The lock file also holds the run's mark, by which leftovers are found.
+A new run becomes resumable with its last file, `stark.toml`; on a failure before that the folder is
+removed again.  The lock file also holds the run's id, by which orphaned processes are found.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ NAME_SUFFIXES = ("", *(f"-{number}" for number in range(2, 100)))
 class RunFolder:
     """One run directory, locked until it is closed."""
 
-    def __init__(self, path: Path, *, shown: str, run_id: str, lock: int, made: list[Path]) -> None:
+    def __init__(
+        self, path: Path, *, shown: str, run_id: str, lock: int, created: list[Path]
+    ) -> None:
         self.path = path  # absolute
         self.shown = shown  # as the user would type it
         self.run_id = run_id
         self._lock = lock
-        self._noted = -1
-        self._made = made  # the folders that did not exist before, outermost first
+        self._noted_count = -1
+        self._created = created  # the folders that did not exist before, outermost first
 
     def __enter__(self) -> RunFolder:
         return self
@@ -52,13 +54,13 @@ class RunFolder:
         self.close()
 
     def close(self) -> None:
-        """Let another supervisor have the run."""
+        """Release the lock: another supervisor may serve the run."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def write(self, settings: Settings, tasks: tuple[TaskFile, ...] = ()) -> None:
-        """Write task copies, then the settings, by which the folder becomes a run."""
+        """Write task copies, then the settings: with these the folder is a run."""
         for name in ("logs", "tasks"):
             (self.path / name).mkdir(exist_ok=True)
         for task in tasks:
@@ -68,7 +70,7 @@ class RunFolder:
         settings_file.write(self.path, settings)
 
     def rebuild(self, stored: StoredRun) -> None:
-        """Write `tasks/` again where it is not what `run.db` holds, which is the truth."""
+        """Write `tasks/` again where it differs from `run.db`, which holds the tasks of the run."""
         for name in ("logs", "tasks"):
             (self.path / name).mkdir(exist_ok=True)
         for task in stored.tasks:
@@ -77,11 +79,11 @@ class RunFolder:
                     file.parent.mkdir(parents=True, exist_ok=True)
                     write_atomically(file, text)
 
-    def note(self, recorded: int) -> None:
-        """Note how many attempts are recorded: by that a lost `run.db` is found out."""
-        if self._lock >= 0 and recorded != self._noted:
-            self._noted = recorded
-            with suppress(OSError):  # a full disk; the next one is noted
+    def note_recorded(self, recorded: int) -> None:
+        """Note in the lock file how many attempts are recorded: that reveals a lost `run.db`."""
+        if self._lock >= 0 and recorded != self._noted_count:
+            self._noted_count = recorded
+            with suppress(OSError):  # a full disk; the next count is noted
                 run_folder_integrity.note_recorded(self._lock, self.run_id, recorded)
 
     def remove_live_files(self) -> None:
@@ -94,38 +96,40 @@ class RunFolder:
                 output.unlink()
 
     def remove(self) -> None:
-        """Undo a new run: remove the folder, or empty it where it was there before."""
+        """Undo a new run: remove its folder, or empty a folder that existed before."""
         self.close()
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
             else:
                 entry.unlink()
-        for folder in reversed(self._made):
-            with suppress(OSError):  # somebody else put a run beside it meanwhile
+        for folder in reversed(self._created):
+            with suppress(OSError):  # another run was made in this folder in the meantime
                 folder.rmdir()
 
 
 def make_run_folder(wanted: Path | None, tasks: tuple[TaskFile, ...]) -> RunFolder:
     """Make and lock the folder of a new run; raise UsageError with one line."""
     path = wanted if wanted is not None else _free_name(tasks)
-    made: list[Path] = []
+    created: list[Path] = []
     try:
         if path.is_dir():
             _refuse_used(path)
-        _make_folders(path, made)
+        _make_folders(path, created)
         descriptor = _lock(path)
-        run_id = _mark(descriptor)
+        run_id = _read_run_id(descriptor)
     except OSError as error:
-        _unmake(path, made)
+        _remove_created(path, created)
         raise UsageError(f"can't make the run folder {path}: {error.strerror}") from error
-    return RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=made)
+    return RunFolder(
+        path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, created=created
+    )
 
 
 def open_run_folder(path: Path) -> tuple[RunFolder, Settings, StoredRun]:
-    """Lock an old run and return it with its settings and what is stored of it.
+    """Lock an old run; return it with its settings and the tasks that are stored.
 
-    Raises UsageError or DamagedRunError with one line, and nothing is touched then.
+    Raises UsageError or DamagedRunError with one line; the folder is unchanged then.
     """
     try:
         if not path.is_dir():
@@ -137,11 +141,11 @@ def open_run_folder(path: Path) -> tuple[RunFolder, Settings, StoredRun]:
         name = settings_file.FILE_NAME
         if (path / RUN_DB).exists():
             raise UsageError(f"--resume {path}: its {name} is missing: put it back")
-        raise UsageError(f"--resume {path}: that is no run folder (it has no {name})")
+        raise UsageError(f"--resume {path}: that is not a run folder (it has no {name})")
     try:
         with run_folder_integrity.remove_side_files(path):
             run_folder_integrity.check_kinds(path)
-            return _taken_up(path)
+            return _locked_run(path)
     except DamagedRunError:
         raise
     except OSError as error:
@@ -150,10 +154,10 @@ def open_run_folder(path: Path) -> tuple[RunFolder, Settings, StoredRun]:
         raise UsageError(f"--resume {path}: {error}") from error
 
 
-def _taken_up(path: Path) -> tuple[RunFolder, Settings, StoredRun]:
+def _locked_run(path: Path) -> tuple[RunFolder, Settings, StoredRun]:
     descriptor = _lock(path)
     try:
-        run_id = _mark(descriptor)
+        run_id = _read_run_id(descriptor)
         settings = settings_file.read(path)
         stored = run_folder_integrity.check_run_folder(path)
         run_folder_integrity.check_settings(path, settings.tasks, stored)
@@ -161,24 +165,24 @@ def _taken_up(path: Path) -> tuple[RunFolder, Settings, StoredRun]:
     except BaseException:
         os.close(descriptor)
         raise
-    folder = RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=[])
+    folder = RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, created=[])
     return folder, settings, stored
 
 
 def _check_begin(path: Path, names: tuple[str, ...], stored: StoredRun) -> None:
-    """Raise ValueError for a run that has not begun and lacks what it would begin with."""
+    """Raise ValueError for a run that has not begun and lacks a task file."""
     if stored.tasks:
         return
     for name in names:
         file = path / "tasks" / f"{name}.py"
         if not file.is_file():
             raise ValueError(
-                f"{file} is missing, and nothing was begun yet: start anew with --task"
+                f"{file} is missing, and the run has not begun yet: start a new one with --task"
             )
 
 
 def make_guest_folder(wanted: Path | None, name: str) -> RunFolder:
-    """Return the folder of a machine that joins: the one it had before, if nobody is in it.
+    """Return the folder of a machine that joins: the former one, if it is not in use.
 
     Raises UsageError with one line, or OSError.
     """
@@ -186,27 +190,29 @@ def make_guest_folder(wanted: Path | None, name: str) -> RunFolder:
     for path in paths:
         if (path / settings_file.FILE_NAME).exists() and (path / "tasks").exists():
             raise UsageError(f"--run-dir {path} is a run's own folder: choose another")
-        made: list[Path] = []
-        _make_folders(path, made)
+        created: list[Path] = []
+        _make_folders(path, created)
         try:
             descriptor = _lock(path)
-            run_id = _mark(descriptor)
+            run_id = _read_run_id(descriptor)
             (path / "logs").mkdir(exist_ok=True)
         except UsageError:
             if path is paths[-1]:
                 raise
-            continue  # another supervisor of this machine lends something to the same run
+            continue  # another supervisor of this machine takes part in the same run
         except OSError:
-            _unmake(path, made)
+            _remove_created(path, created)
             raise
-        return RunFolder(path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, made=made)
+        return RunFolder(
+            path.resolve(), shown=str(path), run_id=run_id, lock=descriptor, created=created
+        )
     raise UsageError("--join: no folder is free")
 
 
-def _mark(descriptor: int) -> str:
-    """Return the mark in a lock file; make one where there is none."""
-    words = os.pread(descriptor, 100, 0).decode(errors="replace").split()
-    run_id = words[0] if words else ""
+def _read_run_id(descriptor: int) -> str:
+    """Return the run's id from a lock file; make one where there is none."""
+    fields = os.pread(descriptor, 100, 0).decode(errors="replace").split()
+    run_id = fields[0] if fields else ""
     if not run_id:
         run_id = secrets.token_hex(8)
         os.pwrite(descriptor, f"{run_id}\n".encode(), 0)
@@ -214,7 +220,7 @@ def _mark(descriptor: int) -> str:
 
 
 def _lock(path: Path) -> int:
-    """Return the lock's descriptor; it is not inherited, so it ends with this process."""
+    """Return the lock's descriptor; children don't inherit it: it ends with this process."""
     descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -225,7 +231,7 @@ def _lock(path: Path) -> int:
 
 
 def _refuse_used(path: Path) -> None:
-    """Raise UsageError for a folder that holds anything; what is done about it depends on what."""
+    """Raise UsageError for a folder that is not empty; the hint depends on its content."""
     found = sorted(entry.name for entry in path.iterdir())
     if not found:
         return
@@ -241,28 +247,28 @@ def _refuse_used(path: Path) -> None:
     )
 
 
-def _make_folders(path: Path, made: list[Path]) -> None:
+def _make_folders(path: Path, created: list[Path]) -> None:
     whole = path.absolute()  # the supervisor moves into the run directory later
     missing = [folder for folder in (whole, *whole.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir()
-        made.append(folder)
+        created.append(folder)
     if not path.is_dir():
         raise UsageError(f"--run-dir {path} is a file: choose another")
 
 
-def _unmake(path: Path, made: list[Path]) -> None:
-    """Take back folders that could not be made whole; a folder that was there before stays."""
-    if made:
+def _remove_created(path: Path, created: list[Path]) -> None:
+    """Remove the folders of a failed run; a folder that existed before stays."""
+    if created:
         with suppress(OSError):
             (path / LOCK_NAME).unlink()
-    for folder in reversed(made):
+    for folder in reversed(created):
         with suppress(OSError):
             folder.rmdir()
 
 
 def _files_of(run_dir: Path, task: TaskFile | Task) -> Iterator[tuple[Path, str]]:
-    """Yield the files of `tasks/` that hold a task: its own, and the modules beside it."""
+    """Yield the files of `tasks/` that hold a task: its source and the modules that it imports."""
     yield run_dir / "tasks" / f"{task.name}.py", task.source
     for name, text in task.modules.items():
         yield run_dir / MODULES / task.name / name, text

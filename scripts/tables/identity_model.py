@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from actors.cli import UsageError
+from actors.exit_status import ExitStatus
 from scripts.tables.problems import KernelBenchProblem, choose
 
 
@@ -31,12 +32,12 @@ def main() -> int:
     arguments = sys.argv[1:]
     if len(arguments) < 2 or not all(level.isdecimal() for level in arguments[1:]):
         print("usage: python -m scripts.tables.identity_model CHECKOUT LEVEL...", file=sys.stderr)
-        return 2
+        return ExitStatus.USAGE
     try:
         problems = choose(Path(arguments[0]), [int(level) for level in arguments[1:]], "all")
     except UsageError as error:
         print(error, file=sys.stderr)
-        return 2
+        return ExitStatus.USAGE
     print("\n".join(lines(problems)))
     return 0
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from actors.cli import UsageError
-from actors.supervisor.reporting.run_results import ExitStatus
+from actors.exit_status import ExitStatus
 from scripts.tables import result_files, strategy_runs, table_arguments, table_text
 from scripts.tables.problems import KernelBenchProblem, choose
 from scripts.tables.result_rows import ProblemState, RunRows
@@ -39,7 +39,7 @@ def _work(
 ) -> int:
     """Run one strategy after the other; print their tables."""
     rows_by_strategy: dict[str, RunRows] = {}
-    status = ExitStatus.NOT_FASTER
+    status = ExitStatus.NEGATIVE
     for strategy in arguments.strategies:
         place = arguments.results_folder / strategy
         status = strategy_runs.serve_run(arguments, problems, strategy)

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 
 from actors.cli import UsageError
+from actors.exit_status import ExitStatus
 from actors.installation import supervisor
 from actors.supervisor.cli import gpu_discovery, preflight, run_settings
-from actors.supervisor.reporting.run_results import ExitStatus
 from protocol import settings as settings_file
 from protocol.settings import FILE_NAME, Settings
 from scripts.tables.problems import KernelBenchProblem
@@ -65,7 +65,7 @@ def serve_run(
                 argv += ["--task", str(path)]
             return _supervise([*argv, "--run-dir", str(place / RUN_FOLDER), "--keep-refused"])
     if is_over(place, arguments):
-        return ExitStatus.NOT_FASTER
+        return ExitStatus.NEGATIVE
     argv = arguments.arguments(strategy, only=run_settings.CHANGEABLE_ON_RESUME)
     return _supervise([*argv, "--resume", str(place / RUN_FOLDER), "--keep-refused"])
 

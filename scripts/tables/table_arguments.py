@@ -40,7 +40,7 @@ class TableArguments:
         }
         if self.require_custom_kernel:
             given["rules.require_custom_kernel"] = True
-        return Arguments(given=given)
+        return Arguments(settings=given)
 
     def arguments(self, strategy: str, only: Sequence[str] | None = None) -> list[str]:
         """Return the supervisor's flags; `only`: of these settings."""

@@ -1,5 +1,6 @@
-"""A Slurm of one node, of this test alone: munged, slurmctld and slurmd with a configuration in a
-temporary folder, as whoever runs the test.  No accounting, no control groups.
+"""A Slurm of one node for one test: munged, slurmctld and slurmd, as the user of the test.
+
+The configuration is in a temporary folder.  No accounting, no control groups.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ UP_S = 30.0
 
 
 def where(program: str) -> str | None:
-    """Return a program's path; Debian keeps the daemons where users do not look."""
+    """Return a program's path; Debian installs the daemons outside of a user's PATH."""
     return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
 def missing() -> str:
-    """Say what of Slurm is not installed here; "" when all of it is."""
+    """Return the parts of Slurm that are not installed; "" when all of them are."""
     absent = [program for program in PROGRAMS if where(program) is None]
     return f"Slurm is not installed: no {', '.join(absent)}" if absent else ""
 
@@ -37,7 +38,7 @@ class PrivateSlurm:
         self._daemons: list[subprocess.Popen[bytes]] = []
         for name in ("state", "spool"):
             (folder / name).mkdir()
-        # munged wants a socket that all may reach; pytest's folders are their owner's alone.
+        # munged needs a socket that all users may reach; pytest's folders are private.
         self._munge = Path(tempfile.mkdtemp(prefix="munge-"))
         self._munge.chmod(0o755)
         key = self._munge / "munge.key"
@@ -97,12 +98,12 @@ class PrivateSlurm:
         return done.stdout
 
     def jobs(self, state: str = "") -> list[str]:
-        """Return the jobs that are there, or those in one state (R, PD)."""
+        """Return all jobs, or those in one state (R, PD)."""
         states = ("--states", state) if state else ()
         return self.run("squeue", "--noheader", "--format=%i", *states).split()
 
-    def said(self) -> str:
-        """Return the daemons' last words."""
+    def last_output(self) -> str:
+        """Return the end of the daemons' output."""
         return "\n".join(
             path.read_text(errors="replace")[-1500:] for path in sorted(self.folder.glob("*.out"))
         )
@@ -119,11 +120,11 @@ class PrivateSlurm:
                 )
             )
 
-    def _wait(self, there, what: str) -> None:
+    def _wait(self, condition, what: str) -> None:
         until = time.monotonic() + UP_S
-        while not there():
+        while not condition():
             if time.monotonic() > until:
-                raise TimeoutError(f"{what} does not come up: {self.said()}")
+                raise TimeoutError(f"{what} does not come up: {self.last_output()}")
             time.sleep(0.1)
 
     def _configuration(self, cpus: int) -> str:

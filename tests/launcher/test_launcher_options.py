@@ -1,4 +1,4 @@
-"""What a fleet's file says, and every mistake in it: one line, exit status 2, nothing started."""
+"""The file of --launch; every mistake in it is one line, exit status 2, nothing started."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(folder: Path, kind: str, text: str | None) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "said"),
+    ("kind", "text", "reason"),
     [
         ("slurm", None, "can't read"),
         ("slurm", "jobs = ", "Invalid value"),
@@ -44,24 +44,24 @@ def check(folder: Path, kind: str, text: str | None) -> subprocess.CompletedProc
         ("moon", "", "expected slurm:FILE"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line(tmp_path: Path, kind: str, text: str | None, said: str) -> None:
-    """It names the flag and the file or the word, and nothing else is printed."""
+def test_a_mistake_is_one_line(tmp_path: Path, kind: str, text: str | None, reason: str) -> None:
+    """It names the flag and the file or the option, and nothing else is printed."""
     done = check(tmp_path, kind, text)
 
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert said in done.stderr
+    assert reason in done.stderr
     assert done.stdout == ""
 
 
-def test_the_evaluators_of_a_fleet_are_counted(tmp_path: Path) -> None:
-    """So that enough expansions are under way to keep them all busy."""
+def test_the_evaluators_of_all_jobs_are_counted(tmp_path: Path) -> None:
+    """The number decides how many expansions are in flight, so that all evaluators are busy."""
     assert "6\n" == check(tmp_path, "local", "jobs = 3\nevaluators = 2\n").stdout
     assert "2\n" == check(tmp_path, "ssh", 'hosts = ["a", "b"]\n').stdout
 
 
-def test_a_batch_system_without_parsl_says_what_to_install(tmp_path: Path) -> None:
-    """The extra is not part of the usual installation."""
+def test_without_parsl_the_line_names_the_package(tmp_path: Path) -> None:
+    """The extra `cluster` is not part of the default installation."""
     (tmp_path / "parsl.py").write_text("raise ImportError('not here')\n")
     file = tmp_path / "fleet.toml"
     file.write_text("jobs = 1\n")
@@ -78,8 +78,8 @@ def test_a_batch_system_without_parsl_says_what_to_install(tmp_path: Path) -> No
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_job_is_told_where_its_ticket_lies_and_never_what_it_says(tmp_path: Path) -> None:
-    """Command lines are read by everybody on a node; spaces and quotes in paths change nothing."""
+def test_a_job_gets_the_path_of_its_ticket_and_never_its_content(tmp_path: Path) -> None:
+    """All users of a node can read command lines; paths may have spaces and quotes."""
     options = LaunchOptions(evaluators=4, setup="module load cuda", project="/it's here")
     line = job_command(options, tmp_path / "a ticket.json", tmp_path)
 
@@ -88,13 +88,13 @@ def test_a_job_is_told_where_its_ticket_lies_and_never_what_it_says(tmp_path: Pa
     assert """'/it'"'"'s here/supervisor.py'""" in line
 
 
-def test_kinds_are_those_of_the_manual() -> None:
-    """What a user may type after --launch."""
+def test_the_kinds_are_those_of_the_manual() -> None:
+    """A user may type these kinds after --launch."""
     assert ["slurm", "k8s", "pbs", "lsf", "ssh", "local"] == [str(kind) for kind in BackendKind]
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "reason"),
     [
         (["--launch", "local:fleet.toml"], "--launch needs --listen"),
         (["--launch", "fleet.toml"], "expected KIND:FILE"),
@@ -102,9 +102,9 @@ def test_kinds_are_those_of_the_manual() -> None:
     ],
 )
 def test_the_command_refuses_in_one_line_and_makes_nothing(
-    tmp_path: Path, argv: list[str], said: str
+    tmp_path: Path, argv: list[str], reason: str
 ) -> None:
-    """A slip in --launch: exit status 2 and no run folder."""
+    """A mistake in --launch has exit status 2 and makes no run folder."""
     (tmp_path / "fleet.toml").write_text("jobs = 1\n")
     (tmp_path / "t.py").write_text(
         "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
@@ -118,5 +118,5 @@ def test_the_command_refuses_in_one_line_and_makes_nothing(
 
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert said in done.stderr
+    assert reason in done.stderr
     assert not (tmp_path / "run").exists()

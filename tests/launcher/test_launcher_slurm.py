@@ -44,7 +44,7 @@ def slurm(tmp_path: Path) -> Iterator[PrivateSlurm]:
 def test_a_launcher_that_was_killed_leaves_its_jobs_to_the_next(
     tmp_path: Path, slurm: PrivateSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `launch.json` keeps is enough to see a job run, to cancel it, and to see it end."""
+    """`launch.json` holds enough to see a job run, to cancel it, and to see it end."""
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     options = LaunchOptions(provider={"walltime": "00:05:00", "exclusive": False})
     first = ParslBackend(BackendKind.SLURM, options, "sleep 100", tmp_path, {})
@@ -61,15 +61,15 @@ def test_a_launcher_that_was_killed_leaves_its_jobs_to_the_next(
     assert {} == second.saved_state()
 
 
-def wait(there: Callable[[], bool]) -> None:
+def wait(condition: Callable[[], bool]) -> None:
     give_up = time.monotonic() + 60
-    while not there():
+    while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.2)
 
 
-def test_a_word_that_parsl_does_not_know_is_one_line(tmp_path: Path, slurm: PrivateSlurm) -> None:
-    """A slip in [provider] is the user's to mend: named, exit status 2, no traceback, no run."""
+def test_an_option_unknown_to_parsl_is_one_line(tmp_path: Path, slurm: PrivateSlurm) -> None:
+    """A mistake in [provider] is named, with exit status 2, without a traceback and a run."""
     Command(tmp_path)
     (tmp_path / "fleet.toml").write_text('[provider]\npartitoin = "gpu"\n')
     argv = ["--task", "chain.py", "--listen", "tcp://127.0.0.1:17999", "--run-dir", "run"]
@@ -87,9 +87,9 @@ def test_a_word_that_parsl_does_not_know_is_one_line(tmp_path: Path, slurm: Priv
     assert not (tmp_path / "run").exists()
 
 
-def until(there: Callable[[], object], what: str, run: subprocess.Popen[str]) -> None:
+def until(condition: Callable[[], object], what: str, run: subprocess.Popen[str]) -> None:
     give_up = time.monotonic() + 120
-    while not there():
+    while not condition():
         if run.poll() is not None or time.monotonic() > give_up:
             raise AssertionError(f"no {what}; the command printed: {run.communicate()[0]}")
         time.sleep(0.1)
@@ -107,10 +107,8 @@ def evaluators_up(run_dir: Path) -> set[str]:
         return set()
 
 
-def test_a_job_that_is_taken_away_is_replaced_and_the_run_ends_as_it_should(
-    tmp_path: Path, slurm: PrivateSlurm
-) -> None:
-    """No evaluator here, one by Slurm; its job is cancelled by somebody: another one takes over."""
+def test_a_cancelled_job_is_replaced_and_the_run_ends(tmp_path: Path, slurm: PrivateSlurm) -> None:
+    """The only evaluator is a Slurm job; after scancel another job takes over."""
     command = Command(tmp_path, budget=2)
     (tmp_path / "fleet.toml").write_text(
         'jobs = 1\nevaluators = 1\n[provider]\nwalltime = "00:10:00"\nexclusive = false\n'
@@ -138,7 +136,7 @@ def test_a_job_that_is_taken_away_is_replaced_and_the_run_ends_as_it_should(
         until(lambda: evaluators_up(command.run_dir), "evaluator by a job", run)
         (first,) = slurm.jobs("R")
         slurm.run("scancel", first)
-        until(lambda: set(slurm.jobs("R")) - {first}, "job in the place of the first", run)
+        until(lambda: set(slurm.jobs("R")) - {first}, "job instead of the first", run)
         printed, _ = run.communicate(timeout=180)
     finally:
         if run.poll() is None:

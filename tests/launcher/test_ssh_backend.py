@@ -1,4 +1,4 @@
-"""Hosts: the ticket goes down the line and nowhere else; a cut line ends what it started."""
+"""Hosts: only the connection carries the ticket; the end of the connection ends the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from protocol.values import Role
 
 SECRET = "s" * 40
 
-# In the place of the supervisor: says what it was given, and leaves when it is told.
+# Instead of the supervisor: records its arguments and environment, and leaves on SIGTERM.
 GUEST = """
 import json, os, signal, sys, time
 ticket = sys.argv[sys.argv.index("--join") + 1]
@@ -31,7 +31,7 @@ os.rename("note.new", "note")
 time.sleep(60)
 """
 
-# In the place of ssh: the last argument is run by a shell, as sshd does.
+# Instead of ssh: a shell runs the last argument, as sshd does.
 SSH = """#!/bin/sh
 for last; do :; done
 printf '%s\\n' "$@" >> "$(dirname "$0")/asked"
@@ -39,9 +39,9 @@ exec sh -c "$last"
 """
 
 
-def until(there: Callable[[], object]) -> None:
+def until(condition: Callable[[], object]) -> None:
     give_up = time.monotonic() + 20
-    while not there():
+    while not condition():
         if time.monotonic() > give_up:
             raise AssertionError("it does not happen")
         time.sleep(0.01)
@@ -81,24 +81,24 @@ def test_a_ticket_reaches_a_host_as_a_private_file_and_in_no_command_line(
     name = hosts.submit()
     note = tmp_path / "note"
     until(note.exists)
-    told = tickets.msgspec.json.decode(note.read_text())
+    found = tickets.msgspec.json.decode(note.read_text())
 
     assert {name: JobPhase.RUNNING} == hosts.phases()
-    assert SECRET in told["ticket"]
-    assert stat.S_IMODE(told["mode"]) == 0o600
-    assert SECRET not in str(told["argv"]) + str(told["environment"])
+    assert SECRET in found["ticket"]
+    assert stat.S_IMODE(found["mode"]) == 0o600
+    assert SECRET not in str(found["argv"]) + str(found["environment"])
     assert SECRET not in (tmp_path / "asked").read_text()
-    assert "--evaluators" in told["argv"]
-    assert told["stdin"] == "/dev/null"
+    assert "--evaluators" in found["argv"]
+    assert found["stdin"] == "/dev/null"
 
     hosts.cancel([name])
     until(lambda: hosts.phases().get(name) is JobPhase.ENDED)
     until((tmp_path / "left").exists)
-    assert not Path(told["path"]).parent.exists(), "the ticket stayed behind"
+    assert not Path(found["path"]).parent.exists(), "the ticket stayed behind"
 
 
 def test_a_host_has_one_job_at_a_time(tmp_path: Path, ticket: Path) -> None:
-    """Two hosts, two jobs, and a third is refused in words."""
+    """Two hosts take two jobs; the third is refused with a reason."""
     hosts = SshBackend(options(tmp_path, hosts=("gpu1", "gpu2")), ticket, tmp_path)
     names = [hosts.submit(), hosts.submit()]
 
@@ -111,8 +111,8 @@ def test_a_host_has_one_job_at_a_time(tmp_path: Path, ticket: Path) -> None:
     )
 
 
-def test_a_program_that_is_not_there_is_a_refusal(tmp_path: Path, ticket: Path) -> None:
-    """No ssh on this machine: said, not raised."""
+def test_a_missing_program_is_a_refusal(tmp_path: Path, ticket: Path) -> None:
+    """A machine without ssh refuses the job; nothing else is raised."""
     found = LaunchOptions(project=str(tmp_path), hosts=("a",), ssh=("/no/such/ssh",))
 
     with pytest.raises(SubmissionRefusedError, match="No such file"):
@@ -120,7 +120,7 @@ def test_a_program_that_is_not_there_is_a_refusal(tmp_path: Path, ticket: Path) 
 
 
 def test_a_host_that_refuses_is_a_job_that_ended(tmp_path: Path, ticket: Path) -> None:
-    """ssh's own failure (no route, no key) ends the job; what it printed is kept."""
+    """A failure of ssh (no route, no key) ends the job; its output is in a file."""
     found = LaunchOptions(
         project=str(tmp_path), hosts=("a",), ssh=("sh", "-c", "echo no route >&2; exit 255")
     )
@@ -128,6 +128,6 @@ def test_a_host_that_refuses_is_a_job_that_ended(tmp_path: Path, ticket: Path) -
     try:
         name = hosts.submit()
     except SubmissionRefusedError:
-        return  # it was gone before the ticket could be handed over
+        return  # it ended before it read the ticket
     until(lambda: hosts.phases().get(name, JobPhase.ENDED) is JobPhase.ENDED)
     assert "no route" in next(tmp_path.glob("*.out")).read_text()

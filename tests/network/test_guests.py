@@ -92,7 +92,8 @@ def test_a_run_with_an_unknown_setting_is_not_served(run: NetRun) -> None:
     text = (run.run_dir / "stark.toml").read_text()
     from actors.cli import UsageError
     from actors.supervisor.cli.flags import parse_arguments
-    from actors.supervisor.join import local_settings, processes_by_role
+    from actors.supervisor.guest_machine import local_settings
+    from actors.supervisor.join import processes_by_role
     from protocol.values import Role
 
     wanted = dict.fromkeys((Role.PLANNER, Role.CODER, Role.DEBUGGER, Role.EVALUATOR), 1)

@@ -1,4 +1,4 @@
-"""A run.db as a coordinator leaves it, written with the coordinator's own schema."""
+"""A run.db like a coordinator's, written with the coordinator's own schema."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Sample:
         nodes: tuple[tuple[int, int, Verdict], ...],
         status: str = "finished",
     ) -> None:
-        """Add a task; of a finished one the best was judged again, and came to the same."""
+        """Add a task; the best node of a finished task was judged again, with the same verdict."""
         (self.path / "tasks" / f"{name}.py").write_text(TASK_SOURCE)
         self.db.execute(
             "INSERT INTO task (name, source, settings, budget, reference, status)"
@@ -130,7 +130,7 @@ class Sample:
             self.confirm(name, min(scores)[1])
 
     def confirm(self, task: str, number: int, verdict: Verdict | None = None) -> None:
-        """Let a node have been judged again, and have come to `verdict`."""
+        """Record that a node was judged again, with `verdict`."""
         self.db.execute(
             "INSERT OR IGNORE INTO first_look (task, number, verdict, score_us)"
             " SELECT task, number, verdict, score_us FROM node WHERE task = ? AND number = ?",

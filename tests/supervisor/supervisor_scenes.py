@@ -1,6 +1,6 @@
-"""Scenes that need a process of their own: they adopt orphans, sweep children, own signals.
+"""Scenes that need a process of their own: they adopt orphans, reap children, own signals.
 
-`python supervisor_scenes.py NAME FOLDER` plays one and prints what it saw as JSON.
+`python supervisor_scenes.py NAME FOLDER` runs one and prints its observations as JSON.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from actors import procfs
+from actors import deadlines, procfs
 from actors.coordinator.storage.database import schema
 from actors.log import open_log
 from actors.supervisor import coordinator_client, hang_detector, run_loop
 from actors.supervisor.coordinator_client import CoordinatorClient
+from actors.supervisor.process_loop import ProcessLoop
 from actors.supervisor.processes import child_process, orphans
 from actors.supervisor.processes.child_specs import ChildSpec
 from actors.supervisor.processes.event_poller import EventPoller
@@ -29,11 +30,12 @@ from actors.supervisor.processes.process_tree import ProcessTree
 from actors.supervisor.processes.restarts import RestartIntensity
 from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.screen import PlainScreen
+from actors.supervisor.run_folder import RunFolder
 from protocol.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 SLEEP = "import time; time.sleep(600)"
-# A grandchild in a session of its own that ignores whatever can be ignored, then its pid on disk.
+# A grandchild in a session of its own that ignores signals; its pid goes into a file.
 ESCAPE = """
 import os, signal, sys, time
 if os.fork() == 0:
@@ -46,7 +48,7 @@ if os.fork() == 0:
     time.sleep(600)
 time.sleep(600)
 """
-# Dies five times with a candidate running, as run.db has it, and then lives.
+# This program dies five times while a candidate runs, according to run.db, and then lives.
 CANDIDATES = """
 import sqlite3, sys, time
 
@@ -60,7 +62,7 @@ run.execute('INSERT INTO lease VALUES (?, ?, ?, ?, 0, NULL, NULL, 1)',
 sys.exit(1)
 """
 LIFELINE = "import sys; sys.stdin.read(); open(sys.argv[1], 'w').write('let go')"
-# Answers a supervisor: says Welcome, writes down losses, ends on Drain.
+# This coordinator answers a supervisor: sends Welcome, records losses, ends on Drain.
 COORDINATOR = """
 import os, sys, zmq
 from protocol import codec, messages, transport
@@ -86,7 +88,7 @@ while True:
 """
 
 
-# The first one hangs at the first beat that it ever gets; its successor is well.
+# The first coordinator hangs at its first heartbeat; the next one does not.
 HANGS_ONCE = COORDINATOR.replace(
     "case messages.Heartbeat(",
     "case messages.Heartbeat() if not os.path.exists('hung'):\n"
@@ -97,7 +99,7 @@ HANGS_ONCE = COORDINATOR.replace(
 
 
 def spec(name: str, *argv: str, limit: int = 50, role: str = "evaluator") -> ChildSpec:
-    """Return a place where a small Python program runs."""
+    """Return the spec of a slot in which a small Python program runs."""
     return ChildSpec(
         name=name,
         role=role,
@@ -108,10 +110,10 @@ def spec(name: str, *argv: str, limit: int = 50, role: str = "evaluator") -> Chi
     )
 
 
-def until(true: Callable[[], object], limit_s: float = 20.0) -> bool:
-    """Wait until something is true; False when it does not become so."""
+def until(condition: Callable[[], object], limit_s: float = 20.0) -> bool:
+    """Wait for a condition; return False if it does not become true in time."""
     give_up = time.monotonic() + limit_s
-    while not true():
+    while not condition():
         if time.monotonic() > give_up:
             return False
         time.sleep(0.01)
@@ -143,17 +145,17 @@ def tree_dies(folder: Path) -> dict[str, object]:
 
 
 def lifeline(folder: Path) -> dict[str, object]:
-    """Leave without a word, as a killed supervisor does: the child's standard input ends."""
+    """End silently, as a killed supervisor does: the child's standard input ends."""
     note = folder / "note"
     child_process.start_child(spec("coder-0", LIFELINE, str(note)), folder)
     if os.fork() == 0:
-        os._exit(0)  # a fork must not keep the lifeline for ever either
+        os._exit(0)  # a forked process must not keep the lifeline open
     os.wait()
     return {"note": str(note)}
 
 
 def leftover_processes(folder: Path) -> dict[str, object]:
-    """Find by the mark in the environment what somebody else started, and end all of it."""
+    """Find processes of another supervisor by the mark in their environment, and end them."""
     note = folder / "pid"
     child = child_process.start_child(spec("evaluator-0", ESCAPE, str(note)), folder)
     until(note.exists)
@@ -166,41 +168,44 @@ def leftover_processes(folder: Path) -> dict[str, object]:
     }
 
 
-def _shift(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dict[str, object]:
+def _supervise(folder: Path, *specs: ChildSpec, minutes: float | None = None) -> dict[str, object]:
     os.chdir(folder)
     (folder / "logs").mkdir(exist_ok=True)
     child_process.become_subreaper()
     poller = EventPoller()
     processes = ProcessTree(specs, folder, random.Random(1), on_start=poller.add_child)
-    line = CoordinatorClient("ipc://coordinator.sock")
-    for descriptor in line.descriptors:
-        poller.add_descriptor(descriptor)
+    coordinator = CoordinatorClient("ipc://coordinator.sock")
     said = Path("said").open("w")  # noqa: SIM115  # as long as the process
-    work = run_loop.RunLoop(
-        run_dir=folder,
-        settings=Settings(max_minutes=minutes),
-        processes=processes,
-        poller=poller,
-        coordinator=line,
+    screen = PlainScreen(said)
+    settings = Settings(max_minutes=minutes)
+    loop = run_loop.RunLoop(
+        folder=RunFolder(folder, shown="run", run_id="scene", lock=-1, created=[]),
+        settings=settings,
+        process_loop=ProcessLoop(
+            processes=processes,
+            poller=poller,
+            coordinator=coordinator,
+            say=screen.say,
+            log=open_log(folder, "supervisor"),
+            lease_s=settings.lease_s,
+        ),
         reader=RunReader(folder),
-        screen=PlainScreen(said),
-        log=open_log(folder, "supervisor"),
-        note=lambda _recorded: None,
+        screen=screen,
     )
-    ending = work.serve()
-    line.close()
+    ending = loop.serve()
+    coordinator.close()
     return {
         "kind": str(ending.kind),
         "why": ending.reason,
-        "starts": {name: place.starts for name, place in processes.supervised.items()},
+        "starts": {name: slot.starts for name, slot in processes.slots.items()},
         "left": len(procfs.children_of(os.getpid())),
         "said": Path("said").read_text(),
     }
 
 
 def too_often(folder: Path) -> dict[str, object]:
-    """A child that can't live ends the run, with its last words."""
-    return _shift(
+    """A child that dies at every start ends the run; the reason has its last output."""
+    return _supervise(
         folder,
         spec("coordinator", SLEEP, role="coordinator"),
         spec("coder-0", "raise SystemExit('no such prompt')", limit=2),
@@ -216,9 +221,9 @@ def candidates_doing(folder: Path) -> dict[str, object]:
         until(lambda: (folder / "enough").exists())
         os.kill(os.getpid(), signal.SIGINT)
 
-    run_loop.DRAIN_S = 0.5
+    deadlines.RUN_DRAIN_S = 0.5
     threading.Thread(target=disturb, daemon=True).start()
-    return _shift(
+    return _supervise(
         folder,
         spec("coordinator", SLEEP, role="coordinator"),
         _fenced(spec("evaluator-0", CANDIDATES, limit=2)),
@@ -226,13 +231,13 @@ def candidates_doing(folder: Path) -> dict[str, object]:
 
 
 def coordinator_ends(folder: Path) -> dict[str, object]:
-    """The coordinator's exit status 0 ends everything, also a child that will not listen."""
-    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
-    run_loop.GRACE_S = 0.5
-    return _shift(
+    """The coordinator's exit status 0 ends everything, also a child that ignores SIGTERM."""
+    ignores_sigterm = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+    deadlines.TERMINATE_S = 0.5
+    return _supervise(
         folder,
         spec("coordinator", "import time; time.sleep(0.5)", role="coordinator"),
-        spec("evaluator-0", deaf),
+        spec("evaluator-0", ignores_sigterm),
     )
 
 
@@ -243,7 +248,7 @@ def coordinator_returns(folder: Path) -> dict[str, object]:
         if not until(lambda: (folder / "coordinator.sock").exists()):
             os._exit(1)
         coordinator = _pid_of("coordinator")
-        os.kill(coordinator, signal.SIGSTOP)  # it reads nothing from here on
+        os.kill(coordinator, signal.SIGSTOP)  # from here on it reads nothing
         os.kill(_pid_of("evaluator-0"), signal.SIGKILL)
         time.sleep(0.3)
         os.kill(coordinator, signal.SIGKILL)
@@ -252,12 +257,12 @@ def coordinator_returns(folder: Path) -> dict[str, object]:
 
     threading.Thread(target=disturb, daemon=True).start()
     fenced = _fenced(spec("evaluator-0", SLEEP))
-    seen = _shift(folder, spec("coordinator", COORDINATOR, role="coordinator"), fenced)
+    seen = _supervise(folder, spec("coordinator", COORDINATOR, role="coordinator"), fenced)
     return seen | {"losses": (folder / "losses").read_text()}
 
 
 def coordinator_hangs(folder: Path) -> dict[str, object]:
-    """A coordinator that lives and answers nothing is replaced; the next one is heard."""
+    """A coordinator that lives and does not answer is replaced; the next one answers."""
     coordinator_client.MIN_UNRESPONSIVE_S = 0.5
 
     def disturb() -> None:
@@ -265,11 +270,11 @@ def coordinator_hangs(folder: Path) -> dict[str, object]:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=disturb, daemon=True).start()
-    return _shift(folder, spec("coordinator", HANGS_ONCE, role="coordinator"))
+    return _supervise(folder, spec("coordinator", HANGS_ONCE, role="coordinator"))
 
 
 def silent_worker(folder: Path) -> dict[str, object]:
-    """A worker that the coordinator hears no more is killed, once, and started again."""
+    """A worker that the coordinator does not hear any more is killed once and restarted."""
 
     def disturb() -> None:
         until((folder / "incarnation").exists)
@@ -281,7 +286,7 @@ def silent_worker(folder: Path) -> dict[str, object]:
     program = "import os, sys, time; print(sys.argv[-1], file=open('new', 'w'), flush=True)\n"
     program += "os.rename('new', 'incarnation'); time.sleep(600)"
     threading.Thread(target=disturb, daemon=True).start()
-    seen = _shift(
+    seen = _supervise(
         folder,
         spec("coordinator", COORDINATOR, role="coordinator"),
         _fenced(spec("evaluator-0", program)),
@@ -290,7 +295,7 @@ def silent_worker(folder: Path) -> dict[str, object]:
 
 
 def stopped_worker(folder: Path) -> dict[str, object]:
-    """A worker that was stopped before it ever said a word does not stay so."""
+    """A worker that was stopped before its first message is killed and restarted."""
     hang_detector.STOPPED_LEASES = 0.01
 
     def disturb() -> None:
@@ -300,7 +305,7 @@ def stopped_worker(folder: Path) -> dict[str, object]:
     program = "import os, time; first = not os.path.exists('s'); open('s', 'w')\n"
     program += "if first: os.kill(os.getpid(), 19)\ntime.sleep(600)"
     threading.Thread(target=disturb, daemon=True).start()
-    return _shift(
+    return _supervise(
         folder,
         spec("coordinator", COORDINATOR, role="coordinator"),
         _fenced(spec("evaluator-0", program)),
@@ -317,15 +322,15 @@ def two_interrupts(folder: Path) -> dict[str, object]:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=disturb, daemon=True).start()
-    return _shift(
+    return _supervise(
         folder, spec("coordinator", SLEEP, role="coordinator"), spec("evaluator-0", SLEEP)
     )
 
 
 def time_is_up(folder: Path) -> dict[str, object]:
     """--max-minutes drains; a coordinator that hangs is ended when the drain's time is over."""
-    run_loop.DRAIN_S = 0.5
-    return _shift(
+    deadlines.RUN_DRAIN_S = 0.5
+    return _supervise(
         folder,
         spec("coordinator", SLEEP, role="coordinator"),
         spec("evaluator-0", SLEEP),
@@ -347,7 +352,7 @@ def _pid_of(slot: str) -> int:
                 return pid
         except OSError:
             continue
-    raise LookupError(slot)  # never 0, which means our whole group
+    raise LookupError(slot)  # never 0, which would mean the whole process group
 
 
 SCENES = (

@@ -1,4 +1,4 @@
-"""The figures that a monitoring system reads: valid text, true figures, one line for a mistake."""
+"""The figures for a monitoring system: valid text, true figures, one line for a mistake."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def read(text: str) -> dict[str, float]:
         elif not line.startswith("# HELP "):
             match = LINE.fullmatch(line)
             assert match, line
-            assert match[1] == list(kinds)[-1], "a family's lines stand together"
+            assert match[1] == list(kinds)[-1], "a family's lines must be together"
             key = line.rpartition(" ")[0]
             assert key not in found
             found[key] = float(line.rpartition(" ")[2])
     return found
 
 
-CREW = (
+WORKERS = (
     WorkerStatus(slot="evaluator-0", state="up", pid=7, restarts=2, activity="", seconds=None,
            cause="signal 9 (SIGKILL)", leases=3, rtt_ms=1.5),
     WorkerStatus(slot="evaluator-0@b", state="silent", pid=None, restarts=0, activity="",
     seconds=None,
-           quarantine_reason=True),
+           is_quarantined=True),
 )  # fmt: skip
 
 
 def test_a_runs_figures_are_those_of_its_database(tmp_path: Path) -> None:
-    """Attempts by verdict, the best, spend, leases; what is not known is absent, not 0."""
+    """Attempts by verdict, the best, spend, leases; an unknown figure is absent, not 0."""
     sample = Sample(tmp_path, budget=30, status="running")
     sample.add_call("gelu/1/plan", 0.25, tokens=100)
     sample.db.execute(
@@ -72,7 +72,7 @@ def test_a_runs_figures_are_those_of_its_database(tmp_path: Path) -> None:
     reader = RunReader(tmp_path)
     snapshot = reader.poll()
     assert snapshot is not None
-    figures = read(prometheus_text(snapshot, CREW, reader.lease_counts()))
+    figures = read(prometheus_text(snapshot, WORKERS, reader.lease_counts()))
     reader.close()
 
     expected = {
@@ -120,25 +120,25 @@ def get(url: str) -> tuple[int, str, str]:
 
 
 class NoScreen:
-    """Shows nothing."""
+    """A screen that shows nothing."""
 
     def say(self, line: str) -> None: ...
     def show(
-        self, snapshot: Snapshot, crew: tuple[WorkerStatus, ...], elapsed_s: float
+        self, snapshot: Snapshot, workers: tuple[WorkerStatus, ...], elapsed_s: float
     ) -> None: ...
     def close(self) -> None: ...
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0"])
-def test_what_is_shown_is_served(tmp_path: Path, address: str) -> None:
-    """Over HTTP, the newest picture; other paths are not there."""
+def test_the_figures_on_the_screen_are_served(tmp_path: Path, address: str) -> None:
+    """HTTP serves the newest figures; other paths do not exist."""
     if "[" in address and not Path("/proc/net/if_inet6").exists():
         pytest.skip("this machine has no IPv6")
     server = MetricsServer(address)
     reader = RunReader(tmp_path)
     screen = MeteredScreen(NoScreen(), server, reader)
     for status in ("running", "draining"):
-        screen.show(Snapshot(run_id="r", status=status), CREW, 0.0)
+        screen.show(Snapshot(run_id="r", status=status), WORKERS, 0.0)
         code, kind, text = get(server.url)
         assert code == 200
         assert kind.startswith("text/plain; version=0.0.4")
@@ -148,11 +148,11 @@ def test_what_is_shown_is_served(tmp_path: Path, address: str) -> None:
     reader.close()
 
 
-@pytest.mark.parametrize("address", ["9464", ":9464", "127.0.0.1:", "127.0.0.1:99999", "taken"])
-def test_an_address_that_cannot_be_had_is_one_line(address: str) -> None:
-    """Before anything is made."""
+@pytest.mark.parametrize("address", ["9464", ":9464", "127.0.0.1:", "127.0.0.1:99999", "in use"])
+def test_an_unusable_address_is_one_line(address: str) -> None:
+    """The mistake is found before anything is made."""
     with socket.create_server(("127.0.0.1", 0)) as other:
-        address = address.replace("taken", f"127.0.0.1:{other.getsockname()[1]}")
+        address = address.replace("in use", f"127.0.0.1:{other.getsockname()[1]}")
         with pytest.raises(UsageError, match="--metrics: ") as error:
             MetricsServer(address)
     assert "\n" not in str(error.value)

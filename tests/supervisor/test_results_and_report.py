@@ -1,23 +1,19 @@
-"""What is read from run.db and what it becomes: result.json, best.py, exit status, report."""
+"""The results that are read from run.db: result.json, best.py, exit status, report."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from supervisor_sample import NODES, WINNER, Sample, correct, failed
+from supervisor_sample import WINNER, Sample, correct, failed
 
+from actors.exit_status import ExitStatus
 from actors.supervisor import finish, run_folder
 from actors.supervisor.reporting import formatting, html_report, run_results
-from actors.supervisor.reporting.best_so_far_svg import best_so_far_svg
 from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
-from actors.supervisor.reporting.run_results import ExitStatus
 from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.run_loop import EndKind, RunEnd
 from protocol.values import Outcome, Verdict
@@ -54,8 +50,8 @@ def test_a_ledger_tells_news_only_and_sees_each_node_once(tmp_path: Path) -> Non
     assert reader.log_of("gelu", 1) == "x" * 1000
 
 
-def test_a_ledger_never_writes(tmp_path: Path) -> None:
-    """Whoever only looks at a run can't change it."""
+def test_a_run_reader_never_writes(tmp_path: Path) -> None:
+    """A reader of a run can't change it."""
     sample = Sample(tmp_path)
     sample.db.close()
     checkpoint_database(tmp_path)
@@ -68,8 +64,8 @@ def test_a_ledger_never_writes(tmp_path: Path) -> None:
     assert (tmp_path / "run.db").read_bytes() == before
 
 
-def test_the_best_is_the_fastest_node_whose_interval_is_above_1(tmp_path: Path) -> None:
-    """A faster node that is wrong, a slower one, one that may be either: none of them wins."""
+def test_the_best_is_the_fastest_node_with_an_interval_above_1(tmp_path: Path) -> None:
+    """A wrong node, a slower node and a node with an interval across 1 never win."""
     sample = Sample(
         tmp_path, nodes=((1, 0, failed(Outcome.WRONG, "x", "check")),), status="running"
     )
@@ -84,13 +80,13 @@ def test_the_best_is_the_fastest_node_whose_interval_is_above_1(tmp_path: Path) 
 
 
 def test_the_module_itself_never_wins(tmp_path: Path) -> None:
-    """Whatever its figure: a noisy machine makes anything of two runs of the same code."""
+    """Its figure does not matter: on a noisy machine two runs of the same code differ, too."""
     lucky = replace(correct(500.0), profile={"labels": "library_only, renamed_reference"})
     sample = Sample(tmp_path, nodes=((1, 0, lucky), (2, 0, correct(1100.0))), budget=2)
     task = look(sample).tasks[0]
     results = run_results.run_results(look(sample), sample.settings)
     assert (None, 2) == (task.best, task.closest and task.closest.number)
-    assert run_results.exit_status_of(results) == ExitStatus.NOT_FASTER
+    assert run_results.exit_status_of(results) == ExitStatus.NEGATIVE
     assert "correct 2.00× (1.98–2.02) 500 µs, confirmed, the module itself" in formatting.node_line(
         task, task.attempts[0]
     )
@@ -99,8 +95,8 @@ def test_the_module_itself_never_wins(tmp_path: Path) -> None:
     assert "it is the module itself" in html_report.render_report(alone.path)
 
 
-def test_at_the_end_only_what_was_confirmed_counts(tmp_path: Path) -> None:
-    """The first look's best does not stand: the next one that does is the winner, or nobody."""
+def test_at_the_end_only_a_confirmed_node_counts(tmp_path: Path) -> None:
+    """If the best of the first looks is not confirmed, the next confirmed node is the winner."""
     sample = Sample(tmp_path, nodes=(), status="running", budget=2)
     sample.add_node("gelu", 1, 0, correct(300.0))
     sample.add_node("gelu", 2, 0, correct(400.0))
@@ -116,17 +112,17 @@ def test_at_the_end_only_what_was_confirmed_counts(tmp_path: Path) -> None:
     assert look(sample).tasks[0].best.number == 2  # type: ignore[union-attr]
 
 
-def test_a_second_look_that_could_not_be_had_confirms_nothing(tmp_path: Path) -> None:
-    """A figure that nobody measured again is not called the winner's."""
+def test_a_second_look_that_failed_confirms_nothing(tmp_path: Path) -> None:
+    """A figure that was not measured again is not the winner's."""
     sample = Sample(tmp_path, nodes=((1, 0, correct(500.0)),), budget=1)
     sample.db.execute("UPDATE node SET confirmed = 2 WHERE number = 1")
     results = run_results.run_results(look(sample), sample.settings)
-    assert run_results.exit_status_of(results) == ExitStatus.NOT_FASTER
+    assert run_results.exit_status_of(results) == ExitStatus.NEGATIVE
     assert formatting.best_line(look(sample).tasks[0]).endswith("it could not be judged again")
 
 
 def test_result_json_has_the_fixed_keys_and_null_for_what_was_not_measured(tmp_path: Path) -> None:
-    """Other tools read these words; a figure that nobody measured is null, never 0."""
+    """Other tools read these keys; a figure that was not measured is null, never 0."""
     sample = Sample(tmp_path)
     sample.add_call("gelu/1/plan", 0.25)
     sample.add_call("gelu/2/plan", 0.5)
@@ -162,19 +158,19 @@ def test_result_json_has_the_fixed_keys_and_null_for_what_was_not_measured(tmp_p
 
 
 def test_a_task_that_was_given_up_says_why_everywhere(tmp_path: Path) -> None:
-    """The reason of the last word is in result.json and in the report; the status is 1."""
+    """The reason is in result.json and in the report; the status is 1."""
     why = "input 0 (x) is bfloat16[8] (line 3)"
     refusal = Verdict(verdict=Outcome.NO_CANDIDATE, reason=why, gives_up_on="task")
     sample = Sample(tmp_path, nodes=((1, 0, refusal),))
     results = run_results.run_results(look(sample), sample.settings)
     assert (f"ended after 1 of 6 attempts: {why}",) == results.tasks[0].notes
-    assert ExitStatus.NOT_FASTER == run_results.exit_status_of(results)
+    assert ExitStatus.NEGATIVE == run_results.exit_status_of(results)
     html_report.write_report(tmp_path)
     assert why in (tmp_path / "report.html").read_text()
 
 
 def test_a_node_that_was_given_up_ends_no_task_by_itself(tmp_path: Path) -> None:
-    """As long as the task is not over, another node may still grow."""
+    """Another node may still grow before the task is over."""
     refusal = Verdict(verdict=Outcome.NO_CANDIDATE, reason="nothing is left", gives_up_on="node")
     sample = Sample(tmp_path, nodes=((1, 0, refusal),), status="running")
     assert not look(sample).tasks[0].notes
@@ -191,15 +187,15 @@ def test_an_unknown_price_is_null(tmp_path: Path) -> None:
     assert task.usd is None
 
 
-def test_the_exit_status_follows_what_was_found(tmp_path: Path) -> None:
+def test_the_exit_status_follows_the_results(tmp_path: Path) -> None:
     """0 only for a candidate that is confirmed to be faster than the reference, for every task."""
     cases = {
-        "faster": (((1, 0, correct(500.0)),), ExitStatus.FASTER),
-        "same": (((1, 0, correct(1000.0)),), ExitStatus.NOT_FASTER),
-        "either": (((1, 0, spread(correct(935.0), 0.84, 3.02)),), ExitStatus.NOT_FASTER),
-        "unknown": (((1, 0, replace(correct(500.0), speedup_ci95=None)),), ExitStatus.NOT_FASTER),
-        "slower": (((1, 0, correct(1001.0)),), ExitStatus.NOT_FASTER),
-        "none": (((1, 0, failed(Outcome.CRASHED, "x", "check")),), ExitStatus.NOT_FASTER),
+        "faster": (((1, 0, correct(500.0)),), ExitStatus.DONE),
+        "same": (((1, 0, correct(1000.0)),), ExitStatus.NEGATIVE),
+        "either": (((1, 0, spread(correct(935.0), 0.84, 3.02)),), ExitStatus.NEGATIVE),
+        "unknown": (((1, 0, replace(correct(500.0), speedup_ci95=None)),), ExitStatus.NEGATIVE),
+        "slower": (((1, 0, correct(1001.0)),), ExitStatus.NEGATIVE),
+        "none": (((1, 0, failed(Outcome.CRASHED, "x", "check")),), ExitStatus.NEGATIVE),
     }
     for name, (nodes, expected) in cases.items():
         sample = Sample(tmp_path / name, budget=1, nodes=nodes)
@@ -215,12 +211,12 @@ def test_the_exit_status_follows_what_was_found(tmp_path: Path) -> None:
     sample = Sample(tmp_path / "two", names=("a", "b"), budget=1, nodes=cases["faster"][0])
     assert (
         run_results.exit_status_of(run_results.run_results(look(sample), sample.settings))
-        == ExitStatus.FASTER
+        == ExitStatus.DONE
     )
     sample.add_task("c", 1, cases["slower"][0])
     assert (
         run_results.exit_status_of(run_results.run_results(look(sample), sample.settings))
-        == ExitStatus.NOT_FASTER
+        == ExitStatus.NEGATIVE
     )
 
 
@@ -244,7 +240,7 @@ def test_best_py_is_the_winners_source_under_a_comment(tmp_path: Path) -> None:
 
 
 def conclude(sample: Sample) -> tuple[ExitStatus, list[str]]:
-    """End a run as its supervisor does; return the status and what was said."""
+    """End a run as its supervisor does; return the status and the lines."""
     said: list[str] = []
     reader = RunReader(sample.path)
     snapshot = reader.poll()
@@ -256,25 +252,27 @@ def conclude(sample: Sample) -> tuple[ExitStatus, list[str]]:
     return code, said
 
 
-def test_a_best_so_far_that_did_not_stand_is_taken_away(tmp_path: Path) -> None:
-    """There is a best.py where there is a winner; the user's file of an earlier end stays."""
+def test_a_best_so_far_that_was_not_confirmed_is_removed(tmp_path: Path) -> None:
+    """Only a winner has a best.py; the user's file from an earlier end stays."""
     sample = Sample(tmp_path / "run", nodes=((1, 0, correct(500.0)),), budget=1)
     best = sample.path / "best.py"
-    assert conclude(sample)[0] is ExitStatus.FASTER
+    assert conclude(sample)[0] is ExitStatus.DONE
     assert best.exists()
     sample.confirm("gelu", 1, spread(correct(900.0), 0.9, 1.4))
     code, said = conclude(sample)  # an earlier version ended it so, by a rule of its own
-    assert (ExitStatus.NOT_FASTER, True) == (code, best.exists())
+    assert (ExitStatus.NEGATIVE, True) == (code, best.exists())
     (sample.path / "result.json").unlink()
     code, said = conclude(sample)
-    assert (ExitStatus.NOT_FASTER, False) == (code, best.exists())
+    assert (ExitStatus.NEGATIVE, False) == (code, best.exists())
     assert any("nothing faster was found" in line for line in said)
     assert not any("best.py" in line for line in said)
 
 
-def test_every_page_shows_one_clock_and_one_winner(tmp_path: Path) -> None:
-    """Headline, tree, table, curve, result.json and terminal: the figures divide, the curve ends at
-    the winner's, and a first look that seems faster is called a first look."""
+def test_every_output_uses_one_clock_and_one_winner(tmp_path: Path) -> None:
+    """Times, speed-ups and the end of the curve agree in the report, result.json and the terminal.
+
+    A first look that seems faster is labelled as a first look.
+    """
     nodes = ((1, 0, moment(350.0, 3.1)), (2, 0, moment(289.0, 2.98)), (3, 0, moment(338.0, 3.0)))
     sample = Sample(tmp_path, nodes=nodes, budget=3, status="finished")
     sample.confirm("gelu", 1, moment(370.0, 2.88, reference_us=983.0))
@@ -300,17 +298,17 @@ def test_every_page_shows_one_clock_and_one_winner(tmp_path: Path) -> None:
     for words in ("370 µs", "289 µs", "983 µs"):
         assert words not in page
     assert "347 µs (reference 1.00 ms)" in formatting.best_line(task)
-    assert ends_at(best_so_far_svg(task)) == height(
-        best_so_far_svg(task), "node 1: 2.88×, confirmed"
+    assert ends_at(html_report.render_chart(task)) == height(
+        html_report.render_chart(task), "node 1: 2.88×, confirmed"
     )
 
 
 def test_a_curve_without_a_winner_ends_at_the_reference(tmp_path: Path) -> None:
-    """What only seemed faster leaves no mark at the end of the line."""
+    """A candidate that only seemed faster leaves no mark at the end of the line."""
     sample = Sample(tmp_path, nodes=((1, 0, correct(500.0)),), budget=1)
     sample.confirm("gelu", 1, spread(correct(1000.0), 0.9, 1.1))
     (task,) = look(sample).tasks
-    picture = best_so_far_svg(task)
+    picture = html_report.render_chart(task)
     assert ends_at(picture) == float(re.findall(r'class="best" d="M\S+ ([\d.]+)', picture)[0])
 
 
@@ -336,58 +334,3 @@ def moment(median_us: float, speedup: float, reference_us: float = 838.0) -> Ver
 def spread(verdict: Verdict, low: float, high: float) -> Verdict:
     """Return a verdict with another interval."""
     return replace(verdict, speedup_ci95=(low, high))
-
-
-class _Tags(HTMLParser):
-    """Notes what a browser would open, and whether every tag is closed again."""
-
-    VOID = ("meta", "br")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.add(tag)
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def test_the_report_is_whole_offline_and_escaped(tmp_path: Path) -> None:
-    """Tree, curve, source, diff, failures and spend in one file; a candidate's text stays text."""
-    sample = Sample(tmp_path, names=("gelu", "softmax"))
-    html = html_report.write_report(tmp_path).read_text()
-    page = _Tags()
-    page.feed(html)
-    assert page.open == []
-    assert {"svg", "table", "ul", "pre", "ins", "del", "details"} <= page.seen
-    assert "script" not in page.seen
-    assert "b" in page.seen  # ours; the compiler's "<b>" is text
-    assert "error: expected ';' before <b>" in page.text
-    assert "<script>alert(1)</script>" in page.text
-    assert "+class ModelNew:" in page.text
-    assert not re.search(r"(src|href)=", html)
-    for node in NODES:
-        assert f"{node[0]} · " in page.text
-    sample.db.close()
-
-
-def test_the_report_can_be_made_of_a_run_that_has_just_begun(tmp_path: Path) -> None:
-    """No node yet is no reason to fail; no run at all is one line and status 2."""
-    Sample(tmp_path / "run", nodes=(), status="running").db.close()
-    script = str(Path(html_report.__file__).parents[2] / "scripts" / "report.py")
-    good = subprocess.run([sys.executable, script, str(tmp_path / "run")], check=False)
-    assert good.returncode == 0
-    assert "No attempt has ended yet" in (tmp_path / "run" / "report.html").read_text()
-    bad = subprocess.run(
-        [sys.executable, script, str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert (2, 1) == (bad.returncode, len(bad.stderr.splitlines()))

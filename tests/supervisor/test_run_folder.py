@@ -1,4 +1,4 @@
-"""The run folder: whole or not at all, one supervisor at a time."""
+"""The run folder: made completely or not at all, one supervisor at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from protocol.settings import Settings
 TASK = TaskFile(name="t", path=Path("t.py"), source=TASK_SOURCE)
 
 
-def test_a_new_folder_can_be_resumed_with_the_same_settings_and_mark(tmp_path: Path) -> None:
-    """What one supervisor made, the next one takes up."""
+def test_a_new_folder_can_be_resumed_with_the_same_settings_and_id(tmp_path: Path) -> None:
+    """The next supervisor reads the folder that the first one made."""
     settings = Settings(tasks=("t",), seed=3)
     with run_folder.make_run_folder(tmp_path / "a" / "run", (TASK,)) as made:
         made.write(settings, (TASK,))
@@ -28,7 +28,7 @@ def test_a_new_folder_can_be_resumed_with_the_same_settings_and_mark(tmp_path: P
 
 
 def test_two_supervisors_on_one_run_are_refused(tmp_path: Path) -> None:
-    """The lock is held for the supervisor's life and free afterwards."""
+    """The lock is held during the supervisor's life and free afterwards."""
     with run_folder.make_run_folder(tmp_path / "run", (TASK,)) as made:
         made.write(Settings(tasks=("t",)), (TASK,))
         with pytest.raises(UsageError, match="another supervisor serves"):
@@ -36,24 +36,24 @@ def test_two_supervisors_on_one_run_are_refused(tmp_path: Path) -> None:
     run_folder.open_run_folder(tmp_path / "run")[0].close()
 
 
-def test_a_full_disk_leaves_no_half_of_a_folder(tmp_path: Path) -> None:
-    """What can't be made whole is taken away again, of a run and of a machine that joins."""
-    room = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, room[1]))
+def test_a_full_disk_leaves_no_incomplete_folder(tmp_path: Path) -> None:
+    """An incomplete folder is removed again, of a run and of a machine that joins."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
     try:
         with pytest.raises(UsageError, match="can't make the run folder"):
             run_folder.make_run_folder(tmp_path / "a" / "run", (TASK,))
         with pytest.raises(OSError, match="File too large"):
             run_folder.make_guest_folder(tmp_path / "b", "join")
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, room)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert [] == list(tmp_path.iterdir())
 
 
-def test_removing_leaves_what_was_there_before(
+def test_removing_a_run_leaves_a_folder_that_existed_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refused run takes its folders away, but not the empty one that a user made."""
+    """A refused run removes its folders, but not an empty folder that the user made."""
     monkeypatch.chdir(tmp_path)
     made = run_folder.make_run_folder(Path("deep/er/run"), (TASK,))
     made.write(Settings(tasks=("t",)), (TASK,))
@@ -71,7 +71,7 @@ def test_removing_leaves_what_was_there_before(
 def test_runs_of_the_same_second_get_folders_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default name is never taken twice."""
+    """No default name is used twice."""
     monkeypatch.chdir(tmp_path)
     runs = [run_folder.make_run_folder(None, (TASK,)) for _ in range(3)]
     assert len({run.path for run in runs}) == 3
@@ -79,8 +79,8 @@ def test_runs_of_the_same_second_get_folders_of_their_own(
         run.close()
 
 
-def test_cleaning_takes_scratch_socket_and_empty_output_only(tmp_path: Path) -> None:
-    """After a run nothing is left that only live processes need."""
+def test_cleaning_removes_scratch_socket_and_empty_output_only(tmp_path: Path) -> None:
+    """After a run the files that only live processes need are gone."""
     with run_folder.make_run_folder(tmp_path / "run", (TASK,)) as made:
         made.write(Settings(tasks=("t",)), (TASK,))
         (made.path / "scratch" / "evaluator-0").mkdir(parents=True)

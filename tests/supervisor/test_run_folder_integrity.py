@@ -1,4 +1,4 @@
-"""A run folder with a file removed, emptied, cut or replaced: right, or one line and untouched."""
+"""A run folder with a damaged file: resumed correctly, or one line and the folder unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES = (
 LIVE_FILES = ("run.db-wal", "run.db-shm")
 FINISHED, KILLED = "finished", "killed"
 DATABASE = ("run.db", "run.db-wal", "run.db-shm")
-OWN = "run.db-shm"  # SQLite's own scratch
+SQLITE_SCRATCH = "run.db-shm"
 
 
 def remove(path: Path) -> None:
@@ -72,7 +72,7 @@ DAMAGES: tuple[Callable[[Path], None], ...] = (remove, empty, garble, cut, make_
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run that is over and one whose every process was killed, each as it was left."""
+    """A finished run, and a run whose processes were all killed, both as they were left."""
     top = tmp_path_factory.mktemp("runs")
     for name in (FINISHED, KILLED):
         run = top / name
@@ -92,7 +92,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             sample.db.close()
             assert supervisor.main(["--resume", str(run)]) == 0
         else:
-            shutil.copytree(run, top / "copy")  # with the log of what was never folded in
+            shutil.copytree(run, top / "copy")  # with a log that was never checkpointed
             sample.db.close()
             shutil.rmtree(run)
             (top / "copy").rename(run)
@@ -102,24 +102,24 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(runs: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """A copy of one of them."""
+    """A copy of one of these runs."""
     return Path(shutil.copytree(runs / request.param, tmp_path / "run", symlinks=True))
 
 
-def marks(run: Path) -> dict[str, object]:
-    """Return what is there: names, times and contents."""
+def folder_state(run: Path) -> dict[str, object]:
+    """Return the names, times and contents of all files."""
     return {
         str(path.relative_to(run)): (
             os.lstat(path).st_mtime_ns,
             path.read_bytes() if path.is_file() else b"",
         )
         for path in [run, *run.rglob("*")]
-        if path.name != OWN
+        if path.name != SQLITE_SCRATCH
     }
 
 
 def is_lost(file: str, damage: Callable[[Path], None]) -> bool:
-    """Whether a run can't be served without this file as it was."""
+    """Whether a run can't be served after this damage to this file."""
     if damage in (make_folder, make_loop):
         return not (file in ("tasks", "logs") and damage is make_folder)
     if damage is garble and file in ("tasks", "logs"):
@@ -141,21 +141,21 @@ CASES = [
     indirect=["run"],
     ids=[f"{name}-{file}-{damage.__name__}" for name, file, damage in CASES],
 )
-def test_a_damaged_run_is_resumed_rightly_or_left_untouched(
+def test_a_damaged_run_is_resumed_correctly_or_left_unchanged(
     run: Path, file: str, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was found is never written over, and never told as if it had not been found."""
+    """A damaged file is never overwritten, and no resume goes on as if it were whole."""
     damage(run / file)
-    before = marks(run)
+    before = folder_state(run)
     arguments = flags.parse_arguments(["--resume", str(run)])
-    # All of a young run is in its log: SQLite takes its pages from there, whatever lies below.
+    # All pages of a young run are in its log: SQLite does not read the damaged file.
     in_log = (run / "run.db-wal").exists() and file == "run.db" and damage in (garble, cut)
     if is_lost(file, damage) and not in_log:
         lost = DamagedRunError if file.startswith("run.db") else UsageError
         with pytest.raises(lost, match=re.escape(str(run))) as refused:
             supervisor.resume_run(arguments, {})
         assert len(str(refused.value).splitlines()) == 1
-        assert marks(run) == before
+        assert folder_state(run) == before
         return
     with supervisor.resume_run(arguments, {}).folder:
         assert run_folder_integrity.check_run_folder(run).recorded == 6
@@ -164,12 +164,12 @@ def test_a_damaged_run_is_resumed_rightly_or_left_untouched(
 
 
 @pytest.mark.parametrize(("run", "file", "damage"), CASES, indirect=["run"])
-def test_scripts_read_a_damaged_run_or_say_why_not(
+def test_scripts_read_a_damaged_run_or_give_the_reason(
     run: Path, file: str, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line and status 2, and the report that was there stays; else what a whole run gives."""
+    """Either one line, status 2 and an unchanged report, or the output for a complete run."""
     damage(run / file)
-    before = marks(run)
+    before = folder_state(run)
     status = 0
     readers = (
         lambda: story.main([str(run), "3"]),
@@ -178,32 +178,32 @@ def test_scripts_read_a_damaged_run_or_say_why_not(
     )
     for read in readers:
         status = read()
-        said = capsys.readouterr()
+        output = capsys.readouterr()
         if status == 2:
-            assert len(said.err.splitlines()) == 1
-            assert marks(run) == before
+            assert len(output.err.splitlines()) == 1
+            assert folder_state(run) == before
         else:
-            assert said.err == ""
+            assert output.err == ""
     if status == 0:
         assert "gelu" in (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize("run", [FINISHED], indirect=True)
 @pytest.mark.parametrize("file", ["result.json", "best.py", "report.html", "tasks", "logs"])
-def test_what_follows_from_run_db_is_written_again(run: Path, file: str) -> None:
-    """Of a finished run: results, winner, report and the tasks' copies."""
-    good = json.loads((run / "result.json").read_text())
+def test_files_that_follow_from_run_db_are_written_again(run: Path, file: str) -> None:
+    """For a finished run: results, winner, report and the copies of the tasks."""
+    before = json.loads((run / "result.json").read_text())
     remove(run / file)
     assert supervisor.main(["--resume", str(run)]) == 0
-    assert json.loads((run / "result.json").read_text()) == good
+    assert json.loads((run / "result.json").read_text()) == before
     assert (run / "best.py").read_text().endswith(WINNER)
     assert (run / "report.html").is_file()
     assert (run / "tasks" / "gelu.py").read_text() == TASK_SOURCE
 
 
 @pytest.mark.parametrize("run", [FINISHED, KILLED], indirect=True)
-def test_an_older_run_db_is_found_out(run: Path) -> None:
-    """The lock file knows how many attempts there were; who wants the older state removes it."""
+def test_an_older_run_db_is_detected(run: Path) -> None:
+    """The lock file holds the number of attempts; to go on from the older state, remove it."""
     with sqlite3.connect(run / "run.db") as older:
         older.execute("DELETE FROM node WHERE number > 4")
     older.close()
@@ -214,17 +214,17 @@ def test_an_older_run_db_is_found_out(run: Path) -> None:
 
 
 @pytest.mark.parametrize("run", [FINISHED, KILLED], indirect=True)
-def test_settings_of_another_run_are_found_out(run: Path) -> None:
-    """Its tasks would be begun in a database that holds others."""
+def test_settings_of_another_run_are_detected(run: Path) -> None:
+    """Their tasks would be started in a database that holds other tasks."""
     settings_file.write(run, settings_file.Settings(tasks=("other",)))
-    before = marks(run)
+    before = folder_state(run)
     with pytest.raises(UsageError, match=r"names the tasks other, and run\.db holds gelu"):
         run_folder.open_run_folder(run)
-    assert marks(run) == before
+    assert folder_state(run) == before
 
 
-def test_a_run_that_has_not_begun_is_begun(tmp_path: Path) -> None:
-    """Killed before its coordinator wrote anything, it has lost nothing."""
+def test_a_run_that_has_not_begun_can_be_resumed(tmp_path: Path) -> None:
+    """A run that was killed before its coordinator wrote anything has lost nothing."""
     sample = Sample(tmp_path / "run")
     sample.db.close()
     for name in DATABASE:
@@ -232,10 +232,10 @@ def test_a_run_that_has_not_begun_is_begun(tmp_path: Path) -> None:
     for database in (None, b""):
         if database is not None:
             (tmp_path / "run" / "run.db").write_bytes(database)
-        taken, _, stored = run_folder.open_run_folder(tmp_path / "run")
-        taken.close()
+        folder, _, stored = run_folder.open_run_folder(tmp_path / "run")
+        folder.close()
         assert stored.tasks == ()
-    with run_folder.open_run_folder(tmp_path / "run")[0] as taken:
-        taken.note(0)  # what a supervisor does as soon as it sees the tasks in there
+    with run_folder.open_run_folder(tmp_path / "run")[0] as folder:
+        folder.note_recorded(0)  # as a supervisor does when it first reads the tasks
     with pytest.raises(DamagedRunError, match=r"run\.db is empty"):
         run_folder.open_run_folder(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Figures of different devices: never one beside the other, and the reader is told."""
+"""Figures of different devices are never compared, and the report says so."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from actors.supervisor.reporting.run_reader import RunReader
 
 def result_of(folder: Path, device: str) -> tuple[run_results.TaskResult, str, str]:
     """Return the result, the report and the header where the winner ran on `device`."""
-    beside = replace(correct(400.0), device=device, median_us=41.0, reference_us=100.0)
-    nodes = ((1, 0, correct(800.0)), (2, 0, beside if device != "cpu/1" else correct(400.0)))
+    other = replace(correct(400.0), device=device, median_us=41.0, reference_us=100.0)
+    nodes = ((1, 0, correct(800.0)), (2, 0, other if device != "cpu/1" else correct(400.0)))
     sample = Sample(folder, nodes=nodes, budget=2)
     sample.db.close()
     reader = RunReader(folder)
@@ -30,7 +30,7 @@ def result_of(folder: Path, device: str) -> tuple[run_results.TaskResult, str, s
 
 
 def test_a_task_measured_on_one_kind_of_device_is_ranked_by_runtime(tmp_path: Path) -> None:
-    """The report names the device; compiled references can be compared with."""
+    """The report names the device; the winner is compared with the compiled reference, too."""
     found, page, head = result_of(tmp_path / "run", "cpu/1")
     assert found.best is not None
     assert found.best.speedup_compile == 2.0
@@ -38,11 +38,13 @@ def test_a_task_measured_on_one_kind_of_device_is_ranked_by_runtime(tmp_path: Pa
     assert ("Test CPU, 2 cores", True) == (found.hardware, "on Test CPU, 2 cores;" in head)
 
 
-def test_everybody_is_shown_the_reference_as_it_was_measured_first(tmp_path: Path) -> None:
-    """Terminal, report and result.json give one time, and the ratio fits it: not the one of the
-    winner's minute, in which the machine may have been slower."""
-    beside = replace(correct(400.0), speedup=3.0, reference_us=1200.0)
-    sample = Sample(tmp_path / "run", nodes=((1, 0, beside),), budget=1)
+def test_every_output_shows_the_first_measurement_of_the_reference(tmp_path: Path) -> None:
+    """Terminal, report and result.json show one time, and the speed-up agrees with it.
+
+    In the minute of the winner the machine may have been slower.
+    """
+    other = replace(correct(400.0), speedup=3.0, reference_us=1200.0)
+    sample = Sample(tmp_path / "run", nodes=((1, 0, other),), budget=1)
     sample.db.close()
     reader = RunReader(tmp_path / "run")
     snapshot = reader.poll()
@@ -61,7 +63,7 @@ def test_everybody_is_shown_the_reference_as_it_was_measured_first(tmp_path: Pat
 
 
 def test_a_winner_from_another_device_is_ranked_by_speedup_and_says_so(tmp_path: Path) -> None:
-    """Its time is not divided into times of the first device; hardware names where it was run."""
+    """Its time is not compared with times of the first device; `hardware` names its own device."""
     found, page, head = result_of(tmp_path / "run", "Card X; driver 1")
     assert found.best is not None
     assert found.best.speedup_eager == 2.5
@@ -69,5 +71,5 @@ def test_a_winner_from_another_device_is_ranked_by_speedup_and_says_so(tmp_path:
     assert found.best.speedup_compile is None
     assert found.best.speedup_max_autotune is None
     assert found.hardware == "Card X; driver 1"
-    assert "Ranked by speed-up against the reference on each node&#x27;s own device" in page
+    assert "Ranked by speed-up against the reference on each node&#39;s own device" in page
     assert "Measured on Card X; driver 1" in head

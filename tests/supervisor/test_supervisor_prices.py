@@ -1,21 +1,16 @@
-"""Prices that a person gives, and the spend and the edits that report.html shows."""
+"""The prices with which a run counts: listed ones, and the user's own."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
-from supervisor_sample import Sample, correct
 
 from actors.cli import UsageError
-from actors.supervisor.cli import flags, model_prices, run_settings
-from actors.supervisor.reporting import html_report
-from actors.supervisor.reporting.run_reader import RunReader
+from actors.supervisor.cli import flags, run_settings
 from protocol import prices
 from protocol import settings as settings_file
 from protocol.settings import Settings
-from protocol.values import Plan
 
 MINE = "[qwen3-coder]\ninput = 0.5\noutput = 1.5\n"
 KEY = {"ANTHROPIC_API_KEY": "k"}
@@ -27,12 +22,14 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settle(arguments: str, environ: dict[str, str] | None = None) -> Settings:
-    wish = flags.parse_arguments(["--task", "t.py", *arguments.split()])
-    return model_prices.with_prices(run_settings.new_run_settings(wish, ("t",), environ or {}, ()))
+    parsed = flags.parse_arguments(["--task", "t.py", *arguments.split()])
+    return run_settings.with_prices(
+        run_settings.new_run_settings(parsed, ("t",), environ or {}, ())
+    )
 
 
 def test_a_run_keeps_the_prices_of_its_own_models(tmp_path: Path) -> None:
-    """What is in its stark.toml is what it counts with, whatever a later version lists."""
+    """The run counts with the prices in its stark.toml, not with the list of a later version."""
     found = settle("--model claude-opus-4-8 --coder-model claude-haiku-4-5-20251001", KEY)
 
     listed = prices.listed_prices()
@@ -44,8 +41,8 @@ def test_a_run_keeps_the_prices_of_its_own_models(tmp_path: Path) -> None:
     assert settings_file.read(tmp_path) == found
 
 
-def test_a_persons_prices_win_over_the_list(tmp_path: Path) -> None:
-    """From --prices, or from a stark.toml beside them; the flag before the file."""
+def test_the_users_prices_win_over_the_list(tmp_path: Path) -> None:
+    """They come from --prices or from stark.toml; the flag wins over the file."""
     (tmp_path / "p.toml").write_text(MINE)
     (tmp_path / "stark.toml").write_text(
         '[prices."qwen3-coder"]\ninput = 9.0\noutput = 9.0\n'
@@ -61,10 +58,12 @@ def test_a_persons_prices_win_over_the_list(tmp_path: Path) -> None:
 
 
 def test_prices_of_an_unused_model_are_a_misspelt_name(tmp_path: Path) -> None:
-    """Otherwise the run would count with the list's, and nobody would notice; free models ignore
-    the file, and one good name is enough."""
+    """Otherwise the run would silently count with the list's prices.
+
+    Free models ignore the file, and one name of a used model is enough.
+    """
     (tmp_path / "p.toml").write_text("[claude-sonet-4-6]\ninput = 1.0\noutput = 1.0\n" + MINE)
-    with pytest.raises(UsageError, match="claude-sonet-4-6, qwen3-coder is no model of this run"):
+    with pytest.raises(UsageError, match="none of claude-sonet-4-6, qwen3-coder is a model of"):
         settle("--model claude-sonnet-4-6 --prices p.toml", KEY)
 
     assert settle("--model recipes --prices p.toml").prices == {}
@@ -75,7 +74,7 @@ def test_prices_of_an_unused_model_are_a_misspelt_name(tmp_path: Path) -> None:
 
 
 def test_a_cap_needs_prices() -> None:
-    """One line says which model lacks one and how to give it; free models need none."""
+    """One line names the model without a price and the way to give one; free models need none."""
     with pytest.raises(UsageError, match=r"--max-cost needs the price of llama.*--prices FILE"):
         settle("--base-url http://x --model llama --max-cost 1")
     assert settle("--base-url http://x --model llama").prices == {}
@@ -83,7 +82,7 @@ def test_a_cap_needs_prices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "reason"),
     [
         ("[m]\ninput = 1.0\nouput = 2.0\n", "ouput"),
         ("[m]\ninput = 1.0\n", "missing required field `output`"),
@@ -93,33 +92,35 @@ def test_a_cap_needs_prices() -> None:
         ("m = 3", "object"),
     ],
 )
-def test_a_mistake_in_a_price_file_is_one_line(tmp_path: Path, text: str, words: str) -> None:
-    """The flag, the file and what is wrong in it; nothing has started by then."""
+def test_a_mistake_in_a_price_file_is_one_line(tmp_path: Path, text: str, reason: str) -> None:
+    """It names the flag, the file and the mistake, before anything starts."""
     (tmp_path / "p.toml").write_text(text)
     with pytest.raises(UsageError) as caught:
         settle("--model recipes --prices p.toml")
-    said = str(caught.value)
-    assert words in said
-    assert said.startswith("--prices: p.toml: ")
-    assert "\n" not in said
+    line = str(caught.value)
+    assert reason in line
+    assert line.startswith("--prices: p.toml: ")
+    assert "\n" not in line
 
 
 def test_an_absent_price_file_is_named() -> None:
-    """A misspelt name is a mistake, not the list's prices."""
+    """A misspelt file name is a mistake; the list's prices are not used instead."""
     with pytest.raises(UsageError, match=r"can't read absent\.toml: No such file"):
         settle("--prices absent.toml")
 
 
 def test_a_resumed_run_may_get_more_money_and_other_prices(tmp_path: Path) -> None:
-    """These concern the person's account, not the search, and so does the server's address;
-    another effort would be another search."""
+    """Prices, cap and server address concern the user's account, not the search.
+
+    Another effort would be another search.
+    """
     old = settle("--model claude-opus-4-8 --max-cost 1", KEY)
     (tmp_path / "p.toml").write_text("[claude-opus-4-8]\ninput = 1.0\noutput = 2.0\n")
 
     arguments = flags.parse_arguments(
         ["--resume", "x", "--max-cost", "5", "--prices", "p.toml", "--base-url", "http://y"]
     )
-    new = model_prices.with_prices(run_settings.resumed_run_settings(old, arguments))
+    new = run_settings.with_prices(run_settings.resumed_run_settings(old, arguments))
 
     assert (5.0, 2.0) == (new.max_cost, new.prices["claude-opus-4-8"].output)
     assert "http://y" == new.base_url
@@ -129,45 +130,8 @@ def test_a_resumed_run_may_get_more_money_and_other_prices(tmp_path: Path) -> No
         )
 
 
-def test_an_effort_is_one_of_the_apis_words() -> None:
-    """A misspelt one would be refused by the server, call after call."""
+def test_an_effort_is_one_of_the_apis_values() -> None:
+    """The server would refuse a misspelt effort in every call."""
     assert "xhigh" == settle("--effort xhigh").effort
     with pytest.raises(UsageError, match="--effort: expected low or medium"):
         settle("--effort hgih")
-
-
-def test_the_report_shows_spend_by_role_and_lost_calls(tmp_path: Path) -> None:
-    """Dollars, tokens and seconds of each role, the whole run, and calls nobody saw end."""
-    sample = Sample(tmp_path)
-    sample.add_call("gelu/1/plan", 0.25)
-    sample.add_call("gelu/2/plan", 0.5)
-    sample.db.execute("UPDATE call SET stop = 'lost' WHERE work = 'gelu/2/plan'")
-    sample.db.close()
-
-    reader = RunReader(tmp_path)
-    rows = reader.spend_by_node()
-    reader.close()
-    assert [(1, 0.25, 0), (2, 0.5, 1)] == [(r.node, r.spend.usd, r.spend.lost) for r in rows]
-    text = html_report.render_report(tmp_path)
-    assert "<td>planner</td><td>m</td>" in text
-    assert ">0.7500<" in text
-
-
-def test_the_report_shows_each_edit(tmp_path: Path) -> None:
-    """Advice, anchored lines with their numbers, diff against the parent, what changed outside."""
-    sample = Sample(tmp_path, nodes=())
-    scaffold = "import torch\n# <<<IMPROVE BEGIN>>>\ny = <slow>(x)\n# <<<IMPROVE END>>>\n"
-    plan = Plan(advice="Fuse <both>.", scaffold=scaffold, spans=((3, 3),))
-    sample.add_node("gelu", 1, 0, correct(500.0), source="import torch\ny = fast(x)\n")
-    sample.db.execute(
-        "UPDATE node SET plan = ?, outside = ? WHERE number = 1",
-        (msgspec.msgpack.encode(plan), '["@@ line 1 @@\\n-import torch\\n+import <os>"]'),
-    )
-    sample.db.close()
-
-    text = html_report.render_report(tmp_path)
-    assert "node 1 from 0: correct, 1 change outside the anchors" in text
-    assert "    3  y = &lt;slow&gt;(x)" in text
-    assert "<ins>+y = fast(x)</ins>" in text
-    assert "<ins>+import &lt;os&gt;</ins>" in text
-    assert "<slow>" not in text

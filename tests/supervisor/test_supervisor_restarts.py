@@ -30,38 +30,38 @@ def _die(gaps: list[float], intensity: RestartIntensity) -> tuple[DeathTimes, li
 
 
 @given(gaps, intensities)
-def test_exceeded_means_more_deaths_than_the_limit_within_the_window(
+def test_exceeded_means_more_deaths_than_the_limit_within_the_period(
     gaps: list[float], intensity: RestartIntensity
 ) -> None:
-    """The supervisor gives up exactly when the last window holds more deaths than allowed."""
+    """The supervisor gives up exactly when the last period holds more deaths than allowed."""
     deaths, times = _die(gaps, intensity)
     recent = [time for time in times if time > times[-1] - intensity.period_s]
     assert deaths.has_exceeded(intensity) == (len(recent) > intensity.limit)
 
 
 @given(gaps, intensities, st.integers())
-def test_a_delay_is_nothing_or_between_the_first_and_the_most(
+def test_a_delay_is_zero_or_between_the_first_and_the_longest(
     gaps: list[float], intensity: RestartIntensity, seed: int
 ) -> None:
-    """No wait is ever shorter than the first one or longer than the cap, but none at all."""
+    """A wait is zero, or not shorter than the first one and not longer than the maximum."""
     deaths, _ = _die(gaps, intensity)
     delay = deaths.delay_s(random.Random(seed))
     assert delay == 0.0 or FIRST_DELAY_S <= delay <= MAX_DELAY_S
 
 
 @given(gaps, intensities, st.integers())
-def test_the_first_death_after_a_quiet_spell_costs_no_wait(
+def test_the_first_death_after_a_quiet_period_costs_no_wait(
     gaps: list[float], intensity: RestartIntensity, seed: int
 ) -> None:
-    """Whatever happened before, a quiet window forgives: the next start is at once."""
+    """After a quiet period the next start is at once, independent of earlier deaths."""
     deaths, times = _die(gaps, intensity)
     late = deaths.add(times[-1] + intensity.period_s + 0.001, intensity)
     assert late.delay_s(random.Random(seed)) == 0.0
 
 
 @given(st.integers())
-def test_waits_grow_in_a_storm(seed: int) -> None:
-    """Deaths in a row wait longer and longer: 0, about 0.5, 1, 2, 4 … up to 30 seconds."""
+def test_waits_grow_with_deaths_in_a_row(seed: int) -> None:
+    """The waits are 0, about 0.5, 1, 2, 4 … up to 30 seconds."""
     rng, deaths, intensity = (
         random.Random(seed),
         DeathTimes(),

@@ -1,4 +1,4 @@
-"""What people see while a run goes on."""
+"""What a user sees during a run."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def poll(reader: RunReader) -> Snapshot:
     return snapshot
 
 
-def test_plain_lines_tell_each_attempt_once(tmp_path: Path) -> None:
-    """A log of a run has one line an attempt, in words that can be searched."""
+def test_plain_lines_show_each_attempt_once(tmp_path: Path) -> None:
+    """A log of a run has one line an attempt, in text that can be searched."""
     sample = Sample(tmp_path, budget=30, status="running")
     reader, stream = RunReader(tmp_path), io.StringIO()
     screen = PlainScreen(stream)
@@ -55,8 +55,8 @@ def test_plain_lines_tell_each_attempt_once(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_a_resumed_run_does_not_tell_old_attempts_again(tmp_path: Path) -> None:
-    """Of what was recorded before, only the count is said."""
+def test_a_resumed_run_does_not_show_old_attempts_again(tmp_path: Path) -> None:
+    """Of the attempts that were recorded before, only the count is shown."""
     sample = Sample(tmp_path, budget=30, status="running")
     reader, stream = RunReader(tmp_path), io.StringIO()
     screen = PlainScreen(stream, resumed=True)
@@ -70,20 +70,20 @@ def test_a_resumed_run_does_not_tell_old_attempts_again(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_a_reader_that_goes_away_does_not_end_the_run() -> None:
-    """`| head` closes the pipe; the run goes on."""
+def test_a_reader_that_closes_the_pipe_does_not_end_the_run() -> None:
+    """The run goes on after `| head` has closed the pipe."""
 
-    class Gone(io.StringIO):
+    class ClosedPipe(io.StringIO):
         def flush(self) -> None:
             raise BrokenPipeError
 
-    screen = PlainScreen(Gone())
+    screen = PlainScreen(ClosedPipe())
     screen.say("one")
     screen.say("two")
 
 
 def test_the_live_view_shows_tree_workers_and_spend(tmp_path: Path) -> None:
-    """All that a person asks of a run is on one screen, and markup in a candidate is text."""
+    """One screen answers a user's questions about a run; markup in a candidate stays text."""
     sample = Sample(tmp_path, budget=30, status="running")
     sample.add_call("gelu/1/plan", 0.5)
     reader = RunReader(tmp_path)
@@ -91,12 +91,12 @@ def test_the_live_view_shows_tree_workers_and_spend(tmp_path: Path) -> None:
         file=io.StringIO(), force_terminal=True, width=140, height=50, color_system=None
     )
     screen = LiveScreen(console, sample.settings, "runs/x")
-    crew = (
+    workers = (
         WorkerStatus(slot="coder-0", state="up", pid=7, restarts=2, activity="asking [bold]",
         seconds=63.0,
                leases=3, rtt_ms=1.5, cause="signal 9 (SIGKILL)"),
     )  # fmt: skip
-    screen.show(poll(reader), crew, 75.0)
+    screen.show(poll(reader), workers, 75.0)
     screen.say("evaluator-0 died [signal 9]")
     screen.close()
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -117,8 +117,8 @@ def test_the_live_view_shows_tree_workers_and_spend(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_an_older_run_can_be_looked_at(tmp_path: Path) -> None:
-    """A worker table without the columns that came later reads with their defaults."""
+def test_a_run_of_an_older_version_can_be_read(tmp_path: Path) -> None:
+    """A worker table without newer columns is read with their defaults."""
     sample = Sample(tmp_path)
     sample.db.execute(
         "INSERT INTO worker (slot, role, incarnation, pid, state, doing, since, starts, how)"
@@ -136,7 +136,7 @@ def test_an_older_run_can_be_looked_at(tmp_path: Path) -> None:
 
 
 def test_workers_of_other_machines_are_shown(tmp_path: Path) -> None:
-    """Our own places with what they do; then whoever works elsewhere, but not the dead."""
+    """Workers of other machines follow this machine's slots; lost workers are not shown."""
     elsewhere = WorkerState(slot="evaluator-0@b", role="evaluator", state="up", doing="timing",
                             since=10.0, leases=2, rtt_ms=3.0)  # fmt: skip
     dead = WorkerState(slot="evaluator-1@b", role="evaluator", state="lost", doing="", since=1.0)
@@ -163,7 +163,7 @@ def node(number: int, parent: int, verdict: Verdict) -> NodeView:
 def test_a_cut_tree_keeps_the_best_and_no_node_without_its_parent(
     drawn: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    """However small the terminal, what is shown is a tree, within the rows, with the winner."""
+    """In a terminal of any size a tree is shown, within the rows."""
     nodes = tuple(
         node(number, pick % number, correct(float(us)))
         for number, (pick, us) in enumerate(drawn, start=1)
@@ -171,32 +171,32 @@ def test_a_cut_tree_keeps_the_best_and_no_node_without_its_parent(
     task = TaskState(name="t", budget=99, status="", nodes=nodes)
     rows = data.draw(st.integers(1, 80))
     shown = nodes_to_show(task, rows)
-    numbers = {one.number for one in shown}
+    numbers = {node.number for node in shown}
     assert len(shown) <= rows
-    assert all(one.parent == 0 or one.parent in numbers for one in shown)
+    assert all(node.parent == 0 or node.parent in numbers for node in shown)
     if len(nodes) <= rows:
         assert len(shown) == len(nodes)
 
 
 def test_the_model_line_names_roles_that_differ() -> None:
-    """A user sees which model answers for whom."""
+    """A user sees which model answers for which role."""
     from actors.supervisor.reporting import formatting
 
     settings = Settings(model="a", model_reason="as asked", coder_model="b")
     assert formatting.model_line(settings) == "a (as asked), coder: b"
 
 
-def test_a_long_wait_for_the_model_is_told_once(tmp_path: Path) -> None:
-    """A log of a run that hangs on a rate limit says so; short waits make no noise."""
+def test_a_long_wait_for_the_model_is_shown_once(tmp_path: Path) -> None:
+    """The log names a rate limit that delays the run; short waits add no lines."""
     Sample(tmp_path, nodes=(), status="running")
     reader, stream = RunReader(tmp_path), io.StringIO()
     screen, snapshot = PlainScreen(stream), poll(reader)
 
-    def show(doing: str, at: float) -> None:
-        who = WorkerStatus(
-            slot="planner-0", state="up", pid=1, restarts=0, activity=doing, seconds=1.0
+    def show(activity: str, at: float) -> None:
+        worker = WorkerStatus(
+            slot="planner-0", state="up", pid=1, restarts=0, activity=activity, seconds=1.0
         )
-        screen.show(snapshot, (who,), at)
+        screen.show(snapshot, (worker,), at)
 
     show("waiting for the model: 429, next try in 1 s", 0.0)
     show("asking m (gelu/1/plan)", 2.0)

@@ -1,4 +1,4 @@
-"""Which settings a run gets, and what each child sees of the environment."""
+"""The settings of a run, and the environment of each child."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def settle(
     gpus: tuple[str, ...] = (),
     tasks: int = 1,
 ) -> Settings:
-    wish = flags.parse_arguments(["--task", "t.py", *arguments.split()])
+    parsed = flags.parse_arguments(["--task", "t.py", *arguments.split()])
     names = tuple(f"t{number}" for number in range(tasks))
-    return run_settings.new_run_settings(wish, names, environ or {}, gpus)
+    return run_settings.new_run_settings(parsed, names, environ or {}, gpus)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
-    """The nearest word counts: flag, then variable, then stark.toml, then the default."""
+    """The order is flag, variable, stark.toml, default."""
     (tmp_path / "stark.toml").write_text("seed = 1\nplanners = 2\ncoders = 3\n[search]\nbudget=4\n")
     environ = {"STARK_SEED": "10", "STARK_PLANNERS": "20"}
     found = settle("--seed 100", environ)
@@ -39,7 +39,7 @@ def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
 
 
 def test_the_model_is_claude_with_a_key_and_the_rule_book_without() -> None:
-    """The default model follows the key, and the reason is said."""
+    """The default model depends on the key, and the settings hold the reason."""
     with_key = settle("", {"ANTHROPIC_API_KEY": "k"})
     without = settle("")
     assert (DEFAULT_CLAUDE_MODEL, "ANTHROPIC_API_KEY is set") == (
@@ -52,7 +52,7 @@ def test_the_model_is_claude_with_a_key_and_the_rule_book_without() -> None:
 
 
 def test_a_gpu_machine_gets_one_evaluator_a_card_and_as_many_in_flight() -> None:
-    """Device, evaluators and expansions under way follow the hardware unless said."""
+    """Device, evaluators and expansions in flight follow the hardware by default."""
     two = settle("", gpus=("0", "1"))
     assert ("cuda", "cuda", 2, 6) == (
         two.device,
@@ -65,21 +65,21 @@ def test_a_gpu_machine_gets_one_evaluator_a_card_and_as_many_in_flight() -> None
 
 
 def test_many_tasks_share_the_workers() -> None:
-    """A model that thinks: several tasks, few expansions each; one that does not: task by task."""
+    """A slow model gets several tasks with few expansions each, a fast one task after task."""
     key = {"ANTHROPIC_API_KEY": "k"}
 
-    def under_way(found: Settings) -> tuple[int, int]:
+    def concurrency(found: Settings) -> tuple[int, int]:
         return found.tasks_at_once, found.search.in_flight
 
-    assert under_way(settle("", key, ("0",), tasks=35)) == (4, 1)
-    assert under_way(settle("", key, ("0", "1"), tasks=35)) == (8, 1)
-    assert under_way(settle("", key, ("0",), tasks=2)) == (4, 2)
-    assert under_way(settle("", {}, ("0",), tasks=35)) == (1, 3)
-    assert under_way(settle("--tasks-at-once 6 --in-flight 2", key, ("0",), tasks=35)) == (6, 2)
+    assert concurrency(settle("", key, ("0",), tasks=35)) == (4, 1)
+    assert concurrency(settle("", key, ("0", "1"), tasks=35)) == (8, 1)
+    assert concurrency(settle("", key, ("0",), tasks=2)) == (4, 2)
+    assert concurrency(settle("", {}, ("0",), tasks=35)) == (1, 3)
+    assert concurrency(settle("--tasks-at-once 6 --in-flight 2", key, ("0",), tasks=35)) == (6, 2)
 
 
 def test_the_settings_survive_their_file(tmp_path: Path) -> None:
-    """What was settled is what a resumed run reads, names with quotes included."""
+    """A resumed run reads the same settings, also names with quotes."""
     from protocol import settings as settings_file
 
     found = settle('--max-cost 1.5 --base-url http://x/"y" --model m --budget 9')
@@ -88,7 +88,7 @@ def test_the_settings_survive_their_file(tmp_path: Path) -> None:
 
 
 def test_only_agents_get_the_key_and_evaluators_get_one_card(tmp_path: Path) -> None:
-    """The key reaches agents alone; nothing outside the allow-list reaches anybody."""
+    """Only agents get the key; no child gets a variable outside the allow-list."""
     environ = {
         "ANTHROPIC_API_KEY": "secret",
         "AWS_SECRET_ACCESS_KEY": "other",
@@ -110,20 +110,21 @@ def test_only_agents_get_the_key_and_evaluators_get_one_card(tmp_path: Path) -> 
         "evaluator-2",
     ]
     for child in children:
-        seen = child.environment
+        environment_of_child = child.environment
         is_agent = child.role in ("planner", "coder", "debugger")
-        assert ("ANTHROPIC_API_KEY" in seen) == is_agent
-        assert ("HTTPS_PROXY" in seen) == is_agent
-        assert "AWS_SECRET_ACCESS_KEY" not in seen
-        assert ("/bin", "C.UTF-8", "id") == (seen["PATH"], seen["LC_ALL"], seen["STARK_RUN"])
+        assert ("ANTHROPIC_API_KEY" in environment_of_child) == is_agent
+        assert ("HTTPS_PROXY" in environment_of_child) == is_agent
+        assert "AWS_SECRET_ACCESS_KEY" not in environment_of_child
+        expected = {"PATH": "/bin", "LC_ALL": "C.UTF-8", "STARK_RUN": "id"}
+        assert expected.items() <= environment_of_child.items()
     cards = [child.environment["CUDA_VISIBLE_DEVICES"] for child in children[-3:]]
     assert cards == ["0", "1", "0"]
 
 
-def test_no_card_is_seen_where_none_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA_VISIBLE_DEVICES hides cards from us as it does from CUDA."""
+def test_hidden_cards_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA_VISIBLE_DEVICES hides cards from the supervisor as it does from CUDA."""
     monkeypatch.setattr(gpu_discovery, "is_torch_cpu_only", lambda: False)
-    monkeypatch.setattr(gpu_discovery, "_cards", lambda: 4)
+    monkeypatch.setattr(gpu_discovery, "_card_count", lambda: 4)
     assert gpu_discovery.visible_gpus({}) == ("0", "1", "2", "3")
     assert gpu_discovery.visible_gpus({"CUDA_VISIBLE_DEVICES": "2,3"}) == ("2", "3")
     assert gpu_discovery.visible_gpus({"CUDA_VISIBLE_DEVICES": ""}) == ()
@@ -131,7 +132,7 @@ def test_no_card_is_seen_where_none_is_allowed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_script_is_checked_as_the_model_reads_it(tmp_path: Path) -> None:
-    """Comments are no lines, and a character that Python takes for an end of line ends none."""
+    """Comments are skipped, and only a newline ends a line, not Unicode's line separators."""
     (tmp_path / "s.jsonl").write_text('// mine\n\n{"role": "coder", "code": "a\u2028b"}\n')
     settings = Settings(model="script:s.jsonl")
 
@@ -149,7 +150,7 @@ def test_a_task_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "line"),
+    ("argument", "line"),
     [
         ("--strategy team", "--strategy team contradicts the run, which has stark"),
         ("--seed 5", "--seed 5 contradicts the run, which has 0"),
@@ -157,15 +158,15 @@ def test_a_task_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
         ("--require-custom-kernel", "--require-custom-kernel contradicts the run, which has none"),
     ],
 )
-def test_a_resumed_run_stays_the_same_search(said: str, line: str) -> None:
-    """The line names the flag as it was typed, and what the run has."""
-    arguments = flags.parse_arguments(["--resume", "x", *said.split()])
+def test_a_resumed_run_stays_the_same_search(argument: str, line: str) -> None:
+    """The line quotes the flag as it was typed, and the value of the run."""
+    arguments = flags.parse_arguments(["--resume", "x", *argument.split()])
     with pytest.raises(UsageError, match=f"^{line}: leave it out"):
         run_settings.resumed_run_settings(settle("--model recipes"), arguments)
 
 
 def test_a_token_is_a_key() -> None:
-    """The command says which of the two it found."""
+    """The settings name the variable that was found, key or token."""
     settings = settle("", {"ANTHROPIC_AUTH_TOKEN": "t"})
 
     assert (DEFAULT_CLAUDE_MODEL, "ANTHROPIC_AUTH_TOKEN is set") == (
@@ -174,16 +175,16 @@ def test_a_token_is_a_key() -> None:
     )
 
 
-def test_every_child_is_marked_for_the_next_supervisor() -> None:
-    """The mark is not overwritten when an actor renames itself in `ps`."""
+def test_the_mark_of_a_child_survives_its_renaming() -> None:
+    """The next supervisor finds the mark also after an actor has set its title in `ps`."""
     assert environment.child_environment({}, "id")["SPT_NOENV"] == "1"
 
 
 @pytest.mark.parametrize("strategy", ["search", "sampling", "reflexion"])
 def test_an_agent_that_works_alone_needs_no_team(strategy: str) -> None:
-    """No planner and no debugger are asked for anything there; the coder is, and so in a team."""
+    """Such a strategy needs no planner and no debugger, but a coder; `team` needs all of them."""
     alone = settle(f"--strategy {strategy} --planners 0 --debuggers 0")
     assert (0, 1, 0) == (alone.planners, alone.coders, alone.debuggers)
     for wrong in (f"--strategy {strategy} --coders 0", "--strategy team --planners 0"):
-        with pytest.raises(UsageError, match="nobody would do their work"):
+        with pytest.raises(UsageError, match="no process would do their work"):
             settle(wrong)

@@ -1,4 +1,4 @@
-"""Every mistake of a user's: one line on stderr, status 2, nothing written."""
+"""Every mistake of a user: one line on stderr, status 2, nothing written."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def command(folder: Path, *arguments: str, **variables: str) -> subprocess.Compl
 
 
 def ticket(expires: float) -> tickets.Ticket:
-    """Return a ticket for evaluators, of a run where nobody listens."""
-    house = KeyRing(server=new_key_pair())
+    """Return a ticket for evaluators, of a run without a listener."""
+    key_ring = KeyRing(server=new_key_pair())
     return new_ticket(
-        house,
+        key_ring,
         run="run",
         name="abc",
         addresses=("tcp://127.0.0.1:1",),
@@ -102,7 +102,7 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task syntax.py", "syntax.py:2: "),
     ("--task empty.py", "no Model and no get_inputs and no get_init_inputs"),
     ("--task nested.py", "nested.py has no Model"),
-    ("--task bytes.py", "bytes.py is no UTF-8 text"),
+    ("--task bytes.py", "bytes.py is not UTF-8 text"),
     ("--task null.py", "null.py"),
     ("--task full", "Is a directory"),
     ("--task pipe.py", "can't read pipe.py: it is not a plain file"),
@@ -128,9 +128,9 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --model claude-sonnet-4-6", "set ANTHROPIC_API_KEY"),
     ("--task t.py --coder-model nonsense", "unknown model 'nonsense'"),
     ("--task t.py --model script:absent", "script:absent: can't read it"),
-    ("--task t.py --model script:bad.jsonl", "bad.jsonl:2: no JSON object"),
+    ("--task t.py --model script:bad.jsonl", "bad.jsonl:2: not a JSON object"),
     ("--task t.py --model replay:x", "replay:x: no such folder"),
-    ("--task t.py --model replay:full", "it wants a run folder"),
+    ("--task t.py --model replay:full", "it needs a run folder"),
     ("--task t.py --base-url http://127.0.0.1:1", "--base-url needs --model"),
     ("--task t.py --model m --base-url localhost:8000", "expected http://HOST:PORT"),
     ("--task t.py --model m --base-url http://here:99999", "expected http://HOST:PORT"),
@@ -139,7 +139,7 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --policy clever", "expected epsilon-greedy or"),
     ("--task t.py --prices empty.py", "--prices: empty.py holds no prices"),
     ("--task t.py --strategy sampling --policy mcts", "--strategy sampling asks no policy"),
-    ("--task t.py --evaluators 0", "nobody would do their work"),
+    ("--task t.py --evaluators 0", "no process would do their work"),
     ("--join absent", "can't read the ticket absent"),
     ("--join public.json", "public.json is not a ticket"),
     ("--join pipe.py", "pipe.py: it is not a plain file"),
@@ -161,35 +161,37 @@ CASES: tuple[tuple[str, str], ...] = (
     ("--task t.py --listen tcp://me@127.0.0.1:5555", "expected tcp://ADDR:PORT"),
     ("--task t.py --listen tcp://[::1]", "expected tcp://ADDR:PORT"),
     ("--task t.py --listen tcp://192.0.2.1:5555", "--listen tcp://192.0.2.1:5555: "),
-    ("--task t.py --listen tcp://127.0.0.1:{taken}", "choose another port"),
+    ("--task t.py --listen tcp://127.0.0.1:{used_port}", "choose another port"),
     ("--task t.py --run-dir full", "full is not empty (it holds notes.txt)"),
     ("--task t.py --run-dir old", "old holds a run already"),
     ("--task mine.py --model replay:other", "has no answers for mine.py: that run is of gelu"),
     ("--task t.py --run-dir t.py", "is a file"),
     ("--task t.py --run-dir /proc/nowhere/run", "can't make the run folder"),
     ("--resume absent", "no such folder"),
-    ("--resume full", "no run folder"),
+    ("--resume full", "not a run folder"),
     ("--resume full --task t.py", "leave out --task"),
 )
 
 
-@pytest.mark.parametrize(("arguments", "said"), CASES, ids=[case[0] or "none" for case in CASES])
-def test_a_mistake_is_one_line_and_leaves_nothing(folder: Path, arguments: str, said: str) -> None:
-    """One line that names the flag or file, status 2, and the folder is as it was."""
+@pytest.mark.parametrize(("arguments", "reason"), CASES, ids=[case[0] or "none" for case in CASES])
+def test_a_mistake_is_one_line_and_leaves_nothing(
+    folder: Path, arguments: str, reason: str
+) -> None:
+    """One line names the flag or file, the status is 2, and the folder is unchanged."""
     before = sorted(folder.rglob("*"))
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        done = command(folder, *arguments.format(taken=port).split())
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        done = command(folder, *arguments.format(used_port=port).split())
     assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
-    assert said in done.stderr
+    assert reason in done.stderr
     assert sorted(folder.rglob("*")) == before
 
 
-ABSURD = (
+INVALID_SETTINGS = (
     ("seed = -1", "$.seed"),
     ("evaluators = 99999999999999999999", "$.evaluators"),
     ("lease_s = 0.0", "$.lease_s"),
@@ -203,16 +205,16 @@ ABSURD = (
 )
 
 
-@pytest.mark.parametrize(("text", "field"), ABSURD)
-def test_no_setting_is_absurd(text: str, field: str) -> None:
-    """Below, beyond or beside all numbers: found where it is read, not by what dies of it."""
+@pytest.mark.parametrize(("text", "field"), INVALID_SETTINGS)
+def test_an_impossible_number_in_the_settings_is_refused(text: str, field: str) -> None:
+    """Too small, too large, infinite or nan: refused when it is read, before it does harm."""
     with pytest.raises(ValueError, match="Expected") as refused:
         settings_file.parse(text)
     assert field in str(refused.value)
 
 
 def test_a_typo_in_the_environment_is_one_line() -> None:
-    """As in stark.toml: a setting that is none would change nothing, silently."""
+    """As in stark.toml: a misspelt setting would silently have no effect."""
     check_environment({"STARK_BUDGET": "3", "STARK_RUN": "x", "HOME": "/"}, NO_SETTINGS)
     with pytest.raises(UsageError, match=r"STARK_BUGDET .* did you mean STARK_BUDGET"):
         check_environment({"STARK_BUGDET": "3"}, NO_SETTINGS)
@@ -220,7 +222,7 @@ def test_a_typo_in_the_environment_is_one_line() -> None:
         check_environment({"STARK_XYZZY": "3"}, NO_SETTINGS)
 
 
-def test_a_long_name_is_cut_and_stays_its_own() -> None:
+def test_a_long_name_is_shortened_and_stays_unique() -> None:
     """A run folder, best-NAME.py and their temporary names fit into a file system's 255 bytes."""
     one, other = (name_of(Path("n" * 240 + end + ".py")) for end in "ab")
     assert one != other
@@ -234,10 +236,10 @@ SIGNALS = ((signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM"))
 
 
 @pytest.mark.parametrize(("number", "name"), SIGNALS)
-def test_a_signal_before_anything_was_begun_is_one_line(
+def test_a_signal_before_the_run_begins_is_one_line(
     tmp_path: Path, number: signal.Signals, name: str
 ) -> None:
-    """In the midst of the imports, too: status 128 and the signal's number, nothing is left."""
+    """Also during the imports: the status is 128 and the signal's number, nothing is left."""
     code = (
         "import os, runpy, sys; sys.argv = ['supervisor.py', '--task', 'absent.py'];"
         "from importlib.abc import MetaPathFinder\n"
@@ -256,7 +258,7 @@ def test_a_signal_before_anything_was_begun_is_one_line(
 
 
 def test_the_environment_and_stark_toml_are_checked_like_flags(folder: Path) -> None:
-    """A wrong word is refused wherever it stands, and the line says where."""
+    """A wrong value is refused in each source of settings, and the line names the source."""
     done = command(folder, "--task", "t.py", STARK_BUDGET="many")
     assert (2, True) == (done.returncode, done.stderr.startswith("STARK_BUDGET: expected"))
     (folder / "stark.toml").write_text("budgett = 3\n")
@@ -271,26 +273,26 @@ def test_the_environment_and_stark_toml_are_checked_like_flags(folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reason"),
     [
         ("--budget 5", "--budget 5 is less than the run's 6"),
         ("--seed 8", "--seed 8 contradicts the run, which has 7"),
         ("--model script:x", "--model script:x contradicts the run"),
     ],
 )
-def test_a_resumed_run_stays_the_same_search(tmp_path: Path, arguments: str, said: str) -> None:
-    """What the tree depends on can't change under a run; its database is not touched."""
+def test_a_resumed_run_stays_the_same_search(tmp_path: Path, arguments: str, reason: str) -> None:
+    """A setting that the tree depends on can't change; the database stays unchanged."""
     sample = Sample(tmp_path / "run", status="stopped")
     sample.db.close()
     before = (tmp_path / "run" / "run.db").read_bytes()
     done = command(tmp_path, "--resume", "run", *arguments.split())
     assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
-    assert said in done.stderr
+    assert reason in done.stderr
     assert (tmp_path / "run" / "run.db").read_bytes() == before
 
 
-def test_a_finished_run_tells_its_outcome_again(tmp_path: Path) -> None:
-    """Resuming what is finished starts nothing, says how it ended, and exits accordingly."""
+def test_a_finished_run_shows_its_results_again(tmp_path: Path) -> None:
+    """A resume of a finished run starts no process, shows the end, and has the same status."""
     sample = Sample(tmp_path / "run")
     sample.db.close()
     done = command(tmp_path, "--resume", "run", "--json")
@@ -302,9 +304,8 @@ def test_a_finished_run_tells_its_outcome_again(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "logs" / "coordinator.jsonl").exists()
 
 
-def test_a_closed_stdout_is_no_fault(tmp_path: Path) -> None:
-    """Started by something that closed it: the status says how the run ended, and no file of ours
-    becomes its stdout."""
+def test_a_closed_stdout_is_not_a_fault(tmp_path: Path) -> None:
+    """The status says how the run ended, and no file of the run becomes its stdout."""
     Sample(tmp_path / "run").db.close()
     closing = ["sh", "-c", 'exec "$0" "$@" <&- >&-', sys.executable, str(ROOT / "supervisor.py")]
     done = subprocess.run(
@@ -320,7 +321,7 @@ def test_a_closed_stdout_is_no_fault(tmp_path: Path) -> None:
     [("keys.json", "--listen tcp://127.0.0.1:{free}", 2), ("run.db", "", 4)],
 )
 def test_a_damaged_file_is_one_line(tmp_path: Path, file: str, arguments: str, status: int) -> None:
-    """It is named and left as it is; nothing is started beside it."""
+    """The line names the file; the file is unchanged, and no process is started."""
     Sample(tmp_path / "run", status="stopped").db.close()
     (tmp_path / "run" / file).write_bytes(b"not what it was " * 500)
     with socket.socket() as free:
@@ -334,7 +335,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, file: str, arguments: str, s
 
 
 def test_a_phase_without_agents_needs_neither_key_nor_script(tmp_path: Path) -> None:
-    """Agents are where the network is, evaluators where the GPUs are, the folder goes between."""
+    """Agents may run on a machine with a network, evaluators on another one with GPUs."""
     for model in ("claude-sonnet-4-6", f"script:{tmp_path / 'elsewhere.jsonl'}"):
         agents = Settings(tasks=("t",), model=model)
         judges = replace(agents, planners=0, coders=0, debuggers=0)
@@ -354,7 +355,7 @@ exit 2
 def test_a_sandbox_that_this_machine_lacks_is_one_line_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Evaluators that refuse to start would be started again and again; without any, who cares."""
+    """Evaluators would refuse at every start; a run without evaluators needs no sandbox."""
     weak = tmp_path / "evaluator-of-a-weak-machine"
     weak.write_text(WEAK)
     weak.chmod(0o755)

@@ -145,10 +145,10 @@ def test_a_policy_goes_to_the_strategies_that_use_one(root: Path) -> None:
 
     assert ["--policy", "mcts", "--strategy", "stark"] == arguments.arguments("stark")
     assert ["--strategy", "sampling"] == arguments.arguments("sampling")
-    assert "policy" not in arguments.supervisor_arguments("sampling").given
+    assert "policy" not in arguments.supervisor_arguments("sampling").settings
     alone = table_arguments.parse_arguments([*argv, "sampling,team"])
     assert (
-        alone.supervisor_arguments("sampling").given["policy"] == "mcts"
+        alone.supervisor_arguments("sampling").settings["policy"] == "mcts"
     )  # which the run's own check refuses
     with pytest.raises(UsageError, match="--strategy sampling asks no policy"):
         strategy_runs.check_runs(alone, problems.choose(root, [1], "1"))

@@ -1,6 +1,6 @@
-"""The command line: flags to a `Arguments`, and every mistake in them to one line (`UsageError`).
+"""The command line: flags become `Arguments`, every mistake becomes one line (`UsageError`).
 
-The table `OPTIONS` is also what `STARK_NAME` variables in the environment may set.
+`STARK_NAME` variables in the environment may set the same options, those of the table `OPTIONS`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from protocol.user_files import read_text
 
 COMMAND = typed_command()
 PREFIX = "STARK_"  # of settings in the environment
-MIN_SIMILARITY = 0.75  # how alike two names are of which one is a typo
-MAX_SHOWN = 40  # characters of what was typed, in a message
+MIN_SIMILARITY = 0.75  # of two names of which one is a typo
+MAX_SHOWN = 40  # characters of the user's text in a message
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What the command line asks for; `given` holds only what was really said, by field."""
+    """What the command line asks for; `settings` holds the settings that it names, by field."""
 
     tasks: tuple[Path, ...] = ()
     resume: Path | None = None
@@ -41,18 +41,18 @@ class Arguments:
     join: str = ""
     metrics: str = ""  # HOST:PORT
     max_wait: float | None = None  # minutes
-    given: dict[str, object] = field(default_factory=dict)
+    settings: dict[str, object] = field(default_factory=dict)
 
     @property
     def minutes(self) -> float | None:
-        """What `--max-minutes` says."""
-        said = self.given.get("max_minutes")
-        return said if isinstance(said, float) else None
+        """The value of `--max-minutes`."""
+        minutes = self.settings.get("max_minutes")
+        return minutes if isinstance(minutes, float) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingOption:
-    """One setting: its flag, its field in Settings (`search_line.budget`), how its text is read."""
+    """One setting: its flag, its field in Settings (`search.budget`), the reader of its text."""
 
     flag: str
     setting: str
@@ -105,16 +105,16 @@ def positive_number(text: str) -> float:
 
 
 def shortened(text: str) -> str:
-    """Return a word for a message: what was typed may be thousands of digits."""
+    """Return the user's text for a message: it may have thousands of digits."""
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
-def one_of(*words: str) -> Callable[[str], str]:
-    """Return a reader of fixed words."""
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Return a reader of some fixed texts."""
 
     def read(text: str) -> str:
-        if text not in words:
-            raise argparse.ArgumentTypeError(f"expected {' or '.join(words)}, got {text!r}")
+        if text not in choices:
+            raise argparse.ArgumentTypeError(f"expected {' or '.join(choices)}, got {text!r}")
         return text
 
     return read
@@ -135,7 +135,7 @@ def price_file(text: str) -> dict[str, object]:
     except OSError as error:
         raise argparse.ArgumentTypeError(f"can't read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise argparse.ArgumentTypeError(f"{path} is no UTF-8 text") from error
+        raise argparse.ArgumentTypeError(f"{path} is not UTF-8 text") from error
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{path}: {error}") from error
     if not table:
@@ -144,7 +144,7 @@ def price_file(text: str) -> dict[str, object]:
 
 
 def launch_file(text: str) -> str:
-    """Read KIND:FILE and make the file's path absolute; what it says is looked at later."""
+    """Read KIND:FILE and make the file's path absolute; its content is checked later."""
     kind, colon, file = text.partition(":")
     if not colon or not file:
         raise argparse.ArgumentTypeError(f"expected KIND:FILE, as in slurm:gpus.toml, got {text!r}")
@@ -222,22 +222,22 @@ OPTIONS = tuple(
 )
 
 
-# What a machine that joins says itself; everything else is the run's.
+# The settings of a machine that joins; all others are the run's.
 LENDABLE_FLAGS = ("evaluators", "planners", "coders", "debuggers", "min_sandbox", "max_minutes")
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
     """Return what `argv` asks for; raise UsageError with one line when it can't be understood."""
     parsed = vars(_parser().parse_args(argv))
-    given = {
+    settings = {
         option.setting: parsed[option.setting]
         for option in OPTIONS
         if parsed[option.setting] is not None
     }
     if parsed["until_idle"]:
-        given["until_idle"] = True
+        settings["until_idle"] = True
     if parsed["require_custom_kernel"]:
-        given["rules.require_custom_kernel"] = True
+        settings["rules.require_custom_kernel"] = True
     arguments = Arguments(
         tasks=tuple(parsed["task"]),
         resume=parsed["resume"],
@@ -247,7 +247,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         join=parsed["join"] or "",
         metrics=parsed["metrics"] or "",
         max_wait=parsed["max_wait"],
-        given=given,
+        settings=settings,
     )
     _refuse_contradictions(arguments)
     return arguments
@@ -267,16 +267,16 @@ def settings_from_environment(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def check_environment(environ: Mapping[str, str], known: Collection[str]) -> None:
-    """Raise UsageError for a `STARK_…` variable that is none: a typo would change nothing.
+    """Raise UsageError for an unknown `STARK_…` variable: a typo would have no effect.
 
-    `known`: those that are not settings.
+    `known`: variables that are not settings.
     """
-    words = {option.variable for option in OPTIONS} | set(known)
-    for given in sorted(environ):
-        if given.startswith(PREFIX) and given not in words:
-            near = difflib.get_close_matches(given, words, n=1, cutoff=MIN_SIMILARITY)
+    valid = {option.variable for option in OPTIONS} | set(known)
+    for variable in sorted(environ):
+        if variable.startswith(PREFIX) and variable not in valid:
+            near = difflib.get_close_matches(variable, valid, n=1, cutoff=MIN_SIMILARITY)
             meant = f"did you mean {near[0]}?" if near else "settings are named as flags are"
-            raise UsageError(f"{given} in the environment is not a setting: {meant}")
+            raise UsageError(f"{variable} in the environment is not a setting: {meant}")
 
 
 def _refuse_contradictions(arguments: Arguments) -> None:
@@ -284,10 +284,10 @@ def _refuse_contradictions(arguments: Arguments) -> None:
         _refuse_beside_join(arguments)
         return
     if arguments.max_wait is not None:
-        raise UsageError("--max-wait goes with --join: nobody else waits for a run")
+        raise UsageError("--max-wait goes with --join: only a machine that joins waits for a run")
     if arguments.resume is not None:
-        for flag, there in (("--task", arguments.tasks), ("--run-dir", arguments.run_dir)):
-            if there:
+        for flag, value in (("--task", arguments.tasks), ("--run-dir", arguments.run_dir)):
+            if value:
                 raise UsageError(f"--resume goes on with the run's own tasks: leave out {flag}")
     elif not arguments.tasks:
         raise UsageError("nothing to do: give --task FILE, --resume runs/NAME or --join TICKET")
@@ -297,7 +297,7 @@ def _refuse_beside_join(arguments: Arguments) -> None:
     if arguments.tasks or arguments.resume is not None:
         raise UsageError("--join lends this machine to a run elsewhere: leave out --task, --resume")
     options = {option.setting: option.flag for option in OPTIONS}
-    for setting in arguments.given:
+    for setting in arguments.settings:
         if setting not in LENDABLE_FLAGS:
             flag = options.get(setting, "--" + setting.replace("_", "-"))
             raise UsageError(f"--join obeys the run's own settings: leave out {flag}")

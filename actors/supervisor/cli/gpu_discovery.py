@@ -12,18 +12,18 @@ NVIDIA_SMI_S = 20.0
 
 
 def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the CUDA devices that may be used, as CUDA_VISIBLE_DEVICES names them."""
+    """Return the usable CUDA devices, as CUDA_VISIBLE_DEVICES names them."""
     if is_torch_cpu_only():
         return ()
-    shown = environ.get("CUDA_VISIBLE_DEVICES")
-    if shown is not None:
-        # CUDA itself stops at the first name that it does not know; "-1" is the usual one.
-        named = [name.strip() for name in shown.split(",")]
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        # CUDA itself stops at the first unknown name; "-1" is the usual one.
+        named = [name.strip() for name in visible.split(",")]
         if "-1" in named:
             named = named[: named.index("-1")]
-        wanted = tuple(name for name in named if name)
-        return wanted if wanted and _cards() else ()
-    return tuple(str(number) for number in range(_cards()))
+        usable = tuple(name for name in named if name)
+        return usable if usable and _card_count() else ()
+    return tuple(str(number) for number in range(_card_count()))
 
 
 def is_torch_cpu_only() -> bool:
@@ -34,10 +34,12 @@ def is_torch_cpu_only() -> bool:
         return True
 
 
-def _cards() -> int:
-    files = [path for path in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
-    if files:
-        return len(files)
+def _card_count() -> int:
+    devices = [
+        path for path in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)
+    ]
+    if devices:
+        return len(devices)
     try:
         listed = subprocess.run(
             ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=NVIDIA_SMI_S, check=False

@@ -1,7 +1,7 @@
-"""What is looked at before anything is made or started: task files, models, device, address.
+"""The checks before anything is made or started: task files, models, device, sandbox, address.
 
-No torch here, and no task code is run: a file is parsed, not imported.  Each refusal is one line
-(`UsageError`) that names the flag or the file.
+This file does not import torch and runs no task code: task files are parsed, not imported.  Each
+refusal is one line (`UsageError`) that names the flag or the file.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from protocol.values import AGENT_ROLES, Value
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 MAX_BYTES = 1024 * 1024
-MAX_NAME = 100  # characters; 255 are a file system's limit, and names get endings of ours
+MAX_NAME = 100  # characters; a file system's limit is 255, and we add suffixes
 LISTEN_ADDRESS = re.compile(r"tcp://(\[(?P<six>[^\]]+)\]|(?P<host>[0-9.*]+)):(?P<port>[0-9]{1,5})")
-OWN_DESCRIPTORS = 40  # that a supervisor, or any other of our processes, has open
-DESCRIPTORS_PER_PROCESS = 3  # for each process that it looks after
+OWN_DESCRIPTORS = 40  # open files of a supervisor, or of any other of our processes
+DESCRIPTORS_PER_PROCESS = 3  # for each process that it supervises
 
 
 class TaskFile(Value, frozen=True, kw_only=True):
-    """A task as it lies on disk."""
+    """A task as the user's files hold it."""
 
     name: str
     path: Path
     source: str
-    # What lies beside it and is imported: path -> source.
+    # The modules in the task's folder that it imports: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -69,7 +69,7 @@ def read_tasks(paths: Sequence[Path]) -> tuple[TaskFile, ...]:
 
 
 def read_task(path: Path) -> TaskFile:
-    """Return the task in one file; raise UsageError with one line when it is none."""
+    """Return the task in one file; raise UsageError with one line when it is not a task."""
     source = _text(path)
     missing = [word for word in REQUIRED_NAMES if word not in _defined_names(path, source)]
     if missing:
@@ -85,14 +85,14 @@ def read_task(path: Path) -> TaskFile:
 
 
 def name_of(path: Path) -> str:
-    """Return what a task is called, which becomes part of work ids and file names.
+    """Return the name of a task, which becomes part of work ids and file names.
 
-    A digest of the whole keeps two apart that are cut, or of another alphabet.
+    A digest of the whole name distinguishes names that are shortened or of another alphabet.
     """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem).lstrip(".-")
     digest = hashlib.sha256(path.stem.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     if not re.search(r"[A-Za-z0-9]", name):
-        return f"task-{digest}"  # of another alphabet
+        return f"task-{digest}"
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 9]}-{digest}"
 
 
@@ -109,7 +109,7 @@ def _text(path: Path) -> str:
             ) from None
         raise UsageError(f"can't read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 text (byte {error.start})") from error
+        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
 
 
 def _defined_names(path: Path, source: str) -> set[str]:
@@ -126,7 +126,7 @@ def _defined_names(path: Path, source: str) -> set[str]:
     while waiting:
         match waiting.pop():
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)  # and not what is defined inside it
+                names.add(name)  # but not the names that are defined inside it
             case ast.Name(id=name, ctx=ast.Store()):
                 names.add(name)
             case ast.alias(name=name, asname=other):
@@ -139,7 +139,7 @@ def _defined_names(path: Path, source: str) -> set[str]:
 def check_models(settings: Settings, environ: Mapping[str, str], base: Path) -> Settings:
     """Return the settings with the models' files made absolute (from `base`).
 
-    Where no agents run here, nobody here needs a key or a script: these phases may be elsewhere.
+    A machine without agents needs no key and no script: the agents may run elsewhere.
     """
     if settings.base_url:
         _check_base_url(settings.base_url)
@@ -178,13 +178,12 @@ def _check_model(model: str, settings: Settings, environ: Mapping[str, str], bas
 def _check_base_url(url: str) -> None:
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        good = False
-    if not good or any(char.isspace() for char in url):
+        valid = False
+    if not valid or any(char.isspace() for char in url):
         raise UsageError(
-            f"--base-url {url}: expected http://HOST:PORT or https://HOST; /v1/messages is put"
-            " after it"
+            f"--base-url {url}: expected http://HOST:PORT or https://HOST; /v1/messages is appended"
         )
 
 
@@ -198,14 +197,14 @@ def _check_run(path: Path, shown: str) -> Path:
     except run_folder_integrity.DamagedRunError as error:
         raise UsageError(f"--model replay:{shown}: {error}") from error
     except (ValueError, sqlite3.DatabaseError) as error:
-        raise UsageError(f"--model replay:{shown}: {error}; it wants a run folder") from error
+        raise UsageError(f"--model replay:{shown}: {error}; it needs a run folder") from error
     if not calls:
         raise UsageError(f"--model replay:{shown}: that run holds no calls to a model")
     return path
 
 
 def check_replayed(settings: Settings, tasks: Sequence[TaskFile]) -> None:
-    """Raise UsageError where a stored run is to answer for a task that it never asked about."""
+    """Raise UsageError where a stored run has no answers about a task."""
     for model in dict.fromkeys(settings.model_of(role) for role in AGENT_ROLES):
         kind, _, run = model.partition(":")
         if kind != "replay":
@@ -233,8 +232,8 @@ def _check_script(path: Path, shown: str) -> Path:
     except OSError as error:
         raise UsageError(f"--model script:{shown}: can't read it: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"--model script:{shown}: no UTF-8 text: {error.reason}") from error
-    # As the model reads it: a JSON string may hold what str.splitlines takes for an end of line.
+        raise UsageError(f"--model script:{shown}: not UTF-8 text: {error.reason}") from error
+    # The script model reads it like this: str.splitlines would split inside JSON strings.
     lines = {
         number: line
         for number, line in enumerate(text.split("\n"), start=1)
@@ -242,18 +241,18 @@ def _check_script(path: Path, shown: str) -> Path:
     }
     for number, line in lines.items():
         try:
-            known = isinstance(json.loads(line), dict)
+            is_object = isinstance(json.loads(line), dict)
         except (ValueError, RecursionError):
-            known = False
-        if not known:
-            raise UsageError(f"{shown}:{number}: no JSON object; a script has one a line")
+            is_object = False
+        if not is_object:
+            raise UsageError(f"{shown}:{number}: not a JSON object; a script has one a line")
     if not lines:
         raise UsageError(f"--model script:{shown}: the file has no replies")
     return path
 
 
 def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:
-    """Raise UsageError when the wanted device is not there."""
+    """Raise UsageError when this machine lacks the device of the settings."""
     if settings.device == "cuda" and settings.evaluators and not gpus:
         raise UsageError(
             "--device cuda: no CUDA card that torch can use was found; use --device cpu,"
@@ -264,23 +263,23 @@ def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:
 def check_sandbox(settings: Settings, environ: Mapping[str, str]) -> None:
     """Raise UsageError when this machine gives its evaluators less than `--min-sandbox`.
 
-    They would refuse to start, each time anew; one of them is asked what it would say.
+    Evaluators would refuse at every start; so one of them is asked first.
     """
     if not settings.evaluators or settings.min_sandbox <= 1:
         return
-    asked = subprocess.run(
+    probe = subprocess.run(
         [sys.executable, "-P", "-m", "actors.evaluator",
          "--device", settings.device, "--min-sandbox", str(settings.min_sandbox)],
         env=child_environment(environ, ""), capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if asked.returncode:
-        said = asked.stderr.strip().splitlines() or [f"exit status {asked.returncode}"]
-        line = said[-1].removeprefix("evaluator: ").removeprefix("evaluate: ")
+    if probe.returncode:
+        lines = probe.stderr.strip().splitlines() or [f"exit status {probe.returncode}"]
+        line = lines[-1].removeprefix("evaluator: ").removeprefix("evaluate: ")
         raise UsageError(line.partition("; see ")[0])
 
 
 def check_address(settings: Settings) -> None:
-    """Raise UsageError when `--listen` is taken or no address."""
+    """Raise UsageError when the address of `--listen` is in use or not an address."""
     if settings.listen == LOCAL_ADDRESS:
         return
     parts = LISTEN_ADDRESS.fullmatch(settings.listen)
@@ -297,27 +296,27 @@ def check_address(settings: Settings) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            other = "another port" if taken else "an address of this machine"
+            in_use = error.errno == errno.EADDRINUSE
+            other = "another port" if in_use else "an address of this machine"
             raise UsageError(
                 f"--listen {settings.listen}: {error.strerror}; choose {other}"
             ) from error
 
 
 def check_descriptors(processes: int) -> None:
-    """Take as many open files as `processes` here need; raise UsageError without them.
+    """Raise the limit of open files to what `processes` need; raise UsageError if that fails.
 
-    libzmq aborts a process that has none left.
+    libzmq aborts a process that has no descriptor left.
     """
     needed = OWN_DESCRIPTORS + processes * DESCRIPTORS_PER_PROCESS
-    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if resource.RLIM_INFINITY != most < needed:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != hard < needed:
         raise UsageError(
-            f"{needed} open files are needed for {processes} processes and ulimit -n allows {most}:"
+            f"{needed} open files are needed for {processes} processes and ulimit -n allows {hard}:"
             " raise it, or start fewer processes"
         )
     if resource.RLIM_INFINITY != soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _is_literal(host: str) -> bool:

@@ -1,6 +1,6 @@
-"""The settings of a new run: flags over environment over `stark.toml` over defaults.
+"""The settings of a run: flags over environment over `stark.toml` over defaults.
 
-Also says which model and why, and refuses what could never run.
+This file also chooses the model, says why, looks up its price, and refuses what could never run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.cli import UsageError
-from actors.supervisor.cli import flags, model_prices
+from actors.supervisor.cli import flags
 from actors.supervisor.cli.flags import OPTIONS, Arguments
 from actors.supervisor.processes import launcher_client
 from protocol import prices
@@ -27,21 +27,21 @@ from protocol.settings import (
     Settings,
 )
 from protocol.user_files import read_text
-from protocol.values import BACKEND_OF
+from protocol.values import AGENT_ROLES, BACKEND_OF
 
-# Takes the temperatures that the method asks for (0.8 to plan, 0.1 to code): newer ones refuse.  Of
-# those that do it is the nearest to the paper's own (Claude Sonnet 4, retired).
+# This model takes the temperatures of the method (0.8 to plan, 0.1 to code); newer models refuse
+# them.  Of the models that take them it is the nearest to the paper's (Claude Sonnet 4, retired).
 DEFAULT_CLAUDE_MODEL = "claude-sonnet-4-6"
-ATTEMPTS_AHEAD = 3  # expansions under way for each card
-MAX_OPEN_TASKS = 4  # tasks under way for each evaluator, while models think
-UNLIMITED_MODELS = ("recipes", "script:", "replay:")  # models that answer at once
-# Belongs to one run and is not taken over from a stark.toml that was copied from it.
+ATTEMPTS_AHEAD = 3  # expansions in flight for each card
+MAX_OPEN_TASKS = 4  # open tasks for each evaluator, while models think
+FREE_MODELS = ("recipes", "script:", "replay:")  # models that answer at once and cost nothing
+# Settings of one run only: not inherited from a stark.toml that was copied from it.
 NOT_INHERITED = ("tasks", "model_reason")
-# A resumed run may have another fleet, budget and limits, but stays the same search.
+# A resumed run may have other processes, budget and limits, but stays the same search.
 CHANGEABLE_ON_RESUME = (
     *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen", "until_idle"),
     *("evaluators", "planners", "coders", "debuggers", "tasks_at_once"),
-    *("prices", "at_once", "base_url"),  # where a model is found, not which
+    *("prices", "at_once", "base_url"),  # where a model is found, not which model
     "launch",
 )
 
@@ -52,152 +52,180 @@ def new_run_settings(
     environ: Mapping[str, str],
     gpus: tuple[str, ...],
 ) -> Settings:
-    """Return the settings of a run that begins; raise UsageError with one line."""
-    told = _file(Path(FILE_NAME))
-    for layer in (flags.settings_from_environment(environ), arguments.given):
+    """Return the settings of a new run; raise UsageError with one line."""
+    raw = _from_file(Path(FILE_NAME))
+    for layer in (flags.settings_from_environment(environ), arguments.settings):
         for field, value in layer.items():
-            _set(told, field, value)
-    told["tasks"] = task_names
-    _set_model(told, environ)
-    told.setdefault("device", "cuda" if gpus else "cpu")
-    cuda = told["device"] == "cuda"
-    told.setdefault("backend", BACKEND_OF["cuda" if cuda else "cpu"])
-    told.setdefault("evaluators", max(1, len(gpus)) if cuda else 1)
-    # A card's figures are worth the minute that torch.compile takes once for each task.
-    told.setdefault("rules", {}).setdefault("baselines", "all" if cuda else "eager")
-    lent = launcher_client.max_evaluators(str(told.get("launch", "")))
-    _set_under_way(told, told["evaluators"] + lent, len(task_names), ATTEMPTS_AHEAD if cuda else 1)
-    settings = _convert(told, "the settings")
+            _set(raw, field, value)
+    raw["tasks"] = task_names
+    _set_model(raw, environ)
+    raw.setdefault("device", "cuda" if gpus else "cpu")
+    cuda = raw["device"] == "cuda"
+    raw.setdefault("backend", BACKEND_OF["cuda" if cuda else "cpu"])
+    raw.setdefault("evaluators", max(1, len(gpus)) if cuda else 1)
+    # On a card, torch.compile takes a minute for each task, once; its baseline is worth that.
+    raw.setdefault("rules", {}).setdefault("baselines", "all" if cuda else "eager")
+    launched = launcher_client.max_evaluators(str(raw.get("launch", "")))
+    _set_concurrency(
+        raw, raw["evaluators"] + launched, len(task_names), ATTEMPTS_AHEAD if cuda else 1
+    )
+    settings = _convert(raw, "the settings")
     require_workers(settings)
     _refuse_unused_policy(arguments, settings)
-    _refuse_prices_without_file(arguments, settings)
+    _refuse_unused_prices(arguments, settings)
     return settings
 
 
 def resumed_run_settings(old: Settings, arguments: Arguments) -> Settings:
-    """Return the settings that a run goes on with; raise UsageError when a flag contradicts it."""
+    """Return the settings of a resumed run; raise UsageError when a flag contradicts the run."""
     _refuse_unused_policy(arguments, old)
-    told: dict[str, Any] = msgspec.to_builtins(old)
-    told["until_idle"] = False  # said anew at each start, or not at all
+    raw: dict[str, Any] = msgspec.to_builtins(old)
+    raw["until_idle"] = False  # valid for one start only
     options = {option.setting: option.flag for option in OPTIONS}
-    for field, value in arguments.given.items():
+    for field, value in arguments.settings.items():
         flag = options.get(field, "--" + field.rpartition(".")[2].replace("_", "-"))
         before = _get(old, field)
         if field not in CHANGEABLE_ON_RESUME and value != before:
-            said = flag if value is True else f"{flag} {value}"
+            given = flag if value is True else f"{flag} {value}"
             has = "none" if before is False or before in ("", None) else before
             raise UsageError(
-                f"{said} contradicts the run, which has {has}: leave it out, or start a new run"
+                f"{given} contradicts the run, which has {has}: leave it out, or start a new run"
             )
         if field == "search.budget" and old.search.budget > int(str(value)):
             raise UsageError(
                 f"--budget {value} is less than the run's {before}: a resumed run can only be"
                 " extended"
             )
-        _set(told, field, value)
-    settings = _convert(told, "the settings")
+        _set(raw, field, value)
+    settings = _convert(raw, "the settings")
     require_workers(settings)
-    _refuse_prices_without_file(arguments, settings)
+    _refuse_unused_prices(arguments, settings)
     return settings
 
 
 def require_workers(settings: Settings) -> None:
-    """Raise UsageError for a run whose work nobody would do."""
+    """Raise UsageError for a run that lacks the processes of a role."""
     if settings.launch and not settings.public_address:
         raise UsageError(
-            "--launch needs --listen tcp://ADDR:PORT: an address of this machine's where its jobs"
+            "--launch needs --listen tcp://ADDR:PORT: an address of this machine where its jobs"
             " connect"
         )
     elsewhere = settings.public_address or settings.until_idle
     missing = [role for role in settings.required_roles if not settings.process_count(role)]
     if missing and not elsewhere:
         raise UsageError(
-            f"--{missing[0]}s 0: nobody would do their work: give --{missing[0]}s N, or"
+            f"--{missing[0]}s 0: no process would do their work: give --{missing[0]}s N, or"
             " --listen tcp://ADDR:PORT, where other machines join, or --until-idle"
         )
 
 
+def paid_models(settings: Settings) -> list[str]:
+    """Return the run's models that cost money, or may."""
+    named = dict.fromkeys(settings.model_of(role) for role in AGENT_ROLES)
+    return [model for model in named if not model.startswith(FREE_MODELS)]
+
+
+def with_prices(settings: Settings) -> Settings:
+    """Return the settings with their models' prices; raise UsageError where a cap needs one more.
+
+    `--prices FILE` and `[prices.NAME]` in a stark.toml win over the list of this version.  The
+    run's own stark.toml then holds the prices with which the run counts.
+    """
+    table = {**prices.listed_prices(), **settings.prices}
+    found = {}
+    for model in paid_models(settings):
+        price = prices.price_of(model, table)
+        if price is not None:
+            found[model] = price
+        elif settings.max_cost is not None:
+            raise UsageError(
+                f"--max-cost needs the price of {model}: put a table [{model!r}] with input and"
+                " output, US dollars for a million tokens, into a file and add --prices FILE"
+            )
+    return msgspec.structs.replace(settings, prices=found)
+
+
 def _refuse_unused_policy(arguments: Arguments, settings: Settings) -> None:
-    """Raise UsageError for --policy where no policy chooses: it would change nothing, silently."""
-    if "policy" in arguments.given and settings.requested_policy is None:
+    """Raise UsageError for --policy where the strategy asks no policy: it would have no effect."""
+    if "policy" in arguments.settings and settings.requested_policy is None:
         raise UsageError(
-            f"--policy {arguments.given['policy']}: --strategy {settings.strategy} asks no policy"
-            f" ({' and '.join(TREE_SEARCH_STRATEGIES)} do): leave it out"
+            f"--policy {arguments.settings['policy']}: --strategy {settings.strategy} asks no"
+            f" policy ({' and '.join(TREE_SEARCH_STRATEGIES)} do): leave it out"
         )
 
 
-def _refuse_prices_without_file(arguments: Arguments, settings: Settings) -> None:
-    """Raise UsageError for --prices of other models alone: a name in it is misspelt."""
-    given = arguments.given.get("prices")
-    if not isinstance(given, dict) or not given:
+def _refuse_unused_prices(arguments: Arguments, settings: Settings) -> None:
+    """Raise UsageError for --prices without any of the run's models: a name in it is misspelt."""
+    price_table = arguments.settings.get("prices")
+    if not isinstance(price_table, dict) or not price_table:
         return
-    table = {model: settings.prices[model] for model in given}
-    paid = model_prices.paid_models(settings)
+    table = {model: settings.prices[model] for model in price_table}
+    paid = paid_models(settings)
     if paid and not any(prices.price_of(model, table) for model in paid):
         raise UsageError(
-            f"--prices: its {', '.join(table)} is no model of this run, which pays for"
+            f"--prices: none of {', '.join(table)} is a model of this run, which pays for"
             f" {', '.join(paid)}"
         )
 
 
-def _set_under_way(told: dict[str, Any], evaluators: int, tasks: int, ahead: int) -> None:
-    """Set how many tasks are open at once, and how many expansions of each are under way.
+def _set_concurrency(raw: dict[str, Any], evaluators: int, tasks: int, ahead: int) -> None:
+    """Set how many tasks are open at once, and how many expansions of each are in flight.
 
-    Together as many as keep the evaluators busy; on a card the next candidates are built while one
-    is measured.  Many tasks with one expansion each grow better trees than one with many; with a
-    model that answers at once, a task fills an evaluator alone and is not left until it is done.
+    The product keeps the evaluators busy; on a card the next candidates are built while one is
+    measured.  Many tasks with one expansion each grow better trees than one task with many.  With a
+    model that answers at once, one task fills an evaluator and stays open until it is done.
     """
-    quick = str(told["model"]).startswith(UNLIMITED_MODELS)
-    told.setdefault("tasks_at_once", evaluators * (1 if quick else MAX_OPEN_TASKS))
-    open_tasks = max(1, min(tasks, told["tasks_at_once"] or tasks))
-    told.setdefault("search", {}).setdefault(
+    answers_at_once = str(raw["model"]).startswith(FREE_MODELS)
+    raw.setdefault("tasks_at_once", evaluators * (1 if answers_at_once else MAX_OPEN_TASKS))
+    open_tasks = max(1, min(tasks, raw["tasks_at_once"] or tasks))
+    raw.setdefault("search", {}).setdefault(
         "in_flight", min(MAX_IN_FLIGHT, max(1, -(-evaluators * ahead // open_tasks)))
     )
 
 
-def _set_model(told: dict[str, Any], environ: Mapping[str, str]) -> None:
-    if told.get("model"):
-        told["model_reason"] = "as asked"
-    elif told.get("base_url"):
+def _set_model(raw: dict[str, Any], environ: Mapping[str, str]) -> None:
+    if raw.get("model"):
+        raw["model_reason"] = "as asked"
+    elif raw.get("base_url"):
         raise UsageError("--base-url needs --model NAME: the name that this server knows")
     elif variable := api_key_variable(environ):
-        told["model"] = DEFAULT_CLAUDE_MODEL
-        told["model_reason"] = f"{variable} is set"
+        raw["model"] = DEFAULT_CLAUDE_MODEL
+        raw["model_reason"] = f"{variable} is set"
     else:
-        told["model"] = "recipes"
-        told["model_reason"] = "a rule book, no LLM: ANTHROPIC_API_KEY is not set"
+        raw["model"] = "recipes"
+        raw["model_reason"] = "a rule book, no LLM: ANTHROPIC_API_KEY is not set"
 
 
-def _file(path: Path) -> dict[str, Any]:
+def _from_file(path: Path) -> dict[str, Any]:
     try:
-        told = tomllib.loads(read_text(path))
+        raw = tomllib.loads(read_text(path))
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise UsageError(f"can't use {path} in this folder: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"can't use {path} in this folder: {error}") from error
-    _convert(told, f"{path} in this folder")
-    return {field: value for field, value in told.items() if field not in NOT_INHERITED}
+    _convert(raw, f"{path} in this folder")
+    return {field: value for field, value in raw.items() if field not in NOT_INHERITED}
 
 
-def _convert(told: dict[str, Any], what: str) -> Settings:
+def _convert(raw: dict[str, Any], what: str) -> Settings:
     known: dict[str, tuple[str, ...]] = {"strategy": STRATEGIES, "policy": POLICIES}
-    for field, words in known.items():
-        word = told.get(field, words[0])
-        if isinstance(word, str) and word not in words:
-            raise UsageError(f"{what}: {field} {word!r} is none of {', '.join(words)}")
+    for field, names in known.items():
+        name = raw.get(field, names[0])
+        if isinstance(name, str) and name not in names:
+            raise UsageError(f"{what}: {field} {name!r} is none of {', '.join(names)}")
     try:
-        return msgspec.convert(told, Settings)
+        return msgspec.convert(raw, Settings)
     except msgspec.ValidationError as error:
         raise UsageError(f"{what}: {error}") from error
 
 
-def _set(told: dict[str, Any], field: str, value: object) -> None:
+def _set(raw: dict[str, Any], field: str, value: object) -> None:
     table, _, name = field.rpartition(".")
-    place = told.setdefault(table, {}) if table else told
-    # A few models' prices leave the others' as they are.
-    place[name] = {**place.get(name, {}), **value} if isinstance(value, dict) else value
+    target = raw.setdefault(table, {}) if table else raw
+    # New prices of some models leave the prices of the others as they are.
+    target[name] = {**target.get(name, {}), **value} if isinstance(value, dict) else value
 
 
 def _get(settings: Settings, field: str) -> object:

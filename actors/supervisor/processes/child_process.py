@@ -1,8 +1,8 @@
-"""One supervised process: started with a lifeline, watched by pidfd, killed with all below it.
+"""One supervised process: started with a lifeline, watched by pidfd, killed with its descendants.
 
-The supervisor is the subreaper of everything that its children start, so what a dead child leaves
-behind, also a grandchild that escaped with setsid, becomes our own child: `reap_orphans` kills and
-reaps it.  Nothing here waits without a limit.
+The supervisor is the subreaper of everything that its children start.  So the descendants of a dead
+child, also a grandchild that escaped with setsid, become our own children; `reap_orphans` kills and
+reaps them.  Nothing here waits without a limit.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from actors import procfs
 from actors.prctl import PR_SET_CHILD_SUBREAPER, prctl
 from actors.supervisor.processes.child_specs import ChildSpec
 
-SWEEP_S = 5.0
+REAP_ORPHANS_S = 5.0
 POLL_S = 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChildProcess:
-    """A running (or just ended, not yet reaped) process at a supervised place."""
+    """A running (or just ended, not yet reaped) process in a supervised slot."""
 
     spec: ChildSpec
     incarnation: str
@@ -42,24 +42,24 @@ class ChildProcess:
 
 
 def become_subreaper() -> None:
-    """Make this process the one to whom the orphans of its descendants fall."""
+    """Let the kernel make orphans among our descendants children of this process."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def output_file(run_dir: Path, slot: str) -> Path:
-    """Return the file that gets what a child prints."""
+    """Return the file for the output of a child."""
     return run_dir / "logs" / f"{slot}.out"
 
 
 def start_child(spec: ChildSpec, run_dir: Path) -> ChildProcess:
-    """Start one process in a session of its own, standing in the run directory."""
+    """Start one process in a session of its own, in the run directory."""
     incarnation = secrets.token_hex(8)
-    ours, lifeline = os.pipe()
+    child_end, lifeline = os.pipe()
     try:
         with output_file(run_dir, spec.name).open("ab") as output:
             process = subprocess.Popen(
                 spec.command(incarnation),
-                stdin=ours,
+                stdin=child_end,
                 stdout=output,
                 stderr=output,
                 cwd=run_dir,
@@ -70,7 +70,7 @@ def start_child(spec: ChildSpec, run_dir: Path) -> ChildProcess:
         os.close(lifeline)
         raise
     finally:
-        os.close(ours)
+        os.close(child_end)
     return ChildProcess(
         spec=spec,
         incarnation=incarnation,
@@ -87,7 +87,7 @@ def terminate_child(child: ChildProcess) -> None:
 
 
 def kill_child(child: ChildProcess) -> None:
-    """Kill a child; all that it started falls to `reap` and `reap_orphans` once it is dead."""
+    """Kill a child; `reap` and `reap_orphans` end what it started once it is dead."""
     _signal(child, signal.SIGKILL)
 
 
@@ -97,8 +97,8 @@ def _signal(child: ChildProcess, number: signal.Signals) -> None:
 
 
 def reap(child: ChildProcess) -> tuple[int, str]:
-    """Reap an ended child with its whole session; return its status, also in words."""
-    # Before reaping: until then no stranger can be given this pid, nor this group.
+    """Reap a dead child and kill its process group; return its status and a description of it."""
+    # Before reaping: until then the kernel gives this pid, and this group, to no other process.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     status = child.process.wait()
@@ -108,7 +108,7 @@ def reap(child: ChildProcess) -> tuple[int, str]:
 
 
 def describe_status(status: int) -> str:
-    """Say in words how a process ended: `exit status 1`, `signal 9 (SIGKILL)`."""
+    """Describe how a process ended: `exit status 1`, `signal 9 (SIGKILL)`."""
     if status >= 0:
         return f"exit status {status}"
     try:
@@ -117,11 +117,11 @@ def describe_status(status: int) -> str:
         return f"signal {-status}"
 
 
-def reap_orphans(own: Collection[int], limit_s: float = SWEEP_S) -> int:
+def reap_orphans(own: Collection[int], limit_s: float = REAP_ORPHANS_S) -> int:
     """Kill and reap every child of ours that is not in `own`; return how many there were.
 
-    Killing one hands us its children, so this goes on until nothing is left or the time is up
-    (a process stuck in a driver dies later; the next sweep reaps it).
+    A killed process leaves its children to us, so the loop repeats until none is left or the time
+    is over.  A process that is stuck in a driver dies later; the next call reaps it.
     """
     seen: set[int] = set()
     give_up = time.monotonic() + limit_s

@@ -1,6 +1,7 @@
-"""What is supervised, in OTP's words: child specs with their restart intensity.
+"""What is supervised, in OTP's terms: child specs with their restart intensity.
 
-Built once from the settings; read by the fleet.  Says nothing about processes that run.
+The specs are built once from the settings; the process tree reads them.  They hold no state of
+running processes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ EVALUATOR_INTENSITY = RestartIntensity(limit=10, period_s=300.0)
 
 
 class ChildSpec(Value, frozen=True, kw_only=True):
-    """One supervised place: what runs there, and how often it may be started again."""
+    """One supervised slot: what runs there, and how often it may be restarted."""
 
     name: str  # the slot: "coordinator", "planner-0", "evaluator-1"
     role: str
@@ -32,15 +33,15 @@ class ChildSpec(Value, frozen=True, kw_only=True):
     environment: dict[str, str]
     restart: Literal["permanent", "transient"] = "permanent"  # transient: exit status 0 is an end
     intensity: RestartIntensity
-    fenced: bool = False  # told its incarnation on the command line, its loss to the coordinator
+    fenced: bool = False  # it gets its incarnation as an argument; its loss is reported
 
     def command(self, incarnation: str) -> list[str]:
-        """Return the argument list of one process at this place."""
+        """Return the argument list of one process in this slot."""
         return [*self.argv, *(("--incarnation", incarnation) if self.fenced else ())]
 
 
 class MachineSlots(Value, frozen=True, kw_only=True):
-    """Where a machine's workers connect, and what they are called there."""
+    """Where a machine's workers connect, and the names of their slots."""
 
     address: str
     machine: str = ""  # "gpu7-91f3aa.5c2e1a"; "" for the run's own
@@ -51,10 +52,10 @@ class MachineSlots(Value, frozen=True, kw_only=True):
         return f"{role}-{number}" + (f"@{self.machine}" if self.machine else "")
 
     def identity_arguments(self, role: Role, number: int, run_dir: Path) -> tuple[str, ...]:
-        """Return the arguments by which a worker finds its place; secrets only as a file's path."""
-        place = ("--connect", self.address, "--slot", self.slot(role, number))
+        """Return the arguments that say where a worker belongs; a secret only as a file's path."""
+        slot_arguments = ("--connect", self.address, "--slot", self.slot(role, number))
         key = () if self.tickets is None else ("--ticket", str(self.tickets / f"{role}.json"))
-        return (*place, "--run-dir", str(run_dir), *key)
+        return (*slot_arguments, "--run-dir", str(run_dir), *key)
 
 
 def run_specs(
@@ -81,7 +82,7 @@ def run_specs(
     local = worker_specs(settings, slots, run_dir, run_id, environ, gpus)
     if not settings.launch:
         return (coordinator, *local)
-    # Without the parent-death signal: its jobs are cancelled when the supervisor is gone.
+    # Without the parent-death signal: the launcher must cancel its jobs after the supervisor's end.
     launcher = ChildSpec(
         name=LAUNCHER,
         role=LAUNCHER,
@@ -104,16 +105,16 @@ def worker_specs(
     specs = []
     for role in WORKER_ROLES:
         for number in range(settings.process_count(role)):
-            post = slots.identity_arguments(role, number, run_dir)
+            identity = slots.identity_arguments(role, number, run_dir)
             slot = slots.slot(role, number)
             if role is Role.EVALUATOR:
                 gpu = gpus[number % len(gpus)] if gpus and settings.device == "cuda" else None
-                argv = _module("evaluator", *post, "--device", settings.device)
+                argv = _module("evaluator", *identity, "--device", settings.device)
                 seen = environment.child_environment(environ, run_id, gpu=gpu)
                 intensity = EVALUATOR_INTENSITY
             else:
                 config = ("--config", str(run_dir / FILE_NAME))
-                argv = _module("agents", "--role", role, *post, *config)
+                argv = _module("agents", "--role", role, *identity, *config)
                 seen = environment.child_environment(environ, run_id, key=True)
                 intensity = AGENT_INTENSITY
             specs.append(
@@ -130,7 +131,7 @@ def worker_specs(
 
 
 def _module(room: str, *arguments: str) -> tuple[str, ...]:
-    # -P: the run directory, where children stand, must never be searched for modules.
+    # -P: the run directory, in which children work, must never be searched for modules.
     return (
         sys.executable,
         "-P",

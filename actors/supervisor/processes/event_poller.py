@@ -1,6 +1,6 @@
-"""Waits for whatever comes first: a child's end, a signal, a word from the coordinator, the clock.
+"""Waits for the first event: a child's end, a signal, a message of the coordinator, or a timeout.
 
-Children are watched by pidfd, signals through a wakeup pipe, so nothing is polled and nothing
+Children are watched by pidfd, signals through a wakeup pipe.  So nothing is polled, and nothing
 runs inside a signal handler.
 """
 
@@ -13,7 +13,7 @@ from types import FrameType
 
 from actors.supervisor.processes.child_process import ChildProcess
 
-# SIGUSR1 is a batch system's warning that the time is nearly up.
+# SIGUSR1 is a batch system's warning that the job's time is nearly over.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 SIGNALS = (*STOP_SIGNALS, signal.SIGCHLD)
 
@@ -21,29 +21,29 @@ PollerEvent = ChildProcess | signal.Signals  # that child has ended; that signal
 
 
 class EventPoller:
-    """One selector over everything the supervisor waits for; one per process (it owns signals)."""
+    """One selector over all that a supervisor waits for; one per process: it owns signals."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._wakeup, theirs = socket.socketpair()
+        self._wakeup, signal_end = socket.socketpair()
         self._wakeup.setblocking(False)
-        theirs.setblocking(False)
-        self._theirs = theirs
+        signal_end.setblocking(False)
+        self._signal_end = signal_end
         self._selector.register(self._wakeup, selectors.EVENT_READ)
-        # A full pipe means that a wakeup waits already: losing one more byte is harmless.
-        self._old_fd = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-        self._old = {number: signal.signal(number, _ignore_signal) for number in SIGNALS}
+        # A full pipe means that a wakeup is pending already: one more lost byte is harmless.
+        self._old_wakeup_fd = signal.set_wakeup_fd(signal_end.fileno(), warn_on_full_buffer=False)
+        self._old_handlers = {number: signal.signal(number, _ignore_signal) for number in SIGNALS}
 
     def add_child(self, child: ChildProcess) -> None:
         """Report the end of `child`, once, by returning it from `wait`."""
         self._selector.register(child.pidfd, selectors.EVENT_READ, child)
 
     def add_descriptor(self, descriptor: int) -> None:
-        """Wake up when `descriptor` becomes readable; its owner looks by itself."""
+        """Wake up when `descriptor` becomes readable; its owner reads it."""
         self._selector.register(descriptor, selectors.EVENT_READ)
 
     def remove_descriptor(self, descriptor: int) -> None:
-        """Wait for `descriptor` no more; before it is closed, since its number is used again."""
+        """Stop watching `descriptor`, before it is closed: its number will be used again."""
         self._selector.unregister(descriptor)
 
     def wait(self, limit_s: float) -> list[PollerEvent]:
@@ -59,13 +59,18 @@ class EventPoller:
         return signals + ended
 
     def close(self) -> None:
-        """Give the signals back to whoever had them."""
-        signal.set_wakeup_fd(self._old_fd)
-        for number, handler in self._old.items():
+        """Restore the signal handlers of before."""
+        signal.set_wakeup_fd(self._old_wakeup_fd)
+        for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
         self._selector.close()
         self._wakeup.close()
-        self._theirs.close()
+        self._signal_end.close()
+
+
+def signal_name(number: signal.Signals) -> str:
+    """Return a stop signal as a user knows it."""
+    return "Ctrl-C" if number is signal.SIGINT else number.name
 
 
 def _ignore_signal(_number: int, _frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
-"""`--launch` as the supervisor sees it: a process that keeps jobs at their number.
+"""`--launch` as the supervisor sees it: a process that keeps the number of jobs.
 
-What runs there is the launcher's own room, and a process of its own also to be asked whether a
-file can be used: parsl is imported by nobody else.  How the jobs stand is read from `launch.json`.
+The launcher is a room of its own, and only its process imports parsl: another process of it checks
+whether a file can be used.  The supervisor reads the state of the jobs from `launch.json`.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ CHECK_S = 60.0
 
 
 class LaunchRecord(Value, frozen=True, kw_only=True):
-    """What is read of the launcher's record."""
+    """The part of the launcher's record that the supervisor reads."""
 
     words: str = ""
 
 
 class LaunchNews:
-    """How the jobs stand, told when it changes."""
+    """The state of the jobs, reported when it changes."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / LAUNCH_RECORD_FILE
-        self._seen = self._mark()
-        self._told = ""
+        self._read_stat = self._file_stat()
+        self._reported = ""
 
     def changed_summary(self) -> str:
-        """Return a line when there is a new one."""
-        mark = self._mark()
-        if mark == self._seen:
+        """Return the summary of the jobs if it is another one than before, else nothing."""
+        stat = self._file_stat()
+        if stat == self._read_stat:
             return ""
-        self._seen = mark
+        self._read_stat = stat
         try:
             words = msgspec.json.decode(self._path.read_bytes(), type=LaunchRecord).words
         except (OSError, ValueError):
             return ""
-        if words == self._told:
+        if words == self._reported:
             return ""
-        self._told = words
+        self._reported = words
         return words
 
-    def _mark(self) -> tuple[int, int]:
+    def _file_stat(self) -> tuple[int, int]:
         try:
             found = self._path.stat()
         except OSError:
@@ -75,8 +75,8 @@ def max_evaluators(launch: str) -> int:
     except subprocess.TimeoutExpired as error:
         raise UsageError(f"--launch {launch}: no answer within {CHECK_S:.0f} s") from error
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        raise UsageError(said[-1] if said else f"--launch {launch}: it can't be used")
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise UsageError(lines[-1] if lines else f"--launch {launch}: it can't be used")
     return int(done.stdout)
 
 

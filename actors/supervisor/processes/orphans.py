@@ -1,7 +1,7 @@
-"""What a supervisor that was killed with -9 left behind, found by the mark in its environment.
+"""The processes that a killed supervisor left, found by the mark in their environment.
 
-Lifelines and parent-death signals end such processes by themselves within moments.  Resuming does
-not rely on that: two coordinators on one run must never be.
+Lifelines and parent-death signals end such processes within moments.  A resume does not rely on
+that: a run must never have two coordinators.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ POLL_S = 0.02
 
 
 class OrphansRemainError(Exception):
-    """Processes of this run can't be ended; going on beside them could spoil it."""
+    """Processes of this run can't be ended; a second supervisor could damage the run."""
 
 
 def find_orphans(run_id: str) -> set[int]:
-    """Return the processes of a run and all below them, but never ourselves or our parents."""
+    """Return a run's processes and their descendants, without this process and its ancestors."""
     known = procfs.parent_pids()
     marked = [
         pid
@@ -36,7 +36,7 @@ def find_orphans(run_id: str) -> set[int]:
 def kill_orphans(run_id: str, limit_s: float = LIMIT_S) -> int:
     """Kill all processes of a run and wait until they are gone; return how many there were.
 
-    Raises OrphansRemainError with one line when some will not go.
+    Raises OrphansRemainError with one line when some do not end.
     """
     seen: set[int] = set()
     give_up = time.monotonic() + limit_s

@@ -1,8 +1,8 @@
-"""The supervised processes of a run: all started, each death told, buried and made good.
+"""The supervised processes of one supervisor: start, reap, restart, end.
 
-Driven by the supervision loop (`shift`).  It promises that a place never has two live processes,
-that a dead child's descendants are dead too before the next one starts, and that no start happens
-once the fleet closes.
+The supervision loops drive the tree.  It promises that a slot never has two live processes, that a
+dead child's descendants are dead too before the next child starts, and that nothing starts once the
+tree closes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from pathlib import Path
 
 from actors import failpoints
 from actors.supervisor.processes import child_process
-from actors.supervisor.processes.child_process import ChildProcess
+from actors.supervisor.processes.child_process import ChildProcess, output_file
 from actors.supervisor.processes.child_specs import COORDINATOR, ChildSpec
 from actors.supervisor.processes.restarts import DeathTimes
 from protocol.values import Value
 
-LEFTOVER_KILL_S = 2.0
-EXCUSED_DELAY_S = 0.0  # a candidate gets two evaluators, then it is a verdict: this has an end
+CLEAN_EXIT_DELAY_S = 2.0  # before the restart of a child that left with status 0
+# A candidate gets two evaluators and then a verdict, so excused deaths can't go on for ever.
+EXCUSED_DELAY_S = 0.0
+MAX_OUTPUT_LINE = 300  # characters of a child's last output line in a message
 
 
 class ChildExit(Value, frozen=True, kw_only=True):
-    """A child has ended, with all below it."""
+    """A child has ended, with all its descendants."""
 
     spec: ChildSpec
     incarnation: str
@@ -35,8 +37,8 @@ class ChildExit(Value, frozen=True, kw_only=True):
 
 
 @dataclass(kw_only=True)
-class Supervised:
-    """One supervised place: its process, its deaths, when it is due again."""
+class SupervisedSlot:
+    """One supervised slot: its process, its deaths, the time of its next start."""
 
     spec: ChildSpec
     child: ChildProcess | None = None
@@ -47,7 +49,7 @@ class Supervised:
 
 
 class ProcessTree:
-    """All places of one supervisor."""
+    """All supervised slots of one supervisor."""
 
     def __init__(
         self,
@@ -56,94 +58,103 @@ class ProcessTree:
         rng: random.Random,
         on_start: Callable[[ChildProcess], None],
     ) -> None:
-        self.supervised = {spec.name: Supervised(spec=spec) for spec in specs}
+        self.slots: dict[str, SupervisedSlot] = {}
         self.closing = False
         self._run_dir = run_dir
         self._rng = rng
         self._on_start = on_start
+        self.add(specs)
+
+    def add(self, specs: Sequence[ChildSpec]) -> None:
+        """Supervise these slots, too; nothing is started yet."""
+        self.slots |= {spec.name: SupervisedSlot(spec=spec) for spec in specs}
 
     # --- starting ----------------------------------------------------------------------------
 
     def start_all(self, now: float) -> None:
-        """Start every place, in order; workers connect whenever the coordinator listens."""
-        for supervised in self.supervised.values():
-            supervised.due_at = now
+        """Start every slot, in order; workers connect as soon as the coordinator listens."""
+        for slot in self.slots.values():
+            slot.due_at = now
         self.start_due(now)
 
     def start_due(self, now: float) -> None:
-        """Start the places whose wait is over."""
-        for supervised in self.supervised.values():
-            if (
-                supervised.child is None
-                and supervised.due_at is not None
-                and supervised.due_at <= now
-            ):
-                supervised.due_at = None
-                supervised.starts += 1
+        """Start the slots whose wait is over."""
+        for slot in self.slots.values():
+            if slot.child is None and slot.due_at is not None and slot.due_at <= now:
+                slot.due_at = None
+                slot.starts += 1
                 failpoints.hit("before-spawn")
-                supervised.child = child_process.start_child(supervised.spec, self._run_dir)
-                self._on_start(supervised.child)
+                slot.child = child_process.start_child(slot.spec, self._run_dir)
+                self._on_start(slot.child)
                 failpoints.hit("after-spawn")
 
     def next_due(self) -> float | None:
         """Return when the next start is due, on the monotonic clock."""
         return min(
-            (place.due_at for place in self.supervised.values() if place.due_at is not None),
+            (slot.due_at for slot in self.slots.values() if slot.due_at is not None),
             default=None,
         )
 
-    # --- dying -------------------------------------------------------------------------------
+    # --- dead children -----------------------------------------------------------------------
 
     def reap(self, child: ChildProcess, now: float, *, excused: bool = False) -> ChildExit:
-        """Reap an ended child and all that it left; plan its successor.
+        """Reap a dead child and all its descendants; plan the next start.
 
-        An `excused` death was a candidate's doing: it does not count, and the next one starts soon.
+        An `excused` death was caused by a candidate: it does not count, and the next process starts
+        at once.
         """
-        supervised = self.supervised[child.spec.name]
+        slot = self.slots[child.spec.name]
         failpoints.hit("before-reap")
-        status, how = child_process.reap(child)
+        status, description = child_process.reap(child)
         failpoints.hit("after-reap")
-        supervised.child = None
-        supervised.cause = how
+        slot.child = None
+        slot.cause = description
         self.kill_orphans()
         if not excused:
-            supervised.deaths = supervised.deaths.add(now, supervised.spec.intensity)
-        finished = status == 0 and supervised.spec.restart == "transient"
-        too_often = not (finished or excused) and supervised.deaths.has_exceeded(
-            supervised.spec.intensity
-        )
+            slot.deaths = slot.deaths.add(now, slot.spec.intensity)
+        finished = status == 0 and slot.spec.restart == "transient"
+        too_often = not (finished or excused) and slot.deaths.has_exceeded(slot.spec.intensity)
         delay: float | None = None
         if not (self.closing or finished or too_often):
-            delay = EXCUSED_DELAY_S if excused else supervised.deaths.delay_s(self._rng)
+            delay = EXCUSED_DELAY_S if excused else slot.deaths.delay_s(self._rng)
             if status == 0:
-                # It left by itself, as told at the end of a run: the coordinator's end follows.
-                delay = max(delay, LEFTOVER_KILL_S)
-            supervised.due_at = now + delay
+                # The child left by itself, as at the end of a run: the coordinator ends next.
+                delay = max(delay, CLEAN_EXIT_DELAY_S)
+            slot.due_at = now + delay
         return ChildExit(
-            spec=supervised.spec,
+            spec=slot.spec,
             incarnation=child.incarnation,
             status=status,
-            description=how,
+            description=description,
             restart_in_s=delay,
             exceeded_restarts=too_often,
         )
 
     def kill_orphans(self) -> int:
-        """Kill what fell to us from dead children; return how many there were."""
+        """Kill the descendants that dead children left to us; return how many there were."""
         return child_process.reap_orphans({child.pid for child in self.living})
+
+    def last_output_line(self, name: str) -> str:
+        """Return the last line that the process in a slot printed, shortened for a message."""
+        try:
+            text = output_file(self._run_dir, name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[-1][:MAX_OUTPUT_LINE] if lines else ""
 
     # --- closing -----------------------------------------------------------------------------
 
     @property
     def living(self) -> list[ChildProcess]:
-        """The children that were started and are not buried."""
-        return [place.child for place in self.supervised.values() if place.child is not None]
+        """The children that were started and are not reaped."""
+        return [slot.child for slot in self.slots.values() if slot.child is not None]
 
     def close(self) -> None:
-        """Start nothing any more."""
+        """Start nothing more."""
         self.closing = True
-        for supervised in self.supervised.values():
-            supervised.due_at = None
+        for slot in self.slots.values():
+            slot.due_at = None
 
     def terminate(self) -> None:
         """Ask every child to leave."""
@@ -156,5 +167,5 @@ class ProcessTree:
             child_process.kill_child(child)
 
     def is_up(self, name: str = COORDINATOR) -> bool:
-        """Whether there is a process at that place."""
-        return self.supervised[name].child is not None
+        """Whether there is a process in that slot."""
+        return self.slots[name].child is not None

@@ -1,9 +1,9 @@
-"""When a child that died is started again: pure arithmetic on times of death.
+"""When a dead child is restarted: pure arithmetic on times of death.
 
-Two rules.  Intensity: more than `limit` deaths within `period_s` and the supervisor gives up.
-Backoff: the first death after a quiet spell costs no wait (the time to the next verdict counts),
-each further one doubles it from `FIRST_DELAY_S` to `MAX_DELAY_S`, with jitter so that a whole fleet
-that died together does not come back together.
+Two rules.  Intensity: after more than `limit` deaths within `period_s` the supervisor gives up.
+Backoff: the first death after a quiet period costs no wait (the time to the next verdict counts);
+each further death doubles the wait from `FIRST_DELAY_S` to `MAX_DELAY_S`.  Jitter spreads the
+restarts of processes that died together.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class RestartIntensity(Value, frozen=True, kw_only=True):
 
 
 class DeathTimes(Value, frozen=True, kw_only=True):
-    """The times of death of one place that still count, oldest first (monotonic seconds)."""
+    """The times of death in one slot that still count, oldest first (monotonic seconds)."""
 
     times: tuple[float, ...] = ()
 
     def add(self, now: float, intensity: RestartIntensity) -> DeathTimes:
-        """Return these deaths and one more at `now`, without those that count no longer."""
+        """Return these deaths and one at `now`, without those that do not count any more."""
         since = now - intensity.period_s
         return DeathTimes(times=(*(time for time in self.times if time > since), now))
 
@@ -39,10 +39,10 @@ class DeathTimes(Value, frozen=True, kw_only=True):
         return len(self.times) > intensity.limit
 
     def delay_s(self, rng: random.Random) -> float:
-        """Return how long to wait before the next start, after the death added last."""
+        """Return the wait from the last death to the next start."""
         earlier = len(self.times) - 1
         if earlier < 1:
             return 0.0
-        # Beyond 2^16 the cap decides anyway.
+        # Above 2^16 the maximum decides anyway.
         steady = FIRST_DELAY_S * 2.0 ** min(earlier - 1, 16)
         return min(MAX_DELAY_S, max(FIRST_DELAY_S, steady * rng.uniform(1 - JITTER, 1 + JITTER)))

@@ -1,4 +1,4 @@
-"""How figures and facts are put into words, the same in the live view, plain lines and report."""
+"""How figures and facts become text, the same in the live view, plain lines and the report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.values import AGENT_ROLES, Verdict
 
 
 def duration(us: float | None) -> str:
-    """`412 µs`, `1.24 ms`, `2.10 s`; a dash for what was not measured."""
+    """`412 µs`, `1.24 ms`, `2.10 s`; a dash for a value that was not measured."""
     if us is None:
         return "–"
     if us < 10:
@@ -28,13 +28,13 @@ def clock_time(seconds: float) -> str:
 
 
 def speedup(verdict: Verdict) -> str:
-    """`2.31× (2.28–2.34)`; nothing when there is none."""
+    """`2.31× (2.28–2.34)`; nothing for a verdict without a speed-up."""
     if verdict.speedup is None:
         return ""
     if verdict.speedup_ci95 is None:
         return f"{verdict.speedup:.2f}×"
     low, high = verdict.speedup_ci95
-    # A bound that would read 1.00 decides whether there is a winner.
+    # A bound near 1 decides whether there is a winner: it must not read 1.00.
     digits = 3 if abs(low - 1.0) < 0.005 else 2
     return f"{verdict.speedup:.{digits}f}× ({low:.{digits}f}–{high:.{digits}f})"
 
@@ -48,12 +48,12 @@ CLOCK_NOTE = (
 
 
 def measurement_label(node: NodeView) -> str:
-    """Say which measurement a node's figures are of."""
+    """Return the name of the measurement that a node's figures come from."""
     return "confirmed" if node.confirmed else "first look"
 
 
 def result(task: TaskState, node: NodeView) -> str:
-    """`correct 2.31× (2.28–2.34) 412 µs, first look`, or the word of a failure."""
+    """`correct 2.31× (2.28–2.34) 412 µs, first look`, or the outcome of a failure."""
     verdict = node.verdict
     if not verdict.is_correct:
         again = ", when it was judged again" if node.confirmed else ""
@@ -64,7 +64,7 @@ def result(task: TaskState, node: NodeView) -> str:
 
 
 def node_summary(node: NodeView, width: int = 70) -> str:
-    """Return what was tried, or for a failure what went wrong, on one line."""
+    """Return a node's advice, or for a failure the reason, on one line."""
     text = node.advice if node.verdict.is_correct else node.verdict.reason or node.advice
     return textwrap.shorten(text, width, placeholder="…")
 
@@ -89,7 +89,7 @@ def second_look_line(task: TaskState, node: NodeView) -> str:
 
 
 def counts(task: TaskState) -> dict[str, int]:
-    """Return how many attempts had which verdict, most frequent first."""
+    """Return the number of attempts by outcome, the most frequent first."""
     found: dict[str, int] = {}
     for node in task.attempts:
         found[node.verdict.verdict] = found.get(node.verdict.verdict, 0) + 1
@@ -97,7 +97,7 @@ def counts(task: TaskState) -> dict[str, int]:
 
 
 def best_line(task: TaskState) -> str:
-    """Return the one line about where a task stands."""
+    """Return the one line about the best of a task, or about its lack."""
     best = task.best
     if task.problem:
         return f"{task.name}: can't be measured: {task.problem}"
@@ -110,7 +110,7 @@ def best_line(task: TaskState) -> str:
 
 
 def nothing_faster(task: TaskState) -> str:
-    """Say of a task without a `best` what was measured instead."""
+    """Describe the closest candidate of a task without a `best`."""
     closest = task.closest
     done = f"{len(task.attempts)}/{task.budget} attempts"
     if closest is None and not task.is_over:
@@ -133,7 +133,7 @@ def _figures(task: TaskState, node: NodeView) -> str:
 
 
 def _not_faster(node: NodeView) -> str:
-    """Say why a correct node is not the winner."""
+    """Return the reason why a correct node is not the winner."""
     verdict = node.verdict
     if verdict.is_renamed_reference:
         return "it is the module itself"
@@ -148,7 +148,7 @@ def _not_faster(node: NodeView) -> str:
     return "its interval is not above 1"
 
 
-# How children/runner.py and children/task_module.py call both modules.
+# How the evaluator's children/runner.py and children/task_module.py call both modules.
 MODE = (
     "Both modules are called under torch.no_grad(), in the mode in which their constructor leaves"
     " them: training mode, unless it calls eval()."
@@ -156,7 +156,7 @@ MODE = (
 
 
 def ranking_device(task: TaskState) -> str:
-    """Say what the nodes of a task were ranked by: runtimes of different devices never are."""
+    """Describe how a task's nodes were ranked: never by runtimes of different devices."""
     if task.reference is None:
         return "nothing measured yet"
     own = task.reference.device.name or "one kind of device"
@@ -170,7 +170,7 @@ def ranking_device(task: TaskState) -> str:
 
 
 def total_spend(spends: list[Spend]) -> Spend:
-    """Return the sum over tasks; unknown as soon as one part is."""
+    """Return the sum; its dollars are unknown as soon as those of one part are."""
     prices = [spend.usd for spend in spends]
     return Spend(
         calls=sum(spend.calls for spend in spends),
@@ -194,7 +194,7 @@ def spend_line(spent: Spend) -> str:
 
 
 def model_line(settings: Settings) -> str:
-    """Say which model answers, and why that one."""
+    """Return the models of the roles, and why the first was chosen."""
     text = settings.model
     if settings.model_reason:
         text += f" ({settings.model_reason})"
@@ -206,6 +206,6 @@ def model_line(settings: Settings) -> str:
 
 
 def search_line(settings: Settings) -> str:
-    """Say how the nodes were chosen: `strategy stark, policy epsilon-greedy, seed 0`."""
+    """Describe the search: `strategy stark, policy epsilon-greedy, seed 0`."""
     policy = f", policy {settings.requested_policy}" if settings.requested_policy else ""
     return f"strategy {settings.strategy}{policy}, seed {settings.seed}"

@@ -1,18 +1,45 @@
-"""report.html: one file, offline, made from the run directory alone."""
+"""report.html: one file that works offline and without JavaScript, made from the run directory.
+
+The templates are `report.html.j2` and `best_so_far.svg.j2`.  jinja2 escapes every value, so the
+text of a candidate, a model or a compiler stays text.  Folding is `<details>`; pictures are inline
+SVG.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 from pathlib import Path
 
-from actors.supervisor.reporting import report_edits, report_sections
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from actors.supervisor.reporting import formatting, report_tables
+from actors.supervisor.reporting.best_so_far_chart import BestSoFarChart, best_so_far_chart
+from actors.supervisor.reporting.report_edits import (
+    DiffLine,
+    ShownEdit,
+    diff_lines,
+    shown_edits,
+    spend_by_role,
+    spend_of_nodes,
+)
 from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.snapshot import Snapshot, SpendRow
+from actors.supervisor.reporting.snapshot import Snapshot, SpendRow, TaskState
 from protocol import settings as settings_file
 from protocol.atomic_file import write_atomically
+from protocol.values import Value
 
 FILE_NAME = "report.html"
+
+
+class TaskSection(Value, frozen=True, kw_only=True):
+    """What the page shows of one task, beside the task itself."""
+
+    task: TaskState
+    chart: BestSoFarChart | None
+    edits: tuple[ShownEdit, ...]
+    edits_left: int
+    winner: str = ""  # its source
+    winner_diff: tuple[DiffLine, ...] = ()
 
 
 def write_report(run_dir: Path) -> Path:
@@ -34,29 +61,57 @@ def render_report(run_dir: Path) -> str:
         if snapshot is None:
             raise ValueError(f"{run_dir} has no run.db that can be read yet")
         spent = reader.spend_by_node()
-        body = [
-            report_sections.heading(snapshot, settings),
-            *_tasks(snapshot, reader, spent),
-            report_sections.spend(snapshot, report_edits.by_role(spent)),
-            report_sections.hardware(snapshot, settings),
-        ]
+        sections = list(_task_sections(snapshot, reader, spent))
     finally:
         reader.close()
-    return report_sections.html_page(f"STARK: {', '.join(settings.tasks)}", body)
-
-
-def _tasks(snapshot: Snapshot, reader: RunReader, spent: Sequence[SpendRow]) -> Iterator[str]:
-    for task in snapshot.tasks:
-        if len(snapshot.tasks) > 1:
-            yield f"<h2>{escape(task.name)}</h2>"
-        yield report_sections.cards(task)
-        yield report_sections.chart(task)
-        yield report_sections.tree(task)
-        yield report_sections.failures(task)
-        yield report_sections.attempts(task)
-        yield report_edits.edits_html(
-            reader.attempt_edits(task.name), report_edits.by_node(spent, task.name)
+    return (
+        _templates()
+        .get_template("report.html.j2")
+        .render(
+            settings=settings,
+            settings_text=settings_file.to_toml(settings),
+            snapshot=snapshot,
+            sections=sections,
+            spend_rows=spend_by_role(spent),
+            total_spend=formatting.total_spend([task.spend for task in snapshot.tasks]),
         )
-        source = reader.source_of(task.name, task.best.number) if task.best else ""
-        yield report_sections.release(task)
-        yield report_sections.winner(task, source, reader.task_source(task.name))
+    )
+
+
+def render_chart(task: TaskState) -> str:
+    """Return the best-so-far chart of one task as SVG; nothing before the first attempt."""
+    chart = best_so_far_chart(task)
+    return _templates().get_template("best_so_far.svg.j2").render(chart=chart) if chart else ""
+
+
+def _task_sections(
+    snapshot: Snapshot, reader: RunReader, spent: Sequence[SpendRow]
+) -> Iterator[TaskSection]:
+    for task in snapshot.tasks:
+        costs = spend_of_nodes(spent, task.name)
+        edits, left = shown_edits(reader.attempt_edits(task.name), costs)
+        source, diff = "", tuple[DiffLine, ...]()
+        if task.best is not None:
+            source = reader.source_of(task.name, task.best.number)
+            diff = diff_lines(reader.task_source(task.name), source, "task", "winner")
+        yield TaskSection(
+            task=task,
+            chart=best_so_far_chart(task),
+            edits=tuple(edits),
+            edits_left=left,
+            winner=source,
+            winner_diff=diff,
+        )
+
+
+def _templates() -> Environment:
+    templates = Environment(
+        loader=PackageLoader(__package__, "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.globals.update(formatting=formatting, tables=report_tables)
+    return templates

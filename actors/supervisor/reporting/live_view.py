@@ -1,6 +1,6 @@
-"""The live view in a terminal: trees with verdicts, best so far, what each actor does, spend.
+"""The live view in a terminal: trees with verdicts, the best so far, actors, spend.
 
-Drawn only when the supervision loop calls `show`: no thread of its own.
+The view is drawn only when the supervision loop calls `show`; it has no thread of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLOURS = {Outcome.CORRECT: "green", Outcome.REJECTED: "bold red", Outcome.NO_CA
 
 
 class LiveScreen:
-    """A picture that is redrawn in place; what was said stays above it."""
+    """A picture that is redrawn in place; the lines of `say` stay above it."""
 
     def __init__(self, console: Console, settings: Settings, folder: str) -> None:
         self._console = console
@@ -35,16 +35,16 @@ class LiveScreen:
     def say(self, line: str) -> None:
         self._live.console.print(Text(line))
 
-    def show(self, snapshot: Snapshot, crew: tuple[WorkerStatus, ...], elapsed_s: float) -> None:
-        self._live.update(self._picture(snapshot, crew, elapsed_s), refresh=True)
+    def show(self, snapshot: Snapshot, workers: tuple[WorkerStatus, ...], elapsed_s: float) -> None:
+        self._live.update(self._picture(snapshot, workers, elapsed_s), refresh=True)
 
     def close(self) -> None:
         self._live.stop()
 
     def _picture(
-        self, snapshot: Snapshot, crew: tuple[WorkerStatus, ...], elapsed_s: float
+        self, snapshot: Snapshot, workers: tuple[WorkerStatus, ...], elapsed_s: float
     ) -> RenderableType:
-        rows = max(MIN_ROWS, self._console.height - len(crew) - 8)
+        rows = max(MIN_ROWS, self._console.height - len(workers) - 8)
         spent = formatting.total_spend([task.spend for task in snapshot.tasks])
         status = snapshot.status or "starting"
         return Group(
@@ -54,7 +54,7 @@ class LiveScreen:
             Text(f"model {formatting.model_line(self._settings)}", style="dim"),
             *_tasks(snapshot, rows),
             Text(""),
-            worker_table(crew),
+            worker_table(workers),
             Text(formatting.spend_line(spent), style="dim"),
         )
 
@@ -74,19 +74,19 @@ def _tasks(snapshot: Snapshot, rows: int) -> list[RenderableType]:
 
 
 def task_title(task: TaskState) -> Text:
-    """Return the lines above a tree: where the task stands, and its attempts by verdict."""
-    words = ", ".join(f"{count} {word}" for word, count in formatting.counts(task).items())
+    """Return the lines above a tree: the task's best, and its attempts by verdict."""
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in formatting.counts(task).items())
     under_way = ", ".join(f"{one.number}: {one.state}" for one in task.under_way)
     return Text.assemble(
         (formatting.best_line(task), "bold"),
-        (f"\n  {words}" if words else ""),
+        (f"\n  {outcomes}" if outcomes else ""),
         (f"  under way {under_way}" if under_way else "", "cyan"),
         *((f"\n{note}", "yellow") for note in task.notes),
     )
 
 
 def tree_of(task: TaskState, rows: int) -> Tree:
-    """Return the tree, cut to `rows` lines: the best's line of descent and the newest nodes."""
+    """Return the tree with `rows` lines at most: the best's ancestors and the newest nodes."""
     shown = nodes_to_show(task, rows)
     eager = formatting.duration(task.reference.eager_us) if task.reference else "being measured"
     tree = Tree(Text(f"0 reference {eager}"), guide_style="dim")
@@ -102,18 +102,18 @@ def tree_of(task: TaskState, rows: int) -> Tree:
 
 
 def nodes_to_show(task: TaskState, rows: int) -> list[NodeView]:
-    """Return at most `rows` nodes, every one with all its ancestors, in the order of numbers."""
+    """Return at most `rows` nodes, each with all its ancestors, ordered by number."""
     by_number = {node.number: node for node in task.attempts}
     chosen: dict[int, NodeView] = {}
-    wanted = [task.best] if task.best else []
-    for node in [*wanted, *reversed(task.attempts)]:
-        line = []
-        walk: NodeView | None = node
-        while walk is not None and walk.number not in chosen:
-            line.append(walk)
-            walk = by_number.get(walk.parent or 0)
-        if len(chosen) + len(line) <= rows:
-            chosen.update((one.number, one) for one in line)
+    first = [task.best] if task.best else []
+    for node in [*first, *reversed(task.attempts)]:
+        ancestry = []
+        ancestor: NodeView | None = node
+        while ancestor is not None and ancestor.number not in chosen:
+            ancestry.append(ancestor)
+            ancestor = by_number.get(ancestor.parent or 0)
+        if len(chosen) + len(ancestry) <= rows:
+            chosen.update((node.number, node) for node in ancestry)
     return [chosen[number] for number in sorted(chosen)]
 
 
@@ -131,12 +131,12 @@ def _label(task: TaskState, node: NodeView, best: NodeView | None) -> Text:
     return label
 
 
-def worker_table(crew: tuple[WorkerStatus, ...]) -> Table:
-    """Return what each actor does, since when, and how often and why it was started again."""
+def worker_table(workers: tuple[WorkerStatus, ...]) -> Table:
+    """Return a table of the actors: activity, its duration, restarts and the last cause."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("actor", "pid", "doing", "for", "leases", "rtt", "restarts", "last cause"):
         table.add_column(title, no_wrap=True, overflow="ellipsis")
-    for worker in crew:
+    for worker in workers:
         table.add_row(
             worker.slot,
             str(worker.pid or "–"),

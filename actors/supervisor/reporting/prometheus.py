@@ -1,9 +1,9 @@
 """Figures of a run as Prometheus text, where `--metrics HOST:PORT` is given.
 
-The supervision loop publishes what it has read anyway; a thread serves the last text, to anybody
-who can reach the address, and never touches the run.  Nothing secret is in it: names of tasks and
-slots, counts, times.  Our own few lines of text format instead of a client library, since nothing
-is counted here: all of it is read from `run.db`.
+The supervision loop publishes the figures that it reads anyway.  A thread serves the last text to
+every client that can reach the address, and never touches the run.  The text holds nothing secret:
+names of tasks and slots, counts, times.  A client library is not needed for the text format,
+because nothing is counted here: all figures come from `run.db`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from actors.supervisor.reporting.worker_status import WorkerStatus
 from protocol.values import Role, Value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-LEASE_COUNT_S = 5.0  # a long run has many leases: they are not counted at every look
+LEASE_COUNT_S = 5.0  # between two counts of the leases: a long run has many
 MetricLabels = tuple[tuple[str, str], ...]
-READ_TIMEOUT_S = 10.0  # a reader that says nothing for so long is hung up on
+READ_TIMEOUT_S = 10.0  # after this silence of a client its connection is closed
 
 
 class MetricSample(Value, frozen=True, kw_only=True):
-    """One line: labels and a figure."""
+    """One line of the text: labels and a figure."""
 
     labels: MetricLabels = ()
     value: float
@@ -44,7 +44,7 @@ class MetricFamily(Value, frozen=True, kw_only=True):
     samples: tuple[MetricSample, ...]
 
     def text(self) -> str:
-        """Return the family in the text format, nothing when it has no sample."""
+        """Return the family in the text format; nothing for a family without samples."""
         if not self.samples:
             return ""
         lines = [f"# HELP {self.name} {self.help}", f"# TYPE {self.name} {self.kind}"]
@@ -60,10 +60,10 @@ def _escaped(value: str) -> str:
 
 
 def prometheus_text(
-    snapshot: Snapshot, crew: tuple[WorkerStatus, ...], leases: Mapping[str, int]
+    snapshot: Snapshot, workers: tuple[WorkerStatus, ...], leases: Mapping[str, int]
 ) -> str:
-    """Return a run's figures as text; what was not measured is left out."""
-    families = [*_run(snapshot, leases), *_tasks(snapshot.tasks), *_workers(crew)]
+    """Return a run's figures as text; figures that were not measured are left out."""
+    families = [*_run(snapshot, leases), *_tasks(snapshot.tasks), *_workers(workers)]
     return "".join(family.text() for family in families)
 
 
@@ -112,9 +112,9 @@ def _tasks(tasks: tuple[TaskState, ...]) -> list[MetricFamily]:
             "stark_attempts_total",
             "Recorded attempts, by verdict.",
             [
-                ((*label, ("verdict", word)), float(count))
+                ((*label, ("verdict", outcome)), float(count))
                 for label, task in named
-                for word, count in counts(task).items()
+                for outcome, count in counts(task).items()
             ],
         ),
         _gauge(
@@ -150,50 +150,52 @@ def _tasks(tasks: tuple[TaskState, ...]) -> list[MetricFamily]:
     ]
 
 
-def _workers(crew: tuple[WorkerStatus, ...]) -> list[MetricFamily]:
-    named = [((("slot", member.slot),), member) for member in crew]
+def _workers(workers: tuple[WorkerStatus, ...]) -> list[MetricFamily]:
+    named = [((("slot", worker.slot),), worker) for worker in workers]
     return [
         _gauge(
             "stark_actor_up",
             "Whether a process sits in the slot.",
-            [(label, float(member.state == "up")) for label, member in named],
+            [(label, float(worker.state == "up")) for label, worker in named],
         ),
         _gauge(
             "stark_actor_leases",
             "Leases that it holds.",
-            [(label, float(member.leases)) for label, member in named],
+            [(label, float(worker.leases)) for label, worker in named],
         ),
         _counter(
             "stark_actor_restarts_total",
             "How often it was started again.",
-            [(label, float(member.restarts)) for label, member in named],
+            [(label, float(worker.restarts)) for label, worker in named],
         ),
         _gauge(
             "stark_actor_last_cause_info",
             "How the process before this one ended.",
-            [((*label, ("cause", member.cause)), 1.0) for label, member in named if member.cause],
+            [((*label, ("cause", worker.cause)), 1.0) for label, worker in named if worker.cause],
         ),
         _gauge(
             "stark_actor_quarantined",
             "Whether nothing is judged on its device until it is well again.",
-            [(label, float(member.quarantine_reason)) for label, member in named],
+            [(label, float(worker.is_quarantined)) for label, worker in named],
         ),
         _gauge(
             "stark_actor_round_trip_seconds",
             "From a heartbeat to the coordinator's answer, a commit included.",
-            [(label, member.rtt_ms / 1000) for label, member in named if member.rtt_ms is not None],
+            [(label, worker.rtt_ms / 1000) for label, worker in named if worker.rtt_ms is not None],
         ),
     ]
 
 
-def _gauge(name: str, words: str, found: Iterable[tuple[MetricLabels, float]]) -> MetricFamily:
+def _gauge(name: str, help_text: str, found: Iterable[tuple[MetricLabels, float]]) -> MetricFamily:
     samples = tuple(MetricSample(labels=labels, value=value) for labels, value in found)
-    return MetricFamily(name=name, kind="gauge", help=words, samples=samples)
+    return MetricFamily(name=name, kind="gauge", help=help_text, samples=samples)
 
 
-def _counter(name: str, words: str, found: Iterable[tuple[MetricLabels, float]]) -> MetricFamily:
+def _counter(
+    name: str, help_text: str, found: Iterable[tuple[MetricLabels, float]]
+) -> MetricFamily:
     samples = tuple(MetricSample(labels=labels, value=value) for labels, value in found)
-    return MetricFamily(name=name, kind="counter", help=words, samples=samples)
+    return MetricFamily(name=name, kind="counter", help=help_text, samples=samples)
 
 
 class _Server(ThreadingHTTPServer):
@@ -206,14 +208,14 @@ class _Server6(_Server):
 
 
 class _MetricsHandler(BaseHTTPRequestHandler):
-    """One request: the text at /metrics, nothing anywhere else."""
+    """One request: the text at /metrics, an error for every other path."""
 
     timeout = READ_TIMEOUT_S
     protocol_version = "HTTP/1.1"
     server: _Server
 
     def do_GET(self) -> None:
-        """Answer with what was published last."""
+        """Answer with the text that was published last."""
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND, "see /metrics")
             return
@@ -225,11 +227,11 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # the base's name
-        """Say nothing: stderr is the user's."""
+        """Log nothing: stderr is the user's."""
 
 
 class MetricsServer:
-    """Serves the text that was published last, at /metrics."""
+    """Serves the text that was published last at /metrics."""
 
     def __init__(self, address: str) -> None:
         """Listen on HOST:PORT; raise UsageError with one line when that can't be done."""
@@ -239,12 +241,12 @@ class MetricsServer:
                 f"--metrics: expected HOST:PORT, such as 127.0.0.1:9464, got {address!r}"
             )
         try:
-            kind = _Server6 if host.startswith("[") else _Server
-            self._server = kind((host.strip("[]"), int(port)), _MetricsHandler)
+            server_type = _Server6 if host.startswith("[") else _Server
+            self._server = server_type((host.strip("[]"), int(port)), _MetricsHandler)
         except OSError as error:
             raise UsageError(f"--metrics: can't listen on {address}: {error.strerror}") from error
-        except UnicodeError as error:  # what is too long or empty for a host's name
-            raise UsageError(f"--metrics: {host!r} is no host: {error}") from error
+        except UnicodeError as error:  # too long or too short for a host's name
+            raise UsageError(f"--metrics: {host!r} is not a host: {error}") from error
         self.url = f"http://{host}:{self._server.server_address[1]}/metrics"
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 
@@ -253,7 +255,7 @@ class MetricsServer:
         self._server.text = text
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -271,12 +273,12 @@ class MeteredScreen:
     def say(self, line: str) -> None:
         self._screen.say(line)
 
-    def show(self, snapshot: Snapshot, crew: tuple[WorkerStatus, ...], elapsed_s: float) -> None:
+    def show(self, snapshot: Snapshot, workers: tuple[WorkerStatus, ...], elapsed_s: float) -> None:
         if elapsed_s >= self._next_count:
             self._next_count = elapsed_s + LEASE_COUNT_S
             self._leases = self._reader.lease_counts()
-        self._server.publish(prometheus_text(snapshot, crew, self._leases))
-        self._screen.show(snapshot, crew, elapsed_s)
+        self._server.publish(prometheus_text(snapshot, workers, self._leases))
+        self._screen.show(snapshot, workers, elapsed_s)
 
     def close(self) -> None:
         self._screen.close()

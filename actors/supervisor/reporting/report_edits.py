@@ -1,88 +1,81 @@
-"""The grounded edits of a task as HTML: for each node what was advised, where, and what changed.
+"""What each attempt changed, as report.html shows it: anchored lines, diffs, and what it cost.
 
-A part of report.html beside `page`; escapes all that it shows, and bounds it.
+Plain values, bounded in number and length; `report.html.j2` turns them into HTML.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from html import escape
 
 from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.snapshot import AttemptEdit, Spend, SpendRow
-from protocol.values import Plan
+from protocol.values import Plan, Value
 
-MAX_NODES = 300
-MAX_LINES = 400  # of one diff: a browser has to bear all of them
+MAX_EDITS = 300
+MAX_LINES = 400  # of one diff: a browser has to show all of them
 
 
-def edits_html(told: Iterable[AttemptEdit], spent: Mapping[int, Spend]) -> str:
-    """Return every attempt's edit, folded."""
-    parts: list[str] = []
+class DiffLine(Value, frozen=True, kw_only=True):
+    """One line of a diff, with the HTML element that marks it as added or removed."""
+
+    text: str
+    element: str = ""  # ins, del, or none
+
+
+class ShownEdit(Value, frozen=True, kw_only=True):
+    """One attempt's edit: its advice, the anchored lines, and what changed."""
+
+    edit: AttemptEdit
+    spend: str
+    anchored: tuple[str, ...]
+    diff: tuple[DiffLine, ...]
+    outside: tuple[DiffLine, ...]
+
+
+def shown_edits(
+    edits: Iterable[AttemptEdit], spent: Mapping[int, Spend]
+) -> tuple[list[ShownEdit], int]:
+    """Return the first edits, and how many more there are."""
+    shown: list[ShownEdit] = []
     left = 0
-    for edit in told:
-        if len(parts) < MAX_NODES:
-            parts.append(_edit(edit, spent.get(edit.number)))
+    for edit in edits:
+        if len(shown) < MAX_EDITS:
+            shown.append(_shown_edit(edit, spent.get(edit.number)))
         else:
             left += 1
-    more = f"<p>{left} more are in run.db.</p>" if left else ""
-    inside = "".join(parts) or "<p>None yet.</p>"
-    return f"<details><summary>Edits, one by one</summary>{inside}{more}</details>"
+    return shown, left
 
 
-def by_role(rows: Iterable[SpendRow]) -> list[SpendRow]:
-    """Return the spend summed over nodes: a row for each task, role and model."""
-    summed: dict[tuple[str, str, str], list[Spend]] = {}
-    for row in rows:
-        summed.setdefault((row.task, row.role, row.model), []).append(row.spend)
-    return [
-        SpendRow(task=task, role=role, model=model, spend=formatting.total_spend(spends))
-        for (task, role, model), spends in summed.items()
-    ]
+def _shown_edit(edit: AttemptEdit, spent: Spend | None) -> ShownEdit:
+    names = f"node {edit.parent}", f"node {edit.number}"
+    return ShownEdit(
+        edit=edit,
+        spend=formatting.spend_line(spent) if spent else "",
+        anchored=tuple(_anchored_lines(edit.plan)) if edit.plan and edit.plan.scaffold else (),
+        diff=diff_lines(edit.before, edit.source, *names, most=MAX_LINES) if edit.source else (),
+        outside=tuple(_diff_line(line) for hunk in edit.outside for line in hunk.splitlines()),
+    )
 
 
-def by_node(rows: Iterable[SpendRow], task: str) -> dict[int, Spend]:
-    """Return what each node of one task took."""
-    summed: dict[int, list[Spend]] = {}
-    for row in rows:
-        if row.task == task:
-            summed.setdefault(row.node, []).append(row.spend)
-    return {node: formatting.total_spend(spends) for node, spends in summed.items()}
-
-
-def diff_html(old: str, new: str, before: str, after: str, most: int | None = None) -> str:
-    """Return a unified diff, its lines marked as come or gone; at most so many of them."""
+def diff_lines(
+    old: str, new: str, old_name: str, new_name: str, most: int | None = None
+) -> tuple[DiffLine, ...]:
+    """Return a unified diff of at most `most` lines, and one that says how many are left."""
     lines = list(
-        difflib.unified_diff(old.splitlines(), new.splitlines(), before, after, lineterm="")
+        difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="")
     )
-    text = [_line(line) for line in lines[:most]]
+    shown = [_diff_line(line) for line in lines[:most]]
     if most is not None and len(lines) > most:
-        text.append(f"[{len(lines) - most} more lines]")
-    return "\n".join(text)
+        shown.append(DiffLine(text=f"[{len(lines) - most} more lines]"))
+    return tuple(shown)
 
 
-def _edit(edit: AttemptEdit, spent: Spend | None) -> str:
-    count = len(edit.outside)
-    outside = f", {count} change{'s' if count > 1 else ''} outside the anchors" if count else ""
-    cost = f" · {escape(formatting.spend_line(spent))}" if spent else ""
-    parts = [f"<p>{escape(edit.advice)}</p>" if edit.advice else ""]
-    if edit.plan is not None and edit.plan.scaffold:
-        parts.append(f"<h4>Anchored</h4><pre>{escape(chr(10).join(_anchored(edit.plan)))}</pre>")
-    if edit.source:
-        names = f"node {edit.parent}", f"node {edit.number}"
-        diff = diff_html(edit.before, edit.source, *names, most=MAX_LINES)
-        parts.append(f"<h4>Diff against node {edit.parent}</h4><pre>{diff}</pre>")
-    if edit.outside:
-        hunks = "\n".join(_line(line) for hunk in edit.outside for line in hunk.splitlines())
-        parts.append(f"<h4>Outside the anchors</h4><pre>{hunks}</pre>")
-    return (
-        f"<details><summary>node {edit.number} from {edit.parent}: {escape(edit.word)}{outside}"
-        f'<span class="soft">{cost}</span></summary>{"".join(parts)}</details>'
-    )
+def _diff_line(line: str) -> DiffLine:
+    return DiffLine(text=line, element={"+": "ins", "-": "del"}.get(line[:1], ""))
 
 
-def _anchored(plan: Plan) -> Iterator[str]:
+def _anchored_lines(plan: Plan) -> Iterator[str]:
     """Yield the anchored lines with their numbers in the marked source, a gap between spans."""
     lines = plan.scaffold.split("\n")
     for number, (first, last) in enumerate(plan.spans):
@@ -94,7 +87,21 @@ def _anchored(plan: Plan) -> Iterator[str]:
             yield f"{at:>5}  {lines[at - 1] if at <= len(lines) else ''}"
 
 
-def _line(line: str) -> str:
-    tag = {"+": "ins", "-": "del"}.get(line[:1])
-    text = escape(line)
-    return f"<{tag}>{text}</{tag}>" if tag else text
+def spend_by_role(rows: Iterable[SpendRow]) -> list[SpendRow]:
+    """Return the spend summed over nodes: a row for each task, role and model."""
+    summed: dict[tuple[str, str, str], list[Spend]] = {}
+    for row in rows:
+        summed.setdefault((row.task, row.role, row.model), []).append(row.spend)
+    return [
+        SpendRow(task=task, role=role, model=model, spend=formatting.total_spend(spends))
+        for (task, role, model), spends in summed.items()
+    ]
+
+
+def spend_of_nodes(rows: Iterable[SpendRow], task: str) -> dict[int, Spend]:
+    """Return what each node of one task cost."""
+    summed: dict[int, list[Spend]] = {}
+    for row in rows:
+        if row.task == task:
+            summed.setdefault(row.node, []).append(row.spend)
+    return {node: formatting.total_spend(spends) for node, spends in summed.items()}

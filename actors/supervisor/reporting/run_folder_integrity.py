@@ -1,8 +1,8 @@
-"""Whether a run folder is whole, looked at before anything in it is written or made anew.
+"""Checks that a run folder is complete, before anything in it is written.
 
-A run without its `run.db` looks like one that has not begun, and going on would write empty
-results over good ones.  So the lock file says how many attempts were recorded (`noted`), and what
-lies in the folder is held against that.  Used by `--resume` and by scripts that read a run.
+A run without its `run.db` looks like one that has not begun, and a resume would write empty results
+over good ones.  So the lock file says how many attempts were recorded (`noted`), and the content of
+the folder is compared with that number.  `--resume` and the scripts that read a run use this check.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ RESULT_FILES = ("result.json", "report.html", "best.py", "best-*.py")
 
 
 class DamagedRunError(ValueError):
-    """`run.db` is not what the run left: one line that says how and what to do."""
+    """`run.db` is not the one that the run left; one line says what is wrong and what to do."""
 
 
 class StoredRun(Value, frozen=True, kw_only=True):
-    """What `run.db` holds, as far as it has to fit to the rest."""
+    """The part of `run.db` that must agree with the other files."""
 
-    tasks: tuple[Task, ...] = ()  # none: nothing was begun
+    tasks: tuple[Task, ...] = ()  # none: the run has not begun
     recorded: int = 0  # attempts
 
 
 def check_readable(run_dir: Path) -> StoredRun:
-    """Return what is stored of a run that is only read; raise ValueError with one line."""
+    """Return the stored part of a run that is only read; raise ValueError with one line."""
     if not run_dir.is_dir():
         what = "it is a file" if run_dir.exists() else "there is no such folder"
         raise ValueError(f"{run_dir} is not a run folder: {what}")
@@ -60,13 +60,13 @@ def check_readable(run_dir: Path) -> StoredRun:
 
 
 def check_run_folder(run_dir: Path) -> StoredRun:
-    """Return what is stored of a run; raise DamagedRunError when it is not all there.
+    """Return the stored part of a run; raise DamagedRunError when something of it is missing.
 
-    Or another ValueError, for what is wrong beside `run.db`.
+    Raises another ValueError when a file other than `run.db` is wrong.
     """
     check_kinds(run_dir)
-    stored = _stored(run_dir)
-    noted = _noted(run_dir)
+    stored = _stored_run(run_dir)
+    noted = _noted_attempts(run_dir)
     if not stored.tasks:
         _refuse_lost(run_dir, noted)
         return stored
@@ -80,15 +80,16 @@ def check_run_folder(run_dir: Path) -> StoredRun:
 
 
 def open_read_only(run_dir: Path) -> sqlite3.Connection:
-    """Open `run.db` for what is read now and not followed.
+    """Open `run.db` to read it once.
 
-    Without a log nobody writes, and a reader who says so leaves no files of his own.
+    Without a write-ahead log no process writes.  A reader that says so (`immutable`) leaves no
+    files of its own.
     """
     path = run_dir / RUN_DB
     log = path.with_name(f"{RUN_DB}-wal")
-    quiet = not log.is_file() or not log.stat().st_size
-    where = f"{path.resolve().as_uri()}?mode=ro&immutable=1" if quiet else read_only_uri(path)
-    return sqlite3.connect(where, uri=True, timeout=5.0)
+    is_unwritten = not log.is_file() or not log.stat().st_size
+    uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1" if is_unwritten else read_only_uri(path)
+    return sqlite3.connect(uri, uri=True, timeout=5.0)
 
 
 def check_settings(run_dir: Path, named: tuple[str, ...], stored: StoredRun) -> None:
@@ -111,22 +112,22 @@ def note_recorded(descriptor: int, run_id: str, recorded: int) -> None:
 
 @contextmanager
 def remove_side_files(run_dir: Path) -> Iterator[None]:
-    """Take back what SQLite and the lock made beside a run's files, where it turns out damaged.
+    """Remove the files that SQLite and the lock make in a run folder that turns out to be damaged.
 
-    For who holds the lock: nobody else uses these files then.
+    Only for the holder of the lock: no other process uses these files then.
     """
-    made = (LOCK_NAME, f"{RUN_DB}-wal", f"{RUN_DB}-shm")
-    before = {name for name in made if os.path.lexists(run_dir / name)}
+    side_files = (LOCK_NAME, f"{RUN_DB}-wal", f"{RUN_DB}-shm")
+    before = {name for name in side_files if os.path.lexists(run_dir / name)}
     try:
         yield
     except BaseException:
-        for name in set(made) - before:
+        for name in set(side_files) - before:
             (run_dir / name).unlink(missing_ok=True)
         raise
 
 
 def check_kinds(run_dir: Path) -> None:
-    """Raise ValueError for a folder in a file's place and the like, or what can't be read."""
+    """Raise ValueError for a folder in the place of a file and the like, or an unreadable file."""
     found = [path for pattern in WRITTEN_FILES for path in run_dir.glob(pattern)]
     for name in (*RUN_FILES, *(str(path.relative_to(run_dir)) for path in found)):
         path = run_dir / name
@@ -142,34 +143,35 @@ def check_kinds(run_dir: Path) -> None:
 
 
 def _refuse_lost(run_dir: Path, noted: int | None) -> None:
-    """Raise DamagedRunError for a run that had begun, now that nothing of it is stored."""
+    """Raise DamagedRunError for a run that had begun and of which nothing is stored."""
     results = sorted(path.name for pattern in RESULT_FILES for path in run_dir.glob(pattern))
     log = run_dir / f"{RUN_DB}-wal"
     begun = noted is not None or results or (log.is_file() and log.stat().st_size > 0)
     if not begun:
         return
     path = run_dir / RUN_DB
-    how = "is missing" if not path.exists() else "is empty" if not path.stat().st_size else ""
-    why = how or f"holds nothing of this run (was its {RUN_DB}-wal removed?)"
-    kept = f"; left as it is: {', '.join(results)}" if results else ""
+    state = "is missing" if not path.exists() else "is empty" if not path.stat().st_size else ""
+    problem = state or f"holds nothing of this run (was its {RUN_DB}-wal removed?)"
+    unchanged = f"; left as it is: {', '.join(results)}" if results else ""
     raise DamagedRunError(
-        f"{path} {why}: put it back to go on with this run, or start a new one with --task{kept}"
+        f"{path} {problem}: put it back to go on with this run, or start a new one with"
+        f" --task{unchanged}"
     )
 
 
-def _noted(run_dir: Path) -> int | None:
-    """Return how many attempts the lock file says; None where it says nothing."""
+def _noted_attempts(run_dir: Path) -> int | None:
+    """Return the number of attempts in the lock file; None where it holds none."""
     try:
         with (run_dir / LOCK_NAME).open("rb") as file:
-            words = file.read(NOTE_BYTES).split()
+            fields = file.read(NOTE_BYTES).split()
     except OSError:
         return None
-    if len(words) < 3 or words[1] != NOTED_KEY.encode() or not words[2].isdigit():
+    if len(fields) < 3 or fields[1] != NOTED_KEY.encode() or not fields[2].isdigit():
         return None
-    return int(words[2])
+    return int(fields[2])
 
 
-def _stored(run_dir: Path) -> StoredRun:
+def _stored_run(run_dir: Path) -> StoredRun:
     path = run_dir / RUN_DB
     if not path.is_file() or not path.stat().st_size:
         return StoredRun()

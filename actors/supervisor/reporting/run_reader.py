@@ -1,7 +1,7 @@
-"""A read-only reader of `run.db`: the one source of everything that people are shown.
+"""A read-only reader of `run.db`: the one source of all that users see.
 
-Used by the supervisor's view, by the outcome and by the report; never writes, so it can look at a
-run that is alive.  A database that is not there yet, or not ready, reads as nothing new.
+The screens, the results and the report use it.  It never writes, so it can read a live run.  A
+database that does not exist yet, or is not ready, reads as nothing new.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from actors.supervisor.reporting.snapshot import (
 from protocol.read_only import RUN_DB, read_only_uri
 from protocol.values import Plan, Reference, Task, Verdict
 
-CONFIRMED = 1  # what `node.confirmed` says of a second look that was had
-# Not the view `spend`, which a run of an older version lacks.
+CONFIRMED = 1  # the value of `node.confirmed` after a second look
+# Not the view `spend`: a run of an older version lacks it.
 SPEND_QUERY = (
     "SELECT substr(work, 1, instr(work, '/') - 1),"
     " CAST(substr(work, instr(work, '/') + 1) AS INTEGER), role, model, sum(usd IS NULL), sum(usd),"
@@ -43,7 +43,7 @@ EDITS_QUERY = (
 
 
 class RunReader:
-    """One read-only connection, opened as soon as the database is there."""
+    """One read-only connection, opened as soon as the database exists."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / RUN_DB
@@ -53,9 +53,9 @@ class RunReader:
         self._last_node = 0
 
     def poll(self) -> Snapshot | None:
-        """Return the run as it is now, or None when nothing was written since the last look.
+        """Return the run as it is now, or None when nothing was written since the last poll.
 
-        Raises sqlite3.DatabaseError when the file is no database (any more).
+        Raises sqlite3.DatabaseError when the file is not a database (any more).
         """
         try:
             connection = self._open()
@@ -70,7 +70,7 @@ class RunReader:
             finally:
                 connection.execute("COMMIT")
         except sqlite3.OperationalError:
-            # Not all tables are there yet, or the writer is recovering: the next look will do.
+            # Not all tables exist yet, or the writer is recovering: the next poll will read them.
             return None
         self._version = version
         return snapshot
@@ -84,7 +84,7 @@ class RunReader:
         return self._text("SELECT source FROM task WHERE name = ?", task)
 
     def task_modules(self, task: str) -> dict[str, str]:
-        """Return what lay beside the task's file and is imported by it: path -> source.
+        """Return the modules in the task's folder that it imports: path -> source.
 
         A file that holds the task's source, such as a winner, needs them in its own folder.
         """
@@ -92,25 +92,25 @@ class RunReader:
         return msgspec.msgpack.decode(blob, type=Task).modules
 
     def log_of(self, task: str, number: int) -> str:
-        """Return what the compiler or runtime said of one node."""
+        """Return the log of the compiler or the runtime about one node."""
         query = "SELECT verdict FROM node WHERE task = ? AND number = ?"
         blob: bytes = self._row(query, task, number)[0]
         return msgspec.msgpack.decode(blob, type=Verdict).log
 
     def edits_outside_anchors(self, task: str, number: int) -> list[str]:
-        """Return the changes of one node that lie outside its plan's anchors."""
+        """Return the changes of one node outside its plan's anchors."""
         text = self._text("SELECT outside FROM node WHERE task = ? AND number = ?", task, number)
         return msgspec.json.decode(text or "[]", type=list[str])
 
     def attempt_edits(self, task: str) -> Iterator[AttemptEdit]:
-        """Yield what each attempt of a task was to change and did, in their order."""
+        """Yield the edit of each attempt of a task, ordered by number."""
         connection = self._open()
         rows = [] if connection is None else connection.execute(EDITS_QUERY, (task,))
-        for number, parent, word, advice, plan, before, source, outside in rows:
+        for number, parent, outcome, advice, plan, before, source, outside in rows:
             yield AttemptEdit(
                 number=number,
                 parent=parent,
-                word=word,
+                outcome=outcome,
                 advice=advice,
                 plan=msgspec.msgpack.decode(plan, type=Plan) if plan else None,
                 before=before or "",
@@ -119,21 +119,21 @@ class RunReader:
             )
 
     def spend_by_node(self) -> tuple[SpendRow, ...]:
-        """Return what each node and role took."""
+        """Return the spend of each node and role."""
         connection = self._open()
         return () if connection is None else tuple(_spend(connection))
 
     def lease_counts(self) -> dict[str, int]:
-        """Return how many leases ended how; "held" for those that are open."""
+        """Return the number of leases by outcome; "held" for those that are open."""
         connection = self._open()
         query = "SELECT COALESCE(outcome, 'held'), COUNT(*) FROM lease GROUP BY 1 ORDER BY 1"
         try:
             return dict(connection.execute(query).fetchall()) if connection else {}
         except sqlite3.OperationalError:
-            return {}  # not there yet
+            return {}  # the table does not exist yet
 
     def ran_candidate_code(self, incarnation: str) -> bool:
-        """Whether candidate code ran in that worker when it was last heard of."""
+        """Whether candidate code ran in that worker at its last message."""
         connection = self._open()
         query = (
             "SELECT 1 FROM lease WHERE incarnation = ? AND running = 1"
@@ -142,11 +142,11 @@ class RunReader:
         try:
             found = connection.execute(query, (incarnation,)).fetchone() if connection else None
         except sqlite3.OperationalError:
-            return False  # not there yet
+            return False  # the table does not exist yet
         return found is not None
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -208,7 +208,7 @@ class RunReader:
         )
 
     def _read_new_nodes(self, connection: sqlite3.Connection) -> None:
-        """Read what is new; of the old nodes only those that got a second look have changed."""
+        """Read new nodes, and old ones with a second look: no other node can have changed."""
         rows = connection.execute(
             "SELECT id, task, number, parent, advice, verdict, score_us, at, confirmed FROM node"
             " WHERE id > ? OR confirmed > 0 ORDER BY id",
@@ -235,12 +235,12 @@ def _first_looks(connection: sqlite3.Connection) -> dict[tuple[str, int], Verdic
     try:
         rows = connection.execute("SELECT task, number, verdict FROM first_look").fetchall()
     except sqlite3.OperationalError:
-        return {}  # a run of an older version, which did not keep them
+        return {}  # a run of an older version, which did not store them
     return {(task, number): _verdict(blob) for task, number, blob in rows}
 
 
 def _verdict(blob: bytes) -> Verdict:
-    """Return a verdict without what can be large: of its profile the labels are kept."""
+    """Return a verdict without its large parts: no log, and only the labels of the profile."""
     verdict = msgspec.msgpack.decode(blob, type=Verdict)
     labels = {"labels": ", ".join(verdict.labels)} if verdict.labels else None
     return msgspec.structs.replace(verdict, log="", profile=labels)
@@ -282,16 +282,16 @@ def _workers(connection: sqlite3.Connection) -> Iterator[WorkerState]:
     cursor = connection.execute("SELECT * FROM worker ORDER BY slot")
     names = [column[0] for column in cursor.description]
     for values in cursor:
-        # A run of an older version has not all of these columns; what is new has a default.
+        # A run of an older version lacks some of these columns; they have defaults.
         known = {name: value for name, value in zip(names, values, strict=True)}
-        wanted = {name: known[name] for name in WorkerState.__struct_fields__ if name in known}
-        yield msgspec.convert(wanted, WorkerState)
+        fields = {name: known[name] for name in WorkerState.__struct_fields__ if name in known}
+        yield msgspec.convert(fields, WorkerState)
 
 
 def checkpoint_database(run_dir: Path) -> None:
     """Fold the write-ahead log into `run.db`, so that the file can be copied alone.
 
-    Only for a run that nobody writes any more.
+    Only for a run that no process writes any more.
     """
     path = run_dir / RUN_DB
     if path.exists():

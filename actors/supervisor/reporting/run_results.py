@@ -1,16 +1,16 @@
-"""What a run leaves for its user: result.json, best.py, and the exit status.
+"""The results of a run: result.json, best.py, and the exit status.
 
-All from a snapshot of `run.db`.  A figure that was not measured is null, never 0.
+All of them come from a snapshot of `run.db`.  A figure that was not measured is null, never 0.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
 from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.run_reader import RunReader
@@ -24,19 +24,8 @@ from protocol.values import Outcome, Seconds, Value
 RESULT_FILE = "result.json"
 
 
-class ExitStatus(IntEnum):
-    """The exit statuses of the command."""
-
-    FASTER = 0  # a candidate that is confirmed to be faster was found, for every task
-    IDLE = 0  # --until-idle: the roles that run here can do nothing more
-    NOT_FASTER = 1  # the budget ended without one
-    USAGE = 2
-    STOPPED = 3  # before the end; can be resumed
-    FAULT = 4  # that the supervisor could not get over
-
-
 class ReleaseResult(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """What the winner passed as a drop-in module."""
+    """The release checks of the winner as a drop-in module."""
 
     passed: tuple[str, ...]
     plain_forward: tuple[str, ...]  # uses in which the kernels were not right and do not run
@@ -58,7 +47,7 @@ class BestResult(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class ReferenceResult(Value, frozen=True, kw_only=True):
-    """What the winner is compared with."""
+    """The times that the winner is compared with."""
 
     eager_us: float | None
     compile_us: float | None
@@ -74,7 +63,7 @@ class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     hardware: str | None
     model: str
     strategy: str
-    policy: str | None  # null: the strategy asks none
+    policy: str | None  # null: the strategy uses none
     seed: int
     budget: int
     attempts: int
@@ -87,13 +76,13 @@ class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     cached_tokens: int
     output_tokens: int
     seconds: float
-    sandbox_level: int | None  # the weakest that any attempt ran under
+    sandbox_level: int | None  # the weakest of all attempts
     closest: BestResult | None = None  # the best correct candidate where `best` is null
-    notes: tuple[str, ...] = ()  # why it ended before its budget, what could not be checked
+    notes: tuple[str, ...] = ()  # why the task ended before its budget, what could not be checked
 
     @property
     def is_won(self) -> bool:
-        """Whether a candidate was confirmed to be faster: the best is, once the task is over."""
+        """Whether a candidate was confirmed to be faster."""
         return self.best is not None and self.best.confirmed
 
 
@@ -104,19 +93,17 @@ class RunResults(Value, frozen=True, kw_only=True):
 
 
 def run_results(snapshot: Snapshot, settings: Settings) -> RunResults:
-    """Return the results of all tasks as they stand."""
+    """Return the present results of all tasks."""
     return RunResults(
         tasks=tuple(_task_result(task, snapshot, settings) for task in snapshot.tasks)
     )
 
 
 def exit_status_of(results: RunResults) -> ExitStatus:
-    """Return the status of a run: stopped as long as a task is unfinished, else won or not."""
+    """Return STOPPED while a task is unfinished, DONE if every task has a winner, else NEGATIVE."""
     if not results.tasks or any(task.status == "stopped" for task in results.tasks):
         return ExitStatus.STOPPED
-    return (
-        ExitStatus.FASTER if all(task.is_won for task in results.tasks) else ExitStatus.NOT_FASTER
-    )
+    return ExitStatus.DONE if all(task.is_won for task in results.tasks) else ExitStatus.NEGATIVE
 
 
 def to_json(results: RunResults) -> str:
@@ -130,13 +117,13 @@ def write_result(run_dir: Path, results: RunResults) -> None:
 
 
 def is_run_over(run_dir: Path) -> bool:
-    """Whether the run in a folder has left its results, and all its tasks are finished."""
+    """Whether a folder holds the results of a run whose tasks are all finished."""
     results = _last_results(run_dir)
     return bool(results.tasks) and all(task.status == "finished" for task in results.tasks)
 
 
 def _last_results(run_dir: Path) -> RunResults:
-    """Return what result.json holds; no tasks where there is none that can be read."""
+    """Return the content of result.json; no tasks where it can't be read."""
     try:
         return msgspec.json.decode((run_dir / RESULT_FILE).read_bytes(), type=RunResults)
     except (OSError, ValueError):
@@ -144,7 +131,7 @@ def _last_results(run_dir: Path) -> RunResults:
 
 
 def best_file(run_dir: Path, task: str, tasks: int) -> Path:
-    """Return where the winner of `task` goes in a run of so many tasks."""
+    """Return the file for the winner of `task` in a run of so many tasks."""
     return run_dir / ("best.py" if tasks == 1 else f"best-{task}.py")
 
 
@@ -160,22 +147,22 @@ def write_best(
         path, best_file_header(task, best, settings) + winner_source(reader, task, best)
     )
     for name, text in reader.task_modules(task.name).items():
-        beside = run_dir / name  # the winner imports them as the task did
-        if not beside.exists():
-            beside.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(beside, text)
+        module = run_dir / name  # the winner imports it as the task did
+        if not module.exists():
+            module.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(module, text)
     return path
 
 
 def winner_source(reader: RunReader, task: TaskState, best: NodeView) -> str:
-    """Return a winner as a drop-in file; in runs of older versions the candidate itself."""
+    """Return a winner as a drop-in file; for runs of older versions the candidate itself."""
     source = reader.source_of(task.name, best.number)
     release = release_of(task, best)
     return drop_in_source(reader.task_source(task.name), source, release) if release else source
 
 
 def release_of(task: TaskState, best: NodeView) -> Release | None:
-    """Return a winner's release; before its check one with every limit, None in older runs."""
+    """Return a winner's release; before its check with every limit, None in older runs."""
     judged = task.reference.judged if task.reference else None
     if best.verdict.release is None and judged is not None:
         return Release(judged=judged, limits=LIMITS)
@@ -185,8 +172,8 @@ def release_of(task: TaskState, best: NodeView) -> Release | None:
 def remove_unconfirmed(run_dir: Path, snapshot: Snapshot, task: TaskState) -> None:
     """Remove the best so far of a task that is over without a winner.
 
-    It was written while the run went on, and did not stand when it was judged again.  A file that
-    an earlier end of the same search left, by whatever rule, is the user's and stays.
+    The file was written during the run, and the second look did not confirm its candidate.  A file
+    from an earlier end of the same search is the user's and stays, also under another rule.
     """
     judged_again = any(node.is_judged_again for node in task.attempts)
     known = {
@@ -213,7 +200,7 @@ def best_file_header(task: TaskState, best: NodeView, settings: Settings) -> str
 
 
 def release_lines(release: Release | None, *, checked: bool = True) -> list[str]:
-    """Return for people what a winner was judged on and what it passed, a sentence a line."""
+    """Describe what a winner was judged on and which checks it passed, a sentence a line."""
     if release is None:
         return ["It was not release-checked: gradients and torch.compile may be wrong."]
     judged = release.judged
@@ -270,7 +257,7 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
 
 
 def _hardware(task: TaskState) -> str:
-    """Return what the figures were measured on: the winner's device, else the reference's."""
+    """Return the device of the figures: the winner's, else the reference's."""
     best = task.best or task.closest
     if best is not None and task.is_on_other_device(best):
         return best.verdict.device
@@ -278,7 +265,7 @@ def _hardware(task: TaskState) -> str:
 
 
 def _is_judged(node: NodeView) -> bool:
-    """Whether an evaluator made the verdict, so that its sandbox level means something."""
+    """Whether an evaluator made the verdict: only then its sandbox level has a meaning."""
     verdict = node.verdict
     return verdict.verdict is not Outcome.NO_CANDIDATE and (
         bool(verdict.device) or verdict.seconds != Seconds()

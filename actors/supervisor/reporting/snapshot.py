@@ -1,6 +1,6 @@
-"""A run at one moment, as people are shown it: tasks with their trees, workers, spend.
+"""A run at one moment, as users see it: tasks with their trees, workers, spend.
 
-Made by the ledger from `run.db`; read by view, outcome and report.  Immutable.
+`RunReader` makes a snapshot from `run.db`; screens, results and report read it.  Immutable.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from protocol.values import Plan, Reference, Value, Verdict
 
 
 class NodeView(Value, frozen=True, kw_only=True):
-    """One node of the tree, without its source and log (they can be large: see
-    `RunReader.source_of`).
+    """One node of the tree, without its source and log.
+
+    Both can be large: see `RunReader.source_of`.
     """
 
     task: str
@@ -20,9 +21,9 @@ class NodeView(Value, frozen=True, kw_only=True):
     verdict: Verdict
     score_us: float | None
     at: float
-    confirmed: bool = False  # it was judged again, at length, when the budget had ended
-    unconfirmable: bool = False  # that was tried, and no evaluator could
-    first_look: Verdict | None = None  # what it came to before it was judged again
+    confirmed: bool = False  # it was judged again, at length, after the end of the budget
+    unconfirmable: bool = False  # a second look was tried, and no evaluator could do it
+    first_look: Verdict | None = None  # the verdict before it was judged again
 
     @property
     def first_verdict(self) -> Verdict:
@@ -31,7 +32,7 @@ class NodeView(Value, frozen=True, kw_only=True):
 
     @property
     def is_judged_again(self) -> bool:
-        """Whether its second look is over, had or not."""
+        """Whether its second look is over, with or without a verdict."""
         return self.confirmed or self.unconfirmable
 
     @property
@@ -41,10 +42,10 @@ class NodeView(Value, frozen=True, kw_only=True):
 
 
 class Spend(Value, frozen=True, kw_only=True):
-    """What the calls for one task took."""
+    """The cost of the model calls for one task."""
 
     calls: int = 0
-    lost: int = 0  # of these: nobody saw the reply, counted at the most that it can cost
+    lost: int = 0  # calls without a seen reply, counted at the most that they can cost
     usd: float | None = 0.0  # None: at least one call has no known price
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -53,7 +54,7 @@ class Spend(Value, frozen=True, kw_only=True):
 
 
 class SpendRow(Value, frozen=True, kw_only=True):
-    """What the calls of one role for one node took."""
+    """The cost of one role's model calls for one node."""
 
     task: str
     node: int = 0
@@ -63,11 +64,11 @@ class SpendRow(Value, frozen=True, kw_only=True):
 
 
 class AttemptEdit(Value, frozen=True, kw_only=True):
-    """What one attempt was to change, and what it changed."""
+    """The plan of one attempt, and what it changed."""
 
     number: int
     parent: int
-    word: str
+    outcome: str
     advice: str
     plan: Plan | None
     before: str  # the parent's source
@@ -84,25 +85,25 @@ class AttemptUnderWay(Value, frozen=True, kw_only=True):
 
 
 class TaskState(Value, frozen=True, kw_only=True):
-    """One task: its tree so far, what is under way, what it cost."""
+    """One task: its tree so far, its attempts in flight, its spend."""
 
     name: str
     budget: int
     status: str
     problem: str = ""
     reference: Reference | None = None
-    nodes: tuple[NodeView, ...] = ()  # by number; the root, where it is recorded, first
+    nodes: tuple[NodeView, ...] = ()  # by number; first the root, if it is recorded
     under_way: tuple[AttemptUnderWay, ...] = ()
     spend: Spend = Spend()
 
     @property
     def attempts(self) -> tuple[NodeView, ...]:
-        """The nodes but the root."""
+        """All nodes but the root."""
         return tuple(node for node in self.nodes if node.number > 0)
 
     @property
     def other_devices(self) -> tuple[str, ...]:
-        """The kinds of device that correct nodes were measured on, but the reference's own."""
+        """The kinds of device of correct nodes, without the reference's own."""
         correct = [node for node in self.attempts if node.verdict.is_correct]
         return tuple(
             sorted({node.verdict.device for node in correct if self.is_on_other_device(node)})
@@ -110,16 +111,16 @@ class TaskState(Value, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget is spent and nothing more will be judged again."""
+        """Whether the budget is spent and no second look will follow."""
         return self.status == "finished"
 
     @property
     def best(self) -> NodeView | None:
         """The fastest node that is faster than the reference, see `Verdict.is_faster`.
 
-        This is the one definition of the winner: of the terminal, the report, result.json, best.py
-        and the exit status.  The best of many noisy figures is too good to be true, so a confirmed
-        node goes first, and when the task is over only a confirmed one counts.
+        This is the one definition of the winner, for the terminal, the report, result.json, best.py
+        and the exit status.  The best of many noisy figures is too good to be true.  So a confirmed
+        node goes first, and only a confirmed node counts when the task is over.
         """
         faster = [
             node
@@ -130,7 +131,7 @@ class TaskState(Value, frozen=True, kw_only=True):
 
     @property
     def closest(self) -> NodeView | None:
-        """The best correct node where none is faster than the reference."""
+        """The best correct node, if no node is faster than the reference."""
         if self.best is not None:
             return None
         correct = [node for node in self.attempts if node.is_correct]
@@ -139,16 +140,16 @@ class TaskState(Value, frozen=True, kw_only=True):
 
     @property
     def ended_early(self) -> str:
-        """Why the task is over before its budget: its agents have nothing more to try."""
-        refusals = [n for n in self.attempts if n.verdict.gives_up_on != "attempt"]
-        final = [n for n in refusals if n.verdict.gives_up_on == "task"]
+        """Why the task ended before its budget: its agents have nothing more to try."""
+        refusals = [node for node in self.attempts if node.verdict.gives_up_on != "attempt"]
+        final = [node for node in refusals if node.verdict.gives_up_on == "task"]
         if self.status != "finished" or len(self.attempts) >= self.budget or not refusals:
             return final[0].verdict.reason if final else ""
         return (final or refusals[::-1])[0].verdict.reason
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the figures has to know, a sentence each."""
+        """What the user must know about the figures, a sentence each."""
         measured = self.reference.notes if self.reference else ()
         if not self.ended_early:
             return measured
@@ -158,8 +159,8 @@ class TaskState(Value, frozen=True, kw_only=True):
     def eager_us(self, node: NodeView | None) -> float | None:
         """Return the reference's time that a node's time is shown against.
 
-        It is the one that was measured when the task began, for all nodes: at other moments the
-        machine is faster or slower.  On another kind of device it is that device's own.
+        For all nodes it is the time that was measured when the task began: at other moments the
+        machine is faster or slower.  On another kind of device it is the time on that device.
         """
         if (
             node is not None
@@ -172,8 +173,8 @@ class TaskState(Value, frozen=True, kw_only=True):
     def shown_us(self, node: NodeView) -> float | None:
         """Return a node's time as it is shown: the reference's time, divided by the speed-up.
 
-        Not the median that was measured: its machine may have been slower in that minute than in
-        another node's, and times, reference and ratio of different minutes contradict each other.
+        It is not the measured median: the machine may have been slower in that minute than in
+        another node's, and figures of different minutes contradict each other.
         """
         eager_us = self.eager_us(node)
         if eager_us is None or not node.verdict.speedup:
@@ -199,7 +200,7 @@ class WorkerState(Value, frozen=True, kw_only=True):
     doing: str
     since: float  # wall clock
     starts: int = 1
-    how: str = ""  # how the last one in this slot ended
+    how: str = ""  # how the last process in this slot ended
     leases: int = 0
     rtt_ms: float | None = None  # from a heartbeat to its answer
     quarantine: str = ""  # why nothing is judged on its device
@@ -209,7 +210,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     """The whole run at one moment."""
 
     run_id: str = ""
-    status: str = ""  # "" while there is no database
+    status: str = ""  # "" before there is a database
     reason: str = ""
     seconds: float = 0.0  # active seconds, over all starts
     tasks: tuple[TaskState, ...] = ()
@@ -217,9 +218,9 @@ class Snapshot(Value, frozen=True, kw_only=True):
 
     @property
     def recorded(self) -> int:
-        """How many attempts have a result."""
+        """The number of attempts with a result."""
         return sum(len(task.attempts) for task in self.tasks)
 
     def is_finished(self, task: TaskState) -> bool:
-        """Whether nothing more will come for `task`: its best is confirmed, or it was refused."""
+        """Whether `task` is over: its best is confirmed, or the task was refused."""
         return "finished" in (self.status, task.status) or bool(task.problem)

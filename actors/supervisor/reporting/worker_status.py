@@ -1,64 +1,60 @@
-"""Who works at a run and what they do: the fleet's processes with the ledger's words."""
+"""What each worker of a run does: the processes of this machine, with what `run.db` says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from actors.supervisor.processes.process_tree import Supervised
+from actors.supervisor.processes.process_tree import SupervisedSlot
 from actors.supervisor.reporting.snapshot import Snapshot, WorkerState
 from protocol.values import WORKER_ROLES, Value
 
 
 class WorkerStatus(Value, frozen=True, kw_only=True):
-    """One supervised place."""
+    """One slot, of this machine or of another one."""
 
     slot: str
     state: str  # "up", "waits to start", "ended"
     pid: int | None
     restarts: int
     activity: str
-    seconds: float | None  # how long it has been doing that
-    cause: str = ""  # how the one before ended, or why its device is quarantined
+    seconds: float | None  # since the activity began
+    cause: str = ""  # how the former process ended, or why its device is quarantined
     leases: int = 0
     rtt_ms: float | None = None  # from a heartbeat to the coordinator's answer
-    quarantine_reason: bool = False  # its device
+    is_quarantined: bool = False  # its device
 
 
 def worker_statuses(
-    places: Mapping[str, Supervised], snapshot: Snapshot, wall: float, now: float
+    slots: Mapping[str, SupervisedSlot], snapshot: Snapshot, wall: float, now: float
 ) -> tuple[WorkerStatus, ...]:
-    """Return our places in the order of starting, then the workers of other machines.
+    """Return this machine's slots in the order of starting, then the workers of other machines.
 
-    `wall` is the time of day, `now` monotonic.
+    `wall` is the time of day, `now` is monotonic.
     """
     known = {worker.slot: worker for worker in snapshot.workers}
     rows = []
-    for slot, supervised in places.items():
-        worker = known.get(slot)
-        up = supervised.child is not None
+    for name, slot in slots.items():
+        worker = known.get(name)
+        up = slot.child is not None
         doing = worker.doing if up and worker is not None and worker.state == "up" else ""
         rows.append(
             WorkerStatus(
-                slot=slot,
-                state="up"
-                if up
-                else "waits to start"
-                if supervised.due_at is not None
-                else "ended",
-                pid=supervised.child.pid if supervised.child else None,
-                restarts=max(0, supervised.starts - 1),
-                activity=doing or _waiting(supervised, now),
+                slot=name,
+                state="up" if up else "waits to start" if slot.due_at is not None else "ended",
+                pid=slot.child.pid if slot.child else None,
+                restarts=max(0, slot.starts - 1),
+                activity=doing or _waiting(slot, now),
                 seconds=max(0.0, wall - worker.since) if doing and worker else None,
-                cause=(worker.quarantine if worker else "") or supervised.cause,
+                cause=(worker.quarantine if worker else "") or slot.cause,
                 leases=worker.leases if worker else 0,
                 rtt_ms=worker.rtt_ms if worker else None,
-                quarantine_reason=bool(worker and worker.quarantine),
+                is_quarantined=bool(worker and worker.quarantine),
             )
         )
     rows += [
         _on_other_machine(worker, wall)
-        for slot, worker in known.items()
-        if slot not in places and worker.role in WORKER_ROLES and worker.state != "lost"
+        for name, worker in known.items()
+        if name not in slots and worker.role in WORKER_ROLES and worker.state != "lost"
     ]
     return tuple(rows)
 
@@ -74,11 +70,11 @@ def _on_other_machine(worker: WorkerState, wall: float) -> WorkerStatus:
         cause=worker.quarantine or worker.how,
         leases=worker.leases,
         rtt_ms=worker.rtt_ms,
-        quarantine_reason=bool(worker.quarantine),
+        is_quarantined=bool(worker.quarantine),
     )
 
 
-def _waiting(supervised: Supervised, now: float) -> str:
-    if supervised.due_at is not None:
-        return f"starts again in {max(0.0, supervised.due_at - now):.1f} s"
+def _waiting(slot: SupervisedSlot, now: float) -> str:
+    if slot.due_at is not None:
+        return f"starts again in {max(0.0, slot.due_at - now):.1f} s"
     return ""
