@@ -1,14 +1,15 @@
 """The release stage: a winner becomes a drop-in file, and is used as its users will use it.
 
-The judge's side of `children/release_checks.py`.  A use in which the kernels turn out wrong becomes
-a limit: the file then runs the plain forward there, and that is checked again.  What a limit can't
-mend is said with the winner; what makes it no drop-in at all makes its verdict `wrong`.
+The judge's side of `children/release_checks.py`.  A use in which the kernels are wrong becomes a
+limit: there the file runs the plain forward, and that is checked again.  A failure that no limit
+repairs is reported with the winner.  A failed essential check makes its verdict `wrong`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 import msgspec
 
@@ -21,6 +22,7 @@ from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
 from actors.release.composition import UnreleasableError, drop_in_source
+from actors.work_context import EvaluationContext
 from protocol.release import LIMITS, Release
 
 CHECKS = (
@@ -45,41 +47,42 @@ CHECKS = (
 )
 NO_COMPILER_CHECK = "no compiler"
 ESSENTIAL_CHECKS = ("fresh process", "state dict", "gradients")
-CHECK_S = 90.0  # of one check beside the module's own calls: torch.compile takes its time
+CHECK_S = 90.0  # of one check besides the module's own calls: torch.compile is slow
 ALL_S = 300.0  # a check that would begin later is not run
+
+
+class FreshBuilds(Protocol):
+    """Makes builds, each in a fresh folder."""
+
+    def stage(self, name: str, source: str) -> BuildStage:
+        """Return the build of `source` in a fresh folder of this name."""
+        ...
 
 
 class ReleaseStage:
     """The release checks of one winner."""
 
     def __init__(
-        self,
-        zygote: ZygoteClient,
-        fixture: ReferenceFixture,
-        building: Callable[[str, str], BuildStage],
-        doing: Callable[[str], None],
-        checks: tuple[str, ...] = (*CHECKS, NO_COMPILER_CHECK),
+        self, fixture: ReferenceFixture, builds: FreshBuilds, context: EvaluationContext
     ) -> None:
-        """`building` returns, for a name and a source, what builds it in a fresh folder."""
-        self._checks = checks
-        self._zygote = zygote
         self._fixture = fixture
         self._limits = fixture.limits
-        self._building = building
-        self._doing = doing
+        self._builds = builds
+        self._context = context
 
     def run(self, candidate: str) -> Release:
         """Return what the winner passed, and its limits."""
-        release = self._check(Release(judged=self._fixture.judged), candidate, self._checks)
-        found = tuple(limit for limit in LIMITS if limit in release.failed)
-        if not found or essential_failure(release):
+        checks = (*CHECKS, NO_COMPILER_CHECK)
+        release = self._check(Release(judged=self._fixture.judged), candidate, checks)
+        limits = tuple(limit for limit in LIMITS if limit in release.failed)
+        if not limits or essential_failure(release):
             return release
         return self._check(
-            msgspec.structs.replace(release, limits=found), candidate, ("fresh process", *found)
+            msgspec.structs.replace(release, limits=limits), candidate, ("fresh process", *limits)
         )
 
     def _check(self, release: Release, candidate: str, names: Iterable[str]) -> Release:
-        """Run these checks of the file with its present limits; return what is known then."""
+        """Run these checks of the file with its present limits; return the release with them."""
         passed = [name for name in release.passed if name not in names]
         failed = {name: why for name, why in release.failed.items() if name not in names}
         skipped = dict(release.skipped)
@@ -89,20 +92,20 @@ class ReleaseStage:
             return msgspec.structs.replace(release, failed={"fresh process": str(error)})
         modules = self._fixture.task.modules
         order = ImportSource(source=source, class_name="ModelNew", modules=modules)
-        battery = _CheckProcess(self._zygote, self._building, self._limits.build_s, order)
+        process = _CheckProcess(self._fixture.zygote, self._builds, self._limits.build_s, order)
         until = time.monotonic() + ALL_S
-        patience = CHECK_S + self._limits.check_s
+        check_s = CHECK_S + self._limits.check_s
         for name in names:
-            self._doing(f"checking {name} of")
+            self._context.set_activity(f"checking {name} of")
             if time.monotonic() > until:
                 skipped[name] = f"the checks before it took {ALL_S:g} s"
                 continue
-            outcome = battery.outcome(name, patience)
+            outcome = process.outcome(name, check_s)
             if outcome.passed:
                 passed.append(name)
             else:
                 (skipped if outcome.skipped else failed)[name] = outcome.reason
-        battery.close()
+        process.close()
         return msgspec.structs.replace(
             release, passed=tuple(passed), failed=failed, skipped=skipped
         )
@@ -114,7 +117,7 @@ class _CheckProcess:
     def __init__(
         self,
         zygote: ZygoteClient,
-        building: Callable[[str, str], BuildStage],
+        builds: FreshBuilds,
         build_s: float,
         order: ImportSource,
     ) -> None:
@@ -122,17 +125,19 @@ class _CheckProcess:
         self._zygote = zygote
         self._build_s = build_s
         self._order = order
-        self._building = building
-        built = building("release", order.source)
-        built.run(build_s)
-        self._confinement = built.confinement
+        self._builds = builds
+        build = builds.stage("release", order.source)
+        build.run(build_s)
+        self._confinement = build.confinement
         self._child: ChildClient[FromRunner] | None = None
 
     def outcome(self, name: str, seconds: float) -> ReleaseChecked:
-        """Run one check; a child that does not answer has failed it."""
+        """Run one check; a child that does not answer fails it."""
         if name == NO_COMPILER_CHECK:
             self.close()
-            self._confinement = _without_compiler(self._building(NO_COMPILER_CHECK, "").confinement)
+            self._confinement = _without_compiler(
+                self._builds.stage(NO_COMPILER_CHECK, "").confinement
+            )
         child = self._child or self._start()
         if isinstance(child, ReleaseChecked):
             return child
@@ -141,10 +146,10 @@ class _CheckProcess:
         if isinstance(answer, ChildFailure):
             self._child = None
             return _failure(answer.readable(), self._confinement)
-        said = answer[0]
-        if not isinstance(said, ReleaseChecked):
-            return _failure(str(said)[:300], self._confinement)
-        return msgspec.structs.replace(said, reason=_clean(said.reason, self._confinement))
+        checked = answer[0]
+        if not isinstance(checked, ReleaseChecked):
+            return _failure(str(checked)[:300], self._confinement)
+        return msgspec.structs.replace(checked, reason=_clean(checked.reason, self._confinement))
 
     def _start(self) -> ChildClient[FromRunner] | ReleaseChecked:
         child: ChildClient[FromRunner] = self._zygote.spawn(
@@ -153,8 +158,8 @@ class _CheckProcess:
         answer = child.ask(self._order, self._build_s)
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             child.kill()
-            said = answer.readable() if isinstance(answer, ChildFailure) else str(answer[0])[:300]
-            return _failure(f"the file can't be imported: {said}", self._confinement)
+            text = answer.readable() if isinstance(answer, ChildFailure) else str(answer[0])[:300]
+            return _failure(f"the file can't be imported: {text}", self._confinement)
         return child
 
     def close(self) -> None:
@@ -165,7 +170,7 @@ class _CheckProcess:
 
 
 def essential_failure(release: Release) -> str:
-    """Return why the winner is no drop-in at all; "" when it is one."""
+    """Return why the winner is not a drop-in module; "" when it is one."""
     for name in ESSENTIAL_CHECKS:
         if name in release.failed:
             return f"not a drop-in module: {name}: {release.failed[name]}"
@@ -173,7 +178,7 @@ def essential_failure(release: Release) -> str:
 
 
 def _without_compiler(confinement: Confinement) -> Confinement:
-    """Return surroundings in which nothing can be built and nothing was."""
+    """Return a confinement in which nothing can be built, without a toolkit or earlier builds."""
     environment = {
         **{
             name: value

@@ -13,9 +13,8 @@ from evaluator_samples import LIMITS, candidate, descendants, settles
 
 from actors.evaluator.fastbuild.build_store import UNFINISHED_PREFIX, BuildStore
 from actors.evaluator.fastbuild.compiler_process import Deadline
-from actors.evaluator.fifo_lock import FifoLock
 from actors.evaluator.ipc.orders import FromToolkitBuilder, PrepareToolkit, ToolkitPrepared
-from actors.evaluator.judge import Judge
+from actors.evaluator.judge import FifoLock, Judge
 from actors.evaluator.judge_cli import judge_in_order
 from actors.evaluator.sandbox.child_client import ChildClient, EvaluationCancelledError
 from actors.evaluator.sandbox.confinement import ConfinementFactory
