@@ -19,39 +19,14 @@ from protocol.messages import (
 from protocol.values import Call, Device, Role
 
 
-class EvaluationContext(Protocol):
-    """What an evaluation may say while it runs."""
+class WorkContext(Protocol):
+    """What a piece of work may say while it runs."""
 
     def set_activity(self, words: str) -> None:
         """Say for people what is under way."""
 
     def candidate_running(self) -> None:
         """Candidate code runs from here on: a loss is charged to the candidate."""
-
-    def is_revoked(self) -> bool:
-        """Whether to stop soon: the lease is gone, or the actor drains."""
-        ...
-
-
-class StandaloneContext:
-    """The context of an evaluation outside of a run: it reports nothing and is never revoked."""
-
-    def set_activity(self, words: str) -> None:
-        """Do nothing."""
-
-    def candidate_running(self) -> None:
-        """Do nothing."""
-
-    def is_revoked(self) -> bool:
-        """Return False."""
-        return False
-
-
-STANDALONE = StandaloneContext()
-
-
-class WorkContext(EvaluationContext, Protocol):
-    """What any piece of work may say while it runs: an evaluation, or an agent's model calls."""
 
     def call_completed(self, call: Call) -> None:
         """Hand over a bought reply; return when it is stored (or the lease is gone)."""
@@ -65,6 +40,10 @@ class WorkContext(EvaluationContext, Protocol):
 
         `heard` holds its tokens and dollars as far as the server said them; None: nothing is known.
         """
+
+    def is_revoked(self) -> bool:
+        """Whether to stop soon: the lease is gone, or the actor drains."""
+        ...
 
 
 class Worker(Protocol):
@@ -141,3 +120,34 @@ class LeaseContext:
 
     def is_revoked(self) -> bool:
         return self._held_lease.stop_requested.is_set()
+
+
+class EvaluationContext(Protocol):
+    """The part of a `WorkContext` that an evaluation uses."""
+
+    def set_activity(self, text: str) -> None:
+        """Report for people what is under way."""
+
+    def candidate_running(self) -> None:
+        """Report that candidate code runs from now on: a loss is charged to the candidate."""
+
+    def is_revoked(self) -> bool:
+        """Whether the work is to stop soon."""
+        ...
+
+
+class StandaloneContext:
+    """The context of an evaluation outside of a run: it reports nothing and is never revoked."""
+
+    def set_activity(self, text: str) -> None:
+        """Report nothing."""
+
+    def candidate_running(self) -> None:
+        """Report nothing."""
+
+    def is_revoked(self) -> bool:
+        """Return False."""
+        return False
+
+
+STANDALONE = StandaloneContext()

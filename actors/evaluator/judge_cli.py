@@ -73,11 +73,11 @@ class WaitNotice(StandaloneContext):
         self._report = report
         self._timer: Timer | None = None
 
-    def set_activity(self, words: str) -> None:
+    def set_activity(self, text: str) -> None:
         """Note what is done from now on."""
         self.close()
-        if words.startswith("waiting"):
-            notice = words.replace("(limit", f"({WAIT_S:.0f} s; limit")
+        if text.startswith("waiting"):
+            notice = text.replace("(limit", f"({WAIT_S:.0f} s; limit")
             self._timer = Timer(WAIT_S, self._report, (notice,))
             self._timer.daemon = True
             self._timer.start()

@@ -1,8 +1,8 @@
-"""The release stage: a winner becomes a drop-in file, and is used as its users will use it.
+"""The release stage: a winner becomes a drop-in file, which is then tried in its uses.
 
 The judge's side of `children/release_checks.py`.  A use in which the kernels are wrong becomes a
-limit: there the file runs the plain forward, and that is checked again.  A failure that no limit
-repairs is reported with the winner.  A failed essential check makes its verdict `wrong`.
+limit: the file then runs the plain forward in that use, and is checked again.  A failure that no
+limit prevents is reported with the winner.  A failed essential check makes the verdict `wrong`.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ CHECKS = (
 )
 NO_COMPILER_CHECK = "no compiler"
 ESSENTIAL_CHECKS = ("fresh process", "state dict", "gradients")
-CHECK_S = 90.0  # of one check besides the module's own calls: torch.compile is slow
-ALL_S = 300.0  # a check that would begin later is not run
+CHECK_S = 90.0  # for one check in addition to the module's own calls: torch.compile is slow
+ALL_CHECKS_S = 300.0  # a check that would begin later is skipped
 
 
 class FreshBuilds(Protocol):
-    """Makes builds, each in a fresh folder."""
+    """Makes builds, each in a new folder."""
 
     def stage(self, name: str, source: str) -> BuildStage:
-        """Return the build of `source` in a fresh folder of this name."""
+        """Return the stage that builds `source` in a new folder of this name."""
         ...
 
 
@@ -65,13 +65,14 @@ class ReleaseStage:
     def __init__(
         self, fixture: ReferenceFixture, builds: FreshBuilds, context: EvaluationContext
     ) -> None:
+        """`context` gets the name of each check when it begins."""
         self._fixture = fixture
         self._limits = fixture.limits
         self._builds = builds
         self._context = context
 
     def run(self, candidate: str) -> Release:
-        """Return what the winner passed, and its limits."""
+        """Return the winner's limits and the checks that it passed, failed and skipped."""
         checks = (*CHECKS, NO_COMPILER_CHECK)
         release = self._check(Release(judged=self._fixture.judged), candidate, checks)
         limits = tuple(limit for limit in LIMITS if limit in release.failed)
@@ -82,9 +83,9 @@ class ReleaseStage:
         )
 
     def _check(self, release: Release, candidate: str, names: Iterable[str]) -> Release:
-        """Run these checks of the file with its present limits; return the release with them."""
+        """Run these checks with the release's limits; return the release with their results."""
         passed = [name for name in release.passed if name not in names]
-        failed = {name: why for name, why in release.failed.items() if name not in names}
+        failed = {name: reason for name, reason in release.failed.items() if name not in names}
         skipped = dict(release.skipped)
         try:
             source = drop_in_source(self._fixture.task.source, candidate, release)
@@ -93,14 +94,14 @@ class ReleaseStage:
         modules = self._fixture.task.modules
         order = ImportSource(source=source, class_name="ModelNew", modules=modules)
         process = _CheckProcess(self._fixture.zygote, self._builds, self._limits.build_s, order)
-        until = time.monotonic() + ALL_S
-        check_s = CHECK_S + self._limits.check_s
+        until = time.monotonic() + ALL_CHECKS_S
+        limit_s = CHECK_S + self._limits.check_s
         for name in names:
             self._context.set_activity(f"checking {name} of")
             if time.monotonic() > until:
-                skipped[name] = f"the checks before it took {ALL_S:g} s"
+                skipped[name] = f"the checks before it took {ALL_CHECKS_S:g} s"
                 continue
-            outcome = process.outcome(name, check_s)
+            outcome = process.outcome(name, limit_s)
             if outcome.passed:
                 passed.append(name)
             else:
@@ -112,7 +113,7 @@ class ReleaseStage:
 
 
 class _CheckProcess:
-    """One drop-in file in a child of its own, replaced when a check ends it."""
+    """The child with one drop-in file; a new child replaces one that a check has ended."""
 
     def __init__(
         self,
@@ -126,13 +127,13 @@ class _CheckProcess:
         self._build_s = build_s
         self._order = order
         self._builds = builds
-        build = builds.stage("release", order.source)
-        build.run(build_s)
-        self._confinement = build.confinement
+        stage = builds.stage("release", order.source)
+        stage.run(build_s)
+        self._confinement = stage.confinement
         self._child: ChildClient[FromRunner] | None = None
 
-    def outcome(self, name: str, seconds: float) -> ReleaseChecked:
-        """Run one check; a child that does not answer fails it."""
+    def outcome(self, name: str, limit_s: float) -> ReleaseChecked:
+        """Run one check; a child that does not answer within `limit_s` has failed it."""
         if name == NO_COMPILER_CHECK:
             self.close()
             self._confinement = _without_compiler(
@@ -142,7 +143,7 @@ class _CheckProcess:
         if isinstance(child, ReleaseChecked):
             return child
         self._child = child
-        answer = child.ask(CheckRelease(name=name), seconds)
+        answer = child.ask(CheckRelease(name=name), limit_s)
         if isinstance(answer, ChildFailure):
             self._child = None
             return _failure(answer.readable(), self._confinement)
@@ -158,8 +159,8 @@ class _CheckProcess:
         answer = child.ask(self._order, self._build_s)
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             child.kill()
-            text = answer.readable() if isinstance(answer, ChildFailure) else str(answer[0])[:300]
-            return _failure(f"the file can't be imported: {text}", self._confinement)
+            error = answer.readable() if isinstance(answer, ChildFailure) else str(answer[0])[:300]
+            return _failure(f"the file can't be imported: {error}", self._confinement)
         return child
 
     def close(self) -> None:
@@ -178,7 +179,7 @@ def essential_failure(release: Release) -> str:
 
 
 def _without_compiler(confinement: Confinement) -> Confinement:
-    """Return a confinement in which nothing can be built, without a toolkit or earlier builds."""
+    """Return the confinement without a compiler on PATH and without toolkits."""
     environment = {
         **{
             name: value

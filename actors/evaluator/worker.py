@@ -170,9 +170,9 @@ class NamedContext:
         self.candidate_running = context.candidate_running
         self.is_revoked = context.is_revoked
 
-    def set_activity(self, words: str) -> None:
+    def set_activity(self, text: str) -> None:
         """Report an activity with the name."""
-        self._context.set_activity(f"{words} {self._name}")
+        self._context.set_activity(f"{text} {self._name}")
 
 
 # --- several rounds as one verdict ---------------------------------------------------------------

@@ -55,8 +55,8 @@ class ContextRecorder:
         self.reports: list[str] = []
         self._revoked_at = time.monotonic() + revoked_after_s
 
-    def set_activity(self, words: str) -> None:
-        self.reports.append(words)
+    def set_activity(self, text: str) -> None:
+        self.reports.append(text)
 
     def candidate_running(self) -> None:
         self.reports.append("running")

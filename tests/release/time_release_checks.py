@@ -20,11 +20,11 @@ class PrintedSteps(StandaloneContext):
     def __init__(self) -> None:
         self._began, self._activity = time.monotonic(), "measuring"
 
-    def set_activity(self, words: str) -> None:
+    def set_activity(self, text: str) -> None:
         """Print the last activity with its seconds; begin another."""
         now = time.monotonic()
         print(f"{now - self._began:7.1f} s  {self._activity}", flush=True)
-        self._began, self._activity = now, words
+        self._began, self._activity = now, text
 
 
 def main() -> None:

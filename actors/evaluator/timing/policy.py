@@ -26,9 +26,8 @@ The rule:
 10. Groups during which tasks waited for a processor are left out where enough calm groups remain.
     Timing ends when the interval of the ratio is narrow, or when the time is up.
 
-The limits of freezing itself are in `actors/evaluator/sandbox/freezer.py`.  Decisions and evidence:
-`docs/decisions/047-claims-and-proofs.md` to `docs/decisions/055-the-clocks-thread-goes-first.md`,
-and the tables of `docs/judge.md`.
+The limits of freezing itself are in `actors/evaluator/sandbox/freezer.py`.  The reasons are in
+decisions 047 to 055 of `docs/decisions/`, measurements in `docs/judge.md`.
 """
 
 from __future__ import annotations
@@ -132,7 +131,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Share of the reference's cost of setting inputs and collecting outputs: gigabytes are moved at
     # a speed that depends on their place, and a GPU's inputs at one that depends on the processor
     # that a process got for its whole life.  Ten repeats of one kernel gave 1.74 to 3.76× before
-    # (docs/decisions/047-claims-and-proofs.md).
+    # (decision 047).
     transfer_share: float = 0.1
     # The same for small inputs on a host: 10 % would be half of a call that only moves its inputs.
     transfer_share_cached: float = 0.03
