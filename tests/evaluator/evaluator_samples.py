@@ -66,7 +66,7 @@ class ContextRecorder:
 
 
 def candidate(before: str = "", init: str = "pass", forward: str = "pass") -> str:
-    """Return an honest candidate with something put into it."""
+    """Return an honest candidate with code inserted."""
     indented = [textwrap.indent(part, " " * 8).strip() for part in (init, forward)]
     return CANDIDATE.format(before=before, init=indented[0], forward=indented[1])
 

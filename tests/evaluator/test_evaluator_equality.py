@@ -16,7 +16,7 @@ def compare(torch: ModuleType):  # type: ignore[no-untyped-def]
 
 
 def test_eagers_own_error_is_allowed_and_a_little_more(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
-    """Against float64, what eager loses is never wrong; a hundred times as much is."""
+    """Against float64, the error of eager is never wrong; a hundred times as much is."""
     torch.manual_seed(1)
     a, b = torch.randn(64, 512), torch.randn(512, 64)
     exact = a.double() @ b.double()
@@ -48,7 +48,7 @@ def test_one_wrong_element_among_many_is_found_and_named(torch: ModuleType, comp
 
 
 def test_special_values_must_be_where_the_reference_has_them(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
-    """NaN for NaN and inf for inf of the same sign; nothing else."""
+    """NaN matches NaN, inf matches inf of the same sign, and nothing else does."""
     inf, nan = math.inf, math.nan
     eager = torch.tensor([1.0, inf, -inf, nan])
     assert not compare(eager.clone(), eager, eager.double(), "output").reason
@@ -61,8 +61,8 @@ def test_special_values_must_be_where_the_reference_has_them(torch: ModuleType, 
         assert compare(torch.tensor(wrong), eager, eager.double(), "output").reason
 
 
-def test_a_reference_of_nothing_but_nan_is_said_to_check_nothing(torch: ModuleType) -> None:
-    """Everything equals NaN where NaN is expected: a reader of "correct" has to know."""
+def test_a_reference_of_only_nan_is_reported_to_check_nothing(torch: ModuleType) -> None:
+    """Every output equals an expected NaN, and a reader of `correct` has to know that."""
     from actors.evaluator.children.correctness import unchecked
 
     blank, fine = torch.full((3,), float("nan")), torch.tensor([float("nan"), 1.0])
@@ -75,7 +75,7 @@ def test_a_reference_of_nothing_but_nan_is_said_to_check_nothing(torch: ModuleTy
 
 
 def test_where_a_half_overflows_both_answers_are_right(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
-    """Eager's inf in half precision is no reason to refuse it, nor to demand it of the truth."""
+    """Where eager overflows to inf in half precision, both inf and the true value are correct."""
     eager = torch.tensor([1.0, math.inf], dtype=torch.float16)
     exact = torch.tensor([1.0, 65600.0], dtype=torch.float64)
     assert not compare(eager.clone(), eager, exact, "output").reason
@@ -91,7 +91,7 @@ def test_integers_are_exact(torch: ModuleType, compare, dtype: str) -> None:  # 
 
 
 def test_complex_numbers_are_compared(torch: ModuleType, compare) -> None:  # type: ignore[no-untyped-def]
-    """Equal ones are equal, and a wrong imaginary part is found."""
+    """Equal complex numbers are equal, and a wrong imaginary part is found."""
     eager = torch.fft.fft(torch.randn(64))
     assert not compare(eager.clone(), eager, eager.to(torch.complex128), "output").reason
     assert compare(eager.conj(), eager, None, "output").reason

@@ -1,4 +1,4 @@
-"""On a card: bytes handed over in its memory, guarded outputs, faults that end with a process."""
+"""On a GPU: bytes passed in its memory, red zones around outputs, faults that end a process."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ def verdict(judge: Judge, task: Task, source: str) -> Verdict:
     return found
 
 
-def test_an_honest_candidate_is_correct_and_its_clocks_are_told(card: Judge, on_card: Task) -> None:
-    """The same module is correct; what the driver says of clocks is with the figures."""
+def test_an_honest_candidate_is_correct_and_its_clocks_are_reported(
+    card: Judge, on_card: Task
+) -> None:
+    """The same module is correct, and the driver's clocks are among the figures."""
     found = verdict(card, on_card, candidate())
     assert found.is_correct, found.reason
     assert found.profile is not None
@@ -55,7 +57,7 @@ def test_a_fault_ends_with_its_own_process(card: Judge, on_card: Task, fault: st
 
 
 def test_device_memory_comes_back(card: Judge, on_card: Task) -> None:
-    """What a candidate takes is free again when its verdict is there."""
+    """The memory that a candidate takes is free again when its verdict is there."""
     assert verdict(card, on_card, candidate()).is_correct
     before = card.session.device_info.sensors.memory_used()
     hog = "self.hog = torch.empty(1 << 32, dtype=torch.uint8, device='cuda')"
@@ -67,13 +69,13 @@ def test_device_memory_comes_back(card: Judge, on_card: Task) -> None:
 
 
 def test_unjoined_streams_are_not_credited(card: Judge, on_card: Task) -> None:
-    """Work that is still under way on another stream counts: it is waited for."""
+    """Work that still runs on another stream counts: the judge waits for it."""
     other = "s = torch.cuda.Stream()\nwith torch.cuda.stream(s):\n    self.kept = x @ y.T"
     assert verdict(card, on_card, candidate(forward=other)).is_correct
 
 
-def test_memory_of_the_card_passes_to_another_process(tmp_path: Path) -> None:
-    """A descriptor is all that the other side needs."""
+def test_gpu_memory_passes_to_another_process(tmp_path: Path) -> None:
+    """Another process needs only a descriptor."""
     import torch
 
     from actors.evaluator.children import cuda_vmm
@@ -93,7 +95,7 @@ def test_memory_of_the_card_passes_to_another_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1000 * 512, 3 << 20, 40 << 20])
 def test_a_byte_beyond_the_output_is_seen(torch: ModuleType, size: int) -> None:
-    """Right after the end, and right before the beginning; within it nothing is said."""
+    """A write right after the end or right before the beginning is found; one within is not."""
     from actors.evaluator.children.redzones import RedZones
 
     set_bytes = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2

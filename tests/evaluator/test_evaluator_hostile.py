@@ -37,14 +37,14 @@ HOLD_GIL = "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')"
 def test_a_process_that_dies_is_a_crash(
     judged: Judged, source: str, word: Outcome, words: str
 ) -> None:
-    """Signals and exits of the candidate's process are `crashed`, with how it went."""
+    """Signals and exits of the candidate's process are `crashed`, with the signal or status."""
     verdict = judged(source)
     assert verdict.verdict is word
     assert words in verdict.reason
 
 
 def test_a_segfault_leaves_its_stack(judged: Judged) -> None:
-    """The log of a segfault has the Python stack: it is what a repair starts from."""
+    """The log of a segfault has the Python stack, which a repair needs."""
     assert "candidate.py" in judged(candidate(forward=SEGFAULT)).log
 
 
@@ -64,14 +64,14 @@ def test_a_segfault_leaves_its_stack(judged: Judged) -> None:
         ),
     ],
 )
-def test_what_never_ends_is_ended(judged: Judged, source: str, stage: str) -> None:
-    """Endless work is `timed_out` at its stage, also when it holds the GIL or hides in an exit."""
+def test_endless_work_is_ended(judged: Judged, source: str, stage: str) -> None:
+    """Endless work is `timed_out` at its stage, also if it holds the GIL or hides in an exit."""
     verdict = judged(source)
     assert (verdict.verdict, verdict.stage) == (Outcome.TIMED_OUT, stage)
 
 
 def test_a_fault_in_a_timed_call_is_found(judged: Judged) -> None:
-    """A candidate that behaves until it is timed is still caught."""
+    """A candidate that is correct until it is timed is still found."""
     late = "self.calls += 1\nif self.calls > 9: return x"
     verdict = judged(candidate(init="self.calls = 0", forward=late))
     assert (verdict.verdict, verdict.stage) == (Outcome.WRONG, "time")
@@ -84,7 +84,7 @@ def test_a_fork_bomb_is_bounded(judged: Judged) -> None:
 
 
 def test_a_daemon_that_escaped_dies_with_its_candidate(judged: Judged) -> None:
-    """A grandchild in a session of its own does not outlive the verdict."""
+    """A grandchild in another session does not outlive the verdict."""
     escape = (
         "import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0:\n"
         "    time.sleep(1000)\n  os._exit(0)"
@@ -93,7 +93,7 @@ def test_a_daemon_that_escaped_dies_with_its_candidate(judged: Judged) -> None:
 
 
 def test_output_without_end_is_bounded(judged: Judged) -> None:
-    """A gigabyte on stdout costs no memory of ours: a part is kept, clean, and it is judged."""
+    """A gigabyte on stdout costs us no memory: a part is kept, cleaned, and the verdict stands."""
     flood = "for _ in range(1024): os.write(1, b'\\x1b[31mx\\x07' + b'y' * (1 << 20))"
     verdict = judged(candidate(before=f"import os\n{flood}"))
     assert verdict.is_correct, verdict
@@ -110,10 +110,8 @@ def test_output_without_end_is_bounded(judged: Judged) -> None:
         "import os; os.kill(os.getppid(), 9); os.kill(-1, 9); import time; time.sleep(0.5)",
     ],
 )
-def test_attacks_on_our_channel_and_processes_hurt_the_candidate_only(
-    judged: Judged, forward: str
-) -> None:
-    """Closing descriptors, writing to our socket, killing its parents: never a good verdict."""
+def test_attacks_on_our_channel_and_processes_gain_nothing(judged: Judged, forward: str) -> None:
+    """Closing descriptors, writing to our socket, killing parents: never a good verdict."""
     before = (
         "import os, stat\ndef is_socket(n):\n  try: return stat.S_ISSOCK(os.fstat(n).st_mode)\n"
         "  except OSError: return False"
@@ -123,14 +121,14 @@ def test_attacks_on_our_channel_and_processes_hurt_the_candidate_only(
 
 
 def test_no_secret_reaches_a_candidate(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment is an allow-list: a key in ours is not in a candidate's."""
+    """The environment is an allow-list: a key in the judge's is not in a candidate's."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     probe = "import os\nassert not any('secret' in v for v in os.environ.values()), 'leaked'"
     assert judged(candidate(before=probe)).is_correct
 
 
 def test_namespaces_hide_the_machine(judged: Judged) -> None:
-    """With namespaces, neither our processes, nor the network, nor our files can be reached."""
+    """With namespaces a candidate reaches neither our processes, nor the network, nor our files."""
     if os.getuid():
         return  # where they are refused, level 1 promises none of this
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -167,7 +165,7 @@ def test_files_of_one_candidate_do_not_reach_the_next(judged: Judged) -> None:
 
 
 def test_the_next_candidate_is_judged_at_once(judged: Judged) -> None:
-    """After a crash no process of ours has to be started again: the next verdict is quick."""
+    """After a crash no process has to be started again: the next verdict is quick."""
     judged(candidate(forward=SEGFAULT))
     began = time.monotonic()
     assert judged(candidate()).is_correct

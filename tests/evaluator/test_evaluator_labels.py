@@ -1,4 +1,4 @@
-"""Labels: what they say of cheats and makeshifts, and that honest oddities get none."""
+"""Labels: what they say of cheats and half-measures, and that honest code gets none."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ HONEST = {
 
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_code_has_no_label(name: str) -> None:
-    """How a kernel is held, built and reached is the author's own affair."""
+    """How a kernel is stored, built and found is the author's choice."""
     assert () == labels.labels_of(HONEST[name], reference=POINTWISE)
 
 
@@ -214,8 +214,8 @@ LABELLED = {
 
 
 @pytest.mark.parametrize("name", LABELLED)
-def test_makeshifts_have_their_label_alone(name: str) -> None:
-    """Each way to look like a kernel gets the word for it, and no other."""
+def test_each_half_measure_has_its_label_alone(name: str) -> None:
+    """Each way to only look like a kernel gets its own label, and no other."""
     source, label = LABELLED[name]
     assert (label,) == labels.labels_of(source, reference=POINTWISE)
 
@@ -229,7 +229,7 @@ def test_makeshifts_have_their_label_alone(name: str) -> None:
     ],
 )
 def test_work_that_is_left_out_is_noted(forward: str) -> None:
-    """A constant, no product where the task has one, weights summed up beforehand."""
+    """A constant output, a missing product, weights summed up beforehand are labelled."""
     source = module(forward, before="")
     assert "algebraic_shortcut" in labels.labels_of(source, reference=REFERENCE)
 
@@ -238,16 +238,16 @@ def test_work_that_is_left_out_is_noted(forward: str) -> None:
     "forward",
     ["return torch.relu(F.linear(x, self.weight.t())).sum(dim=1)", "return ext.fused(x, self.w)"],
 )
-def test_the_same_work_written_otherwise_is_no_shortcut(forward: str) -> None:
-    """A product may be a library's, or loops of the candidate's own."""
+def test_the_same_work_in_other_code_is_not_a_shortcut(forward: str) -> None:
+    """A product may be a library's call, or loops of the candidate's own."""
     loops = CPP.replace("std::max(", "acc += w[i] * x[i]; std::max(") + BUILD
     assert "algebraic_shortcut" not in labels.labels_of(
         module(forward, before=loops), reference=REFERENCE
     )
 
 
-def test_halves_of_a_task_in_halves_are_no_cast() -> None:
-    """Lower is lower than the task's own precision."""
+def test_half_precision_of_a_half_precision_task_is_not_a_cast() -> None:
+    """A lower precision is one below the task's own."""
     source = module("return ext.relu(x.half())")
     task = POINTWISE.replace("torch.randn(4, 8)", "torch.randn(4, 8, dtype=torch.float16)")
     assert () == labels.labels_of(source, reference=task)
@@ -256,8 +256,8 @@ def test_halves_of_a_task_in_halves_are_no_cast() -> None:
     assert ("precision_cast",) == labels.labels_of(source, reference=task)
 
 
-def test_a_kernel_that_the_card_never_ran_is_a_decoy() -> None:
-    """The profiler's names count where reading alone can't tell."""
+def test_a_kernel_that_the_gpu_never_ran_is_a_decoy() -> None:
+    """The profiler's kernel names count where the text alone can't tell."""
     source = module("return ext.relu(x)", before=CUDA + BUILD)
     assert () == labels.labels_of(
         source, kernels=["void relu_kernel<float>(float const*, float*, int)"]
@@ -268,20 +268,20 @@ def test_a_kernel_that_the_card_never_ran_is_a_decoy() -> None:
 
 
 @pytest.mark.parametrize("source", ["", "def (", "\0", "x = " + "(" * 500, "1 +" * 50_000])
-def test_what_can_not_be_read_has_no_label_but_library(source: str) -> None:
-    """Hostile text can't bring the judge down."""
+def test_unreadable_text_has_no_label_but_library(source: str) -> None:
+    """Hostile text can't end the judge."""
     assert set(labels.labels_of(source)) <= {"library_only"}
 
 
-def test_what_a_file_runs_unseen_is_not_called_a_library() -> None:
-    """Code that is made at run time may hold anything; nobody is accused on a guess."""
+def test_code_made_at_run_time_is_not_called_a_library() -> None:
+    """Code that is made at run time may contain a kernel, so no label is given on a guess."""
     assert () == labels.labels_of(
         module("return scope['f'](x)", before="scope = {}\nexec(text, scope)\n")
     )
 
 
 def test_only_three_labels_reject() -> None:
-    """--require-custom-kernel asks for a kernel that does the work, nothing else."""
+    """--require-custom-kernel asks for a kernel that does the work, and for nothing else."""
     assert labels.rejection_reason(("algebraic_shortcut", "precision_cast")) is None
     for label in ("library_only", "fallback_swallowed", "decoy_kernel"):
         assert "--require-custom-kernel" in (labels.rejection_reason((label,)) or "")
@@ -322,17 +322,17 @@ OTHERWISE = {
 
 @pytest.mark.parametrize("name", RENAMED)
 def test_the_module_itself_is_known_under_any_name(name: str) -> None:
-    """What a model changes to seem to have done something changes nothing."""
+    """Cosmetic changes do not hide that a candidate is the task's own module."""
     assert RENAMED_REFERENCE in labels.labels_of(RENAMED[name], reference=POINTWISE)
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
-def test_what_may_be_faster_is_not_called_the_module_itself(name: str) -> None:
-    """A word that stands for a change of any effect keeps the candidate in the race."""
+def test_a_real_change_is_not_called_the_module_itself(name: str) -> None:
+    """A change that may have an effect is not called a renamed reference."""
     assert RENAMED_REFERENCE not in labels.labels_of(OTHERWISE[name], reference=POINTWISE)
 
 
-def test_what_the_class_uses_is_part_of_it() -> None:
+def test_helpers_of_the_class_are_part_of_it() -> None:
     """Helpers may have other names, not other contents."""
     task = POINTWISE.replace("torch.relu(", "act(") + "def act(x): return torch.relu(x) * GAIN\n"
     task += "GAIN = 2.0\n"

@@ -1,4 +1,4 @@
-"""How near a candidate came to its device, and what is shown of where its time goes."""
+"""How near a candidate comes to its device's peak, and what is shown of its profile."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ CARD = DevicePeak(
         ("NVIDIA Something 9000", None),
     ],
 )
-def test_well_known_cards_are_known(name: str, gb_s: float | None) -> None:
-    """An unknown one is not guessed."""
+def test_well_known_gpus_are_known(name: str, gb_s: float | None) -> None:
+    """The peak of an unknown GPU is not guessed."""
     assert gb_s == roofline.gpu_peak(name).gb_s
 
 
 def test_the_driver_knows_better_than_the_table_unless_it_is_far_off() -> None:
-    """Memory clock times bus; a clock of idle memory is not believed."""
+    """Memory clock times bus width counts; the clock of idle memory is not believed."""
     told = roofline.gpu_peak("NVIDIA H200", clock_khz=3_201_000, bus_bits=6144)
     assert ("driver", pytest.approx(4916.7, abs=1)) == (told.source, told.gb_s)
     idle = roofline.gpu_peak("NVIDIA H200", clock_khz=100_000, bus_bits=6144)
@@ -53,7 +53,7 @@ def test_the_driver_knows_better_than_the_table_unless_it_is_far_off() -> None:
 
 
 def test_figures_say_which_bound_is_near() -> None:
-    """Bandwidth, arithmetic and their shares; nothing where nothing is known."""
+    """Bandwidth, arithmetic and their shares; no figure where nothing is known."""
     said = roofline.roofline_figures(100 << 20, 1e6, 70.0, CARD)
     assert said["bandwidth"].startswith("1498 GB/s, 75% of the peak")
     assert "memory" == said["bound"]
@@ -73,15 +73,15 @@ def test_figures_say_which_bound_is_near() -> None:
 def test_the_floor_is_below_what_the_peak_allows(
     moved: float, flops: float, peak: DevicePeak
 ) -> None:
-    """A perfect kernel on the maker's own figures is never called impossible."""
+    """A perfect kernel by the maker's own figures is never called impossible."""
     assert peak.gb_s is not None
     assert peak.tensor_tflops is not None
     perfect = max(moved / peak.gb_s / 1e3, flops / peak.tensor_tflops / 1e6)
     assert roofline.floor_us(moved, flops, peak) <= perfect / roofline.PEAK_MARGIN + 1e-9
 
 
-def test_the_floor_bites_where_a_claim_is_absurd() -> None:
-    """A GiB does not move in ten microseconds; what fits into the cache may be quick."""
+def test_the_floor_refuses_an_absurd_claim() -> None:
+    """A GiB does not move in ten microseconds; data that fits into the cache may be quick."""
     assert roofline.floor_us(1 << 30, 0, CARD) > 400
     assert roofline.floor_us(1 << 20, 0, CARD) < 0.1
     assert roofline.floor_us(0, 1e12, CARD) > 1000
@@ -89,7 +89,7 @@ def test_the_floor_bites_where_a_claim_is_absurd() -> None:
 
 
 def test_a_processor_is_measured_and_gives_no_floor() -> None:
-    """One copy by one core says how near one is, not what all cores can't beat."""
+    """A copy by one core shows how near a candidate comes, not what all cores can't beat."""
     peak = roofline.device_peak(Device(kind="cpu", fingerprint="this one"))
     assert peak is roofline.device_peak(Device(kind="cpu", fingerprint="this one"))
     assert (peak.gb_s or 0) > 0.1
@@ -110,7 +110,7 @@ def event(key: str, us: float, device_type: str = "DeviceType.CUDA") -> SimpleNa
 
 
 def test_the_table_is_short_sorted_and_a_call_each() -> None:
-    """Ten rows, the longest first, shares of the whole, names of one bounded line."""
+    """Ten rows, the longest first, shares of the total, names of one bounded line."""
     events = [event(f"k{n}\x1b[2J" + "x" * 200, 3.0 * n) for n in range(1, 21)]
     others = [event("Lazy Function Loading", 1e9), event("aten::mm", 1e9, "DeviceType.CPU")]
     made = profiler.profile_of_events([*events, *others], 3, "cuda")
@@ -124,14 +124,14 @@ def test_the_table_is_short_sorted_and_a_call_each() -> None:
 
 
 def test_a_forged_table_is_cut() -> None:
-    """It comes from a process with a candidate in it."""
+    """The table comes from a process with a candidate in it."""
     row = KernelProfileRow(name="x\n" * 10_000, calls=1, us=1.0, share=1.0)
     forged = KernelProfile(rows=(row,) * 1000)
     assert len(profiler.profile_text(profiler.sanitized_profile(forged))) < 2000
 
 
-def test_nothing_is_said_of_nothing() -> None:
-    """An empty table adds no line."""
+def test_an_empty_table_adds_no_line() -> None:
+    """An empty profile adds nothing to the figures."""
     assert {"timing": "x"} == profiler.verdict_profile(KernelProfile(), {"timing": "x"})
 
 
@@ -158,7 +158,7 @@ noise from the program
 
 
 def test_ncus_numbers_are_read() -> None:
-    """Figures by kernel, the first launch of each, without what a card does not measure."""
+    """Figures by kernel, the first launch of each, without what a GPU does not measure."""
     found = tools.ncu_numbers(NCU)
     assert {
         "time": "4.61 µs",
@@ -172,7 +172,7 @@ def test_ncus_numbers_are_read() -> None:
 
 @given(st.text(max_size=300))
 def test_ncus_output_may_be_anything(garbage: str) -> None:
-    """No permission, a crash, a forgery: there are no numbers then."""
+    """With no permission, a crash or a forgery there are no figures."""
     tools.ncu_numbers(garbage)
     tools.ncu_numbers('"ID","Kernel Name"\n' + garbage)
     tools.sanitizer_summary(garbage)
@@ -206,7 +206,7 @@ RACECHECK = """========= COMPUTE-SANITIZER
 
 
 def test_the_sanitizers_findings_are_short() -> None:
-    """How many, and the first of them; without folders of this machine."""
+    """Their number and the first of them, without folders of this machine."""
     found = tools.sanitizer_summary(MEMCHECK)
     assert 3 == found.count
     assert "Invalid __global__ write of size 4 bytes" == found.lines[0]
@@ -223,7 +223,7 @@ def test_the_sanitizers_findings_are_short() -> None:
 
 
 def test_commands_end_with_the_program() -> None:
-    """The tool's own options come first: a program's can't be taken for them."""
+    """The tool's own options come first, so a program's options can't be taken for them."""
     program = ["python", "-m", "actors.evaluator.once"]
     assert program == tools.tool_command("ncu", program)[-3:]
     assert ["/opt/cs", "--tool", "racecheck"] == tools.tool_command(

@@ -1,4 +1,4 @@
-"""The sandbox holds what its level promises, and the level is what was tried."""
+"""The sandbox keeps what its level promises, and the level is what held when it was tried."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refused(act):
 
 
 def probed(*attempts: str) -> str:
-    """Return a candidate that crashes at import unless all `attempts`, expressions, hold."""
+    """Return a candidate that crashes at import unless all expressions in `attempts` hold."""
     tried = "".join(f"if not ({attempt}): open_walls.append({attempt!r})\n" for attempt in attempts)
     return candidate(before=f"{REFUSED}\nopen_walls = []\n{tried}assert not open_walls, open_walls")
 
@@ -49,22 +49,22 @@ DANGEROUS = (
 
 
 def test_dangerous_calls_are_refused(judge: Judge, judged: Judged) -> None:
-    """From level 2 on a candidate gets EPERM for what no kernel needs, each time, and goes on."""
+    """From level 2 on a candidate gets EPERM for calls that no kernel needs, and goes on."""
     assert judged(candidate()).is_correct
     if judge.level >= 2 and platform.machine() == "x86_64":
         verdict = judged(probed(*DANGEROUS))
         assert verdict.is_correct, verdict.reason
 
 
-def test_a_wall_that_is_open_is_named(judged: Judged) -> None:
-    """What is not refused makes that candidate fail: the test above can."""
+def test_a_call_that_is_not_refused_is_named(judged: Judged) -> None:
+    """A call that succeeds makes that candidate fail, so the test above can fail."""
     verdict = judged(probed("refused(os.getpid)", "refused(lambda: libc.ptrace(0, 0, 0, 0))"))
     assert verdict.verdict is Outcome.COMPILE_FAILED
     assert "getpid" in verdict.reason
 
 
-def test_what_compilers_and_torch_do_is_allowed(judged: Judged) -> None:
-    """Threads, subprocesses, pipes, shared memory and files in scratch and /tmp go on working."""
+def test_calls_of_compilers_and_torch_are_allowed(judged: Judged) -> None:
+    """Threads, subprocesses, pipes, shared memory, files in scratch and /tmp work."""
     use = """
 import mmap, multiprocessing, os, pathlib, subprocess, tempfile, threading
 gcc = ["gcc", "-E", "-x", "c", "-"]
@@ -81,7 +81,7 @@ os.close(os.memfd_create("m")); mmap.mmap(-1, 4096).close()
 
 
 def test_a_candidate_cannot_take_more_than_its_memory_by_many_processes(judge: Judge) -> None:
-    """Processes that each stay under the limit, but not together, are `out_of_memory`."""
+    """Processes that are each under the limit, but not together, are `out_of_memory`."""
     hungry = (
         "import os, time\nfor _ in range(6):\n  if os.fork() == 0:\n"
         "    eaten = bytearray(b'x') * (700 << 20); time.sleep(60); os._exit(0)\n"
@@ -98,7 +98,7 @@ def test_a_candidate_cannot_take_more_than_its_memory_by_many_processes(judge: J
 
 
 def test_planted_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A canary at home, in the environment, in our own /proc, in the run folder and in /tmp."""
+    """Secrets at home, in the environment, in our /proc, in the run folder and in /tmp."""
     home, run = tmp_path / "home", tmp_path / "run"
     for folder in (home, run):
         folder.mkdir()
@@ -127,7 +127,7 @@ def test_planted_secrets_are_not_found(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_no_level_without_its_parts(tmp_path: Path) -> None:
-    """Level 3 is said only with namespaces, filter and group; 2 only with landlock and filter."""
+    """Level 3 needs namespaces, filter and group; level 2 needs landlock and filter."""
     ready = probe.probe_sandbox("cpu", tmp_path, paths.hidden_paths([Path.home()]))
     cgroup.remove_own_groups(ready.groups)
     if ready.level == 3:
@@ -143,7 +143,7 @@ def test_no_level_without_its_parts(tmp_path: Path) -> None:
 
 
 def test_a_weaker_sandbox_than_asked_for_is_one_line_and_status_2(tmp_path: Path) -> None:
-    """--min-sandbox N runs at level N and refuses above; the verdict carries what was there."""
+    """--min-sandbox N runs at level N and refuses above; the verdict has the level."""
     (tmp_path / "t.py").write_text(TASK)
     (tmp_path / "c.py").write_text(candidate())
     words = ["--task", tmp_path / "t.py", "--candidate", tmp_path / "c.py", "--device", "cpu"]
@@ -168,7 +168,7 @@ def test_a_weaker_sandbox_than_asked_for_is_one_line_and_status_2(tmp_path: Path
 
 
 def test_without_namespaces_landlock_and_the_filter_still_hold(tmp_path: Path) -> None:
-    """Where no namespace can be made, files, tracing, network and secrets are closed: level 2."""
+    """Without namespaces, files, tracing, network and secrets are still closed: level 2."""
     if landlock.abi() < landlock.MIN_ABI or not seccomp.is_supported():
         return  # this kernel gives level 1, which promises none of this
     without = (
@@ -203,13 +203,13 @@ def test_a_filter_is_well_formed_for_every_architecture() -> None:
 
 
 def test_our_own_process_stays_free() -> None:
-    """Probing confines throwaway children only: the asker may still do everything."""
+    """Probing confines throwaway children only; the process that asks is not confined."""
     assert linux.prctl(39) == 0  # PR_GET_NO_NEW_PRIVS
     assert "Seccomp:\t0" in Path("/proc/self/status").read_text() or seccomp.is_supported()
 
 
 def test_no_secret_comes_through_by_the_beginning_of_its_name() -> None:
-    """Settings of CUDA and OpenMP are a child's to know; a key that is named like one is not."""
+    """Settings of CUDA and OpenMP reach a child; a key with such a name does not."""
     given = {"OMP_NUM_THREADS": "3", "CUDA_VISIBLE_DEVICES": "0"}
     secrets = dict.fromkeys(["NVIDIA_API_KEY", "CUDA_TOKEN", "LC_ANYTHING", "OMP_PASSWORD"], "x")
     kept = sandbox.environment({**given, **secrets}, "/scratch")
@@ -220,7 +220,7 @@ def test_no_secret_comes_through_by_the_beginning_of_its_name() -> None:
 def test_a_folder_above_a_home_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a script lies above somebody's home, its folder on Python's path shows nobody that."""
+    """A script above a home puts its folder on Python's path, and that opens no home."""
     (tmp_path / "home").mkdir()
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

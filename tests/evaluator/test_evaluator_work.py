@@ -140,7 +140,7 @@ def test_killed_trusted_children_are_replaced(judge: Judge, task: Task) -> None:
 
 
 def test_without_namespaces_a_tree_still_dies_whole(tmp_path: Path) -> None:
-    """Where the machine gives no namespaces, a daemon that escaped is killed all the same."""
+    """Without namespaces a daemon that left its session is killed, too."""
     zygote = ZygoteClient("cpu", tmp_path / "scratch", 1024)
     zygote.start()
     folder = tmp_path / "scratch" / "child"
@@ -175,7 +175,7 @@ def test_leftovers_of_dead_incarnations_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
-    """A fresh interpreter started by another program, confined like any runner, answers as one."""
+    """A fresh interpreter that another program started, confined like any runner, answers."""
     verdict = judge.judge(task, candidate())
     assert isinstance(verdict, Verdict)
     fixture = judge.session.references.fixture_of(task)
@@ -204,7 +204,7 @@ except OSError:
 
 
 def test_a_tool_may_talk_to_itself_alone(judge: Judge, task: Task) -> None:
-    """Tools reach what they look at over 127.0.0.1, in a network where nobody else is."""
+    """Tools reach their program over 127.0.0.1, in a network that reaches nothing else."""
     fixture = judge.session.references.fixture_of(task)
     assert isinstance(fixture, ReferenceFixture)
     if not judge.session.zygote.ready.namespaces:
@@ -240,8 +240,8 @@ def test_a_tool_finds_our_rooms_where_folders_can_t_be_listed() -> None:
     assert done.stdout.strip() == "actors.evaluator.children.fresh_interpreter", done.stderr
 
 
-def test_measuring_goes_well_after_it_was_not_wanted(judge: Judge, task: Task) -> None:
-    """A lease that is revoked while the reference starts leaves nothing half open behind."""
+def test_measuring_succeeds_after_it_was_cancelled(judge: Judge, task: Task) -> None:
+    """A lease that is revoked while the reference starts leaves nothing half open."""
     fresh = msgspec.structs.replace(task, source=task.source + "\n# another one\n")
 
     class RevokedSoon(StandaloneContext):
@@ -274,8 +274,8 @@ def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Tas
     assert isinstance(answer[0], Done)
 
 
-def test_a_reference_that_fails_is_told_from_a_machine_that_fails(judge: Judge, task: Task) -> None:
-    """Only the first is the task's: a machine without room must not make verdicts of it."""
+def test_a_failing_reference_is_not_taken_for_a_failing_machine(judge: Judge, task: Task) -> None:
+    """Only the first is the task's fault: a machine without room must not make verdicts of it."""
 
     class Failing:
         """A judge whose measurements fail in one way."""

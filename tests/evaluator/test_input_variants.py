@@ -1,4 +1,4 @@
-"""Other draws and shaken parameters: what may change, what must stay what it is."""
+"""Inputs of other distributions and perturbed parameters: what may change and what may not."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ def test_every_kind_differs_from_the_task_s_own_draw(kind: input_variants.InputK
     ],
     ids=["indices", "mask", "signs", "triangular", "symmetric", "probabilities", "sorted"],
 )
-def test_what_has_a_meaning_keeps_it(kind: input_variants.InputKind, meant: torch.Tensor) -> None:
-    """Indices, masks, probabilities, symmetric and sorted tensors are not touched."""
+def test_inputs_with_a_meaning_keep_it(kind: input_variants.InputKind, meant: torch.Tensor) -> None:
+    """Indices, masks, probabilities, symmetric and sorted tensors are not changed."""
     changed = input_variants.vary(meant, kind, 3)
     assert isinstance(changed, torch.Tensor)
     assert torch.equal(changed, meant)
 
 
 def test_inputs_from_zero_to_one_get_below_zero() -> None:
-    """A module that leaves out a relu because inputs are never negative is found out."""
+    """A module that leaves out a relu because inputs are never negative is found."""
     changed = input_variants.vary(torch.rand(64, 64), "shifted", 1)
     assert isinstance(changed, torch.Tensor)
     assert bool((changed < 0).any())
 
 
 def test_zeros_and_ones_do_not_stay_zeros_and_ones() -> None:
-    """A module without its bias and scale is found out; statistics stay positive."""
+    """A module without its bias and scale is found; statistics stay positive."""
     module = nn.Sequential(nn.LayerNorm(16), nn.BatchNorm1d(16))
     state = input_variants.perturb(module, 4)
     assert all(
@@ -92,8 +92,8 @@ class Named(nn.Module):
         self.linear, self.norm = nn.Linear(8, 8), nn.LayerNorm(8)
 
 
-def test_renamed_parameters_are_found_by_what_they_were() -> None:
-    """Other names, plain tensors: the right values arrive, ones where ones were."""
+def test_renamed_parameters_are_found_by_their_first_values() -> None:
+    """Under other names, as plain tensors, they get the right values."""
     first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}
     wanted = input_variants.perturb(seeded(Named), 9)
     module = seeded(Renamed)
@@ -106,7 +106,7 @@ def test_renamed_parameters_are_found_by_what_they_were() -> None:
 
 
 def test_a_parameter_that_was_left_out_is_missing() -> None:
-    """Nothing of the candidate's takes its place."""
+    """No other parameter of the candidate takes its place."""
     first = {name: value.clone() for name, value in seeded(Named).state_dict().items()}
     loaded = parameter_loading.load_parameters(
         seeded(Renamed, gamma=False), input_variants.perturb(seeded(Named), 9), first
@@ -118,10 +118,10 @@ def test_a_parameter_that_was_left_out_is_missing() -> None:
     ("words", "lies"),
     [("x.t()", True), ("x.relu_()", True), ("(x + 1, x)", True), ("x * 2", False)],
 )
-def test_outputs_that_lie_in_an_input_are_known(
+def test_outputs_within_an_input_are_known(
     words: str, lies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the task's own module returns a view of its input, the next inputs may change it."""
+    """If the task's own module returns a view of its input, the next inputs may change it."""
     monkeypatch.chdir(tmp_path)
     source = f"""
 import torch

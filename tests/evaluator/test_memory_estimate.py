@@ -1,4 +1,4 @@
-"""Tasks that don't fit into the machine's memory: a line, before any of it is taken."""
+"""Tasks that do not fit into the machine's memory: one line, before memory is taken."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def module(rows: int, forward: str = "x") -> ModuleType:
 
 
 def test_large_tasks_count_inputs_parameters_and_outputs() -> None:
-    """Terabytes are counted without taking any; a small task is not run to see its outputs."""
+    """Terabytes are counted without being taken; a small task is not run for its outputs."""
     rows = TIB // 1024
     assert 2 * TIB + 4096 == memory_estimate.task_bytes(module(rows))
     assert 8 * 1024 + 4096 == memory_estimate.task_bytes(module(8, forward="never_run"))
 
 
-def test_what_can_not_be_foreseen_is_tried() -> None:
-    """A module that does what the meta device can't is not refused for it."""
+def test_a_task_that_can_not_be_estimated_is_tried() -> None:
+    """A module that the meta device can't run is not refused for that."""
     odd = module(TIB // 1024, forward="x * x.sum().item()")
     assert 0 == memory_estimate.task_bytes(odd)
     memory_estimate.require_memory(odd)
 
 
-def test_the_line_says_how_much_and_how_much_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Just too large is refused with figures, just small enough is not."""
+def test_the_refusal_gives_needed_and_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task just too large is refused with figures, one just small enough is not."""
     large = module(TIB // 1024)
     wanted = (
         memory_estimate.TASK_COPIES * memory_estimate.task_bytes(large)
@@ -60,14 +60,14 @@ def test_the_line_says_how_much_and_how_much_is_there(monkeypatch: pytest.Monkey
 
 
 def test_free_memory_is_that_of_this_machine() -> None:
-    """Something between nothing and all of it."""
+    """A figure between zero and all memory."""
     free = memory_estimate.free_bytes()
     assert free is not None
     assert 0 < free < TIB
 
 
 def test_the_judge_refuses_such_a_task_and_judges_the_next(judge: Judge, task: Task) -> None:
-    """A problem of KernelBench with inputs of many gigabytes ends with a line, not with a kill."""
+    """A KernelBench problem with inputs of many gigabytes ends with a line, not with a kill."""
     source = task.source.replace("torch.randn(32, 64)", "torch.randn(1 << 33, 64)")
     huge = Task(name="huge", source=source)
     before = judge.zygote_pid
@@ -81,8 +81,8 @@ def test_the_judge_refuses_such_a_task_and_judges_the_next(judge: Judge, task: T
     assert before in (None, judge.zygote_pid)
 
 
-def test_what_was_killed_without_a_limit_of_its_own_names_none() -> None:
-    """A reference has no limit: "more than 0 MiB" would send its user nowhere."""
+def test_a_kill_without_a_limit_names_no_limit() -> None:
+    """A reference has no limit: "more than 0 MiB" would mislead its user."""
     assert "more than 2048 MiB" in ChildFailure(how="memory", number=2048).readable()
     said = ChildFailure(how="memory").readable()
     assert "MiB" not in said

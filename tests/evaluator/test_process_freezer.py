@@ -1,4 +1,4 @@
-"""Laws of holding still: all of a candidate's processes are, nobody else's, and cheats are seen."""
+"""Freezing: it stops all of a candidate's processes and no others, and sees processes that run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BUSY, IDLE = "0", "time.sleep(60)"
 
 @pytest.fixture
 def family() -> Iterator[Callable[[str], int]]:
-    """Start a keeper with processes below it; return its number."""
+    """Start an init process with processes below it; return its pid."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(work: str) -> int:
@@ -50,14 +50,14 @@ def family() -> Iterator[Callable[[str], int]]:
 
 
 def taken_s(pids: list[int]) -> float:
-    """Return the processor time that they take in a while."""
+    """Return the processor time that processes take in 0.3 s."""
     before = sum(map(cpu_time_s, pids))
     time.sleep(0.3)
     return sum(map(cpu_time_s, pids)) - before
 
 
-def test_a_family_stands_still_and_goes_on(family: Callable[[str], int]) -> None:
-    """Stopped they take nothing, and nobody calls them restless; continued they run again."""
+def test_processes_are_frozen_and_thawed(family: Callable[[str], int]) -> None:
+    """Frozen processes take no time and are not accused; thawed ones run again."""
     strangers = all_process_names()
     keeper = family(BUSY)
     freezer = ProcessFreezer({keeper}, strangers)
@@ -74,7 +74,7 @@ NAMELESS = """__import__("ctypes").CDLL(None).prctl(15, b"\\xff) \\xfe")"""
 
 
 def test_no_process_is_overlooked_for_its_name(family: Callable[[str], int]) -> None:
-    """A process may be called by bytes that are no text: what it takes and who it is counts."""
+    """A name may be bytes that are not text; the process and its time are counted."""
     keeper = family(NAMELESS)
     first, busy = sorted(descendants(keeper))
     until = time.monotonic() + 10
@@ -89,9 +89,9 @@ def test_no_process_is_overlooked_for_its_name(family: Callable[[str], int]) -> 
 def test_a_process_with_a_reused_pid_is_found_where_all_are_checked(
     family: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A number that is given again hides a process from the quick way, and from that one alone.
+    """A reused pid hides a process from the quick check, not from the full one.
 
-    So where the kernel keeps no lists of children; where it does nobody can hide.
+    The kernel's lists of children, where there are any, leave no such gap.
     """
     monkeypatch.setattr(process_stats, "HAS_CHILDREN_FILE", False)
     hidden, seen = family(BUSY), family(IDLE)
@@ -105,8 +105,8 @@ def test_a_process_with_a_reused_pid_is_found_where_all_are_checked(
     freezer.thaw()
 
 
-def test_what_runs_between_two_looks_is_counted_once(family: Callable[[str], int]) -> None:
-    """A candidate is looked at in each group: what it took before is not held against it again."""
+def test_time_between_two_checks_is_counted_once(family: Callable[[str], int]) -> None:
+    """A candidate is checked in each group: time of before is not counted again."""
     keeper = family(BUSY)
     freezer = ProcessFreezer({keeper})
     freezer.freeze()
@@ -128,9 +128,9 @@ def test_what_runs_between_two_looks_is_counted_once(family: Callable[[str], int
 def test_a_long_referee_leaves_no_room_in_the_other_side_s_time(
     family: Callable[[str], int], monkeypatch: pytest.MonkeyPatch, *, beside: bool
 ) -> None:
-    """A tenth of all the time that it was held may be the whole of the reference's windows.
+    """A tenth of all frozen time may be the whole of the reference's timed windows.
 
-    So where the kernel counts no nanoseconds; where it does nobody may run at all.
+    The rule is for kernels that count no nanoseconds; others permit no time at all.
     """
     monkeypatch.setattr(process_stats, "thread_cpu_time_s", lambda _pid: 0.0)
     keeper = family(BUSY)
@@ -148,7 +148,7 @@ def test_a_long_referee_leaves_no_room_in_the_other_side_s_time(
 
 
 def test_no_process_runs_while_inputs_are_written(family: Callable[[str], int]) -> None:
-    """Ten milliseconds, woken by a timer, would be a block's work, and are a tenth of nothing."""
+    """Ten milliseconds of a process woken by a timer are found: they are a block's work."""
     keeper = family(BUSY)
     freezer = ProcessFreezer({keeper})
     freezer.freeze()
@@ -163,7 +163,7 @@ def test_no_process_runs_while_inputs_are_written(family: Callable[[str], int]) 
 def test_a_running_process_has_not_settled(
     family: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody's memory is read while he may still write to it."""
+    """The memory of a process is not read while the process may still write to it."""
     monkeypatch.setattr(freezer, "SETTLE_S", 0.05)
     keeper = family(BUSY)
     still = ProcessFreezer({keeper})
@@ -177,7 +177,7 @@ def test_a_running_process_has_not_settled(
 def test_a_process_started_while_frozen_is_stopped_and_counted(
     family: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A timer wakes one for a moment, in which it starts another that nobody has stopped."""
+    """A timer wakes a process for a moment, in which it starts another, unfrozen one."""
     keeper = family(BUSY)
     freezer = ProcessFreezer({keeper})
     monkeypatch.setattr(freezer, "_family", set)  # as if it were not there yet

@@ -1,4 +1,4 @@
-"""Typed bytes: what is sent arrives, and what a hostile child sends is refused without harm."""
+"""Typed bytes: what is sent arrives, and what a hostile child sends is refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LAYOUTS = st.recursive(
 
 @given(LAYOUTS)
 def test_bytes_of_different_tensors_never_overlap(any_layout: layout_checks.Layout) -> None:
-    """Each leaf has a place of its own, aligned, and the total covers all."""
+    """Each leaf has aligned bytes of its own, and the total contains all."""
     places = layout_checks.offsets(any_layout)
     for leaf, start, end in zip(
         layout_checks.tensor_leaves(any_layout), places, places[1:], strict=False
@@ -56,7 +56,7 @@ def test_only_equal_layouts_do_not_differ(
 
 
 def test_values_arrive_as_they_were_sent(torch: ModuleType) -> None:
-    """Every dtype, odd strides, empty and zero-dimensional tensors, nesting and plain values."""
+    """Every dtype, unusual strides, empty and zero-dimensional tensors, nests, plain values."""
     from actors.evaluator.children import tensors
 
     torch.manual_seed(0)
@@ -86,7 +86,7 @@ def test_values_arrive_as_they_were_sent(torch: ModuleType) -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_many_values_are_filled_where_they_are(torch: ModuleType, *, turned: bool) -> None:
-    """New contents in the same storage, value after value, whatever their strides and dtypes."""
+    """New contents in the same storage, value after value, for all strides and dtypes."""
     from actors.evaluator.children import tensors
 
     def draw(seed: int) -> list[tuple[object, ...]]:
@@ -118,7 +118,7 @@ def test_many_values_are_filled_where_they_are(torch: ModuleType, *, turned: boo
 
 
 def test_memory_that_ends_too_early_fills_nothing_with_zeros(torch: ModuleType) -> None:
-    """Inputs that are not all there are an error, not inputs."""
+    """Inputs that are not complete are an error, not inputs."""
     from actors.evaluator.children import tensors
 
     value = torch.ones(100)
@@ -130,8 +130,8 @@ def test_memory_that_ends_too_early_fills_nothing_with_zeros(torch: ModuleType) 
         os.close(memory)
 
 
-def test_what_does_not_fit_is_not_written(torch: ModuleType) -> None:
-    """A result larger than the memory made for it is refused before a byte is written."""
+def test_a_result_that_does_not_fit_is_not_written(torch: ModuleType) -> None:
+    """A result larger than its memory is refused before a byte is written."""
     from actors.evaluator.children import tensors
 
     memory = shared_memory.allocate(64, "test")
@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_not_written(torch: ModuleType) -> None:
 
 
 def test_memory_that_crosses_can_not_be_shrunk() -> None:
-    """A child that truncates what it was given would kill its reader: the seal forbids it."""
+    """A child that truncates its memory would kill the reader: the seal forbids it."""
     memory = shared_memory.allocate(4096, "test")
     try:
         with pytest.raises(PermissionError):
@@ -159,7 +159,7 @@ def pair(*, descriptors: bool = False) -> tuple[socket.socket, Channel[FromRunne
 
 
 def test_an_order_arrives_whole_with_its_descriptors() -> None:
-    """However the stream is cut, orders and their descriptors come out in order."""
+    """Wherever the stream is cut, orders and their descriptors arrive in order."""
     theirs, channel = pair(descriptors=True)
     sender: Channel[Done] = Channel(theirs, Done)
     numbers = [os.memfd_create("a"), os.memfd_create("b")]
@@ -182,7 +182,7 @@ def test_an_order_arrives_whole_with_its_descriptors() -> None:
 
 @given(st.binary(min_size=5, max_size=64))
 def test_random_bytes_are_garbled_or_not_enough(data: bytes) -> None:
-    """Bytes that are no frame never become an order, and never raise anything but Garbled."""
+    """Random bytes never become an order, and raise no error but `MalformedFrameError`."""
     theirs, channel = pair()
     theirs.send(b"\xff" + data)
     channel.read_available()
@@ -206,7 +206,7 @@ def test_random_bytes_are_garbled_or_not_enough(data: bytes) -> None:
     ],
 )
 def test_hostile_frames_are_garbled(frame: bytes) -> None:
-    """Too long, with descriptors, invalid, nested too deep, unknown: all are refused."""
+    """Frames too long, with descriptors, invalid, nested too deep or unknown are refused."""
     theirs, channel = pair()
     theirs.send(frame)
     channel.read_available()
@@ -216,8 +216,8 @@ def test_hostile_frames_are_garbled(frame: bytes) -> None:
     channel.close()
 
 
-def test_one_that_does_not_read_can_not_hold_us_up() -> None:
-    """Sending to a child that never reads ends in time; sending to a dead one says so."""
+def test_a_child_that_does_not_read_can_not_delay_us() -> None:
+    """Sending to a child that never reads ends in time; sending to a dead one is an error."""
     theirs, channel = pair()
     order = SetInputs(slot=0, inputs=Plain(kind="str", word="x" * 3_000_000))
     with pytest.raises(ChannelTimeoutError):
@@ -230,7 +230,7 @@ def test_one_that_does_not_read_can_not_hold_us_up() -> None:
 
 @given(st.lists(st.binary(max_size=200), max_size=30))
 def test_output_keeps_the_beginning_and_the_end(parts: list[bytes]) -> None:
-    """What is kept is bounded, starts as the output started and ends as it ended."""
+    """The kept output is bounded, and has the beginning and the end of all output."""
     output = logs.BoundedOutput(64)
     for part in parts:
         output.append(part)
