@@ -53,6 +53,12 @@ def _level(text: str) -> int:
 
 def _parser() -> OneLineParser:
     parser = OneLineParser(prog=typed_command("evaluate"), description="Judges candidate kernels.")
+    _add_judge_arguments(parser)
+    _add_actor_arguments(parser)
+    return parser
+
+
+def _add_judge_arguments(parser: OneLineParser) -> None:
     parser.add_argument("--task", type=Path, metavar="FILE", help="the task, a KernelBench file")
     parser.add_argument(
         "--candidate",
@@ -100,6 +106,9 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--time-s", type=_seconds, metavar="S", help="seconds of timing at most (default 20)"
     )
+
+
+def _add_actor_arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--connect", metavar="ADDR", help="run as an actor: the coordinator's address"
     )
@@ -109,7 +118,6 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--ticket", type=Path, metavar="FILE", help="the file with the evaluator's key"
     )
-    return parser
 
 
 def main() -> int:
@@ -135,21 +143,23 @@ def main() -> int:
     limits = settings.Limits()
     if arguments.time_s is not None:
         limits = msgspec.structs.replace(limits, time_s=arguments.time_s)
-    return judge_cli.run(
-        arguments.task,
-        arguments.candidate,
-        kind,
-        json=arguments.json,
+    rules = settings.JudgeRules(
+        precision=arguments.precision,
+        require_custom_kernel=arguments.require_custom_kernel,
+        baselines=arguments.baselines,
+    )
+    options = judge_cli.JudgeOptions(
+        task=arguments.task,
+        candidates=tuple(arguments.candidate),
+        device=kind,
         limits=limits,
         min_level=least,
-        rules=settings.JudgeRules(
-            precision=arguments.precision,
-            require_custom_kernel=arguments.require_custom_kernel,
-            baselines=arguments.baselines,
-        ),
+        rules=rules,
+        json=arguments.json,
         profiled=arguments.profile,
         drop_in=arguments.release,
     )
+    return judge_cli.run(options)
 
 
 def _require_level(least: int, kind: DeviceKind) -> None:

@@ -12,7 +12,7 @@ from threading import Event, Timer
 from types import FrameType
 
 from actors.cli import discard_unflushed_output
-from actors.evaluator.judge import DEFAULT_RULES, Judge, JudgeUnavailableError, TaskProblem
+from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
 from actors.evaluator.release_stage import essential_failure
 from actors.evaluator.sandbox import scratch
 from actors.evaluator.sandbox.child_failures import verdict_json
@@ -21,7 +21,7 @@ from actors.task_imports import TaskImportError, task_imports
 from actors.work_context import StandaloneContext
 from protocol.settings import JudgeRules, Limits
 from protocol.user_files import read_text
-from protocol.values import BACKEND_OF, DeviceKind, Outcome, Reference, Task, Verdict
+from protocol.values import BACKEND_OF, DeviceKind, Outcome, Reference, Task, Value, Verdict
 
 MAX_BYTES = 4 << 20  # more than the judge takes: that says so itself, in a verdict
 WAIT_S = 5.0  # a shorter wait is not reported
@@ -88,28 +88,31 @@ class WaitNotice(StandaloneContext):
             self._timer.cancel()
 
 
-def judge_files(
-    task_path: Path,
-    candidates: list[Path],
-    device: DeviceKind,
-    *,
-    json: bool,
-    limits: Limits,
-    min_level: int = 0,
-    rules: JudgeRules = DEFAULT_RULES,
-    profiled: bool = False,
-    drop_in: Path | None = None,
-) -> int:
+class JudgeOptions(Value, frozen=True, kw_only=True):
+    """What is to be judged by hand, and how."""
+
+    task: Path
+    candidates: tuple[Path, ...]
+    device: DeviceKind
+    limits: Limits
+    min_level: int  # the sandbox level below which nothing is judged
+    rules: JudgeRules
+    json: bool  # whether verdicts are printed as JSON
+    profiled: bool  # whether correct candidates are profiled and inspected
+    drop_in: Path | None  # where the drop-in file of a correct candidate is written
+
+
+def judge_files(options: JudgeOptions) -> int:
     """Judge each candidate; print its verdict; return the exit status."""
     _exit_on_signals()
-    task = read_task(task_path, device)
-    sources = [(path, read(path, "candidate")) for path in candidates]
+    task = read_task(options.task, options.device)
+    sources = [(path, read(path, "candidate")) for path in options.candidates]
     judge = Judge(
-        device,
-        limits,
+        options.device,
+        options.limits,
         scratch.scratch_for_process(),
-        rules=rules,
-        min_level=min_level,
+        rules=options.rules,
+        min_level=options.min_level,
         log_line=_progress,
     )
     status = EXIT_CORRECT
@@ -118,13 +121,15 @@ def judge_files(
         judge.prepare([source for _path, source in sources])
         measured = judge.measure(task, waits)
         if isinstance(measured, TaskProblem):
-            raise InputFileError(f"the task {task_path} can't be judged: {measured.reason}")
+            raise InputFileError(f"the task {options.task} can't be judged: {measured.reason}")
         texts = [source for _path, source in sources]
-        verdicts = judge_in_order(judge, task, texts, profiled=profiled)
+        verdicts = judge_in_order(judge, task, texts, profiled=options.profiled)
         for (path, source), verdict in zip(sources, verdicts, strict=True):
             if isinstance(verdict, TaskProblem):
-                raise InputFileError(f"the task {task_path} can't be judged: {verdict.reason}")
-            _print_verdict(verdict_json(verdict) if json else _readable(path, verdict, measured))
+                raise InputFileError(f"the task {options.task} can't be judged: {verdict.reason}")
+            text = verdict_json(verdict) if options.json else _readable(path, verdict, measured)
+            _print_verdict(text)
+            drop_in = options.drop_in
             if verdict.verdict is not Outcome.CORRECT or (
                 drop_in is not None and not _release(judge, task, source, drop_in)
             ):
@@ -227,31 +232,10 @@ def _exit_on_signals() -> None:
         signal.signal(number, exit_now)
 
 
-def run(
-    task: Path,
-    candidates: list[Path],
-    device: DeviceKind,
-    *,
-    json: bool,
-    limits: Limits,
-    min_level: int = 0,
-    rules: JudgeRules = DEFAULT_RULES,
-    profiled: bool = False,
-    drop_in: Path | None = None,
-) -> int:
+def run(options: JudgeOptions) -> int:
     """Do what `judge_files` does; write one line to stderr for what can't be done."""
     try:
-        return judge_files(
-            task,
-            candidates,
-            device,
-            json=json,
-            limits=limits,
-            min_level=min_level,
-            rules=rules,
-            profiled=profiled,
-            drop_in=drop_in,
-        )
+        return judge_files(options)
     except InputFileError as error:
         sys.stderr.write(f"evaluator: {error}\n")
         return EXIT_USAGE

@@ -106,11 +106,11 @@ def judged_by(files: Path, task: str | None) -> subprocess.CompletedProcess[str]
 
 def judged_without_stdout(files: Path) -> subprocess.CompletedProcess[str]:
     """Judge a wrong candidate, with a stdout that can't be written."""
-    words = command("--task", files / "t.py", "--candidate", files / "bad.py", "--device", "cpu")
+    line = command("--task", files / "t.py", "--candidate", files / "bad.py", "--device", "cpu")
     environment = {**os.environ, "TMPDIR": str(files / "scratch")}
     with Path("/dev/full").open("w") as full:
         return subprocess.run(
-            words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
+            line, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
         )
 
 
@@ -139,7 +139,7 @@ def test_an_unusable_task_is_one_line_and_status_2(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "reason"),
     [
         (["--task", "t.py"], "--candidate"),
         (["--tusk", "t.py", "--task", "t.py", "--candidate", "c.py"], "--tusk"),
@@ -149,7 +149,7 @@ def test_an_unusable_task_is_one_line_and_status_2(
     ],
 )
 def test_a_wrong_flag_is_one_line_and_status_2(
-    files: Path, arguments: list[str], words: str
+    files: Path, arguments: list[str], reason: str
 ) -> None:
     """A wrong argument is reported in one line that names the flag or the file."""
     done = subprocess.run(
@@ -161,7 +161,7 @@ def test_a_wrong_flag_is_one_line_and_status_2(
         check=False,
     )
     assert done.returncode == 2
-    assert words in done.stderr
+    assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

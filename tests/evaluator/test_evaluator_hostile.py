@@ -1,4 +1,4 @@
-"""Whatever a candidate does, it gets a verdict, nothing of it stays, and the next one is judged.
+"""Anything that a candidate does gets a verdict, leaves nothing behind, and the next is judged.
 
 The fixture `judged` checks after every test that no process and no folder is left, that the zygote
 is the same one, and that an honest candidate is correct at once.
@@ -22,7 +22,7 @@ HOLD_GIL = "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')"
 
 
 @pytest.mark.parametrize(
-    ("source", "word", "words"),
+    ("source", "outcome", "reason"),
     [
         (SEGFAULT, Outcome.CRASHED, "SIGSEGV"),
         (candidate(init=SEGFAULT), Outcome.CRASHED, "SIGSEGV"),
@@ -35,12 +35,12 @@ HOLD_GIL = "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')"
     ],
 )
 def test_a_process_that_dies_is_a_crash(
-    judged: Judged, source: str, word: Outcome, words: str
+    judged: Judged, source: str, outcome: Outcome, reason: str
 ) -> None:
     """Signals and exits of the candidate's process are `crashed`, with the signal or status."""
     verdict = judged(source)
-    assert verdict.verdict is word
-    assert words in verdict.reason
+    assert verdict.verdict is outcome
+    assert reason in verdict.reason
 
 
 def test_a_segfault_leaves_its_stack(judged: Judged) -> None:

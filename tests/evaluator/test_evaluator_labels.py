@@ -191,7 +191,7 @@ LABELLED = {
     "dropped": (module("_ = ext.relu(x)\nreturn torch.relu(x)"), "decoy_kernel"),
     "after the return": (module("return torch.relu(x)\nreturn ext.relu(x)"), "decoy_kernel"),
     "if False": (module("if False:\n    x = ext.relu(x)\nreturn torch.relu(x)"), "decoy_kernel"),
-    "in a method nobody calls": (
+    "in a method that is never called": (
         module("return torch.relu(x)", more="def fast(self, x): return ext.relu(x)"),
         "decoy_kernel",
     ),

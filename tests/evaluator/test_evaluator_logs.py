@@ -67,16 +67,16 @@ def compiled(folder: Path, name: str, text: str, *command: str) -> str:
     )
 
 
-def told(words: str) -> str:
-    """Return the log that an agent gets from torch's `words`."""
-    said = exception_reports.describe_exception(RuntimeError(words))
-    assert said.compiling
-    return logs.compiler_log(logs.clean_log(said.words, limit=1 << 20))
+def log_of(text: str) -> str:
+    """Return the log that an agent gets from a `text` of torch."""
+    report = exception_reports.describe_exception(RuntimeError(text))
+    assert report.compiling
+    return logs.compiler_log(logs.clean_log(report.words, limit=1 << 20))
 
 
 def test_errors_of_gcc_come_with_their_lines(own: Path) -> None:
     """Messages, the candidate's own line under each, no line of ninja, no path."""
-    log = told(compiled(own, "main.cpp", CPP, "g++"))
+    log = log_of(compiled(own, "main.cpp", CPP, "g++"))
     assert "main.cpp:6:5: error:" in log
     assert "v.push_bak(1);" in log
     assert "return undefined_thing + v[0];" in log
@@ -87,7 +87,7 @@ def test_errors_of_gcc_come_with_their_lines(own: Path) -> None:
 
 def test_an_error_in_a_header_names_the_line_that_led_there(own: Path) -> None:
     """The candidate's own line helps; the standard library's does not."""
-    log = told(compiled(own, "main.cpp", TEMPLATE, "g++"))
+    log = log_of(compiled(own, "main.cpp", TEMPLATE, "g++"))
     assert "std::sort(v.begin(), v.end())" in log
     assert "main.cpp:4" in log.splitlines()[0]
     assert len(log) <= logs.COMPILER_CHARS
@@ -96,7 +96,7 @@ def test_an_error_in_a_header_names_the_line_that_led_there(own: Path) -> None:
 @pytest.mark.skipif(NVCC is None, reason="no CUDA compiler here")
 def test_errors_of_nvcc_come_with_their_lines(own: Path) -> None:
     """nvcc's format is understood, too."""
-    log = told(compiled(own, "cuda.cu", CUDA, "nvcc", "-arch=sm_80"))
+    log = log_of(compiled(own, "cuda.cu", CUDA, "nvcc", "-arch=sm_80"))
     assert 'cuda.cu(4): error: identifier "m" is undefined' == log.splitlines()[0]
     assert "if (i < m) out[i] = fmaxx(x[i], 0.f);" in log
     assert "scale<<<1, 256>>>(x, out)" in log
@@ -115,7 +115,7 @@ def test_an_endless_log_is_cut_to_its_first_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "kept"),
+    ("line", "is_kept"),
     [
         ("ptxas error   : Entry function 'k' uses too much shared data", True),
         ("/usr/bin/ld: main.o: undefined reference to `missing(float*)'", True),
@@ -123,10 +123,10 @@ def test_an_endless_log_is_cut_to_its_first_errors() -> None:
         ('3 errors detected in the compilation of "cuda.cu".', False),
     ],
 )
-def test_lines_that_only_repeat_a_failure_are_left_out(line: str, kept: bool) -> None:
+def test_lines_that_only_repeat_a_failure_are_left_out(line: str, is_kept: bool) -> None:
     """Tools that pass on another tool's error add nothing."""
     log = logs.compiler_log(f"main.cpp:1:1: error: first\n{line}\n")
-    assert kept == (logs.clean_log(line) in logs.clean_log(log))
+    assert is_kept == (logs.clean_log(line) in logs.clean_log(log))
 
 
 def failing(folder: Path, text: str) -> CandidateRaised:
@@ -167,18 +167,18 @@ def test_a_cause_is_shown_before_its_consequence(own: Path) -> None:
 
 
 HOSTILE = """
-class Odd(Exception):
+class UnprintableError(Exception):
     def __str__(self):
         raise SystemExit
     __repr__ = __str__
-raise Odd
+raise UnprintableError
 """
 
 
 def test_an_exception_whose_text_raises_is_still_reported(own: Path) -> None:
     """A candidate's exception may do anything when it is printed."""
-    said = failing(own, HOSTILE)
-    assert "Odd" == said.kind
+    report = failing(own, HOSTILE)
+    assert "UnprintableError" == report.kind
     assert (
         len(failing(own, "raise ValueError('x' * 10_000_000)").trace)
         <= exception_reports.MAX_TEXT_CHARS
@@ -190,8 +190,8 @@ def test_an_exception_whose_text_raises_is_still_reported(own: Path) -> None:
     [
         ("/usr/include/c++/12/bits/stl_algo.h:3", "c++/12/bits/stl_algo.h:3"),
         ("/usr/local/cuda-13.0/targets/x86_64-linux/include/cuda_fp16.hpp(9)", "cuda_fp16.hpp(9)"),
-        ("/home/somebody/kernels/a.cu", "a.cu"),
-        ("cannot read /home/somebody", "cannot read ~"),
+        ("/home/user/kernels/a.cu", "a.cu"),
+        ("cannot read /home/user", "cannot read ~"),
         ("g++ -I/opt/venv/include -L/data/lib", "g++ -Iinclude -Llib"),
         ("https://pytorch.org/docs/stable", "https://pytorch.org/docs/stable"),
         ("x / y, a/b, //comment", "x / y, a/b, //comment"),

@@ -43,8 +43,8 @@ def test_well_known_gpus_are_known(name: str, gb_s: float | None) -> None:
 
 def test_the_driver_knows_better_than_the_table_unless_it_is_far_off() -> None:
     """Memory clock times bus width counts; the clock of idle memory is not believed."""
-    told = roofline.gpu_peak("NVIDIA H200", clock_khz=3_201_000, bus_bits=6144)
-    assert ("driver", pytest.approx(4916.7, abs=1)) == (told.source, told.gb_s)
+    peak = roofline.gpu_peak("NVIDIA H200", clock_khz=3_201_000, bus_bits=6144)
+    assert ("driver", pytest.approx(4916.7, abs=1)) == (peak.source, peak.gb_s)
     idle = roofline.gpu_peak("NVIDIA H200", clock_khz=100_000, bus_bits=6144)
     assert ("table", 4800) == (idle.source, idle.gb_s)
     facts = {"card": "Unheard Of", "memory clock": "1000 MHz", "memory bus": "256 bits"}
@@ -54,9 +54,9 @@ def test_the_driver_knows_better_than_the_table_unless_it_is_far_off() -> None:
 
 def test_figures_say_which_bound_is_near() -> None:
     """Bandwidth, arithmetic and their shares; no figure where nothing is known."""
-    said = roofline.roofline_figures(100 << 20, 1e6, 70.0, CARD)
-    assert said["bandwidth"].startswith("1498 GB/s, 75% of the peak")
-    assert "memory" == said["bound"]
+    figures = roofline.roofline_figures(100 << 20, 1e6, 70.0, CARD)
+    assert figures["bandwidth"].startswith("1498 GB/s, 75% of the peak")
+    assert "memory" == figures["bound"]
     assert "arithmetic" == roofline.roofline_figures(1 << 20, 2e10, 100.0, CARD)["bound"]
     assert "latency" in roofline.roofline_figures(1 << 10, 1e3, 50.0, CARD)["bound"]
     assert "fits" in roofline.roofline_figures(1 << 20, 0, 50.0, CARD)["bandwidth"]

@@ -146,14 +146,14 @@ def test_a_weaker_sandbox_than_asked_for_is_one_line_and_status_2(tmp_path: Path
     """--min-sandbox N runs at level N and refuses above; the verdict has the level."""
     (tmp_path / "t.py").write_text(TASK)
     (tmp_path / "c.py").write_text(candidate())
-    words = ["--task", tmp_path / "t.py", "--candidate", tmp_path / "c.py", "--device", "cpu"]
+    arguments = ["--task", tmp_path / "t.py", "--candidate", tmp_path / "c.py", "--device", "cpu"]
     ready = probe.probe_sandbox("cpu", tmp_path, paths.hidden_paths([Path.home()]))
     cgroup.remove_own_groups(ready.groups)
     for level in (ready.level, ready.level + 1):
         asked = subprocess.run(command("--min-sandbox", level), capture_output=True, check=False)
         assert (0 if level <= ready.level else 2) == asked.returncode
         done = subprocess.run(
-            command(*words, "--json", "--time-s", "0.05", "--min-sandbox", level),
+            command(*arguments, "--json", "--time-s", "0.05", "--min-sandbox", level),
             capture_output=True,
             text=True,
             check=False,
@@ -212,9 +212,9 @@ def test_no_secret_comes_through_by_the_beginning_of_its_name() -> None:
     """Settings of CUDA and OpenMP reach a child; a key with such a name does not."""
     given = {"OMP_NUM_THREADS": "3", "CUDA_VISIBLE_DEVICES": "0"}
     secrets = dict.fromkeys(["NVIDIA_API_KEY", "CUDA_TOKEN", "LC_ANYTHING", "OMP_PASSWORD"], "x")
-    kept = sandbox.environment({**given, **secrets}, "/scratch")
-    assert given.items() <= kept.items()
-    assert not secrets.keys() & kept.keys()
+    passed = sandbox.environment({**given, **secrets}, "/scratch")
+    assert given.items() <= passed.items()
+    assert not secrets.keys() & passed.keys()
 
 
 def test_a_folder_above_a_home_is_not_opened(

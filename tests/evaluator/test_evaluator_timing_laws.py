@@ -164,14 +164,14 @@ def claim(
     return GroupClaim(reference=(others, others), candidate=(ours, ours))
 
 
-def test_a_cold_start_is_no_fault() -> None:
+def test_a_cold_start_is_not_penalized() -> None:
     """A cold start may cost the candidate what it costs the reference: no penalty."""
     found = audit.audited_timing([claim((594.0, 700.0, 362.0), (321.0, 420.0, 98.0))] * 12)
     assert found.speedup == pytest.approx(362 / 98)
 
 
 @given(st.integers(1, 512))
-def test_a_cold_launch_is_no_fault(calls: int) -> None:
+def test_a_cold_launch_is_not_penalized(calls: int) -> None:
     """A hundred microseconds at the beginning of a block are no sign of cached results."""
     reference = TimedBlock(us=400.0, fresh=FreshBlock(calls=calls, us=400.0))
     candidate = TimedBlock(us=100.0, fresh=FreshBlock(calls=calls, us=100.0 + 99.0 / calls))

@@ -83,24 +83,24 @@ def test_a_compiler_error_is_shown_with_its_line(judged: Judged) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "reason"),
     [
-        ("this is no Python", "SyntaxError"),
+        ("this file has no code", "SyntaxError"),
         ("import a_module_that_is_not_there", "a_module_that_is_not_there"),
         ("x = undefined_name", "undefined_name"),
         ("x = 1", "no class ModelNew"),
         ("import sys; sys.exit(0)", "SystemExit"),
     ],
 )
-def test_a_failed_import_is_compile_failed(judged: Judged, source: str, words: str) -> None:
+def test_a_failed_import_is_compile_failed(judged: Judged, source: str, reason: str) -> None:
     """A file that can't be imported is compile_failed at the import stage, with the reason."""
     verdict = judged(source)
     assert (verdict.verdict, verdict.stage) == (Outcome.COMPILE_FAILED, "import")
-    assert words in verdict.reason
+    assert reason in verdict.reason
 
 
 @pytest.mark.parametrize(
-    ("forward", "words"),
+    ("forward", "reason"),
     [
         ("return torch.relu(x * self.scale + y)", "expected"),
         ("return (torch.relu(x * self.scale + y) + self.bias).double()", "dtype float64"),
@@ -111,11 +111,11 @@ def test_a_failed_import_is_compile_failed(judged: Judged, source: str, words: s
         ("return torch.full_like(x, float('nan'))", "got nan"),
     ],
 )
-def test_a_wrong_result_is_wrong_and_says_where(judged: Judged, forward: str, words: str) -> None:
+def test_a_wrong_result_is_wrong_and_says_where(judged: Judged, forward: str, reason: str) -> None:
     """Wrong values, types, shapes, nesting and side effects are `wrong`, with the difference."""
     verdict = judged(candidate(forward=forward))
     assert (verdict.verdict, verdict.stage) == (Outcome.WRONG, "check")
-    assert words in verdict.reason
+    assert reason in verdict.reason
 
 
 def test_results_that_were_kept_from_an_earlier_call_are_wrong(judged: Judged) -> None:
@@ -206,7 +206,7 @@ def get_init_inputs(): return []
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "reason"),
     [
         (("def get_inputs", "def other"), "get_inputs"),
         (("torch.randn(32, 64), torch", "torch.randn(31, 64), torch"), "line"),
@@ -215,12 +215,12 @@ def get_init_inputs(): return []
     ],
 )
 def test_a_task_that_does_not_work_is_a_problem_in_one_line(
-    judge: Judge, task: Task, change: tuple[str, str], words: str
+    judge: Judge, task: Task, change: tuple[str, str], reason: str
 ) -> None:
     """A task's own fault is reported to its user, and is not a verdict."""
     problem = judge.measure(Task(name="bad", source=task.source.replace(*change)))
     assert isinstance(problem, TaskProblem)
-    assert words in problem.reason
+    assert reason in problem.reason
     assert "\n" not in problem.reason
 
 

@@ -54,7 +54,7 @@ class LeaseRecorder(ContextRecorder):
     def reserve_budget(self, model: str, request: str, usd: float | None) -> bool:
         raise AssertionError("an evaluator calls no model")
 
-    def call_lost(self, heard: Call | None = None) -> None:
+    def call_lost(self, partial: Call | None = None) -> None:
         raise AssertionError("an evaluator calls no model")
 
 
@@ -181,7 +181,7 @@ def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
     fixture = judge.session.references.fixture_of(task)
     assert isinstance(fixture, ReferenceFixture)
     folder = judge.scratch.fresh("tool")
-    said = inspection._run(
+    output = inspection._run(
         judge.session.zygote,
         fixture,
         candidate(forward="import os; print('under', os.environ['TOOL'], flush=True)"),
@@ -189,7 +189,7 @@ def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
         ("env", "TOOL=glass"),
     )
     judge.scratch.remove(folder)
-    assert "under glass" in said
+    assert "under glass" in output
 
 
 TALKS = """\
@@ -199,7 +199,7 @@ with socket.create_server(("127.0.0.1", 0)) as server:
 try:
     socket.create_connection(("127.0.0.1", {port}), 5).close()
 except OSError:
-    print("nobody", "else", flush=True)
+    print("in a network", "of its own", flush=True)
 """
 
 
@@ -211,7 +211,7 @@ def test_a_tool_may_talk_to_itself_alone(judge: Judge, task: Task) -> None:
         pytest.skip("this user gets no namespaces here, and tools are not run")
     folder = judge.scratch.fresh("tool")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        said = inspection._run(
+        output = inspection._run(
             judge.session.zygote,
             fixture,
             candidate(forward=TALKS.format(port=server.getsockname()[1])),
@@ -222,7 +222,7 @@ def test_a_tool_may_talk_to_itself_alone(judge: Judge, task: Task) -> None:
         with pytest.raises(TimeoutError):
             server.accept()
     judge.scratch.remove(folder)
-    assert "nobody else" in said
+    assert "in a network of its own" in output
 
 
 def test_a_tool_finds_our_rooms_where_folders_can_t_be_listed() -> None:

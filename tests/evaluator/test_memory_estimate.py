@@ -40,9 +40,9 @@ def test_large_tasks_count_inputs_parameters_and_outputs() -> None:
 
 def test_a_task_that_can_not_be_estimated_is_tried() -> None:
     """A module that the meta device can't run is not refused for that."""
-    odd = module(TIB // 1024, forward="x * x.sum().item()")
-    assert 0 == memory_estimate.task_bytes(odd)
-    memory_estimate.require_memory(odd)
+    unsupported = module(TIB // 1024, forward="x * x.sum().item()")
+    assert 0 == memory_estimate.task_bytes(unsupported)
+    memory_estimate.require_memory(unsupported)
 
 
 def test_the_refusal_gives_needed_and_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +84,6 @@ def test_the_judge_refuses_such_a_task_and_judges_the_next(judge: Judge, task: T
 def test_a_kill_without_a_limit_names_no_limit() -> None:
     """A reference has no limit: "more than 0 MiB" would mislead its user."""
     assert "more than 2048 MiB" in ChildFailure(how="memory", number=2048).readable()
-    said = ChildFailure(how="memory").readable()
-    assert "MiB" not in said
-    assert "no memory left" in said
+    text = ChildFailure(how="memory").readable()
+    assert "MiB" not in text
+    assert "no memory left" in text

@@ -89,7 +89,7 @@ def test_two_runs_of_the_same_code_are_measured_to_the_end(ratios: list[float]) 
         (2.0, 1.7, 2.3, True),  # more than 8 % to a side
         (1.07, 0.84, 3.02, True),
         (1.03, 0.99, 1.06, True),  # above 1, or not?
-        (0.98, 0.95, 1.01, False),  # not faster, whatever more rounds say
+        (0.98, 0.95, 1.01, False),  # not faster, and more rounds can't change that
     ],
 )
 def test_a_wide_interval_leads_to_more_rounds(

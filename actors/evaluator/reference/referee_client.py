@@ -138,14 +138,14 @@ class RefereeClient:
         parts: Sequence[tuple[int, int]],
         *,
         strided: tuple[Layout, ...] = (),
-        kept: bool = True,
+        keep: bool = True,
     ) -> None:
         """Copy parts out of memory that a candidate may still write to.
 
         `strided`: the layout of each part, if its bytes are in the order of its strides instead of
-        in logical order.  `kept` False: the copies are made but not kept.
+        in logical order.  `keep` False: the copies are made and dropped.
         """
-        self._ask(StashOutputs(parts=tuple(parts), size=size, strided=strided, keep=kept), [memory])
+        self._ask(StashOutputs(parts=tuple(parts), size=size, strided=strided, keep=keep), [memory])
 
     def compare_stashed(self, number: int, output: Layout, draw: int) -> str:
         """Compare one of the copied outputs; return what is wrong with it."""

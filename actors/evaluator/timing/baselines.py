@@ -107,8 +107,8 @@ def _measure(
     ):
         return None
     calls, began = 1, time.monotonic()  # the first call, which compiles, is over
-    taken: list[float] = []
-    while len(taken) < MAX_BLOCKS:
+    blocks_us: list[float] = []
+    while len(blocks_us) < MAX_BLOCKS:
         start = time.perf_counter()
         answer = child.ask(CallRepeatedly(calls=calls, slots=1), limit)
         seconds = (time.perf_counter() - start) / calls
@@ -117,10 +117,10 @@ def _measure(
         elapsed = time.monotonic() - began
         calls = timing_statistics.calls_a_block(seconds)
         if elapsed >= WARM_UP_S or calls == 1:
-            taken.append(seconds * 1e6)
-        if elapsed >= MEASURE_S and len(taken) >= MIN_BLOCKS:
+            blocks_us.append(seconds * 1e6)
+        if elapsed >= MEASURE_S and len(blocks_us) >= MIN_BLOCKS:
             break
-    return baseline_of_blocks(taken)
+    return baseline_of_blocks(blocks_us)
 
 
 def baseline_of_blocks(blocks: Sequence[float]) -> BaselineTime:

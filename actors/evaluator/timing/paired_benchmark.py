@@ -194,22 +194,22 @@ class PairedBenchmark:
         are more of them: calls that are little more than launches take 40 µs in one block and 60 µs
         in the next.
         """
-        taken: list[float] = []
+        blocks_us: list[float] = []
         began = time.monotonic()
         try:
-            while len(taken) < 2 or (
-                len(taken)
-                < (POLICY.alone_blocks if max(taken) >= beside_us else POLICY.max_alone_blocks)
+            while len(blocks_us) < 2 or (
+                len(blocks_us)
+                < (POLICY.alone_blocks if max(blocks_us) >= beside_us else POLICY.max_alone_blocks)
                 and time.monotonic() - began < POLICY.alone_s
             ):
                 with self._input_batch() as batch:
                     fresh_us = self._timed_batch("reference", batch).us
                     is_repeated = self._block_size.needs_repeated_inputs
-                    taken += self._repeat("reference", 1) if is_repeated else [fresh_us]
+                    blocks_us += self._repeat("reference", 1) if is_repeated else [fresh_us]
         finally:
             self._transfer.close()
             self._sides.thaw_both()
-        return max(taken)
+        return max(blocks_us)
 
     @contextmanager
     def _input_batch(self) -> Iterator[InputBatch]:
@@ -238,7 +238,7 @@ class PairedBenchmark:
     def _repeat(self, side: Side, times: int) -> list[float]:
         """Return the microseconds a call of long blocks on inputs that the side already has."""
         calls, wanted = self._block_size.calls, self._block_size.repeated_calls(side)
-        taken = []
+        blocks_us = []
         with self._sides.running(side):
             time.sleep(POLICY.settle_s if self._on_host else 0.0)
             for _block in range(times):
@@ -246,8 +246,8 @@ class PairedBenchmark:
                 # side, another one a block of the other side.
                 self._sides.ask(side, CallRepeatedly(calls=calls, slots=calls))
                 seconds, _answer = self._sides.ask(side, CallRepeatedly(calls=wanted, slots=calls))
-                taken.append(self._net_us(seconds - self._overhead_s, wanted))
-        return taken
+                blocks_us.append(self._net_us(seconds - self._overhead_s, wanted))
+        return blocks_us
 
     def _net_us(self, seconds: float, calls: int) -> float:
         return max(seconds, 1e-9) / calls * 1e6

@@ -54,10 +54,10 @@ class SpotChecks:
         """
         if not choices:
             return
-        kept = side == "candidate"
+        is_compared = side == "candidate"
         layouts = tuple(output for _call, output in choices) if strided else ()
-        self._fixture.referee.stash_outputs(memory, size, parts, strided=layouts, kept=kept)
-        if kept:
+        self._fixture.referee.stash_outputs(memory, size, parts, strided=layouts, keep=is_compared)
+        if is_compared:
             self._chosen = choices
 
     def note_inputs(self, side: Side, *, changed: bool) -> None:
