@@ -121,3 +121,34 @@ class LeaseContext:
 
     def is_revoked(self) -> bool:
         return self._held_lease.stop_requested.is_set()
+
+
+class EvaluationContext(Protocol):
+    """The part of a `WorkContext` that an evaluation uses."""
+
+    def set_activity(self, text: str) -> None:
+        """Report for people what is under way."""
+
+    def candidate_running(self) -> None:
+        """Report that candidate code runs from now on: a loss is charged to the candidate."""
+
+    def is_revoked(self) -> bool:
+        """Whether the work is to stop soon."""
+        ...
+
+
+class StandaloneContext:
+    """The context of an evaluation outside of a run: it reports nothing and is never revoked."""
+
+    def set_activity(self, text: str) -> None:
+        """Report nothing."""
+
+    def candidate_running(self) -> None:
+        """Report nothing."""
+
+    def is_revoked(self) -> bool:
+        """Return False."""
+        return False
+
+
+STANDALONE = StandaloneContext()

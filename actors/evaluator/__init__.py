@@ -1,1 +1,1 @@
-"""The evaluator: builds, checks and times candidates; none of them can hurt it."""
+"""The evaluator: it builds, checks and times candidates, and no candidate can disturb it."""

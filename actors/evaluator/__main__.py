@@ -1,7 +1,7 @@
-"""`python -m actors.evaluator`: judges by hand, or sits at its post in a run.
+"""`python -m actors.evaluator`: judges by hand, or is an actor of a run.
 
 By hand: --task and --candidate; exit status 0 correct, 1 any other verdict, 2 usage, 4 could not
-judge.  At a post: --connect, --slot, --incarnation, --run-dir, written by the supervisor.
+judge.  In a run: --connect, --slot, --incarnation, --run-dir, written by the supervisor.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from actors.early_signals import end_when_interrupted
 
 if __name__ == "__main__":
-    end_when_interrupted()  # what is imported next takes a while
-    # `-m` puts the working directory first, and a user's random.py there would be ours.
+    end_when_interrupted()  # the imports below take a while
+    # `-m` puts the working directory first, where a user's random.py would hide the real one.
     if not sys.flags.safe_path and sys.path[0] != __file__.rpartition("/actors/")[0]:
         del sys.path[0]
 
@@ -33,27 +33,33 @@ from protocol import settings
 from protocol.values import DeviceKind
 
 
-def _seconds(word: str) -> float:
-    """Return a time; ArgumentTypeError where it can't be one."""
+def _seconds(text: str) -> float:
+    """Return a time; raise ArgumentTypeError when the text is not one."""
     try:
-        seconds = float(word)
+        seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not 0 < seconds <= settings.MAX_COUNT:
         expected = f"expected seconds above 0, at most {settings.MAX_COUNT}"
-        raise argparse.ArgumentTypeError(f"{word!r} is no time: {expected}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: {expected}")
     return seconds
 
 
-def _level(word: str) -> int:
-    """Return a sandbox level; ArgumentTypeError where it can't be one."""
-    if not word.isdecimal():
-        raise argparse.ArgumentTypeError(f"{word!r} is no sandbox level: expected 0 to 3")
-    return int(word)
+def _level(text: str) -> int:
+    """Return a sandbox level; raise ArgumentTypeError when the text is not one."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a sandbox level: expected 0 to 3")
+    return int(text)
 
 
 def _parser() -> OneLineParser:
     parser = OneLineParser(prog=typed_command("evaluate"), description="Judges candidate kernels.")
+    _add_judge_arguments(parser)
+    _add_actor_arguments(parser)
+    return parser
+
+
+def _add_judge_arguments(parser: OneLineParser) -> None:
     parser.add_argument("--task", type=Path, metavar="FILE", help="the task, a KernelBench file")
     parser.add_argument(
         "--candidate",
@@ -76,24 +82,24 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--require-custom-kernel",
         action="store_true",
-        help="reject what computes with the library alone, falls back, or never runs its kernel",
+        help="reject candidates that use the library alone, fall back, or never run their kernel",
     )
     parser.add_argument(
         "--baselines",
         choices=("eager", "all"),
         default="eager",
-        help="all: measure torch.compile's two modes, too, once for each device and task",
+        help="all: also measure torch.compile's two modes, once for each device and task",
     )
     parser.add_argument(
         "--profile",
         action="store_true",
-        help="look at correct candidates with the profilers and checkers that there are",
+        help="run the profilers and checkers that are installed on correct candidates",
     )
     parser.add_argument(
         "--release",
         type=Path,
         metavar="FILE",
-        help="check a correct candidate as a drop-in module and write that to FILE",
+        help="check a correct candidate as a drop-in module and write its file to FILE",
     )
     parser.add_argument(
         "--min-sandbox", type=_level, metavar="N", help="refuse to run below this sandbox level"
@@ -104,12 +110,18 @@ def _parser() -> OneLineParser:
         metavar="S",
         help=f"seconds of timing at most (default {settings.Limits().time_s:g})",
     )
-    parser.add_argument("--connect", metavar="ADDR", help="be an actor: the coordinator's address")
-    parser.add_argument("--slot", default="evaluator-0", help="the supervised place")
-    parser.add_argument("--incarnation", default="", help="fresh for every process")
+
+
+def _add_actor_arguments(parser: OneLineParser) -> None:
+    parser.add_argument(
+        "--connect", metavar="ADDR", help="run as an actor: the coordinator's address"
+    )
+    parser.add_argument("--slot", default="evaluator-0", help="the supervised slot")
+    parser.add_argument("--incarnation", default="", help="a new name for every process")
     parser.add_argument("--run-dir", type=Path, default=Path(), help="the run directory")
-    parser.add_argument("--ticket", type=Path, metavar="FILE", help="with the evaluator's key")
-    return parser
+    parser.add_argument(
+        "--ticket", type=Path, metavar="FILE", help="the file with the evaluator's key"
+    )
 
 
 def main() -> int:
@@ -130,37 +142,39 @@ def main() -> int:
             _parser().error(f"--release {arguments.release}: there is no such folder")
     kind = arguments.device or device.default_kind()
     _require_level(least, kind)
-    if not any(given):  # the supervisor asks that before it makes anything
+    if not any(given):  # the supervisor asks this before it makes a run
         return ExitStatus.DONE
     limits = settings.Limits()
     if arguments.time_s is not None:
         limits = msgspec.structs.replace(limits, time_s=arguments.time_s)
-    return judge_cli.run(
-        arguments.task,
-        arguments.candidate,
-        kind,
-        json=arguments.json,
+    rules = settings.JudgeRules(
+        precision=arguments.precision,
+        require_custom_kernel=arguments.require_custom_kernel,
+        baselines=arguments.baselines,
+    )
+    options = judge_cli.JudgeOptions(
+        task=arguments.task,
+        candidates=tuple(arguments.candidate),
+        device=kind,
         limits=limits,
         min_level=least,
-        rules=settings.JudgeRules(
-            precision=arguments.precision,
-            require_custom_kernel=arguments.require_custom_kernel,
-            baselines=arguments.baselines,
-        ),
+        rules=rules,
+        json=arguments.json,
         profiled=arguments.profile,
         drop_in=arguments.release,
     )
+    return judge_cli.run(options)
 
 
 def _require_level(least: int, kind: DeviceKind) -> None:
-    """Leave with one line when the machine's sandbox is weaker than level `least`."""
+    """Exit with one line when the machine's sandbox is weaker than level `least`."""
     refusal = probe.unavailable_reason(least, kind)
     if refusal:
         _parser().error(refusal)
 
 
 def _serve_run(arguments: argparse.Namespace) -> int:
-    # Only here: by hand nothing of the actor's world is needed.
+    # Imported only here: by hand no part of an actor is needed.
     from actors.actor import run_actor
     from actors.evaluator.judge import Judge, JudgeUnavailableError
     from actors.evaluator.worker import EvaluatorWorker

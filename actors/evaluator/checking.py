@@ -1,7 +1,7 @@
-"""The check: a candidate's results on fresh inputs of several kinds, each time in other storage.
+"""The check: a candidate's outputs on fresh inputs of several kinds, each time in other storage.
 
-What it returned before must stay as it was, and what it was given must be left as the reference
-leaves it.
+An output that was returned before must not change, and the inputs must be left as the reference
+leaves them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child, wrong_result
 
 MAX_NAMES = 5
-MORE_CHECKS_S = 5.0  # a slow task is not checked on all kinds of draws
+MORE_CHECKS_S = 5.0  # after that, no further input kinds: a slow task is not checked on all
 
 
 class CorrectnessCheck:
@@ -30,25 +30,24 @@ class CorrectnessCheck:
         fixture: ReferenceFixture,
         runner: ChildClient[FromRunner],
         *,
-        call_s: float,
-        missing: tuple[str, ...],
+        missing_parameters: tuple[str, ...],
     ) -> None:
-        """`missing`: parameters that the candidate lacks, often the reason of wrong results."""
+        """`missing_parameters`: what the candidate lacks, often the reason of wrong results."""
         self._fixture = fixture
         self._referee = fixture.referee
         self._runner = runner
-        self._call_s = call_s
-        self._missing = missing
+        self._call_s = fixture.limits.check_s
+        self._missing = missing_parameters
         self.max_error: float | None = None
         self.error_share: float | None = None  # of KernelBench's tolerance, at worst
 
     def run(self) -> CandidateFault | None:
-        """Compare results on fresh inputs, each time in storage that held others before."""
-        earlier: tuple[DrawnInputs, CallReturned] | None = None
+        """Compare outputs on fresh inputs, each time in storage that held other inputs before."""
+        previous: tuple[DrawnInputs, CallReturned] | None = None
         drawn: list[DrawnInputs] = []
         began, least = time.monotonic(), max(2, self._fixture.task.checks)
         plain: list[InputKind] = ["plain"]
-        kinds = plain + self._fixture.kinds
+        kinds = plain + self._fixture.input_kinds
         try:
             for number, kind in enumerate(kinds + plain * (least - len(kinds))):
                 if number >= least and time.monotonic() - began > MORE_CHECKS_S:
@@ -58,10 +57,10 @@ class CorrectnessCheck:
                 called = self._round(drawing, number)
                 if isinstance(called, CandidateFault):
                     return called
-                fault = self._outputs_unchanged(earlier, number)
+                fault = self._changed_output(previous, number)
                 if fault is not None:
                     return fault
-                earlier = (drawing, called)
+                previous = (drawing, called)
         finally:
             for drawing in drawn:
                 os.close(drawing.buffer)
@@ -71,8 +70,8 @@ class CorrectnessCheck:
 
     def _round(self, drawn: DrawnInputs, number: int) -> CallReturned | CandidateFault:
         runner = self._runner
-        feed, carried = drawn.set_inputs_order(0)
-        answer = runner.ask(feed, self._call_s, carried)
+        set_inputs, carried = drawn.set_inputs_order(0)
+        answer = runner.ask(set_inputs, self._call_s, carried)
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             return fault_from_child(answer, "check", runner.output.text())
         guard = tuple(leaf.nbytes for leaf in tensor_leaves(self._fixture.facts.outputs))
@@ -97,13 +96,13 @@ class CorrectnessCheck:
             )
         return called
 
-    def _outputs_unchanged(
-        self, earlier: tuple[DrawnInputs, CallReturned] | None, number: int
+    def _changed_output(
+        self, previous: tuple[DrawnInputs, CallReturned] | None, number: int
     ) -> CandidateFault | None:
-        """See that the call just made left the output of the one before alone."""
-        if earlier is None or self._fixture.facts.aliases:
+        """Return a fault if the last call changed the output of the call before."""
+        if previous is None or self._fixture.facts.aliases:
             return None
-        drawn, called = earlier
+        drawn, called = previous
         found = self._referee.compare_output(
             self._runner, drawn.number, "check", called, number - 1
         )
@@ -113,7 +112,7 @@ class CorrectnessCheck:
         return wrong_result(reason, "check", found.max_error)
 
     def _unloaded_parameters(self) -> str:
-        """Say which parameters could not be copied: often the reason of wrong results."""
+        """Return the names of parameters that could not be copied, for the reason."""
         if not self._missing:
             return ""
         names = ", ".join(self._missing[:MAX_NAMES])

@@ -1,16 +1,19 @@
 """The judge: measures tasks and judges candidates, one at a time, and survives all of them.
 
-It never imports torch or candidate code.  What a candidate does wrong is a `Verdict`, what is wrong
-with a task is a `TaskProblem`; `JudgeUnavailableError` means that the world failed twice,
-`EvaluationCancelledError` that nobody waits.  Several threads may ask: they get the bench in their
-order, and candidates are built ahead where that disturbs no clock (`builds`).
+It never imports torch or candidate code.  A candidate's fault is a `Verdict`, a task's fault is a
+`TaskProblem`.  `JudgeUnavailableError` means that the machine failed twice, and
+`EvaluationCancelledError` that the result is not wanted any more.  Several threads may call it: the
+device is theirs in the order of their calls, and candidates are built ahead where that disturbs no
+measurement (`build/ahead.py`).
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,17 +21,17 @@ import msgspec
 
 from actors.evaluator.build.ahead import BuildAhead, Builder, builds_ahead
 from actors.evaluator.build.stage import NO_MODULES, BuildResult
-from actors.evaluator.evaluation import MAX_SOURCE_BYTES
+from actors.evaluator.evaluation import MAX_SOURCE_BYTES, Candidate
 from actors.evaluator.fastbuild.build_store import store_of_user
 from actors.evaluator.fastbuild.source_requirements import may_compile
-from actors.evaluator.fifo_lock import FifoLock
 from actors.evaluator.profiling import inspection
-from actors.evaluator.reference.fixture import TaskProblem, discard_line
+from actors.evaluator.reference.fixture import TaskProblem
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.scratch import Scratch
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
 from actors.evaluator.session import DeviceSession
+from actors.work_context import STANDALONE, EvaluationContext
 from protocol.release import Release
 from protocol.settings import JudgeRules, Limits
 from protocol.values import Device, DeviceKind, Outcome, Reference, Task, Verdict
@@ -36,14 +39,12 @@ from protocol.values import Device, DeviceKind, Outcome, Reference, Task, Verdic
 T = TypeVar("T")
 
 CLOSE_S = 3.0
-
-
-def never_cancelled() -> bool:
-    """The answer to "is it unwanted?" by hand."""
-    return False
-
-
+POLL_S = 0.1  # how often a waiting caller is asked whether it still wants its turn
 DEFAULT_RULES = JudgeRules()
+
+
+def discard_line(_line: str) -> None:
+    """Log nothing."""
 
 
 class Judge:
@@ -61,8 +62,9 @@ class Judge:
         ahead: int | None = None,
         log_line: Callable[[str], None] = discard_line,
     ) -> None:
-        """`ahead`: how many builds may run beside measurements; `log_line` hears what a log
-        should.
+        """`ahead`: how many builds may run beside measurements; None: as many as the device allows.
+
+        `hide`: folders that children must not see; `min_level`: the weakest sandbox that will do.
         """
         self.kind = device
         self.limits = limits
@@ -77,9 +79,9 @@ class Judge:
         self.session = DeviceSession(
             confinements, builder, self.scratch, rules, log_line, min_level=min_level
         )
-        beside = self.scratch.root.with_name(f"{self.scratch.root.name}-builds")
+        build_scratch = self.scratch.root.with_name(f"{self.scratch.root.name}-builds")
         self._build_ahead = (
-            BuildAhead(builder, limits, beside, min_level, confinements.hide)
+            BuildAhead(builder, limits, build_scratch, min_level, confinements.hide)
             if self.ahead
             else None
         )
@@ -88,6 +90,7 @@ class Judge:
 
     @property
     def zygote_pid(self) -> int | None:
+        """The pid of the zygote, if there is one; tests look at its children."""
         return self.session.zygote.pid
 
     @property
@@ -97,40 +100,35 @@ class Judge:
 
     @property
     def device(self) -> Device:
-        """What results are measured on; raises `JudgeUnavailableError` where there is no such
-        device.
-        """
+        """The device of all results; raises `JudgeUnavailableError` where there is none."""
         return self.session.device_info.device
 
     # --- work --------------------------------------------------------------------------------
 
     def measure(
-        self,
-        task: Task,
-        is_cancelled: Callable[[], bool] = never_cancelled,
-        set_activity: Callable[[str], None] = discard_line,
+        self, task: Task, context: EvaluationContext = STANDALONE
     ) -> Reference | TaskProblem:
         """Measure a task's own module; raise `JudgeUnavailableError` or
         `EvaluationCancelledError`.
         """
-        return self._retry_once(lambda: self.session.measure(task, set_activity), is_cancelled)
+        return self._with_device(context, lambda turn: self.session.measure(task, turn))
 
     def prepare(self, sources: list[str]) -> None:
-        """Prepare fast builds of `sources` beside what comes first, where that disturbs nothing."""
+        """Prepare the toolkit for `sources` in the background, where that disturbs nothing."""
         if self._build_ahead is not None and any(map(may_compile, sources)):
-            self._build_ahead.prepare(sources, self._arch(never_cancelled))
+            self._build_ahead.prepare(sources, self._arch(STANDALONE))
 
     def build(
         self,
         source: str,
-        is_cancelled: Callable[[], bool] = never_cancelled,
         modules: Mapping[str, str] = NO_MODULES,
+        context: EvaluationContext = STANDALONE,
     ) -> BuildResult | None:
-        """Build a candidate ahead of its turn, on the caller's thread; `judge` wants it back.
+        """Build a candidate ahead of its turn, on the caller's thread; `judge` takes the result.
 
-        None where there is nothing to build, or builds take turns with measurements; `judge` builds
-        then.  Raises `EvaluationCancelledError`, or `JudgeUnavailableError` when there is no such
-        device.
+        None if there is nothing to build, or if builds take turns with measurements; then `judge`
+        builds.  Raises `EvaluationCancelledError`, or `JudgeUnavailableError` when there is no such
+        device.  `modules`: files that the task imports.
         """
         if (
             self._build_ahead is None
@@ -138,112 +136,100 @@ class Judge:
             or len(source.encode()) > MAX_SOURCE_BYTES
         ):
             return None
-        return self._build_ahead.build(source, self._arch(is_cancelled), is_cancelled, modules)
+        return self._build_ahead.build(source, self._arch(context), context.is_revoked, modules)
 
     def judge(
         self,
         task: Task,
         source: str,
-        reference: Reference | None = None,
-        on_running: Callable[[], None] = discard_line,
-        set_activity: Callable[[str], None] = discard_line,
-        is_cancelled: Callable[[], bool] = never_cancelled,
-        built: BuildResult | None = None,
+        context: EvaluationContext = STANDALONE,
         *,
+        built: BuildResult | None = None,
         profiled: bool = False,
-        written: str = "",
+        labelled_source: str = "",
     ) -> Verdict | TaskProblem:
-        """Judge one candidate; `on_running` is called right before its code is first judged.
+        """Judge one candidate; `context` is told right before its code is first checked.
 
-        `reference` is not used for the ratio: the reference is timed again, in turn with the
-        candidate.  `built` is used up; `profiled`: look at a correct one with the profiler, which
-        takes seconds; `written`: what labels are read off, where `source` is a drop-in file around
-        it.  Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
+        `built` is what `build` returned, and is used up.  `profiled`: profile a correct candidate,
+        which takes seconds.  `labelled_source`: what labels are read off, if `source` is a drop-in
+        file around it.  Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
-        ready = [built] if built is not None and built.has_folder else []
-
-        def gone() -> bool:
-            return self._closing or is_cancelled()
-
-        def work() -> Verdict | TaskProblem:
-            # A second try must not find what the first one's runner left: it builds anew.
-            first = ready.pop() if ready else None
-            return self.session.judge(
-                task,
-                source,
-                on_running,
-                set_activity,
-                gone,
-                first,
-                profiled=profiled,
-                written=written or source,
-            )
-
+        has_build = built is not None and built.has_folder
+        candidate = Candidate(
+            source=source,
+            labelled_source=labelled_source or source,
+            built=built if has_build else None,
+            profiled=profiled,
+        )
+        # A second try must not find what the first try's runner left, so it builds anew.
+        tries = iter((candidate, msgspec.structs.replace(candidate, built=None)))
         try:
-            return self._retry_once(work, is_cancelled)
+            return self._with_device(
+                context, lambda turn: self.session.judge(task, next(tries), turn)
+            )
         finally:
             if built is not None and self._build_ahead is not None:
                 self._build_ahead.remove(built)
 
     def release(
-        self,
-        task: Task,
-        source: str,
-        set_activity: Callable[[str], None] = discard_line,
-        is_cancelled: Callable[[], bool] = never_cancelled,
+        self, task: Task, source: str, context: EvaluationContext = STANDALONE
     ) -> Release | TaskProblem:
         """Check a winner as a drop-in file; raise `JudgeUnavailableError` or
         `EvaluationCancelledError`.
         """
-        return self._retry_once(
-            lambda: self.session.release(task, source, set_activity), is_cancelled
-        )
-
-    def _retry_once(self, work: Callable[[], T], is_cancelled: Callable[[], bool]) -> T:
-        """Do `work` in its turn; if the world fails, do it once more with everything fresh."""
-        with self._device_lock.held(lambda: self._raise_if_cancelled(is_cancelled)):
-            self.session.zygote.is_cancelled = lambda: self._closing or is_cancelled()
-            try:
-                return work()
-            except JudgeUnavailableError as error:
-                self._log_line(f"begun again with everything fresh: {error}")
-                self.session.reset()
-                return work()
-
-    def _raise_if_cancelled(self, unwanted: Callable[[], bool]) -> None:
-        if self._closing or unwanted():
-            raise EvaluationCancelledError
+        return self._with_device(context, lambda turn: self.session.release(task, source, turn))
 
     def inspect(
         self,
         task: Task,
         source: str,
         verdict: Verdict,
-        is_cancelled: Callable[[], bool] = never_cancelled,
+        context: EvaluationContext = STANDALONE,
     ) -> Verdict:
-        """Look at a winner with the maker's tools; out-of-bounds accesses make it `wrong`.
+        """Run the GPU maker's tools on a winner; out-of-bounds accesses make it `wrong`.
 
-        One without a kernel of its own is spared that: there is nothing of its own to look at.
+        A candidate without a kernel of its own is not inspected.
         """
         labels = (verdict.profile or {}).get("labels", "")
         if self.kind == "cpu" or not verdict.is_correct or "library_only" in labels:
             return verdict
-        found = self._retry_once(lambda: self.session.inspect(task, source), is_cancelled)
-        said = msgspec.structs.replace(verdict, profile={**(verdict.profile or {}), **found})
+        found = self._with_device(context, lambda _turn: self.session.inspect(task, source))
+        inspected = msgspec.structs.replace(verdict, profile={**(verdict.profile or {}), **found})
         errors = inspection.memcheck_errors(found)
         if not errors:
-            return said
+            return inspected
         reason = f"compute-sanitizer's memcheck: {errors}"[:500]
-        return msgspec.structs.replace(said, verdict=Outcome.WRONG, stage="check", reason=reason)
+        return msgspec.structs.replace(
+            inspected, verdict=Outcome.WRONG, stage="check", reason=reason
+        )
 
-    def _arch(self, is_cancelled: Callable[[], bool]) -> str:
-        """Return what CUDA is built for; the first time the device is asked, in its turn."""
+    # --- the device, one caller at a time ----------------------------------------------------
+
+    def _with_device(self, context: EvaluationContext, work: Callable[[EvaluationContext], T]) -> T:
+        """Do `work` in its turn; if the machine fails, do it once more with everything fresh."""
+        turn = ClosableContext(context, self)
+        with self._device_lock.held(lambda: _raise_if_revoked(turn)):
+            self.session.zygote.is_cancelled = turn.is_revoked
+            try:
+                return work(turn)
+            except JudgeUnavailableError as error:
+                self._log_line(f"begun again with everything fresh: {error}")
+                self.session.reset()
+                return work(turn)
+
+    def _arch(self, context: EvaluationContext) -> str:
+        """Return what CUDA is built for; the device is asked once, in its turn."""
         device_info = self.session.device_info
         return (
             device_info.arch
             if device_info.is_known
-            else self._retry_once(lambda: device_info.arch, is_cancelled)
+            else self._with_device(context, lambda _turn: device_info.arch)
         )
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the judge ends."""
+        return self._closing
 
     def close(self) -> None:
         """End everything and remove the scratch folder; may be called from another thread.
@@ -253,17 +239,61 @@ class Judge:
         self._closing = True
         if self._build_ahead is not None:
             self._build_ahead.close()
-        until = time.monotonic() + CLOSE_S
+        deadline = time.monotonic() + CLOSE_S
         try:
-            with self._device_lock.held(lambda: _deadline_check(until)):
+            with self._device_lock.held(lambda: _raise_if_after(deadline)):
                 self.session.reset()
                 self.scratch.close()
         except EvaluationCancelledError:
             return
 
 
-def _deadline_check(until: float) -> None:
-    if time.monotonic() > until:
+class ClosableContext:
+    """A caller's context that is revoked by the end of the judge, too."""
+
+    def __init__(self, context: EvaluationContext, judge: Judge) -> None:
+        self._judge = judge
+        self.set_activity = context.set_activity
+        self.candidate_running = context.candidate_running
+        self._is_revoked = context.is_revoked
+
+    def is_revoked(self) -> bool:
+        """Whether the caller's work is revoked, or the judge ends."""
+        return self._judge.is_closing or self._is_revoked()
+
+
+class FifoLock:
+    """A lock that its callers get in the order of their calls."""
+
+    def __init__(self) -> None:
+        self._waiters: list[object] = []
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def held(self, while_waiting: Callable[[], None]) -> Iterator[None]:
+        """Hold the lock; `while_waiting` is called every `POLL_S` before that, and may raise."""
+        waiter = object()
+        with self._changed:
+            self._waiters.append(waiter)
+        try:
+            with self._changed:
+                while self._waiters[0] is not waiter:
+                    self._changed.wait(POLL_S)
+                    while_waiting()
+            yield
+        finally:
+            with self._changed:
+                self._waiters.remove(waiter)
+                self._changed.notify_all()
+
+
+def _raise_if_revoked(context: EvaluationContext) -> None:
+    if context.is_revoked():
+        raise EvaluationCancelledError
+
+
+def _raise_if_after(deadline: float) -> None:
+    if time.monotonic() > deadline:
         raise EvaluationCancelledError
 
 

@@ -12,27 +12,28 @@ from threading import Event, Timer
 from types import FrameType
 
 from actors.cli import discard_unflushed_output
-from actors.evaluator.judge import DEFAULT_RULES, Judge, JudgeUnavailableError, TaskProblem
+from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
 from actors.evaluator.release_stage import essential_failure
 from actors.evaluator.sandbox import scratch
 from actors.evaluator.sandbox.child_failures import verdict_json
 from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
 from actors.task_imports import TaskImportError, task_imports
+from actors.work_context import StandaloneContext
 from protocol.settings import JudgeRules, Limits
 from protocol.user_files import read_text
-from protocol.values import BACKEND_OF, DeviceKind, Outcome, Reference, Task, Verdict
+from protocol.values import BACKEND_OF, DeviceKind, Outcome, Reference, Task, Value, Verdict
 
 MAX_BYTES = 4 << 20  # more than the judge takes: that says so itself, in a verdict
-WAIT_S = 5.0  # what passes sooner is not told
+WAIT_S = 5.0  # a shorter wait is not reported
 
 
 class OutputClosedError(Exception):
-    """There is nobody to tell a verdict; one line that says why."""
+    """A verdict can't be written; the text is one line."""
 
 
 class InputFileError(Exception):
-    """What was typed can't be used; the words are one line."""
+    """A file that was named can't be used; the text is one line."""
 
 
 def read(path: Path, what: str) -> str:
@@ -46,7 +47,7 @@ def read(path: Path, what: str) -> str:
 
 
 def read_task(path: Path, device: DeviceKind) -> Task:
-    """Return the task in `path`; raise `InputFileError` when it is no Python."""
+    """Return the task in `path`; raise `InputFileError` when it is not valid Python."""
     source = read(path, "task")
     try:
         compile(source, str(path), "exec")
@@ -55,8 +56,8 @@ def read_task(path: Path, device: DeviceKind) -> Task:
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         at = f", line {line}" if line else ""
-        words = getattr(error, "msg", None) or error
-        raise InputFileError(f"the task {path} is no valid Python: {words}{at}") from error
+        reason = getattr(error, "msg", None) or error
+        raise InputFileError(f"the task {path} is not valid Python: {reason}{at}") from error
     try:
         modules = task_imports(source, path) if path.is_file() else {}
     except TaskImportError as error:
@@ -65,65 +66,70 @@ def read_task(path: Path, device: DeviceKind) -> Task:
     return Task(name=path.stem, source=source, device=device, backend=backend, modules=modules)
 
 
-class WaitNotice:
-    """Says what of the task is waited for, once that takes long."""
+class WaitNotice(StandaloneContext):
+    """A context that reports which part of the task is waited for, once that takes long."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
         self._timer: Timer | None = None
 
     def set_activity(self, text: str) -> None:
         """Note what is done from now on."""
         self.close()
         if text.startswith("waiting"):
-            told = text.replace("(limit", f"({WAIT_S:.0f} s; limit")
-            self._timer = Timer(WAIT_S, self._say, (told,))
+            notice = text.replace("(limit", f"({WAIT_S:.0f} s; limit")
+            self._timer = Timer(WAIT_S, self._report, (notice,))
             self._timer.daemon = True
             self._timer.start()
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Report nothing more."""
         if self._timer is not None:
             self._timer.cancel()
 
 
-def judge_files(
-    task_path: Path,
-    candidates: list[Path],
-    device: DeviceKind,
-    *,
-    json: bool,
-    limits: Limits,
-    min_level: int = 0,
-    rules: JudgeRules = DEFAULT_RULES,
-    profiled: bool = False,
-    drop_in: Path | None = None,
-) -> int:
+class JudgeOptions(Value, frozen=True, kw_only=True):
+    """What is to be judged by hand, and how."""
+
+    task: Path
+    candidates: tuple[Path, ...]
+    device: DeviceKind
+    limits: Limits
+    min_level: int  # the sandbox level below which nothing is judged
+    rules: JudgeRules
+    json: bool  # whether verdicts are printed as JSON
+    profiled: bool  # whether correct candidates are profiled and inspected
+    drop_in: Path | None  # where the drop-in file of a correct candidate is written
+
+
+def judge_files(options: JudgeOptions) -> int:
     """Judge each candidate; print its verdict; return the exit status."""
-    _leave_on_signals()
-    task = read_task(task_path, device)
-    sources = [(path, read(path, "candidate")) for path in candidates]
+    _exit_on_signals()
+    task = read_task(options.task, options.device)
+    sources = [(path, read(path, "candidate")) for path in options.candidates]
     judge = Judge(
-        device,
-        limits,
+        options.device,
+        options.limits,
         scratch.scratch_for_process(),
-        rules=rules,
-        min_level=min_level,
+        rules=options.rules,
+        min_level=options.min_level,
         log_line=_progress,
     )
     status = ExitStatus.DONE
     waits = WaitNotice(_progress)
     try:
         judge.prepare([source for _path, source in sources])
-        measured = judge.measure(task, set_activity=waits.set_activity)
+        measured = judge.measure(task, waits)
         if isinstance(measured, TaskProblem):
-            raise InputFileError(f"the task {task_path} can't be judged: {measured.reason}")
+            raise InputFileError(f"the task {options.task} can't be judged: {measured.reason}")
         texts = [source for _path, source in sources]
-        verdicts = judge_in_order(judge, task, measured, texts, profiled=profiled)
+        verdicts = judge_in_order(judge, task, texts, profiled=options.profiled)
         for (path, source), verdict in zip(sources, verdicts, strict=True):
             if isinstance(verdict, TaskProblem):
-                raise InputFileError(f"the task {task_path} can't be judged: {verdict.reason}")
-            _print_verdict(verdict_json(verdict) if json else _readable(path, verdict, measured))
+                raise InputFileError(f"the task {options.task} can't be judged: {verdict.reason}")
+            text = verdict_json(verdict) if options.json else _readable(path, verdict, measured)
+            _print_verdict(text)
+            drop_in = options.drop_in
             if verdict.verdict is not Outcome.CORRECT or (
                 drop_in is not None and not _release(judge, task, source, drop_in)
             ):
@@ -135,7 +141,7 @@ def judge_files(
 
 
 def _release(judge: Judge, task: Task, source: str, file: Path) -> bool:
-    """Check a candidate as a drop-in module and write that; return whether it is one."""
+    """Check a candidate as a drop-in module and write its file; return whether it is one."""
     release = judge.release(task, source)
     if isinstance(release, TaskProblem):
         raise InputFileError(f"the task {task.name} can't be judged: {release.reason}")
@@ -157,29 +163,37 @@ def _release(judge: Judge, task: Task, source: str, file: Path) -> bool:
     return True
 
 
+class EndContext(StandaloneContext):
+    """A context that an event revokes."""
+
+    def __init__(self) -> None:
+        self.event = Event()
+
+    def is_revoked(self) -> bool:
+        """Whether the event is set."""
+        return self.event.is_set()
+
+
 def judge_in_order(
     judge: Judge,
     task: Task,
-    reference: Reference,
     sources: list[str],
     *,
     profiled: bool = False,
 ) -> Iterator[Verdict | TaskProblem]:
-    """Judge one source after the other; the next ones are built meanwhile, where that may be."""
-    over = Event()
+    """Judge one source after the other; on a GPU the next ones are built at the same time."""
+    end = EndContext()
     with ThreadPoolExecutor(max(1, judge.ahead)) as pool:
-        builds = deque(
-            pool.submit(judge.build, source, over.is_set, task.modules) for source in sources
-        )
+        builds = deque(pool.submit(judge.build, source, task.modules, end) for source in sources)
         try:
             for source in sources:
                 built = builds.popleft().result()
-                found = judge.judge(task, source, reference, built=built, profiled=profiled)
+                found = judge.judge(task, source, built=built, profiled=profiled)
                 if profiled and isinstance(found, Verdict):
                     found = judge.inspect(task, source, found)
                 yield found
         finally:
-            over.set()
+            end.event.set()
             pool.shutdown(cancel_futures=True)
 
 
@@ -190,8 +204,8 @@ def _print_verdict(text: str) -> None:
         raise OutputClosedError(f"stdout takes no verdict: {error.strerror}") from error
 
 
-def _progress(words: str) -> None:
-    sys.stderr.write(f"evaluator: {words}\n")
+def _progress(line: str) -> None:
+    sys.stderr.write(f"evaluator: {line}\n")
 
 
 def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
@@ -209,40 +223,19 @@ def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
     return f"{head}{at}: {verdict.reason}{log}"
 
 
-def _leave_on_signals() -> None:
-    def leave(number: int, _frame: FrameType | None) -> None:
-        # Unwinds through every `finally`: children end and the scratch folder goes.
+def _exit_on_signals() -> None:
+    def exit_now(number: int, _frame: FrameType | None) -> None:
+        # Runs every `finally`: children end and the scratch folder is removed.
         raise SystemExit(128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, leave)
+        signal.signal(number, exit_now)
 
 
-def run(
-    task: Path,
-    candidates: list[Path],
-    device: DeviceKind,
-    *,
-    json: bool,
-    limits: Limits,
-    min_level: int = 0,
-    rules: JudgeRules = DEFAULT_RULES,
-    profiled: bool = False,
-    drop_in: Path | None = None,
-) -> int:
-    """As `judge_files`, with one line on stderr for what can't be done."""
+def run(options: JudgeOptions) -> int:
+    """Do what `judge_files` does; write one line to stderr for what can't be done."""
     try:
-        return judge_files(
-            task,
-            candidates,
-            device,
-            json=json,
-            limits=limits,
-            min_level=min_level,
-            rules=rules,
-            profiled=profiled,
-            drop_in=drop_in,
-        )
+        return judge_files(options)
     except InputFileError as error:
         sys.stderr.write(f"evaluator: {error}\n")
         return ExitStatus.USAGE

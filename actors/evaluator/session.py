@@ -1,48 +1,49 @@
-"""The judge's bench: what stands ready for one device, and what is done on it in one turn.
+"""What is kept warm for one device, and the work of one turn on it.
 
-A warm zygote, the standard of the task at hand, the card and its health.  Whoever uses it has it
-alone (`Judge` sees to that); what broke is replaced by `reset`.  Raises `JudgeUnavailableError`
-when the world is at fault and `EvaluationCancelledError` when nobody waits any more.
+A session has a zygote, the reference fixture of the last task, and the device with its health.  One
+caller at a time uses it (`Judge` sees to that), and `reset` replaces what broke.  Its methods raise
+`JudgeUnavailableError` when the machine is at fault, and `EvaluationCancelledError` when the result
+is not wanted any more.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import msgspec
 
 from actors.evaluator import verdict_annotations
 from actors.evaluator.build.ahead import Builder
-from actors.evaluator.build.stage import BuildResult, BuildStage
+from actors.evaluator.build.stage import BuildStage, FinishedBuild
 from actors.evaluator.devices.card import DeviceInfo
 from actors.evaluator.devices.device_health import DeviceHealth
-from actors.evaluator.evaluation import Evaluation
+from actors.evaluator.evaluation import Candidate, Evaluation
 from actors.evaluator.ipc.layout_checks import describe
 from actors.evaluator.ipc.orders import Confinement
+from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.profiling import inspection
-from actors.evaluator.reference.fixture import ReferenceFixture, TaskProblem
+from actors.evaluator.reference.fixture import TaskProblem
 from actors.evaluator.reference.reference_cache import ReferenceCache
 from actors.evaluator.release_stage import ReleaseStage
-from actors.evaluator.remeasure import judge_twice_if_doubtful
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.disk_space import DiskSpace
 from actors.evaluator.sandbox.scratch import Scratch
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
 from actors.evaluator.timing import baseline_cache, baselines
-from actors.evaluator.timing.audit import GroupClaim
 from actors.evaluator.timing.baseline_cache import BaselineCache
+from actors.work_context import STANDALONE, EvaluationContext
 from protocol.release import Release
 from protocol.settings import JudgeRules
-from protocol.values import Outcome, Reference, Task, Verdict
+from protocol.values import Outcome, Reference, Seconds, Task, Verdict
 
-# After these a card is looked after: something ended that was not to end.
+# After these outcomes the device is checked: a process ended that should not have ended.
 ABNORMAL = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY)
 
 
 class DeviceSession:
-    """One device's bench."""
+    """One device, warm."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class DeviceSession:
         *,
         min_level: int,
     ) -> None:
-        """`min_level`: the level of the sandbox below which nothing is judged."""
+        """`min_level`: the sandbox level below which nothing is judged."""
         self.scratch = scratch
         self.confinements = confinements
         self.zygote = ZygoteClient(
@@ -68,32 +69,32 @@ class DeviceSession:
         self.device_info = DeviceInfo(self.zygote, confinements, scratch)
         self._health = DeviceHealth(self.zygote, confinements, scratch, self.device_info)
         self._disk = DiskSpace(scratch.root.parent)
-        self._builder = builder
+        self.builder = builder
         self._baselines = BaselineCache(baseline_cache.cache_folder(dict(os.environ)))
         self._rules = rules
         self._log_line = log_line
 
     def reset(self) -> None:
-        """End what stands here; the next turn begins with everything fresh."""
+        """End all processes of the session; the next turn starts new ones."""
         self.references.evict()
         self.zygote.stop()
 
-    def measure(self, task: Task, set_activity: Callable[[str], None]) -> Reference | TaskProblem:
+    def measure(self, task: Task, context: EvaluationContext) -> Reference | TaskProblem:
         """Measure a task's own module."""
-        fixture = self.references.fixture_of(task, set_activity)
+        fixture = self.references.fixture_of(task, context)
         if isinstance(fixture, TaskProblem):
             return fixture
-        set_activity("measuring")
+        context.set_activity("measuring")
         facts = fixture.facts
         compiled = self._rules.baselines == "all"
-        found = baselines.measure_baselines(
+        measured = baselines.measure_baselines(
             fixture, self.device_info.device, self._baselines, compiled=compiled
         )
-        fixture.note_time(found.eager_us)
+        fixture.note_time(measured.eager_us)
         return Reference(
-            eager_us=found.eager_us,
-            compile_us=found.compile_us,
-            max_autotune_us=found.max_autotune_us,
+            eager_us=measured.eager_us,
+            compile_us=measured.compile_us,
+            max_autotune_us=measured.max_autotune_us,
             device=self.device_info.device,
             inputs=describe(facts.inputs),
             outputs=describe(facts.outputs),
@@ -102,111 +103,125 @@ class DeviceSession:
         )
 
     def judge(
-        self,
-        task: Task,
-        source: str,
-        on_running: Callable[[], None],
-        set_activity: Callable[[str], None],
-        is_cancelled: Callable[[], bool],
-        built: BuildResult | None,
-        *,
-        profiled: bool,
-        written: str,
+        self, task: Task, candidate: Candidate, context: EvaluationContext
     ) -> Verdict | TaskProblem:
-        """Judge one candidate, which may be `built` already; labels are read off `written`."""
+        """Judge one candidate, which may be built already."""
         self._disk.require()
-        fixture = self.references.fixture_of(task, set_activity)
+        fixture = self.references.fixture_of(task, context)
         if isinstance(fixture, TaskProblem):
             return fixture
-        with ExitStack() as stack:
-            made = built or self._build_stage(
-                "candidate", source, stack, is_cancelled, task.modules
+        with TurnBuilds(self, task, context) as builds:
+            build = (
+                FinishedBuild(candidate.built)
+                if candidate.built
+                else builds.stage("candidate", candidate.source)
             )
             self._health.before_candidate()
-            begin = self._evaluations(fixture, source, made)
-            verdict, table = judge_twice_if_doubtful(
-                begin, on_running, set_activity, self._log_line, profiled=profiled
-            )
+            evaluation = Evaluation(fixture, self.device_info, candidate, build)
+            verdict, profile = evaluate_twice_if_doubtful(evaluation, context, self._log_line)
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL:
             self._health.after_abnormal_end()
-        if self._ran_out_of_memory(verdict, built):
+        if self._ran_out_of_memory(verdict, candidate):
             verdict = msgspec.structs.replace(verdict, verdict=Outcome.OUT_OF_MEMORY)
+        labelled = verdict_annotations.with_labels(
+            verdict, candidate.labelled_source, task.source, profile, self._rules
+        )
         return msgspec.structs.replace(
-            verdict_annotations.with_labels(verdict, written, task.source, table, self._rules),
+            labelled,
             device=self.device_info.device.fingerprint,
             sandbox_level=self.zygote.ready.level,
         )
 
-    def _evaluations(
-        self, fixture: ReferenceFixture, source: str, made: BuildStage | BuildResult
-    ) -> Callable[[BuildResult | None, Sequence[GroupClaim]], Evaluation]:
-        """Return what begins a trial: the first builds, unless that was done; later ones do not."""
-
-        def begin(there: BuildResult | None, earlier: Sequence[GroupClaim]) -> Evaluation:
-            ready = there or made
-            return Evaluation(
-                self.zygote,
-                fixture,
-                self.confinements.limits,
-                made.confinement,
-                source,
-                (lambda _limit_s: ready) if isinstance(ready, BuildResult) else ready.run,
-                self.device_info,
-                earlier,
-            )
-
-        return begin
-
-    def _ran_out_of_memory(self, verdict: Verdict, built: BuildResult | None) -> bool:
-        """Whether it was killed for want of memory: here, or where it was built before."""
+    def _ran_out_of_memory(self, verdict: Verdict, candidate: Candidate) -> bool:
+        """Whether the candidate was killed because memory ran out: here, or where it was built."""
         if verdict.verdict is not Outcome.CRASHED:
             return False
+        built = candidate.built
         return built.ran_out_of_memory if built and built.fault else self.zygote.ran_out_of_memory
 
-    def release(
-        self, task: Task, source: str, set_activity: Callable[[str], None]
-    ) -> Release | TaskProblem:
+    def release(self, task: Task, source: str, context: EvaluationContext) -> Release | TaskProblem:
         """Check a winner as a drop-in file."""
         fixture = self.references.fixture_of(task)
         if isinstance(fixture, TaskProblem):
             return fixture
-        with ExitStack() as stack:
-
-            def building(name: str, text: str) -> BuildStage:
-                folder = name.replace(" ", "-")
-                return self._build_stage(folder, text, stack, lambda: False, task.modules)
-
-            release = ReleaseStage(self.zygote, fixture, building, set_activity).run(source)
-        if any("SIG" in why or "no answer" in why for why in release.failed.values()):
+        with TurnBuilds(self, task) as builds:
+            release = ReleaseStage(fixture, builds, context).run(source)
+        if any("SIG" in reason or "no answer" in reason for reason in release.failed.values()):
             self._health.after_abnormal_end()
         return release
 
     def inspect(self, task: Task, source: str) -> dict[str, str]:
-        """Return what the maker's tools say of a candidate."""
+        """Return what the GPU maker's tools report of a candidate."""
         fixture = self.references.fixture_of(task)
         if isinstance(fixture, TaskProblem):
             return {}
-        with ExitStack() as stack:
+        with TurnBuilds(self, task) as builds:
 
-            def fresh() -> Confinement:
-                stage = self._build_stage("tool", source, stack, lambda: False, task.modules)
+            def build_again() -> Confinement:
+                stage = builds.stage("tool", source)
                 stage.run(self.confinements.limits.build_s)
                 return stage.confinement
 
-            return inspection.inspect_candidate(self.zygote, fixture, source, fresh)
+            return inspection.inspect_candidate(self.zygote, fixture, source, build_again)
 
-    def _build_stage(
-        self,
-        name: str,
-        source: str,
-        stack: ExitStack,
-        unwanted: Callable[[], bool],
-        modules: Mapping[str, str],
-    ) -> BuildStage:
-        """Return what builds a candidate in a fresh folder, which goes with `stack`."""
-        folder = self.scratch.fresh(name)
-        stack.callback(self.scratch.remove, folder)
-        return self._builder.build_stage(
-            source, self.zygote, folder, self.device_info.arch, unwanted, modules
+
+class TurnBuilds(ExitStack):
+    """The builds of one turn: each has a fresh folder, and all folders go at the turn's end."""
+
+    def __init__(
+        self, session: DeviceSession, task: Task, context: EvaluationContext = STANDALONE
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._task = task
+        self._context = context
+
+    def stage(self, name: str, source: str) -> BuildStage:
+        """Return the build of `source` in a fresh folder of this name."""
+        session = self._session
+        folder = session.scratch.fresh(name.replace(" ", "-"))
+        self.callback(session.scratch.remove, folder)
+        return session.builder.build_stage(
+            source,
+            session.zygote,
+            folder,
+            session.device_info.arch,
+            self._context.is_revoked,
+            self._task.modules,
         )
+
+
+class ReportedContext:
+    """A context that was told already that the candidate runs."""
+
+    def __init__(self, context: EvaluationContext) -> None:
+        self.set_activity = context.set_activity
+        self.is_revoked = context.is_revoked
+
+    def candidate_running(self) -> None:
+        """Report nothing: a candidate is charged once, not for each process."""
+
+
+def evaluate_twice_if_doubtful(
+    evaluation: Evaluation, context: EvaluationContext, log_line: Callable[[str], None]
+) -> tuple[Verdict, KernelProfile | None]:
+    """Evaluate a candidate, and once more in a new process if its timing leaves a doubt.
+
+    A process may be given its inputs more slowly than another one for its whole life, because of
+    where its memory is or which processor it got.  An honest candidate must not pay for that, and a
+    candidate that works elsewhere does so in any process.  The verdict of the second evaluation
+    counts; if that leaves a doubt too, it is made of the groups of both.
+    """
+    first = evaluation.run(context)
+    if not evaluation.doubted_claims:
+        return first, evaluation.kernel_profile
+    log_line("it may need more time than its calls claim: looking a second time, in a new process")
+    again = evaluation.in_new_process()
+    second = again.run(ReportedContext(context))
+    seconds = Seconds(
+        build=first.seconds.build,
+        check=round(first.seconds.check + second.seconds.check, 3),
+        time=round(first.seconds.time + second.seconds.time, 3),
+    )
+    return msgspec.structs.replace(second, seconds=seconds), again.kernel_profile

@@ -1,6 +1,6 @@
-"""What a verdict says besides its word: figures for people and agents, and labels.
+"""What a verdict says besides its outcome: figures for people and agents, and labels.
 
-Labels are heuristics about a candidate's text.  They never change a verdict, unless the user asked
+Labels are heuristics about a candidate's text.  They never change an outcome, unless the user asked
 for custom kernels only.
 """
 
@@ -27,7 +27,7 @@ def verdict_figures(
     notes: Sequence[str],
     table: KernelProfile | None,
 ) -> dict[str, str]:
-    """Return what was seen of a correct candidate: name -> printable figure."""
+    """Return the figures of a correct candidate: name -> text."""
     left_out = (
         f", {timed.disturbed_groups} disturbed ones left out" if timed.disturbed_groups else ""
     )
@@ -64,10 +64,10 @@ def verdict_figures(
 def with_labels(
     verdict: Verdict, source: str, reference: str, table: KernelProfile | None, rules: JudgeRules
 ) -> Verdict:
-    """Return the verdict with its labels, or as rejected for them where the user wants that."""
+    """Return the verdict with its labels; rejected for them if the user wants that."""
     if not verdict.is_correct:
         return verdict
-    # A table that was cut may lack the very kernel: then only the text counts.
+    # A table that was cut may lack the candidate's kernel: then only the text counts.
     kernels = [row.name for row in table.rows] if table is not None and not table.more else None
     found = labels.labels_of(source, reference=reference, kernels=kernels)
     if not found:

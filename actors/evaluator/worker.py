@@ -1,10 +1,11 @@
-"""The evaluator as an actor: takes `MeasureReference` and `Evaluate`, gives `ReferenceMeasured` and
-`Evaluated`.
+"""The evaluator as an actor: it answers `MeasureReference` with `ReferenceMeasured`, and `Evaluate`
+with `Evaluated`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from statistics import median
 
 import msgspec
 
@@ -16,9 +17,9 @@ from actors.evaluator.sandbox.zygote_client import (
     JudgeUnavailableError,
     ReferenceFailedError,
 )
-from actors.evaluator.verdict_rounds import combine_verdicts, has_enough
+from actors.evaluator.timing.timing_statistics import median_interval
 from actors.release.composition import drop_in_source
-from actors.work_context import WorkContext
+from actors.work_context import EvaluationContext, WorkContext
 from protocol.messages import (
     Evaluate,
     Evaluated,
@@ -27,21 +28,21 @@ from protocol.messages import (
     ReferenceMeasured,
     Work,
 )
-from protocol.values import Device, Outcome, Role, Verdict
+from protocol.values import Device, Outcome, Role, Seconds, Verdict
 
-MEMORY_SENSITIVE_OUTCOMES = (
-    Outcome.CRASHED,
-    Outcome.COMPILE_FAILED,
-)  # what a signal from outside looks like
+# What a signal from outside looks like.
+MEMORY_SENSITIVE_OUTCOMES = (Outcome.CRASHED, Outcome.COMPILE_FAILED)
 MAX_FAILURES = 3  # in a row, then the actor ends and the supervisor decides
+MIN_SIGN_ROUNDS = 6  # the fewest rounds of which a sign interval holds 95 %
 
 
 class EvaluatorWorker:
-    """One device's evaluator: one candidate on the device, others being built meanwhile.
+    """One device's evaluator: one candidate on the device, others being built at the same time.
 
-    `running` is said when a candidate's turn on the device begins, not when it is built, though
-    that runs its code, too: a build has no device and is the better confined, and if it counted,
-    one candidate that takes the evaluator down would be charged to all that were being built.
+    `candidate_running` is reported when a candidate's turn on the device begins, not when it is
+    built, though a build runs its code, too.  A build has no device and is confined more tightly.
+    If it counted, one candidate that ends the evaluator would be charged to all that are being
+    built.
     """
 
     role = Role.EVALUATOR
@@ -64,12 +65,13 @@ class EvaluatorWorker:
             self._failures += 1
             if self._failures >= MAX_FAILURES:
                 raise
-            sick = isinstance(error, DeviceQuarantinedError)
-            # A task whose own module fails here will fail again; a machine that can't start a
-            # process, or has no room, must not make verdicts of it.
-            tried = isinstance(error, ReferenceFailedError)
+            # A task whose own module fails here will fail again.  A machine that can't start a
+            # process, or has no room on its disk, says nothing about the task.
             return HandedBack(
-                lease=request.lease, reason=str(error), quarantined=sick, reference_failed=tried
+                lease=request.lease,
+                reason=str(error),
+                quarantined=isinstance(error, DeviceQuarantinedError),
+                reference_failed=isinstance(error, ReferenceFailedError),
             )
         self._failures = 0
         if (
@@ -77,45 +79,35 @@ class EvaluatorWorker:
             and result.verdict.verdict in MEMORY_SENSITIVE_OUTCOMES
             and context.is_revoked()
         ):
-            # A batch system signals every process of a job: that was not the candidate's doing.
+            # A batch system signals every process of a job: the candidate did not cause that.
             return HandedBack(lease=request.lease, reason="ended while this machine was leaving")
         return result
 
     def _work(self, request: Work, context: WorkContext) -> ReferenceMeasured | Evaluated:
-        name = request.lease.work.rpartition("/")[0]
         if isinstance(request, MeasureReference):
-            task = request.task.name
-            context.set_activity(f"measuring {task}")
-            return self._measure(
-                request, context, lambda words: context.set_activity(f"{words} {task}")
-            )
+            return self._measure(request, NamedContext(context, request.task.name))
         if isinstance(request, Evaluate):
-            return self._evaluate(
-                request, context, lambda words: context.set_activity(f"{words} {name}")
-            )
+            name = request.lease.work.rpartition("/")[0]
+            return self._evaluate(request, NamedContext(context, name))
         raise TypeError(f"an evaluator was leased a {type(request).__name__}")
 
-    def _measure(
-        self, request: MeasureReference, context: WorkContext, set_activity: Callable[[str], None]
-    ) -> ReferenceMeasured:
-        found = self.judge.measure(request.task, context.is_revoked, set_activity)
-        if isinstance(found, TaskProblem):
-            return ReferenceMeasured(lease=request.lease, problem=found.reason)
-        return ReferenceMeasured(lease=request.lease, reference=found)
+    def _measure(self, request: MeasureReference, context: EvaluationContext) -> ReferenceMeasured:
+        context.set_activity("measuring")
+        measured = self.judge.measure(request.task, context)
+        if isinstance(measured, TaskProblem):
+            return ReferenceMeasured(lease=request.lease, problem=measured.reason)
+        return ReferenceMeasured(lease=request.lease, reference=measured)
 
-    def _evaluate(
-        self, request: Evaluate, context: WorkContext, set_activity: Callable[[str], None]
-    ) -> Evaluated:
+    def _evaluate(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         if request.rounds > 1:
-            return self._confirm(request, context, set_activity)
-        verdict = self._judge(request, context, set_activity, request.source)
+            return self._confirm(request, context)
+        verdict = self._judge(request, context, request.source)
         return Evaluated(lease=request.lease, verdict=verdict)
 
     def _judge(
         self,
         request: Evaluate,
-        context: WorkContext,
-        set_activity: Callable[[str], None],
+        context: EvaluationContext,
         source: str,
         *,
         profiled: bool = False,
@@ -123,25 +115,20 @@ class EvaluatorWorker:
         verdict = self.judge.judge(
             request.task,
             source,
-            request.reference,
-            context.candidate_running,
-            set_activity,
-            context.is_revoked,
-            self.judge.build(source, context.is_revoked, request.task.modules),
+            context,
+            built=self.judge.build(source, request.task.modules, context),
             profiled=profiled,
-            written=request.source,
+            labelled_source=request.source,
         )
         if isinstance(verdict, TaskProblem):
-            # It was measured before, so this machine is the odd one.
+            # The task was measured before, so the fault is this machine's.
             raise ReferenceFailedError(verdict.reason)
         return verdict
 
-    def _confirm(
-        self, request: Evaluate, context: WorkContext, set_activity: Callable[[str], None]
-    ) -> Evaluated:
+    def _confirm(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         """Judge one of the best as its users will have it: as a drop-in file, several times."""
         context.candidate_running()
-        release = self.judge.release(request.task, request.source, set_activity, context.is_revoked)
+        release = self.judge.release(request.task, request.source, context)
         if isinstance(release, TaskProblem):
             raise ReferenceFailedError(release.reason)
         reason = essential_failure(release)
@@ -149,22 +136,103 @@ class EvaluatorWorker:
             verdict = Verdict(verdict=Outcome.WRONG, stage="check", reason=reason, release=release)
             return Evaluated(lease=request.lease, verdict=verdict)
         source = drop_in_source(request.task.source, request.source, release)
+        verdict = combine_verdicts(self._rounds(request, context, source))
+        context.set_activity("inspecting")
+        verdict = self.judge.inspect(request.task, source, verdict, context)
+        released = msgspec.structs.replace(verdict, release=release)
+        return Evaluated(lease=request.lease, verdict=released)
+
+    def _rounds(self, request: Evaluate, context: EvaluationContext, source: str) -> list[Verdict]:
+        """Judge a source in several rounds, each in fresh processes."""
         verdicts: list[Verdict] = []
         while not verdicts or not has_enough(verdicts, request.rounds, request.most_rounds):
             try:
-                # Profiled once: what a planner needs to know, and too slow for every candidate.
-                verdict = self._judge(request, context, set_activity, source, profiled=not verdicts)
+                # Profiled once: a planner needs the profile, and it is too slow for all candidates.
+                verdict = self._judge(request, context, source, profiled=not verdicts)
             except EvaluationCancelledError:
                 if len(verdicts) < request.rounds:
                     raise
-                break  # there is no time for more: what was measured so far is the verdict
+                break  # there is no time for more: the verdict is made of the rounds so far
             verdicts.append(verdict)
-        verdict = combine_verdicts(verdicts)
-        set_activity("inspecting")
-        verdict = self.judge.inspect(request.task, source, verdict, context.is_revoked)
-        released = msgspec.structs.replace(verdict, release=release)
-        return Evaluated(lease=request.lease, verdict=released)
+        return verdicts
 
     def close(self) -> None:
         """End every child."""
         self.judge.close()
+
+
+class NamedContext:
+    """The context of a lease whose activities name its task or node: `timing relu/3`."""
+
+    def __init__(self, context: EvaluationContext, name: str) -> None:
+        self._context = context
+        self._name = name
+        self.candidate_running = context.candidate_running
+        self.is_revoked = context.is_revoked
+
+    def set_activity(self, text: str) -> None:
+        """Report an activity with the name."""
+        self._context.set_activity(f"{text} {self._name}")
+
+
+# --- several rounds as one verdict ---------------------------------------------------------------
+
+
+def has_enough(verdicts: list[Verdict], least: int, most: int) -> bool:
+    """Whether to stop: a round failed, the interval is not wide, or `most` rounds are done.
+
+    The interval is only looked at after every `least` rounds, so that no lucky moment in between
+    ends the rounds.
+    """
+    if not verdicts[-1].is_correct or len(verdicts) >= max(least, most):
+        return True
+    return len(verdicts) % least == 0 and not combine_verdicts(verdicts).is_wide
+
+
+def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
+    """Return the first verdict that is not correct, or one of all of them.
+
+    The figures are the medians.  The rounds ran in fresh processes, so the interval covers what
+    differs from process to process, such as the place of memory.  The interval of a few rounds
+    reaches from the lowest to the highest bound.  From six rounds on it is the 95 % sign interval
+    of the rounds' figures, so that further rounds make it narrower.
+    """
+    for verdict in verdicts:
+        if not verdict.is_correct:
+            return verdict
+    first = verdicts[0]
+    return Verdict(
+        verdict=first.verdict,
+        median_us=_median([verdict.median_us for verdict in verdicts]),
+        reference_us=_median([verdict.reference_us for verdict in verdicts]),
+        speedup=_median([verdict.speedup for verdict in verdicts]),
+        speedup_ci95=_interval(verdicts),
+        max_error=max((v.max_error for v in verdicts if v.max_error is not None), default=None),
+        log=first.log,
+        profile=first.profile,
+        seconds=Seconds(
+            build=sum(verdict.seconds.build for verdict in verdicts),
+            check=sum(verdict.seconds.check for verdict in verdicts),
+            time=sum(verdict.seconds.time for verdict in verdicts),
+        ),
+        sandbox_level=min(verdict.sandbox_level for verdict in verdicts),
+        device=first.device,
+    )
+
+
+def _interval(verdicts: list[Verdict]) -> tuple[float, float] | None:
+    ratios = [verdict.speedup for verdict in verdicts if verdict.speedup is not None]
+    if len(ratios) >= MIN_SIGN_ROUNDS:
+        interval = median_interval([math.log(ratio) for ratio in ratios])
+        return interval and (math.exp(interval[0]), math.exp(interval[1]))
+    bounds = [verdict.speedup_ci95 for verdict in verdicts if verdict.speedup_ci95]
+    if not bounds:
+        return None
+    # The interval must also cover the figure of a round that has no interval.
+    bounds += [(ratio, ratio) for ratio in ratios]
+    return min(low for low, _ in bounds), max(high for _, high in bounds)
+
+
+def _median(figures: list[float | None]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    return median(known) if known else None

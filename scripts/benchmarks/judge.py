@@ -24,7 +24,7 @@ from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
 from actors.evaluator.judge_cli import judge_in_order
 from protocol.settings import Limits
-from protocol.values import DeviceKind, Reference, Task, Verdict
+from protocol.values import DeviceKind, Task, Verdict
 from scripts.benchmarks import benchmark_candidates
 from scripts.benchmarks.machine_info import machine
 
@@ -56,10 +56,10 @@ def verdict_or_exit(result: Verdict | TaskProblem) -> Verdict:
     return result
 
 
-def ours(judge: Judge, task: Task, reference: Reference, sources: dict[str, str]) -> float:
+def ours(judge: Judge, task: Task, sources: dict[str, str]) -> float:
     """Judge all sources on one warm judge; print a table; return the total seconds."""
     begun_at = time.monotonic()
-    verdicts = judge_in_order(judge, task, reference, list(sources.values()))
+    verdicts = judge_in_order(judge, task, list(sources.values()))
     rows: list[Verdict] = []
     print(f"{'candidate':10} {'verdict':14} {'speedup':>8}  build  check   time  s")
     for name, result in zip(sources, verdicts, strict=True):
@@ -178,7 +178,7 @@ def main() -> None:
             judge.judge(task, benchmark_candidates.unbuilt_candidate(device, 0))
             print(f"{machine()}; {judge.device.fingerprint}; sandbox level {judge.level}")
             print(f"warm after {time.monotonic() - begun_at:.1f} s (toolkit, zygote, reference)")
-            total_s = ours(judge, task, reference, sources)
+            total_s = ours(judge, task, sources)
             alone(judge, task)
             if options.repeats:
                 steadiness(

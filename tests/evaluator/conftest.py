@@ -1,4 +1,4 @@
-"""One judge for all tests of the room: its surviving everything is what they are about."""
+"""One judge for all tests of this folder, which are about what it survives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def task() -> Task:
 
 @pytest.fixture
 def judged(judge: Judge, task: Task) -> Iterator[Callable[[str], Verdict]]:
-    """Judge a candidate; afterwards nothing of it is left and an honest one is still correct."""
+    """Judge a candidate; afterwards none of its processes is left and an honest one is correct."""
 
     def run(source: str) -> Verdict:
         verdict = judge.judge(task, source)
@@ -36,20 +36,20 @@ def judged(judge: Judge, task: Task) -> Iterator[Callable[[str], Verdict]]:
         return verdict
 
     if judge.zygote_pid is None:
-        run(candidate())  # the standard is up: what follows belongs to the candidate
+        run(candidate())  # starts the reference fixture: later processes are the candidate's
     before = descendants(os.getpid())
     zygote = judge.zygote_pid
     yield run
     assert settles(os.getpid(), before)
     assert len(list(judge.scratch.root.iterdir())) == 1  # the task's own folder
-    # Limits are short here; where strangers starve the machine an honest one may run into them.
+    # Limits are short here: on a busy machine an honest candidate may reach them.
     assert any(run(candidate()).is_correct for _try in range(3))
     assert judge.zygote_pid == zygote
 
 
 @pytest.fixture(scope="session")
 def torch() -> ModuleType:
-    """torch in the test's own process, for what runs in children otherwise."""
+    """torch in the test's own process, for code that runs in children otherwise."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns where numpy is not installed
         import torch

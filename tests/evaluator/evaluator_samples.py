@@ -1,4 +1,4 @@
-"""A small task, candidates made from it, and what the tests ask the machine."""
+"""A small task, candidates made from it, a recording context, and questions to the machine."""
 
 from __future__ import annotations
 
@@ -48,8 +48,25 @@ class ModelNew(nn.Module):
 LIMITS = Limits(build_s=60.0, import_s=2.5, check_s=2.5, time_s=0.05, memory_gib=2.0, output_kib=64)
 
 
+class ContextRecorder:
+    """A context that remembers its reports, in order, and is revoked at a given moment."""
+
+    def __init__(self, revoked_after_s: float = 1e9) -> None:
+        self.reports: list[str] = []
+        self._revoked_at = time.monotonic() + revoked_after_s
+
+    def set_activity(self, text: str) -> None:
+        self.reports.append(text)
+
+    def candidate_running(self) -> None:
+        self.reports.append("running")
+
+    def is_revoked(self) -> bool:
+        return time.monotonic() > self._revoked_at
+
+
 def candidate(before: str = "", init: str = "pass", forward: str = "pass") -> str:
-    """Return an honest candidate with something put into it."""
+    """Return an honest candidate with code inserted."""
     indented = [textwrap.indent(part, " " * 8).strip() for part in (init, forward)]
     return CANDIDATE.format(before=before, init=indented[0], forward=indented[1])
 
@@ -65,7 +82,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def settles(root: int, known: set[int], seconds: float = 30.0) -> bool:
-    """Whether soon nothing but processes that were `known` is left below `root`."""
+    """Whether within `seconds` only processes that were `known` are left below `root`."""
     until = time.monotonic() + seconds
     while descendants(root) - known:
         if time.monotonic() > until:

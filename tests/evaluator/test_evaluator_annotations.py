@@ -1,4 +1,4 @@
-"""What a verdict says besides its word, and the rules a user may set."""
+"""What a verdict says besides its outcome, and the rules that a user may set."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_labels_are_kept_apart_from_the_verdict() -> None:
     assert strict.reason
 
 
-def test_time_that_was_added_is_told() -> None:
-    """Whoever wonders why a fast kernel is slow reads that its calls needed more elsewhere."""
+def test_a_penalty_is_reported() -> None:
+    """The figures say that calls needed more time outside, which explains a slow result."""
 
     def told(added_us: float) -> str:
         timed = Timing(
@@ -50,7 +50,7 @@ def test_time_that_was_added_is_told() -> None:
 def test_a_lower_precision_counts_only_where_it_is_allowed(
     tmp_path: Path, precision: str, word: Outcome
 ) -> None:
-    """Halves instead of float32 are wrong, unless the user allows them."""
+    """Half precision instead of float32 is wrong, unless the user allows it."""
     forward = "return (torch.relu(x * self.scale + y).bfloat16() + self.bias).float()"
     rules = JudgeRules(precision=precision)  # type: ignore[arg-type]
     judge = Judge("cpu", Limits(time_s=0.05), tmp_path / "judge", rules=rules)
@@ -63,7 +63,7 @@ def test_a_lower_precision_counts_only_where_it_is_allowed(
 
 
 def test_a_large_tensor_is_compared_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces change nothing: the first difference, how many, the worst."""
+    """Comparing in pieces gives the same first difference, count and worst error."""
     monkeypatch.setattr(correctness, "ELEMENTS_AT_ONCE", 100)
     truth = torch.randn(50, 20)
     mine = truth.clone()
@@ -76,7 +76,7 @@ def test_a_large_tensor_is_compared_piece_by_piece(monkeypatch: pytest.MonkeyPat
 
 
 def test_deep_folders_are_removed(tmp_path: Path) -> None:
-    """However deep a candidate digs, and whatever it locks, nothing of it stays."""
+    """Deep and locked folders of a candidate are removed, too."""
     top = tmp_path / "scratch"
     folder = top
     for _level in range(400):

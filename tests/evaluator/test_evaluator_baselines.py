@@ -1,4 +1,4 @@
-"""Baselines: measured once for a task and a device, kept, measured again when either changes."""
+"""Baselines: measured once for a task and a device, stored, measured again if either changes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def store(tmp_path: Path) -> BaselineCache:
     return made
 
 
-def test_what_was_measured_is_found_again(store: BaselineCache) -> None:
-    """By another process, and whatever the task is called; None stays None."""
+def test_stored_baselines_are_found_again(store: BaselineCache) -> None:
+    """Another process finds them, under any task name; None stays None."""
     renamed = msgspec.structs.replace(TASK, name="other", checks=9)
     assert KEPT == BaselineCache(store.root).find(renamed, HERE)
 
@@ -41,7 +41,7 @@ def test_another_device_or_torch_measures_again(store: BaselineCache, change: st
 
 
 def test_another_task_measures_again(store: BaselineCache) -> None:
-    """One character of its source makes it another."""
+    """One more character in its source makes another task."""
     other = msgspec.structs.replace(TASK, source=TASK.source + " ")
     assert store.find(other, HERE) is None
 
@@ -58,8 +58,8 @@ def test_another_task_measures_again(store: BaselineCache) -> None:
         msgspec.json.encode({"version": 1, "fingerprint": "another", "task": "x"}),
     ],
 )
-def test_garbage_is_as_good_as_nothing(store: BaselineCache, garbage: bytes) -> None:
-    """A torn or foreign file means measuring again, and is written over then."""
+def test_a_damaged_file_counts_as_missing(store: BaselineCache, garbage: bytes) -> None:
+    """A torn or foreign file means measuring again, and is overwritten then."""
     [path] = store.root.iterdir()
     path.write_bytes(garbage)
     assert store.find(TASK, HERE) is None
@@ -69,22 +69,22 @@ def test_garbage_is_as_good_as_nothing(store: BaselineCache, garbage: bytes) -> 
 
 
 @pytest.mark.parametrize("us", [0.0, -1.0])
-def test_figures_that_can_not_be_are_not_believed(store: BaselineCache, us: float) -> None:
-    """A speedup over nothing would be endless."""
+def test_impossible_times_are_not_believed(store: BaselineCache, us: float) -> None:
+    """A speedup over a time of zero would be infinite."""
     store.store(TASK, HERE, ReferenceBaselines(eager_us=us))
     assert store.find(TASK, HERE) is None
 
 
 def test_a_cache_that_can_not_be_written_costs_no_result(tmp_path: Path) -> None:
-    """A full or read-only home is no reason not to judge."""
+    """A full or read-only home does not prevent judging."""
     (tmp_path / "file").write_text("", encoding="utf-8")
     store = BaselineCache(tmp_path / "file" / "baselines")
     store.store(TASK, HERE, KEPT)
     assert store.find(TASK, HERE) is None
 
 
-def test_it_lies_where_the_user_keeps_caches() -> None:
-    """XDG_CACHE_HOME where it is absolute, else ~/.cache."""
+def test_the_cache_is_in_the_users_cache_folder() -> None:
+    """XDG_CACHE_HOME if it is absolute, else ~/.cache."""
     last = Path("stark-kernels/baselines")
     assert Path("/c") / last == baseline_cache.cache_folder({"XDG_CACHE_HOME": "/c", "HOME": "/h"})
     assert Path("/h/.cache") / last == baseline_cache.cache_folder(
@@ -93,7 +93,7 @@ def test_it_lies_where_the_user_keeps_caches() -> None:
 
 
 def test_a_disturbed_measurement_is_not_for_later_runs() -> None:
-    """A stranger's load must not be the baseline of all runs to come."""
+    """Contention must not become the baseline of later runs."""
     calm = baselines.baseline_of_blocks([10.0, 10.1, 10.2, 10.1, 500.0])
     assert (True, 10.1) == (calm.is_settled, calm.us)
     assert not baselines.baseline_of_blocks([10.0, 10.0, 50.0, 80.0, 500.0]).is_settled

@@ -1,26 +1,25 @@
-"""Laws of builds in the judge: built once, nobody else's, kept whole, and in order when ahead."""
+"""Laws of builds in the judge: built once, private, stored whole, and in order when ahead."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from evaluator_samples import LIMITS, candidate, descendants, settles
+from evaluator_samples import LIMITS, ContextRecorder, candidate, descendants, settles
 
 from actors.evaluator.fastbuild.build_store import UNFINISHED_PREFIX, BuildStore
 from actors.evaluator.fastbuild.compiler_process import Deadline
-from actors.evaluator.fifo_lock import FifoLock
 from actors.evaluator.ipc.orders import FromToolkitBuilder, PrepareToolkit, ToolkitPrepared
-from actors.evaluator.judge import Judge
+from actors.evaluator.judge import FifoLock, Judge
 from actors.evaluator.judge_cli import judge_in_order
 from actors.evaluator.sandbox.child_client import ChildClient, EvaluationCancelledError
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
-from protocol.values import Outcome, Reference, Task, Verdict
+from protocol.values import Outcome, Task, Verdict
 
 COMPILED = candidate(
     before='''
@@ -67,7 +66,7 @@ def state(folder: Path) -> list[tuple[str, int, int]]:
 
 @pytest.fixture(scope="module")
 def ahead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    """A judge that builds beside its measurements, as one with a card does."""
+    """A judge that builds ahead of its measurements, as a judge with a GPU does."""
     made = Judge("cpu", LIMITS, tmp_path_factory.mktemp("ahead") / "judge", ahead=2)
     yield made
     made.close()
@@ -76,22 +75,22 @@ def ahead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 def test_a_candidate_judged_twice_is_compiled_once(
     judge: Judge, task: Task, build_store: BuildStore
 ) -> None:
-    """The second time the library of the first is there: with the hour of the first build."""
+    """The second judgement finds the first one's library, with the time of the first build."""
     first = judge.judge(task, COMPILED)
-    kept = set(build_store.results.iterdir())
+    stored = set(build_store.results.iterdir())
     second = judge.judge(task, COMPILED)
     assert isinstance(first, Verdict)
     assert isinstance(second, Verdict)
     assert (Outcome.CORRECT, Outcome.CORRECT) == (first.verdict, second.verdict), first.log
     assert "built at" in first.log
     assert first.log == second.log
-    assert kept == set(build_store.results.iterdir())
+    assert stored == set(build_store.results.iterdir())
 
 
 def test_a_candidate_changes_nothing_in_the_store(
     judge: Judge, task: Task, build_store: BuildStore
 ) -> None:
-    """It reads the toolkit that it is built with; it writes nothing, and sees no other's result."""
+    """It can read the toolkit that it is built with, writes nothing, and sees no other results."""
     judge.judge(task, WRONG)
     before = state(build_store.toolkits)
     verdict = judge.judge(task, WRITER)
@@ -101,8 +100,8 @@ def test_a_candidate_changes_nothing_in_the_store(
     assert before == state(build_store.toolkits)
 
 
-def test_a_maker_killed_half_way_leaves_a_store_that_works(tmp_path: Path) -> None:
-    """What it left is no toolkit, its lock is free, and the next maker begins at once."""
+def test_a_toolkit_builder_killed_half_way_leaves_a_usable_store(tmp_path: Path) -> None:
+    """Its unfinished folder is not a toolkit, its lock is free, and another builder can start."""
     store = BuildStore(tmp_path / "store")
     assert store.make_folders()
     zygote = ZygoteClient("cpu", tmp_path / "scratch", 1024)
@@ -110,20 +109,20 @@ def test_a_maker_killed_half_way_leaves_a_store_that_works(tmp_path: Path) -> No
     confinements = ConfinementFactory("cpu", LIMITS, (), store)
     before = descendants(os.getpid())
     for _attempt in range(2):
-        maker: ChildClient[ToolkitPrepared] = zygote.spawn(
+        toolkit_builder: ChildClient[ToolkitPrepared] = zygote.spawn(
             "builder",
             confinements.toolkit_confinement(store, ""),
             FromToolkitBuilder,
             trusted=False,
         )
-        maker.channel.send(PrepareToolkit(limit_s=60.0))
+        toolkit_builder.channel.send(PrepareToolkit(limit_s=60.0))
         halves = set(store.toolkits.glob(f"{UNFINISHED_PREFIX}*"))
         began = Deadline(60.0)
         # Its scratch and the toolkit that it makes: it holds the lock by then.
         while len(set(store.toolkits.glob(f"{UNFINISHED_PREFIX}*")) - halves) < 2:
             began.left_s()
             time.sleep(0.05)
-        maker.kill()
+        toolkit_builder.kill()
         assert settles(os.getpid(), before, 20.0)
     made = [
         path for path in store.toolkits.iterdir() if not path.name.startswith(UNFINISHED_PREFIX)
@@ -135,7 +134,7 @@ def test_a_maker_killed_half_way_leaves_a_store_that_works(tmp_path: Path) -> No
 def test_with_builds_ahead_verdicts_are_the_same_and_in_order(
     ahead: Judge, judge: Judge, task: Task
 ) -> None:
-    """Whoever is built first, each candidate's verdict stands in its own place."""
+    """The order of builds does not change the order of verdicts."""
     slow = "# cpp_extension\nimport time; time.sleep(0.5)"
     sources = [
         candidate(before=slow, forward="return x"),
@@ -144,7 +143,7 @@ def test_with_builds_ahead_verdicts_are_the_same_and_in_order(
         WRONG,
         candidate(forward="return y, x"),
     ]
-    found = list(judge_in_order(ahead, task, Reference(eager_us=1.0), sources))
+    found = list(judge_in_order(ahead, task, sources))
     alone = [judge.judge(task, source) for source in sources]
     expected = [
         Outcome.WRONG,
@@ -158,14 +157,12 @@ def test_with_builds_ahead_verdicts_are_the_same_and_in_order(
 
 
 def test_a_cancelled_build_ahead_ends(ahead: Judge, task: Task) -> None:
-    """A revoked lease ends its build, and what it left goes; the others go on."""
-    ahead.build("# cpp_extension")  # the yard is there
+    """A revoked lease ends its build and its processes; other builds go on."""
+    ahead.build("# cpp_extension")  # starts the zygote of builds
     before = descendants(os.getpid())
-    over = time.monotonic() + 1.0
+    slow = "# cpp_extension\nimport time; time.sleep(300)"
     with pytest.raises(EvaluationCancelledError):
-        ahead.build(
-            "# cpp_extension\nimport time; time.sleep(300)", lambda: time.monotonic() > over
-        )
+        ahead.build(slow, context=ContextRecorder(revoked_after_s=1.0))
     assert settles(os.getpid(), before, 20.0)
     other = candidate(before="# cpp_extension", forward="return x")
     built = ahead.build(other)
@@ -176,11 +173,11 @@ def test_a_cancelled_build_ahead_ends(ahead: Judge, task: Task) -> None:
     assert not built.has_folder
 
 
-def test_a_build_whose_folder_went_is_made_again(ahead: Judge, task: Task) -> None:
-    """Its zygote was killed after the build: the candidate is not blamed."""
+def test_a_build_whose_folder_is_gone_is_repeated(ahead: Judge, task: Task) -> None:
+    """Its zygote was killed after the build: that is not the candidate's fault."""
     built = ahead.build(WRONG)
     assert built is not None
-    zygotes = [pid for pid in descendants(os.getpid()) if _is_yard(pid)]
+    zygotes = [pid for pid in descendants(os.getpid()) if _is_build_zygote(pid)]
     for pid in zygotes:
         os.kill(pid, 9)
     ahead._build_ahead.remove(built)  # type: ignore[union-attr]  # as its zygote does in the end
@@ -190,40 +187,40 @@ def test_a_build_whose_folder_went_is_made_again(ahead: Judge, task: Task) -> No
     assert ahead.build("# cpp_extension") is not None
 
 
-def _is_yard(pid: int) -> bool:
+def _is_build_zygote(pid: int) -> bool:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"actors.evaluator.children.zygote" in words and b"-builds" in words
+    return b"actors.evaluator.children.zygote" in command and b"-builds" in command
 
 
-def test_turns_go_by_the_order_of_asking() -> None:
-    """Who gives up leaves the row; who asked after him comes next, and nobody before."""
+def test_turns_go_by_the_order_of_calls() -> None:
+    """A caller that is cancelled leaves the queue; the next caller in order has the device."""
     device_lock, order = FifoLock(), list[str]()
-    gone = threading.Event()
+    cancelled = threading.Event()
 
-    def give_up() -> None:
-        if gone.is_set():
+    def raise_if_cancelled() -> None:
+        if cancelled.is_set():
             raise EvaluationCancelledError
 
-    def take(name: str, waiting: object) -> None:
+    def take_turn(name: str, while_waiting: Callable[[], None]) -> None:
         try:
-            with device_lock.held(waiting):  # type: ignore[arg-type]
+            with device_lock.held(while_waiting):
                 order.append(name)
         except EvaluationCancelledError:
-            order.append(f"{name} gave up")
+            order.append(f"{name} cancelled")
 
     threads = []
     with device_lock.held(lambda: None):
         for number, name in enumerate(("first", "second", "third"), start=2):
-            waiting = give_up if name == "second" else lambda: None
-            threads.append(threading.Thread(target=take, args=(name, waiting)))
+            while_waiting = raise_if_cancelled if name == "second" else lambda: None
+            threads.append(threading.Thread(target=take_turn, args=(name, while_waiting)))
             threads[-1].start()
             while len(device_lock._waiters) < number:
                 time.sleep(0.01)
-        gone.set()
+        cancelled.set()
         threads[1].join()
     for thread in threads:
         thread.join()
-    assert ["second gave up", "first", "third"] == order
+    assert ["second cancelled", "first", "third"] == order

@@ -1,4 +1,4 @@
-"""The evaluator as a command: status, one line for what can't be done, nothing left behind."""
+"""The evaluator as a command: exit status, one line for each failure, no leftovers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_two_candidates_give_two_lines_and_the_worse_status(files: Path) -> None:
-    """With --json each candidate is one line of JSON on stdout, alone; 1 unless all are correct."""
+    """With --json each candidate is one line of JSON on stdout; status 1 unless all are correct."""
     arguments = ["--task", files / "t.py", "--device", "cpu", "--json", "--time-s", "0.1"]
     done = run(
         *arguments,
@@ -50,10 +50,10 @@ def test_two_candidates_give_two_lines_and_the_worse_status(files: Path) -> None
     assert list((files / "scratch").iterdir()) == []
 
 
-# What is no task, and the words for it.
+# Unusable tasks, and the reason in the error line.
 REFUSED = {
     "absent": (None, "can't read the task"),
-    "broken": ("def broken(:", "no valid Python"),
+    "broken": ("def broken(:", "not valid Python"),
     "no-model": (TASK.replace("class Model(", "class Other("), "defines no Model"),
     "no-inputs": (TASK.replace("get_inputs", "inputs"), "defines no get_inputs"),
     "raises": (
@@ -67,7 +67,7 @@ Scene = subprocess.CompletedProcess[str] | None
 
 
 def laid(folder: Path) -> Path:
-    """Lay a task and candidates into a folder."""
+    """Write a task and candidates into a folder."""
     (folder / "t.py").write_text(TASK)
     (folder / "good.py").write_text(candidate())
     (folder / "bad.py").write_text(candidate(forward="return x"))
@@ -80,12 +80,12 @@ def laid(folder: Path) -> Path:
 def play(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Scene]]:
-    """Return what became of a scene: an odd task, or an evaluator that was killed."""
+    """Return the result of a scene: an unusable task, or an evaluator that was killed."""
 
     def one(scene: str) -> Scene:
         files = laid(tmp_path_factory.mktemp("scene"))
         if scene == UNHEARD:
-            return judged_for_nobody(files)
+            return judged_without_stdout(files)
         if scene in REFUSED:
             return judged_by(files, REFUSED[scene][0])
         killed(files, KILLED[scene])
@@ -96,29 +96,29 @@ def play(
 
 
 def judged_by(files: Path, task: str | None) -> subprocess.CompletedProcess[str]:
-    """Judge an honest candidate by an odd task."""
-    path = files / "odd.py"
+    """Judge an honest candidate by an unusable task."""
+    path = files / "unusable.py"
     if task is not None:
         path.write_text(task)
     arguments = ["--task", path, "--candidate", files / "good.py", "--device", "cpu"]
     return run(*arguments, scratch=files / "scratch")
 
 
-def judged_for_nobody(files: Path) -> subprocess.CompletedProcess[str]:
-    """Judge a wrong candidate, with a stdout that takes nothing."""
-    words = command("--task", files / "t.py", "--candidate", files / "bad.py", "--device", "cpu")
+def judged_without_stdout(files: Path) -> subprocess.CompletedProcess[str]:
+    """Judge a wrong candidate, with a stdout that can't be written."""
+    line = command("--task", files / "t.py", "--candidate", files / "bad.py", "--device", "cpu")
     environment = {**os.environ, "TMPDIR": str(files / "scratch")}
     with Path("/dev/full").open("w") as full:
         return subprocess.run(
-            words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
+            line, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
         )
 
 
 @pytest.mark.parametrize("scene", [UNHEARD])
-def test_a_verdict_that_can_not_be_written_is_none(
+def test_a_verdict_that_can_not_be_written_is_a_failure(
     scene: str, play: Callable[[str], Scene]
 ) -> None:
-    """A full disk under stdout is one line and status 4: 1 would say something of the candidate."""
+    """A full disk under stdout is one line and status 4: status 1 would be about the candidate."""
     done = play(scene)
     assert done is not None
     assert (4, 1) == (done.returncode, len(done.stderr.splitlines()))
@@ -126,10 +126,10 @@ def test_a_verdict_that_can_not_be_written_is_none(
 
 
 @pytest.mark.parametrize("scene", REFUSED)
-def test_a_task_that_is_none_is_one_line_and_status_2(
+def test_an_unusable_task_is_one_line_and_status_2(
     scene: str, play: Callable[[str], Scene]
 ) -> None:
-    """A task that can't be used is said in one line, without a traceback, with status 2."""
+    """A task that can't be used is reported in one line, without a traceback, with status 2."""
     done = play(scene)
     assert done is not None
     assert done.returncode == 2
@@ -139,7 +139,7 @@ def test_a_task_that_is_none_is_one_line_and_status_2(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "reason"),
     [
         (["--task", "t.py"], "--candidate"),
         (["--tusk", "t.py", "--task", "t.py", "--candidate", "c.py"], "--tusk"),
@@ -149,9 +149,9 @@ def test_a_task_that_is_none_is_one_line_and_status_2(
     ],
 )
 def test_a_wrong_flag_is_one_line_and_status_2(
-    files: Path, arguments: list[str], words: str
+    files: Path, arguments: list[str], reason: str
 ) -> None:
-    """What was typed wrong is said in one line that names the flag or the file."""
+    """A wrong argument is reported in one line that names the flag or the file."""
     done = subprocess.run(
         command(*arguments),
         capture_output=True,
@@ -161,18 +161,18 @@ def test_a_wrong_flag_is_one_line_and_status_2(
         check=False,
     )
     assert done.returncode == 2
-    assert words in done.stderr
+    assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("scene", KILLED)
 def test_a_killed_evaluator_leaves_nothing(scene: str, play: Callable[[str], Scene]) -> None:
-    """Killed in mid-run, even with -9: no process and no scratch folder of it stays."""
+    """Killed while it judges, even with -9: none of its processes and scratch folders is left."""
     play(scene)
 
 
 def killed(files: Path, number: signal.Signals) -> None:
-    """Kill an evaluator in mid-run, and see that all of it goes."""
+    """Kill an evaluator while it judges, and check that nothing of it is left."""
     evaluator = subprocess.Popen(
         command("--task", files / "t.py", "--candidate", files / "endless.py", "--device", "cpu"),
         env={**os.environ, "TMPDIR": str(files / "scratch")},

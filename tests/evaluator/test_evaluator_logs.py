@@ -1,4 +1,4 @@
-"""What an agent is told of a failure: the first errors with their lines, the candidate's frames."""
+"""What an agent reads of a failure: the first errors with their lines, the candidate's frames."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NVCC = shutil.which("nvcc")
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder like the one that a candidate's process has for its own."""
+    """A folder like the working directory of a candidate's process."""
     folder = tmp_path / "candidate-1"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -50,7 +50,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def compiled(folder: Path, name: str, text: str, *command: str) -> str:
-    """Return what a compiler says of a text, the way torch puts it."""
+    """Return a compiler's output for a text, as torch reports it."""
     (folder / name).write_text(text, encoding="utf-8")
     done = subprocess.run(
         [*command, "-c", str(folder / name), "-o", str(folder / "out.o")],
@@ -67,16 +67,16 @@ def compiled(folder: Path, name: str, text: str, *command: str) -> str:
     )
 
 
-def told(words: str) -> str:
-    """Return the log that an agent sees of torch's `words`."""
-    said = exception_reports.describe_exception(RuntimeError(words))
-    assert said.compiling
-    return logs.compiler_log(logs.clean_log(said.words, limit=1 << 20))
+def log_of(text: str) -> str:
+    """Return the log that an agent gets from a `text` of torch."""
+    report = exception_reports.describe_exception(RuntimeError(text))
+    assert report.compiling
+    return logs.compiler_log(logs.clean_log(report.words, limit=1 << 20))
 
 
 def test_errors_of_gcc_come_with_their_lines(own: Path) -> None:
-    """The messages, the candidate's own text under each, nothing of ninja, no path."""
-    log = told(compiled(own, "main.cpp", CPP, "g++"))
+    """Messages, the candidate's own line under each, no line of ninja, no path."""
+    log = log_of(compiled(own, "main.cpp", CPP, "g++"))
     assert "main.cpp:6:5: error:" in log
     assert "v.push_bak(1);" in log
     assert "return undefined_thing + v[0];" in log
@@ -86,8 +86,8 @@ def test_errors_of_gcc_come_with_their_lines(own: Path) -> None:
 
 
 def test_an_error_in_a_header_names_the_line_that_led_there(own: Path) -> None:
-    """Nobody repairs the standard library: the candidate's own line is the one that helps."""
-    log = told(compiled(own, "main.cpp", TEMPLATE, "g++"))
+    """The candidate's own line helps; the standard library's does not."""
+    log = log_of(compiled(own, "main.cpp", TEMPLATE, "g++"))
     assert "std::sort(v.begin(), v.end())" in log
     assert "main.cpp:4" in log.splitlines()[0]
     assert len(log) <= logs.COMPILER_CHARS
@@ -95,8 +95,8 @@ def test_an_error_in_a_header_names_the_line_that_led_there(own: Path) -> None:
 
 @pytest.mark.skipif(NVCC is None, reason="no CUDA compiler here")
 def test_errors_of_nvcc_come_with_their_lines(own: Path) -> None:
-    """nvcc's way to say it, too."""
-    log = told(compiled(own, "cuda.cu", CUDA, "nvcc", "-arch=sm_80"))
+    """nvcc's format is understood, too."""
+    log = log_of(compiled(own, "cuda.cu", CUDA, "nvcc", "-arch=sm_80"))
     assert 'cuda.cu(4): error: identifier "m" is undefined' == log.splitlines()[0]
     assert "if (i < m) out[i] = fmaxx(x[i], 0.f);" in log
     assert "scale<<<1, 256>>>(x, out)" in log
@@ -104,7 +104,7 @@ def test_errors_of_nvcc_come_with_their_lines(own: Path) -> None:
 
 
 def test_an_endless_log_is_cut_to_its_first_errors() -> None:
-    """A wall of errors tells how many there are, and the same one is told once."""
+    """A long log gives the number of errors, and each error once."""
     wall = [f"main.cpp:{n}:1: error: no {n}\n    {n} | {'x' * 300}\n" for n in range(500)]
     log = logs.compiler_log("".join(wall) * 2)
     assert len(log) <= logs.COMPILER_CHARS
@@ -115,7 +115,7 @@ def test_an_endless_log_is_cut_to_its_first_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "kept"),
+    ("line", "is_kept"),
     [
         ("ptxas error   : Entry function 'k' uses too much shared data", True),
         ("/usr/bin/ld: main.o: undefined reference to `missing(float*)'", True),
@@ -123,14 +123,14 @@ def test_an_endless_log_is_cut_to_its_first_errors() -> None:
         ('3 errors detected in the compilation of "cuda.cu".', False),
     ],
 )
-def test_what_only_repeats_that_it_failed_is_left_out(line: str, kept: bool) -> None:
-    """Tools that are told of an error by others add nothing."""
+def test_lines_that_only_repeat_a_failure_are_left_out(line: str, is_kept: bool) -> None:
+    """Tools that pass on another tool's error add nothing."""
     log = logs.compiler_log(f"main.cpp:1:1: error: first\n{line}\n")
-    assert kept == (logs.clean_log(line) in logs.clean_log(log))
+    assert is_kept == (logs.clean_log(line) in logs.clean_log(log))
 
 
 def failing(folder: Path, text: str) -> CandidateRaised:
-    """Return what is told of a candidate whose import raises."""
+    """Return the log of a candidate whose import raises."""
     path = folder / "candidate.py"
     path.write_text(text, encoding="utf-8")
     try:
@@ -141,7 +141,7 @@ def failing(folder: Path, text: str) -> CandidateRaised:
 
 
 def test_a_traceback_has_the_candidates_frames_only(own: Path) -> None:
-    """With their text; where it went wrong inside a library is one line."""
+    """Frames come with their text; the place within a library is one line."""
     text = "import json\ndef forward(x):\n    return json.loads(x)\nforward('{')\n"
     trace = logs.clean_log(failing(own, text).trace)
     assert "return json.loads(x)" in trace
@@ -152,33 +152,33 @@ def test_a_traceback_has_the_candidates_frames_only(own: Path) -> None:
 
 
 def test_a_syntax_error_shows_its_line(own: Path) -> None:
-    """What does not parse has no frames, and a line all the same."""
+    """A file that does not parse has no frames, but its line is shown."""
     trace = failing(own, "def forward(x):\n    return (x +\n").trace
     assert "return (x +" in trace
     assert "SyntaxError" in trace
     assert "line 2" in trace
 
 
-def test_the_cause_is_told_before_what_it_led_to(own: Path) -> None:
-    """`raise … from` keeps what went wrong first."""
+def test_a_cause_is_shown_before_its_consequence(own: Path) -> None:
+    """`raise … from` shows the first error first."""
     text = "try:\n    {}['kernel']\nexcept KeyError as e:\n    raise ValueError('no') from e\n"
     trace = failing(own, text).trace
     assert trace.index("KeyError: 'kernel'") < trace.index("ValueError: no")
 
 
 HOSTILE = """
-class Odd(Exception):
+class UnprintableError(Exception):
     def __str__(self):
         raise SystemExit
     __repr__ = __str__
-raise Odd
+raise UnprintableError
 """
 
 
-def test_an_exception_that_raises_when_asked_is_told_all_the_same(own: Path) -> None:
+def test_an_exception_whose_text_raises_is_still_reported(own: Path) -> None:
     """A candidate's exception may do anything when it is printed."""
-    said = failing(own, HOSTILE)
-    assert "Odd" == said.kind
+    report = failing(own, HOSTILE)
+    assert "UnprintableError" == report.kind
     assert (
         len(failing(own, "raise ValueError('x' * 10_000_000)").trace)
         <= exception_reports.MAX_TEXT_CHARS
@@ -190,8 +190,8 @@ def test_an_exception_that_raises_when_asked_is_told_all_the_same(own: Path) -> 
     [
         ("/usr/include/c++/12/bits/stl_algo.h:3", "c++/12/bits/stl_algo.h:3"),
         ("/usr/local/cuda-13.0/targets/x86_64-linux/include/cuda_fp16.hpp(9)", "cuda_fp16.hpp(9)"),
-        ("/home/somebody/kernels/a.cu", "a.cu"),
-        ("cannot read /home/somebody", "cannot read ~"),
+        ("/home/user/kernels/a.cu", "a.cu"),
+        ("cannot read /home/user", "cannot read ~"),
         ("g++ -I/opt/venv/include -L/data/lib", "g++ -Iinclude -Llib"),
         ("https://pytorch.org/docs/stable", "https://pytorch.org/docs/stable"),
         ("x / y, a/b, //comment", "x / y, a/b, //comment"),
@@ -199,13 +199,13 @@ def test_an_exception_that_raises_when_asked_is_told_all_the_same(own: Path) -> 
     ],
 )
 def test_no_folder_of_this_machine_is_shown(path: str, shown: str) -> None:
-    """Names of files help, where they lie here helps nobody."""
+    """Names of files help; the folders of this machine do not."""
     assert shown == logs.clean_log(path)
 
 
 @pytest.mark.parametrize("piece", ["/a", "/", "-I/", "a:1: error: b ", "In function ", "/a b"])
 def test_a_hostile_log_is_read_in_one_pass(piece: str) -> None:
-    """Nobody's log holds the judge up: with quadratic work the test's own time limit ends this."""
+    """No log delays the judge: with quadratic work the test's own time limit ends this."""
     text = piece * (2_000_000 // len(piece))
     cleaned = logs.clean_log(text, limit=1 << 20)
     assert len(logs.compiler_log(cleaned)) <= logs.COMPILER_CHARS

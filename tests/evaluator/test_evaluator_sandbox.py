@@ -214,9 +214,9 @@ def test_a_secret_with_the_prefix_of_a_setting_does_not_reach_a_child() -> None:
     """A child gets settings of CUDA and OpenMP, but no key with the prefix of such a setting."""
     given = {"OMP_NUM_THREADS": "3", "CUDA_VISIBLE_DEVICES": "0"}
     secrets = dict.fromkeys(["NVIDIA_API_KEY", "CUDA_TOKEN", "LC_ANYTHING", "OMP_PASSWORD"], "x")
-    kept = sandbox.environment({**given, **secrets}, "/scratch")
-    assert given.items() <= kept.items()
-    assert not secrets.keys() & kept.keys()
+    passed = sandbox.environment({**given, **secrets}, "/scratch")
+    assert given.items() <= passed.items()
+    assert not secrets.keys() & passed.keys()
 
 
 def test_a_folder_above_a_home_is_not_opened(

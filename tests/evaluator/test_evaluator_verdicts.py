@@ -1,4 +1,4 @@
-"""Every word of a verdict is given to a real candidate that earns it."""
+"""Each outcome is given to a real candidate that deserves it."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ class ModelNew(nn.Module):
 
 
 def test_an_equal_module_is_correct_and_timed(judged: Judged) -> None:
-    """A candidate that does what the reference does is correct, with all its figures."""
+    """A candidate that computes what the reference computes is correct, with all its figures."""
     verdict = judged(candidate())
-    for _try in range(2):  # limits are short here; strangers may leave no groups for an interval
+    # Limits are short here: a busy machine may leave too few groups for an interval.
+    for _try in range(2):
         if verdict.speedup_ci95 is None:
             verdict = judged(candidate())
     assert verdict.verdict is Outcome.CORRECT
@@ -66,14 +67,14 @@ def test_an_equal_module_is_correct_and_timed(judged: Judged) -> None:
 
 
 def test_compiled_code_is_built_and_run(judged: Judged) -> None:
-    """A candidate that compiles C++ on import is built, and its library is the one that runs."""
+    """A candidate that compiles C++ on import is built, and its library runs."""
     verdict = judged(PLAIN_CPP.replace("%SEMICOLON%", ";"))
     assert verdict.verdict is Outcome.CORRECT, verdict
     assert verdict.seconds.build > 0
 
 
 def test_a_compiler_error_is_shown_with_its_line(judged: Judged) -> None:
-    """What the compiler refused is compile_failed, with the error and no path of ours."""
+    """A compiler's refusal is compile_failed, with the error and without our paths."""
     verdict = judged(PLAIN_CPP.replace("%SEMICOLON%", ""))
     assert (verdict.verdict, verdict.stage) == (Outcome.COMPILE_FAILED, "build")
     assert "kernel.cpp:5" in verdict.reason
@@ -82,24 +83,24 @@ def test_a_compiler_error_is_shown_with_its_line(judged: Judged) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "reason"),
     [
-        ("this is no Python", "SyntaxError"),
+        ("this file has no code", "SyntaxError"),
         ("import a_module_that_is_not_there", "a_module_that_is_not_there"),
         ("x = undefined_name", "undefined_name"),
         ("x = 1", "no class ModelNew"),
         ("import sys; sys.exit(0)", "SystemExit"),
     ],
 )
-def test_what_does_not_import_has_not_compiled(judged: Judged, source: str, words: str) -> None:
-    """A file that can't be imported is compile_failed at the import stage, and says why."""
+def test_a_failed_import_is_compile_failed(judged: Judged, source: str, reason: str) -> None:
+    """A file that can't be imported is compile_failed at the import stage, with the reason."""
     verdict = judged(source)
     assert (verdict.verdict, verdict.stage) == (Outcome.COMPILE_FAILED, "import")
-    assert words in verdict.reason
+    assert reason in verdict.reason
 
 
 @pytest.mark.parametrize(
-    ("forward", "words"),
+    ("forward", "reason"),
     [
         ("return torch.relu(x * self.scale + y)", "expected"),
         ("return (torch.relu(x * self.scale + y) + self.bias).double()", "dtype float64"),
@@ -110,15 +111,15 @@ def test_what_does_not_import_has_not_compiled(judged: Judged, source: str, word
         ("return torch.full_like(x, float('nan'))", "got nan"),
     ],
 )
-def test_a_wrong_result_is_wrong_and_says_where(judged: Judged, forward: str, words: str) -> None:
+def test_a_wrong_result_is_wrong_and_says_where(judged: Judged, forward: str, reason: str) -> None:
     """Wrong values, types, shapes, nesting and side effects are `wrong`, with the difference."""
     verdict = judged(candidate(forward=forward))
     assert (verdict.verdict, verdict.stage) == (Outcome.WRONG, "check")
-    assert words in verdict.reason
+    assert reason in verdict.reason
 
 
 def test_results_that_were_kept_from_an_earlier_call_are_wrong(judged: Judged) -> None:
-    """A cache that answers by address does not pass: contents change in the same storage."""
+    """A cache that is keyed by address fails: contents change in the same storage."""
     cache = "key = (x.data_ptr(), y.data_ptr())\nif key in self.kept: return self.kept[key]"
     remember = "self.kept[key] = torch.relu(x * self.scale + y) + self.bias"
     source = candidate(init="self.kept = {}", forward=f"{cache}\n{remember}\nreturn self.kept[key]")
@@ -134,7 +135,7 @@ def test_an_output_buffer_that_is_used_again_is_wrong(judged: Judged) -> None:
 
 
 def test_a_parameter_under_another_name_still_gets_the_same_values(judged: Judged) -> None:
-    """Both are constructed with one seed, so a renamed parameter is no fault."""
+    """Both are constructed with one seed, so a renamed parameter is not a fault."""
     assert judged(candidate().replace("self.bias", "self.offset")).is_correct
 
 
@@ -146,8 +147,8 @@ def test_a_missing_parameter_is_named(judged: Judged) -> None:
     assert "bias" in verdict.reason
 
 
-def test_an_exception_is_a_crash_with_its_words(judged: Judged) -> None:
-    """What forward or the constructor raises is `crashed`, with the last lines."""
+def test_an_exception_is_a_crash_with_its_text(judged: Judged) -> None:
+    """An exception of forward or of the constructor is `crashed`, with the last lines."""
     verdict = judged(candidate(forward="raise ValueError('not today')"))
     assert (verdict.verdict, verdict.stage) == (Outcome.CRASHED, "check")
     assert "not today" in verdict.reason
@@ -158,7 +159,7 @@ def test_an_exception_is_a_crash_with_its_words(judged: Judged) -> None:
 
 
 def test_memory_is_limited(judged: Judged) -> None:
-    """Taking more memory than is given is out_of_memory."""
+    """Taking more memory than the limit is out_of_memory."""
     verdict = judged(candidate(forward="z = torch.ones(1 << 32)"))
     assert verdict.verdict is Outcome.OUT_OF_MEMORY
     verdict = judged(candidate(forward="z = bytearray(1 << 33)"))
@@ -166,7 +167,7 @@ def test_memory_is_limited(judged: Judged) -> None:
 
 
 def test_a_tuple_of_types_is_compared_part_by_part(judge: Judge) -> None:
-    """A task with integers, booleans and floats among its outputs is judged on each of them."""
+    """Integers, booleans and floats among a task's outputs are each compared."""
     task = Task(
         name="tuple",
         source="""
@@ -205,7 +206,7 @@ def get_init_inputs(): return []
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "reason"),
     [
         (("def get_inputs", "def other"), "get_inputs"),
         (("torch.randn(32, 64), torch", "torch.randn(31, 64), torch"), "line"),
@@ -214,17 +215,17 @@ def get_init_inputs(): return []
     ],
 )
 def test_a_task_that_does_not_work_is_a_problem_in_one_line(
-    judge: Judge, task: Task, change: tuple[str, str], words: str
+    judge: Judge, task: Task, change: tuple[str, str], reason: str
 ) -> None:
-    """What is wrong with a task is said to its user, and is nobody's verdict."""
+    """A task's own fault is reported to its user, and is not a verdict."""
     problem = judge.measure(Task(name="bad", source=task.source.replace(*change)))
     assert isinstance(problem, TaskProblem)
-    assert words in problem.reason
+    assert reason in problem.reason
     assert "\n" not in problem.reason
 
 
 def test_a_task_is_measured(judge: Judge, task: Task) -> None:
-    """The reference's own time and shapes are known; what was not measured is None."""
+    """The reference's own time and shapes are known; a time that was not measured is None."""
     reference = judge.measure(task)
     assert not isinstance(reference, TaskProblem)
     assert reference.eager_us > 0

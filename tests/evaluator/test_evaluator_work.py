@@ -1,4 +1,4 @@
-"""The evaluator at its post: what it answers to leases, and what it does without namespaces."""
+"""The evaluator as an actor: what it answers to leases, and what it does without namespaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from evaluator_samples import candidate, descendants, settles
+from evaluator_samples import ContextRecorder, candidate, descendants, settles
 
 from actors.evaluator.children import fresh_interpreter
 from actors.evaluator.devices.sensors import GpuSensors
@@ -29,7 +29,9 @@ from actors.evaluator.sandbox.zygote_client import (
     ZygoteClient,
 )
 from actors.evaluator.timing.paired_benchmark import PairedBenchmark
+from actors.evaluator.timing.sides import CandidateProcess
 from actors.evaluator.worker import EvaluatorWorker
+from actors.work_context import StandaloneContext
 from protocol.messages import (
     Evaluate,
     Evaluated,
@@ -43,24 +45,17 @@ from protocol.values import Call, Outcome, Reference, Task, Verdict
 LEASE = Lease(work="small/1/evaluate", epoch=1)
 
 
-class FakePort:
-    """Remembers what was said, in order; revoked from a given moment on."""
+class LeaseRecorder(ContextRecorder):
+    """The recording context of a lease."""
 
-    def __init__(self, revoked_after_s: float = 1e9) -> None:
-        self.said: list[str] = []
-        self._until = time.monotonic() + revoked_after_s
+    def call_completed(self, call: Call) -> None:
+        raise AssertionError("an evaluator calls no model")
 
-    def doing(self, words: str) -> None:
-        self.said.append(words.split()[0])
+    def reserve_budget(self, model: str, request: str, usd: float | None) -> bool:
+        raise AssertionError("an evaluator calls no model")
 
-    def running(self) -> None:
-        self.said.append("running")
-
-    def answered(self, call: Call) -> None:
-        raise AssertionError("an evaluator asks no model")
-
-    def revoked(self) -> bool:
-        return time.monotonic() > self._until
+    def call_lost(self, partial: Call | None = None) -> None:
+        raise AssertionError("an evaluator calls no model")
 
 
 def evaluate(task: Task, source: str) -> Evaluate:
@@ -68,62 +63,65 @@ def evaluate(task: Task, source: str) -> Evaluate:
 
 
 def test_a_task_is_measured_and_a_candidate_judged(judge: Judge, task: Task) -> None:
-    """Each lease ends in the fact that belongs to it."""
+    """Each lease ends with the result that belongs to it."""
     worker = EvaluatorWorker(judge)
-    measured = worker.work(MeasureReference(lease=LEASE, task=task), FakePort())
+    measured = worker.work(MeasureReference(lease=LEASE, task=task), LeaseRecorder())
     assert isinstance(measured, ReferenceMeasured)
     assert measured.reference is not None
     assert measured.reference.device == worker.device
-    evaluated = worker.work(evaluate(task, candidate()), FakePort())
+    evaluated = worker.work(evaluate(task, candidate()), LeaseRecorder())
     assert isinstance(evaluated, Evaluated)
     assert evaluated.verdict.verdict is Outcome.CORRECT
 
 
-def test_a_bad_task_is_said_to_the_coordinator(judge: Judge, task: Task) -> None:
-    """What is wrong with a task is a problem in words, not a failure of the evaluator."""
+def test_a_bad_task_is_reported_to_the_coordinator(judge: Judge, task: Task) -> None:
+    """A task's fault is a problem with a reason, not a failure of the evaluator."""
     worker = EvaluatorWorker(judge)
     bad = Task(name="bad", source="raise ValueError('no task')")
-    measured = worker.work(MeasureReference(lease=LEASE, task=bad), FakePort())
+    measured = worker.work(MeasureReference(lease=LEASE, task=bad), LeaseRecorder())
     assert isinstance(measured, ReferenceMeasured)
     assert measured.reference is None
     assert "no task" in measured.problem
 
 
-def test_running_is_said_after_the_build_and_before_the_check(judge: Judge, task: Task) -> None:
+def test_running_is_reported_after_the_build_and_before_the_check(judge: Judge, task: Task) -> None:
     """A candidate is charged for a lost evaluator only from its first own step on."""
-    worker, port = EvaluatorWorker(judge), FakePort()
-    worker.work(evaluate(task, f"# cpp_extension\n{candidate()}"), port)
-    said = [word for word in port.said if word != "waiting"]  # for a task that is not warm
-    assert said[:4] == ["building", "running", "checking", "timing"]
-    assert port.said.count("running") == 1  # also where a doubt was looked at twice
-    port = FakePort()
-    worker.work(evaluate(task, "# cpp_extension\nraise ValueError"), port)
-    assert port.said == ["building"]
+    worker, context = EvaluatorWorker(judge), LeaseRecorder()
+    worker.work(evaluate(task, f"# cpp_extension\n{candidate()}"), context)
+    reports = [report.split()[0] for report in context.reports]
+    started = [word for word in reports if word != "waiting"]  # for a task that is not warm
+    assert started[:4] == ["building", "running", "checking", "timing"]
+    assert reports.count("running") == 1  # also where a doubt led to a second evaluation
+    context = LeaseRecorder()
+    worker.work(evaluate(task, "# cpp_extension\nraise ValueError"), context)
+    assert context.reports == ["building small/1"]
 
 
 def test_a_revoked_lease_is_dropped_soon(judge: Judge, task: Task) -> None:
-    """When nobody wants the result, the candidate is killed and the work handed back."""
+    """When the result is not wanted any more, the candidate is killed, the work handed back."""
     worker = EvaluatorWorker(judge)
-    worker.work(evaluate(task, candidate()), FakePort())
+    worker.work(evaluate(task, candidate()), LeaseRecorder())
     before = descendants(os.getpid())
     began = time.monotonic()
-    returned = worker.work(evaluate(task, candidate(forward="while True: pass")), FakePort(0.3))
+    returned = worker.work(
+        evaluate(task, candidate(forward="while True: pass")), LeaseRecorder(0.3)
+    )
     assert isinstance(returned, HandedBack)
     assert time.monotonic() - began < 2.5  # the limit that would have ended it
     assert settles(os.getpid(), before)
-    again = worker.work(evaluate(task, candidate()), FakePort())
+    again = worker.work(evaluate(task, candidate()), LeaseRecorder())
     assert isinstance(again, Evaluated)
     assert again.verdict.is_correct
 
 
 def test_a_killed_zygote_is_replaced(judge: Judge, task: Task) -> None:
-    """The world's fault is no candidate's: the judge starts a zygote again and goes on."""
+    """A failure of the machine is not a candidate's: the judge starts another zygote."""
     worker = EvaluatorWorker(judge)
-    worker.work(evaluate(task, candidate()), FakePort())
+    worker.work(evaluate(task, candidate()), LeaseRecorder())
     old = judge.zygote_pid
     assert old is not None
     os.kill(old, 9)
-    evaluated = worker.work(evaluate(task, candidate()), FakePort())
+    evaluated = worker.work(evaluate(task, candidate()), LeaseRecorder())
     assert isinstance(evaluated, Evaluated)
     assert evaluated.verdict.is_correct
     assert judge.zygote_pid != old
@@ -132,17 +130,17 @@ def test_a_killed_zygote_is_replaced(judge: Judge, task: Task) -> None:
 def test_killed_trusted_children_are_replaced(judge: Judge, task: Task) -> None:
     """If referee and reference runner are killed, the next candidate is still judged."""
     worker = EvaluatorWorker(judge)
-    worker.work(evaluate(task, candidate()), FakePort())
+    worker.work(evaluate(task, candidate()), LeaseRecorder())
     assert judge.zygote_pid is not None
     for pid in descendants(judge.zygote_pid):
         os.kill(pid, 9)
-    evaluated = worker.work(evaluate(task, candidate()), FakePort())
+    evaluated = worker.work(evaluate(task, candidate()), LeaseRecorder())
     assert isinstance(evaluated, Evaluated)
     assert evaluated.verdict.is_correct
 
 
 def test_without_namespaces_a_tree_still_dies_whole(tmp_path: Path) -> None:
-    """Where the machine gives no namespaces, a daemon that escaped is killed all the same."""
+    """Without namespaces a daemon that left its session is killed, too."""
     zygote = ZygoteClient("cpu", tmp_path / "scratch", 1024)
     zygote.start()
     folder = tmp_path / "scratch" / "child"
@@ -167,7 +165,7 @@ def test_without_namespaces_a_tree_still_dies_whole(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_dead_incarnations_are_removed(tmp_path: Path) -> None:
-    """A slot's new incarnation clears what a killed one left, and nobody else's."""
+    """A slot's new incarnation removes what a killed one left, and no other slot's folders."""
     for name in ("evaluator-0-old", "evaluator-1-other"):
         (tmp_path / "scratch" / name / "candidate-x").mkdir(parents=True)
     mine = scratch.scratch_for_slot(tmp_path, "evaluator-0", "new")
@@ -177,13 +175,13 @@ def test_leftovers_of_dead_incarnations_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
-    """A fresh interpreter started by another program, confined like any runner, answers as one."""
+    """A fresh interpreter that another program started, confined like any runner, answers."""
     verdict = judge.judge(task, candidate())
     assert isinstance(verdict, Verdict)
     fixture = judge.session.references.fixture_of(task)
     assert isinstance(fixture, ReferenceFixture)
     folder = judge.scratch.fresh("tool")
-    said = inspection._run(
+    output = inspection._run(
         judge.session.zygote,
         fixture,
         candidate(forward="import os; print('under', os.environ['TOOL'], flush=True)"),
@@ -191,7 +189,7 @@ def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
         ("env", "TOOL=glass"),
     )
     judge.scratch.remove(folder)
-    assert "under glass" in said
+    assert "under glass" in output
 
 
 TALKS = """\
@@ -201,19 +199,19 @@ with socket.create_server(("127.0.0.1", 0)) as server:
 try:
     socket.create_connection(("127.0.0.1", {port}), 5).close()
 except OSError:
-    print("nobody", "else", flush=True)
+    print("in a network", "of its own", flush=True)
 """
 
 
 def test_a_tool_may_talk_to_itself_alone(judge: Judge, task: Task) -> None:
-    """Tools reach what they look at over 127.0.0.1, in a network where nobody else is."""
+    """Tools reach their program over 127.0.0.1, in a network that reaches nothing else."""
     fixture = judge.session.references.fixture_of(task)
     assert isinstance(fixture, ReferenceFixture)
     if not judge.session.zygote.ready.namespaces:
         pytest.skip("this user gets no namespaces here, and tools are not run")
     folder = judge.scratch.fresh("tool")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        said = inspection._run(
+        output = inspection._run(
             judge.session.zygote,
             fixture,
             candidate(forward=TALKS.format(port=server.getsockname()[1])),
@@ -224,7 +222,7 @@ def test_a_tool_may_talk_to_itself_alone(judge: Judge, task: Task) -> None:
         with pytest.raises(TimeoutError):
             server.accept()
     judge.scratch.remove(folder)
-    assert "nobody else" in said
+    assert "in a network of its own" in output
 
 
 def test_a_tool_finds_our_rooms_where_folders_can_t_be_listed() -> None:
@@ -242,27 +240,32 @@ def test_a_tool_finds_our_rooms_where_folders_can_t_be_listed() -> None:
     assert done.stdout.strip() == "actors.evaluator.children.fresh_interpreter", done.stderr
 
 
-def test_measuring_goes_well_after_it_was_not_wanted(judge: Judge, task: Task) -> None:
-    """A lease that is revoked while the reference starts leaves nothing half open behind."""
+def test_measuring_succeeds_after_it_was_cancelled(judge: Judge, task: Task) -> None:
+    """A lease that is revoked while the reference starts leaves nothing half open."""
     fresh = msgspec.structs.replace(task, source=task.source + "\n# another one\n")
-    asked = iter([False])
+
+    class RevokedSoon(StandaloneContext):
+        """Revoked from the second question on."""
+
+        answers = iter([False])
+
+        def is_revoked(self) -> bool:
+            return next(self.answers, True)
+
     with pytest.raises(EvaluationCancelledError):
-        judge.measure(fresh, lambda: next(asked, True))
+        judge.measure(fresh, RevokedSoon())
     assert isinstance(judge.measure(fresh), Reference)
 
 
 def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Task) -> None:
-    """Whoever asks it next gets an answer: it does not stay stopped."""
+    """It answers the next order: it does not stay frozen."""
     assert isinstance(judge.judge(task, candidate()), Verdict)
     fixture = judge.session.references.fixture_of(task)
     assert isinstance(fixture, ReferenceFixture)
     benchmark = PairedBenchmark(
         fixture,
-        fixture.runner,
-        ProcessFreezer(set()),
+        CandidateProcess(runner=fixture.runner, freezer=ProcessFreezer(set())),
         GpuSensors(""),
-        time_s=0.05,
-        call_s=10.0,
         floor_us=0.0,
     )
     assert benchmark.alone_us(1.0) > 0
@@ -271,8 +274,8 @@ def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Tas
     assert isinstance(answer[0], Done)
 
 
-def test_a_reference_that_fails_is_told_from_a_machine_that_fails(judge: Judge, task: Task) -> None:
-    """Only the first is the task's: a machine without room must not make verdicts of it."""
+def test_a_failing_reference_is_not_taken_for_a_failing_machine(judge: Judge, task: Task) -> None:
+    """Only the first is the task's fault: a machine without room must not make verdicts of it."""
 
     class Failing:
         """A judge whose measurements fail in one way."""
@@ -286,14 +289,14 @@ def test_a_reference_that_fails_is_told_from_a_machine_that_fails(judge: Judge, 
         def measure(self, task: Task, *_: object) -> Reference:
             raise self._error
 
-    def returned(error: JudgeUnavailableError) -> HandedBack:
+    def handed_back(error: JudgeUnavailableError) -> HandedBack:
         worker = EvaluatorWorker(Failing(error))  # type: ignore[arg-type]
-        result = worker.work(MeasureReference(lease=LEASE, task=task), FakePort())
+        result = worker.work(MeasureReference(lease=LEASE, task=task), LeaseRecorder())
         assert isinstance(result, HandedBack)
         return result
 
-    assert returned(ReferenceFailedError("killed")).reference_failed
-    assert not returned(JudgeUnavailableError("no process can be started")).reference_failed
-    sick = returned(DeviceQuarantinedError("the canary died"))
-    assert sick.quarantined
-    assert not sick.reference_failed
+    assert handed_back(ReferenceFailedError("killed")).reference_failed
+    assert not handed_back(JudgeUnavailableError("no process can be started")).reference_failed
+    unfit = handed_back(DeviceQuarantinedError("the device check died"))
+    assert unfit.quarantined
+    assert not unfit.reference_failed

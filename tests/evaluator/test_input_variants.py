@@ -124,7 +124,7 @@ def test_a_parameter_that_the_candidate_does_not_have_is_missing() -> None:
 def test_outputs_in_an_inputs_memory_are_known(
     expression: str, aliases: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the task's own module returns a view of its input, the next inputs may change it."""
+    """If the task's own module returns a view of its input, the next inputs may change it."""
     monkeypatch.chdir(tmp_path)
     source = f"""
 import torch

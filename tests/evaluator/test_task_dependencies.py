@@ -1,11 +1,11 @@
-"""A task that imports what lay beside it, and one whose own code does not come back."""
+"""A task that imports files next to it, and a task whose own code does not return."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import msgspec
-from evaluator_samples import LIMITS, TASK, candidate
+from evaluator_samples import LIMITS, TASK, ContextRecorder, candidate
 
 from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.timing.baseline_cache import BaselineCache
@@ -27,7 +27,7 @@ STEPS = (
 )
 
 
-def test_a_task_and_its_candidates_import_what_lay_beside_the_task(judge: Judge) -> None:
+def test_a_task_and_its_candidates_import_files_next_to_the_task(judge: Judge) -> None:
     """Both sides find it by the names that the task uses, wherever the task is judged."""
     task = Task(name="small", source=SOURCE, modules=MODULES)
     assert not isinstance(judge.measure(task), TaskProblem)
@@ -51,26 +51,26 @@ def test_what_is_missing_beside_a_task_is_one_line_that_says_why(judge: Judge) -
         assert said in problem.reason
 
 
-def test_a_task_that_does_not_come_back_is_told_while_it_is_waited_for(tmp_path: Path) -> None:
-    """Each step of its own code has a limit, which is said before and after."""
+def test_a_task_that_does_not_return_is_reported_while_it_is_waited_for(tmp_path: Path) -> None:
+    """Each step of the task's own code has a limit, which is reported before and after."""
     limits = msgspec.structs.replace(LIMITS, import_s=0.5, check_s=0.6)
     judge = Judge("cpu", limits, tmp_path / "judge")
     try:
         for change, step, limit in STEPS:
-            told: list[str] = []
+            context = ContextRecorder()
             source = TASK.replace(*change, 1)
-            problem = judge.measure(Task(name="endless", source=source), set_activity=told.append)
+            problem = judge.measure(Task(name="endless", source=source), context)
             assert isinstance(problem, TaskProblem)
             assert problem.reason.startswith(f"the task's {step}"), problem
             assert f"took more than {limit}" in problem.reason
-            assert told[-1].startswith(f"waiting for the task's {step}")
-            assert told[-1].endswith(f"(limit {limit})")
+            assert context.reports[-1].startswith(f"waiting for the task's {step}")
+            assert context.reports[-1].endswith(f"(limit {limit})")
     finally:
         judge.close()
 
 
-def test_times_of_a_task_with_other_modules_are_not_taken_for_its_own(tmp_path: Path) -> None:
-    """What lies beside a task is part of what was measured."""
+def test_baselines_of_a_task_with_other_modules_are_not_reused(tmp_path: Path) -> None:
+    """The files next to a task are part of what was measured."""
     store = BaselineCache(tmp_path)
     task = Task(name="small", source=SOURCE, modules=MODULES)
     other = msgspec.structs.replace(task, modules={**MODULES, "lib.py": ""})

@@ -1,4 +1,4 @@
-"""Memory written and read from outside: what lies there arrives, what hostile answers say not."""
+"""Host transfer: bytes arrive as they are, and no hostile answer about addresses is believed."""
 
 from __future__ import annotations
 
@@ -49,37 +49,39 @@ HELD = 256 * 64
 
 
 def test_pieces_go_to_another_process_and_come_back() -> None:
-    """More pieces than one call takes; each lands where it was to, and nothing beside it."""
+    """More pieces than one system call takes: each arrives at its address, and no byte around."""
     with subprocess.Popen(
         [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        place = int(child.stdout.readline())
+        address = int(child.stdout.readline())
         ours = shared_memory.allocate(HELD, "ours")
-        odd = [MemoryPiece(begin=4 * n, size=4, place=place + 8 * n) for n in range(HELD // 8)]
+        pieces = [
+            MemoryPiece(begin=4 * n, size=4, address=address + 8 * n) for n in range(HELD // 8)
+        ]
         os.pwrite(ours, b"\xff" * HELD, 0)
         shared_memory.make_read_only(ours)
-        process_memory.write(child.pid, ours, odd)
+        process_memory.write(child.pid, ours, pieces)
         back = shared_memory.allocate(HELD, "back")
-        process_memory.read(child.pid, back, [MemoryPiece(begin=0, size=HELD, place=place)])
+        process_memory.read(child.pid, back, [MemoryPiece(begin=0, size=HELD, address=address)])
         child.stdin.write("\n")
         child.stdin.close()
-        said = bytes.fromhex(child.stdout.read())
-        assert os.pread(back, HELD, 0) == said
+        written = bytes.fromhex(child.stdout.read())
+        assert os.pread(back, HELD, 0) == written
         expected = bytearray(bytes(range(256)) * 64)
         for each in range(0, HELD, 8):
             expected[each : each + 4] = b"\xff" * 4
-        assert said == bytes(expected)
-        for used in (ours, back):
-            os.close(used)
+        assert written == bytes(expected)
+        for descriptor in (ours, back):
+            os.close(descriptor)
 
 
-@pytest.mark.parametrize("place", [0, (1 << 64) - 4096])
-def test_where_nothing_lies_nothing_is_read(place: int) -> None:
-    """An address that leads nowhere is an answer, not a crash of the judge."""
+@pytest.mark.parametrize("address", [0, (1 << 64) - 4096])
+def test_an_address_without_memory_is_an_error(address: int) -> None:
+    """An address that leads nowhere raises our error, it does not crash the judge."""
     ours = shared_memory.allocate(64, "ours")
-    piece = [MemoryPiece(begin=0, size=64, place=place)]
+    piece = [MemoryPiece(begin=0, size=64, address=address)]
     with pytest.raises(ProcessMemoryError):
         process_memory.read(os.getpid(), ours, piece)
     with pytest.raises(ProcessMemoryError):
@@ -105,9 +107,9 @@ def test_outputs_are_read_as_they_are(torch: ModuleType) -> None:
         (torch.arange(5), [torch.empty(0, 3), None, 2], {"a": torch.tensor(True)}),
         torch.tensor(7.0),
     ]
-    told, said = tensor_addresses.output_addresses(given)
-    layouts, places = host_transfer._output_addresses(said, len(given))
-    for value, layout, begins in zip(given, layouts, places, strict=True):
+    reported, answer = tensor_addresses.output_addresses(given)
+    layouts, addresses = host_transfer._output_addresses(answer, len(given))
+    for value, layout, begins in zip(given, layouts, addresses, strict=True):
         copied = shared_memory.allocate(total_bytes(layout), "copied")
         process_memory.read(os.getpid(), copied, host_transfer._pieces_of(layout, 0, begins))
         raw = tensor_bytes.read(_bytes(total_bytes(layout)), copied, "cpu")
@@ -119,7 +121,7 @@ def test_outputs_are_read_as_they_are(torch: ModuleType) -> None:
         ):
             assert torch.equal(mine, theirs)
         os.close(copied)
-    assert len(said.layouts) < len(told)  # what looks alike is told of once
+    assert len(answer.layouts) < len(reported)  # equal layouts are sent once
 
 
 def test_inputs_are_written_as_they_lie(torch: ModuleType) -> None:
@@ -136,7 +138,7 @@ def test_inputs_are_written_as_they_lie(torch: ModuleType) -> None:
     zeros = shared_memory.allocate(total_bytes(layout), "zeros")
     slot = tensor_bytes.read(layout, zeros, "cpu")
     pieces = host_transfer._pieces(
-        [layout], host_transfer._words(tensor_addresses.input_addresses([slot]))
+        [layout], host_transfer._addresses(tensor_addresses.input_addresses([slot]))
     )
     assert pieces is not None
     process_memory.write(os.getpid(), parcel, pieces[0])
@@ -144,8 +146,8 @@ def test_inputs_are_written_as_they_lie(torch: ModuleType) -> None:
         tensor_bytes.tensors_in(slot), tensor_bytes.tensors_in(drawn), strict=True
     ):
         assert torch.equal(mine, theirs)
-    for used in (parcel, zeros):
-        os.close(used)
+    for descriptor in (buffer, zeros):
+        os.close(descriptor)
 
 
 def _bytes(size: int) -> Layout:
@@ -154,7 +156,7 @@ def _bytes(size: int) -> Layout:
 
 @given(st.data())
 def test_dense_strides_stay_within_their_bytes(data: st.DataObject) -> None:
-    """Whatever a candidate's process says: what is called dense fills its bytes and no others."""
+    """A layout that is called dense fills its bytes and no others, whatever a candidate sends."""
     shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
     stride = tuple(data.draw(st.lists(st.integers(0, 30), min_size=0, max_size=5)))
     leaf = Leaf(dtype="uint8", shape=shape, stride=stride)
@@ -167,8 +169,8 @@ def test_dense_strides_stay_within_their_bytes(data: st.DataObject) -> None:
 
 
 @given(st.permutations(range(4)), st.lists(st.integers(2, 4), min_size=4, max_size=4))
-def test_turned_tensors_are_dense(order: list[int], shape: list[int]) -> None:
-    """Any order of dimensions is one that an honest module may give."""
+def test_transposed_tensors_are_dense(order: list[int], shape: list[int]) -> None:
+    """An honest module may return any order of dimensions."""
     strides, filled = [0] * 4, 1
     for dimension in order:
         strides[dimension] = filled
@@ -193,17 +195,17 @@ ANSWERS = st.just(Done()) | st.builds(
 
 @given(ANSWERS, st.integers(1, 4))
 def test_a_hostile_answer_is_refused_or_whole(answer: FromRunner, calls: int) -> None:
-    """What is not refused has a layout of known size and a place for each tensor of each call."""
+    """An answer that is not refused has a layout and an address for each tensor of each call."""
     try:
-        layouts, places = host_transfer._output_addresses(answer, calls)
+        layouts, addresses = host_transfer._output_addresses(answer, calls)
     except CandidateFaultError:
         return
-    assert len(layouts) == len(places) == calls
-    for layout, begins in zip(layouts, places, strict=True):
+    assert len(layouts) == len(addresses) == calls
+    for layout, begins in zip(layouts, addresses, strict=True):
         assert len(begins) == sum(1 for _leaf in tensor_leaves(layout))
         for piece in host_transfer._pieces_of(layout, 0, begins):
             assert 0 <= piece.begin < piece.begin + piece.size <= total_bytes(layout)
-            struct.pack("@PN", piece.place, piece.size)
+            struct.pack("@PN", piece.address, piece.size)
 
 
 LEAF = Leaf(dtype="float32", shape=(1,))
@@ -225,17 +227,17 @@ def _nested(layout: Layout, levels: int) -> Layout:
     ids=["a long name", "a long word", "a deep nest"],
 )
 def test_what_goes_on_to_the_referee_is_small(forged: Layout) -> None:
-    """Names of megabytes, or nests that cost it its stack, are not its failure but refused."""
-    for layout, bearable in ((_nested(LEAF, 3), True), (forged, False)):
+    """Names of megabytes, and nests that would overflow its stack, are refused before."""
+    for layout, is_accepted in ((_nested(LEAF, 3), True), (forged, False)):
         answer = OutputAddresses(layouts=(layout,), kinds=bytes(2), places=bytes(8))
-        with nullcontext() if bearable else pytest.raises(CandidateFaultError):
+        with nullcontext() if is_accepted else pytest.raises(CandidateFaultError):
             host_transfer._output_addresses(answer, 1)
 
 
 def test_where_memory_access_is_denied_the_runner_moves_its_own(
     judge: Judge, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine that keeps us out of other processes' memory judges all the same."""
+    """A machine that denies access to other processes' memory judges all the same."""
 
     def refused(*_arguments: object) -> None:
         raise ProcessMemoryError(1, "not permitted")
@@ -246,7 +248,7 @@ def test_where_memory_access_is_denied_the_runner_moves_its_own(
     assert found.is_correct, found.reason
 
 
-STAGED = """
+FORGED_ADDRESSES = """
 import array, sys
 runner = sys.modules["actors.evaluator.children.runner"]
 real = runner.tensor_addresses.output_addresses
@@ -260,18 +262,18 @@ runner.tensor_addresses.output_addresses = output_addresses
 
 
 @pytest.mark.parametrize(
-    ("lie", "word"),
+    ("lie", "outcome"),
     [
         ("places[:] = array.array('Q', [8] * len(places))", Outcome.REJECTED),
         ("places = places[:-1]", Outcome.WRONG),
         ("places[:] = array.array('Q', [places[0]] * len(places))", Outcome.WRONG),
     ],
 )
-def test_lies_about_places_gain_nothing(
-    judged: Callable[[str], Verdict], lie: str, word: Outcome
+def test_forged_addresses_gain_nothing(
+    judged: Callable[[str], Verdict], lie: str, outcome: Outcome
 ) -> None:
-    """Nowhere, too few, the same for all calls: each is found, and hurts nobody."""
-    assert judged(candidate(before=STAGED.format(lie=lie))).verdict is word
+    """Addresses without memory, too few, the same for all calls: each lie is found."""
+    assert judged(candidate(before=FORGED_ADDRESSES.format(lie=lie))).verdict is outcome
 
 
 CHANGING = """
@@ -290,7 +292,7 @@ def change(x):
 
 
 def test_inputs_that_only_timed_calls_change_are_seen(judged: Callable[[str], Verdict]) -> None:
-    """A call that spoils its inputs is no replacement, however well it behaved in the checks."""
+    """A timed call that changes its inputs is `wrong`, however well it behaved in the checks."""
     forward = "y = torch.relu(x * self.scale + y) + self.bias\nchange(x)\nreturn y"
     found = judged(candidate(before=CHANGING, forward=forward))
     assert found.verdict is Outcome.WRONG

@@ -1,4 +1,4 @@
-"""Several judgements as one: nothing is made better than the worst of them."""
+"""Several rounds as one verdict: it is never better than the worst of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
-from actors.evaluator.verdict_rounds import combine_verdicts, has_enough
-from actors.evaluator.worker import EvaluatorWorker
+from actors.evaluator.worker import EvaluatorWorker, combine_verdicts, has_enough
+from actors.work_context import STANDALONE
 from protocol.layouts import Nest
 from protocol.messages import Evaluate, Evaluated, Lease
 from protocol.release import Judged, Release
@@ -34,12 +34,12 @@ ROUNDS = st.lists(
 
 @given(ROUNDS)
 def test_the_interval_covers_every_round(verdicts: list[Verdict]) -> None:
-    """Of a few rounds, each one's figure lies within what is reported, and so does the median."""
-    whole = combine_verdicts(verdicts)
+    """The interval of a few rounds contains the figure of each round, and the median."""
+    combined = combine_verdicts(verdicts)
 
-    assert whole.speedup_ci95 is not None
-    low, high = whole.speedup_ci95
-    assert all(low <= verdict.speedup <= high for verdict in [*verdicts, whole])
+    assert combined.speedup_ci95 is not None
+    low, high = combined.speedup_ci95
+    assert all(low <= verdict.speedup <= high for verdict in [*verdicts, combined])
 
 
 @given(ROUNDS)
@@ -51,7 +51,7 @@ def test_one_bad_round_is_the_verdict(verdicts: list[Verdict]) -> None:
 
 
 def test_a_round_without_an_interval_is_not_left_out() -> None:
-    """Its machine was too busy for one: the interval of all reaches to its figure at least."""
+    """A busy machine gives a round without an interval; the combined one reaches its figure."""
     unknown = replace(correct(0.7, 0.0), speedup_ci95=None)
 
     assert (0.7, 1.55) == combine_verdicts([correct(1.5, 0.05), unknown]).speedup_ci95
@@ -59,7 +59,7 @@ def test_a_round_without_an_interval_is_not_left_out() -> None:
 
 
 def test_more_rounds_make_the_interval_narrower() -> None:
-    """One outlier of nine does not hide what eight agree on; of three it would."""
+    """One outlier does not widen the interval of nine rounds, but does widen that of three."""
     rounds = [correct(2.0 + n / 100, 0.5) for n in range(8)]
     few, many = (
         combine_verdicts([*rounds[:2], correct(0.9, 0.1)]),
@@ -73,8 +73,7 @@ def test_more_rounds_make_the_interval_narrower() -> None:
 
 @given(st.lists(st.sampled_from([0.96, 1.04]), min_size=3, max_size=9))
 def test_two_runs_of_the_same_code_are_measured_to_the_end(ratios: list[float]) -> None:
-    """An interval that reaches below 1 while the figure lies above is not the last word, unless
-    there have been as many rounds as there may be."""
+    """An interval below and above 1 leads to more rounds, unless there were as many as may be."""
     verdicts = [correct(ratio, 0.05) for ratio in ratios]
     wide = combine_verdicts(verdicts).is_wide
 
@@ -90,11 +89,13 @@ def test_two_runs_of_the_same_code_are_measured_to_the_end(ratios: list[float]) 
         (2.0, 1.7, 2.3, True),  # more than 8 % to a side
         (1.07, 0.84, 3.02, True),
         (1.03, 0.99, 1.06, True),  # above 1, or not?
-        (0.98, 0.95, 1.01, False),  # not faster, whatever more rounds say
+        (0.98, 0.95, 1.01, False),  # not faster, and more rounds can't change that
     ],
 )
-def test_what_is_measured_again(speedup: float, low: float, high: float, wide: bool) -> None:
-    """A wide interval, or one that leaves open whether there is a gain."""
+def test_a_wide_interval_leads_to_more_rounds(
+    speedup: float, low: float, high: float, wide: bool
+) -> None:
+    """An interval is wide if it leaves open how large the gain is, or whether there is one."""
     verdict = replace(correct(speedup, 0.0), speedup_ci95=(low, high))
 
     assert wide == verdict.is_wide
@@ -116,7 +117,7 @@ RELEASE = Release(
 
 
 class ScriptedJudge:
-    """Gives verdicts in their order; when they are used up, nobody wants any more."""
+    """Gives verdicts in their order; when they are used up, the work is cancelled."""
 
     ahead, device = 0, None
 
@@ -125,43 +126,34 @@ class ScriptedJudge:
         self.found = release
         self.sources: list[object] = []  # what was judged
 
-    def build(self, source: str, unwanted: object, modules: object) -> None:
+    def build(self, source: str, modules: object, context: object) -> None:
         """Build nothing."""
 
-    def release(self, task: Task, source: str, doing: object, unwanted: object) -> Release:
+    def release(self, task: Task, source: str, context: object) -> Release:
         return self.found
 
-    def judge(self, _task: Task, source: str, *_rest: object, **_how: object) -> Verdict:
+    def judge(self, _task: Task, source: str, _context: object, **_options: object) -> Verdict:
         self.sources.append(source)
         if not self.left:
             raise EvaluationCancelledError
         return self.left.pop(0)
 
-    def inspect(self, task: Task, source: str, verdict: Verdict, unwanted: object) -> Verdict:
+    def inspect(self, task: Task, source: str, verdict: Verdict, context: object) -> Verdict:
         return verdict
 
 
-class SilentPort:
-    """Hears nothing of what is said."""
-
-    def doing(self, words: str) -> None: ...
-    def running(self) -> None: ...
-    def revoked(self) -> bool:
-        return False
-
-
 def judged(judge: ScriptedJudge) -> Verdict | None:
-    """Return what a second look of 3 to 9 rounds comes to; None: it was handed back."""
+    """Return the verdict of a confirmation of 3 to 9 rounds; None: it was handed back."""
     order = Evaluate(
         lease=Lease(work="t/1/confirm", epoch=1), task=Task(name="t", source=""), source="",
         reference=Reference(eager_us=1.0), rounds=3, most_rounds=9,
     )  # fmt: skip
     worker = EvaluatorWorker(judge)  # type: ignore[arg-type]
-    answer = worker.work(order, SilentPort())  # type: ignore[arg-type]
+    answer = worker.work(order, STANDALONE)  # type: ignore[arg-type]
     return answer.verdict if isinstance(answer, Evaluated) else None
 
 
-def test_a_second_look_goes_on_as_long_as_it_is_wide() -> None:
+def test_a_confirmation_goes_on_while_the_interval_is_wide() -> None:
     """Three rounds that agree are enough; three that do not are followed by up to six more."""
     calm = ScriptedJudge(*[correct(2.0, 0.05)] * 12)
     noisy = ScriptedJudge(*[correct(2.0, 0.5)] * 3, *[correct(1.9, 0.05)] * 9)
@@ -171,8 +163,8 @@ def test_a_second_look_goes_on_as_long_as_it_is_wide() -> None:
         assert left == len(judge.left)
 
 
-def test_a_second_look_that_has_no_time_for_more_is_what_it_is() -> None:
-    """Told to leave after the rounds that were asked for: these count. Before: handed back."""
+def test_a_confirmation_without_time_for_more_rounds_counts() -> None:
+    """Cancelled after the rounds that were asked for: these count. Before: handed back."""
     found = judged(ScriptedJudge(*[correct(2.0, 0.5)] * 4))
     assert found is not None
     assert (1.5, 2.5) == found.speedup_ci95
@@ -180,7 +172,7 @@ def test_a_second_look_that_has_no_time_for_more_is_what_it_is() -> None:
 
 
 def test_what_is_confirmed_is_the_file_that_is_shipped() -> None:
-    """The final figure is of the drop-in file, with the limits that the release check found."""
+    """The final figure is that of the drop-in file, with the limits of the release check."""
     judge = ScriptedJudge(*[correct(2.0, 0.01)] * 3)
     found = judged(judge)
     assert found is not None
@@ -189,8 +181,8 @@ def test_what_is_confirmed_is_the_file_that_is_shipped() -> None:
     assert all("('threads',)" in str(source) for source in judge.sources)
 
 
-def test_a_winner_that_is_no_drop_in_is_wrong() -> None:
-    """It is not timed, its verdict says what it failed, and another node may win."""
+def test_a_winner_that_is_not_a_drop_in_is_wrong() -> None:
+    """It is not timed, its verdict says which check failed, and another node may win."""
     broken = replace(RELEASE, failed={"state dict": "load_state_dict: off by 1"})
     judge = ScriptedJudge(correct(2.0, 0.01), release=broken)
     found = judged(judge)

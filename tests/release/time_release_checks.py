@@ -9,26 +9,34 @@ from pathlib import Path
 from test_release_on_a_card import HONEST, TASK
 
 from actors.evaluator.judge import Judge
+from actors.work_context import StandaloneContext
 from protocol.settings import Limits
 from protocol.values import Task
+
+
+class PrintedSteps(StandaloneContext):
+    """A context that prints how long each activity took."""
+
+    def __init__(self) -> None:
+        self._began, self._activity = time.monotonic(), "measuring"
+
+    def set_activity(self, text: str) -> None:
+        """Print the last activity with its seconds; begin another."""
+        now = time.monotonic()
+        print(f"{now - self._began:7.1f} s  {self._activity}", flush=True)
+        self._began, self._activity = now, text
 
 
 def main() -> None:
     """Release one candidate, and print seconds since the last line at each step."""
     judge = Judge("cuda", Limits(), Path(tempfile.mkdtemp()) / "scratch", log_line=print)
     task = Task(name="fused", source=TASK, device="cuda", backend="cuda")
-    last = [time.monotonic(), "measuring"]
-
-    def doing(words: str) -> None:
-        now = time.monotonic()
-        print(f"{now - float(last[0]):7.1f} s  {last[1]}", flush=True)
-        last[:] = [now, words]
-
+    steps = PrintedSteps()
     try:
         judge.measure(task)
-        doing("building")
-        found = judge.release(task, HONEST, doing)
-        doing("")
+        steps.set_activity("building")
+        found = judge.release(task, HONEST, steps)
+        steps.set_activity("")
         print(found)
     finally:
         judge.close()

@@ -1,1 +1,1 @@
-"""The build stage: in turn, ahead of its turn, and the toolkit for it."""
+"""The build stage: in turn with measurements, ahead of them, and its toolkit."""

@@ -1,7 +1,7 @@
-"""The judge's builds: in turn with its measurements, or ahead of them in a yard of their own.
+"""The judge's builds: in turn with its measurements, or ahead of them with a zygote of their own.
 
-On a card candidates are built while another one is measured; on a CPU that would be measured, too,
-so there builds and timing take turns.
+On a GPU, candidates are built while another one is measured.  On a CPU a build would disturb the
+measurement, so builds and timing take turns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError, Zygote
 from protocol.settings import Limits
 from protocol.values import DeviceKind
 
-MIN_STORE_LEVEL = 2  # the sandbox level from which on nobody inside writes to the store
+MIN_STORE_LEVEL = 2  # from this sandbox level on, no child can write to the store
 MAX_AHEAD = 4
 RESERVED_CORES = 2  # cores for judge and runner, which are on the clock
 
@@ -35,7 +35,7 @@ def builds_ahead(device: DeviceKind) -> int:
 
 
 class Builder:
-    """How one judge's candidates get built."""
+    """The builds of one judge: where, and with which toolkit."""
 
     def __init__(
         self, confinements: ConfinementFactory, limits: Limits, log_line: Callable[[str], None]
@@ -71,7 +71,7 @@ class Builder:
         is_cancelled: Callable[[], bool],
         modules: Mapping[str, str] = NO_MODULES,
     ) -> BuildStage:
-        """Return what builds `source` in `folder`, once all is prepared for it."""
+        """Return the build of `source` in `folder`, once its toolkit is prepared."""
         toolkit = self.toolkit(source, zygote, arch, is_cancelled)
         return BuildStage(
             zygote,
@@ -86,10 +86,10 @@ class Builder:
 
 
 class BuildAhead:
-    """Builds ahead: a zygote of their own, so that no measurement ends or stops them.
+    """Builds ahead of their turn, with a zygote of their own: no measurement ends or freezes them.
 
-    A runner's processes are told from others by their zygote, and a judge that begins anew ends its
-    own with all that hangs on it.  The card is not in here.
+    The freezer knows a runner's processes by their zygote, and a judge that starts afresh ends its
+    zygote with all children.  Children of this zygote have no GPU.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class BuildAhead:
         self._closed = threading.Event()
 
     def prepare(self, sources: list[str], arch: str) -> None:
-        """Prepare in the background what `sources` will be built with."""
+        """Prepare in the background the toolkit that `sources` will be built with."""
         threading.Thread(target=self._prepare, args=(sources, arch), daemon=True).start()
 
     def _prepare(self, sources: list[str], arch: str) -> None:
@@ -122,14 +122,16 @@ class BuildAhead:
         is_cancelled: Callable[[], bool],
         modules: Mapping[str, str] = NO_MODULES,
     ) -> BuildResult | None:
-        """Build `source` now; None when the world failed, and the judge must do it in turn."""
+        """Build `source` now; None if the machine failed, and the judge must build it in turn."""
         folder = self._scratch.fresh("candidate")
 
-        def stop() -> bool:
+        def is_stopped() -> bool:
             return self._closed.is_set() or is_cancelled()
 
         try:
-            stage = self._builder.build_stage(source, self._zygote, folder, arch, stop, modules)
+            stage = self._builder.build_stage(
+                source, self._zygote, folder, arch, is_stopped, modules
+            )
             built = stage.run(self._limits.build_s)
             if built.fault is not None:
                 self._disk.require_for(
@@ -148,7 +150,7 @@ class BuildAhead:
         self._scratch.remove(Path(built.confinement.folder))
 
     def close(self) -> None:
-        """End all builds and remove what they made."""
+        """End all builds and remove their folders."""
         self._closed.set()
         self._zygote.end()
         self._scratch.close()

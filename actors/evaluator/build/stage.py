@@ -1,7 +1,7 @@
-"""The build stage, the judge's side: have the candidate imported where there is no device.
+"""The build stage, the judge's side: a candidate is imported in a process without a device.
 
-What that compiles stays in the candidate's own folder, where its runner finds it ready.
-`python -m actors.evaluator.build FILE` builds one file by hand and prints what took how long.
+The import compiles extensions into the candidate's own folder, where its runner finds them.
+`python -m actors.evaluator.build FILE` builds one file by hand and prints how long each step took.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Protocol
 
 from actors.evaluator.fastbuild.build_slots import BuildSlots, slots_here
 from actors.evaluator.fastbuild.build_store import BuildStore
@@ -28,7 +29,7 @@ from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError, Zygote
 from protocol.values import DeviceKind, Stage, Value
 
 EXTENSIONS = "extensions"  # in the candidate's folder, as its environment says
-SLOT_S = 600.0
+SLOT_LIMIT_S = 600.0  # the longest wait for a build slot
 NO_MODULES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -38,16 +39,41 @@ class BuildResult(Value, frozen=True, kw_only=True):
     confinement: Confinement
     fault: CandidateFault | None = None
     seconds: float = 0.0
-    ran_out_of_memory: bool = False  # it was killed for want of memory
+    ran_out_of_memory: bool = False  # its builder was killed because memory ran out
 
     @property
     def has_folder(self) -> bool:
-        """Whether its folder is: that goes with the zygote that built in it."""
+        """Whether the folder still exists: it is removed with the zygote that built in it."""
         return Path(self.confinement.folder).is_dir()
 
 
+class CandidateBuild(Protocol):
+    """A candidate's build: to be run, or over."""
+
+    @property
+    def confinement(self) -> Confinement:
+        """What the candidate's runner may see and take, its folder included."""
+        ...
+
+    def run(self, build_s: float) -> BuildResult:
+        """Return the result, within `build_s` seconds if it has to be built."""
+        ...
+
+
+class FinishedBuild:
+    """A build that is over: its result is returned again."""
+
+    def __init__(self, result: BuildResult) -> None:
+        self.confinement = result.confinement
+        self._result = result
+
+    def run(self, build_s: float) -> BuildResult:
+        """Return the result at once."""
+        return self._result
+
+
 class BuildStage:
-    """How one candidate is built: where, from when on it is kept, and who still wants it."""
+    """The build of one candidate in a folder of its own."""
 
     def __init__(
         self,
@@ -61,7 +87,10 @@ class BuildStage:
         is_cancelled: Callable[[], bool],
         modules: Mapping[str, str] = NO_MODULES,
     ) -> None:
-        """`modules`: what lies beside the candidate as it lay beside the task."""
+        """`modules`: files that the task imports and that the candidate finds, too.
+
+        `store`: where results are cached, if there is a `toolkit`.
+        """
         self.confinement = confinement
         self._zygote = zygote
         self._source = source
@@ -72,48 +101,52 @@ class BuildStage:
         self._extensions = Path(confinement.folder) / EXTENSIONS
         self._result_cache = ResultCache(store.results) if store and toolkit else None
         self._key = (
-            self._result_cache.key(_whole(source, modules), toolkit, confinement.environment)
+            self._result_cache.key(_build_text(source, modules), toolkit, confinement.environment)
             if self._result_cache
             else ""
         )
 
     def run(self, build_s: float) -> BuildResult:
-        """Build what importing the source builds, or take it from the store of results.
+        """Import the source and so build its extensions, or take these from the result cache.
 
-        It is imported in any case: what it does besides `load` and `load_inline` is done then.
+        The source is imported in any case, for all that it does apart from `load` and
+        `load_inline`.
         """
         with self._slot():
             began = time.monotonic()
             if self._result_cache:
                 self._result_cache.copy_to(self._key, self._extensions)
-            fault, starved = self._import(build_s)
-            # The builder's whole tree is gone: nothing changes any more under the copy.
+            fault, ran_out_of_memory = self._import(build_s)
+            # The builder's whole process tree is gone: nothing changes the files during the copy.
             if self._result_cache and fault is None:
                 self._result_cache.store(self._key, self._extensions)
             return BuildResult(
                 confinement=self.confinement,
                 fault=fault,
                 seconds=time.monotonic() - began,
-                ran_out_of_memory=starved,
+                ran_out_of_memory=ran_out_of_memory,
             )
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """Hold one of the places that this machine's memory has for builds."""
+        """Hold one of the build slots that this machine's memory permits."""
         if self._store is None:
             yield
             return
         try:
-            with BuildSlots(self._store.slots, slots_here()).acquired(SLOT_S, self._wait):
+            with BuildSlots(self._store.slots, slots_here()).acquired(
+                SLOT_LIMIT_S, self._raise_if_cancelled
+            ):
                 yield
         except BuildTimeoutError as error:
             raise JudgeUnavailableError(str(error)) from None
 
-    def _wait(self) -> None:
+    def _raise_if_cancelled(self) -> None:
         if self._is_cancelled():
             raise EvaluationCancelledError
 
     def _import(self, build_s: float) -> tuple[CandidateFault | None, bool]:
+        """Import the source in a builder; return its fault, and whether memory ran out."""
         builder: ChildClient[FromRunner] = self._zygote.spawn(
             "builder", self.confinement, FromRunner, trusted=False, is_cancelled=self._is_cancelled
         )
@@ -129,13 +162,14 @@ class BuildStage:
                 raise JudgeUnavailableError("the builds' zygote was replaced")
             stage: Stage = "build" if answer.how == "timed_out" else "import"
             return fault_from_child(answer, stage, output), answer.how == "memory"
-        said = answer[0]
-        # With a card, an import that fails for want of one is the runner's to try again.
-        if isinstance(said, CandidateRaised) and (said.compiling or self._device == "cpu"):
-            return fault_from_child(said, "import", output), False
+        raised = answer[0]
+        # For a GPU, an import may fail only because the builder has no device: the runner tries it
+        # again.
+        if isinstance(raised, CandidateRaised) and (raised.compiling or self._device == "cpu"):
+            return fault_from_child(raised, "import", output), False
         return None, False
 
 
-def _whole(source: str, modules: Mapping[str, str]) -> str:
+def _build_text(source: str, modules: Mapping[str, str]) -> str:
     """Return all the text that a build depends on."""
     return "\0".join([source, *(text for pair in sorted(modules.items()) for text in pair)])

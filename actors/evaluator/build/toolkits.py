@@ -1,8 +1,8 @@
-"""The outfit of fast builds: toolkit and precompiled headers, prepared by trusted code in time.
+"""The toolkit of fast builds, precompiled headers included, prepared by trusted code in time.
 
-The judge's side: a child that never sees a candidate does it, once for each machine, torch and
-family of flags; where it fails, builds are torch's own.  It is asked at the first candidate that
-builds with torch's headers, or earlier by who knows that there will be one.
+The judge's side.  A child that never sees a candidate prepares it, once for each machine, torch and
+flag set; if that fails, torch's own build is used.  It is prepared before the first candidate that
+builds with torch's headers, or earlier if such a candidate is known to come.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from actors.evaluator.sandbox.child_client import (
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
 
 PREPARE_S = 300.0
-GRACE_S = 10.0  # its own limit comes first: it says why
+GRACE_S = 10.0  # the child's own limit comes first, because its answer gives the reason
 POLL_S = 0.2
 MAX_TRIES = 2
 
 
 class ToolkitProvider:
-    """What one judge knows of the toolkit that its candidates are built with."""
+    """The toolkit that one judge's candidates are built with."""
 
     def __init__(self, log_line: Callable[[str], None]) -> None:
-        self._say = log_line
+        self._log_line = log_line
         self._lock = threading.Lock()
         self._toolkit = ""
         self._prepared_flag_sets: set[FlagSet] = set()
@@ -51,7 +51,10 @@ class ToolkitProvider:
         *,
         cuda: bool,
     ) -> str:
-        """Return the key of the toolkit for `source`, prepared if need be; "" for torch's way."""
+        """Return the key of the toolkit for `source`, prepared if need be; "" for torch's build.
+
+        `confinement` makes that of the child that prepares it.
+        """
         if not source_requirements.needs_headers(source) or self._failures >= MAX_TRIES:
             return self._toolkit
         wanted = source_requirements.flag_sets(source, cuda=cuda)
@@ -64,34 +67,34 @@ class ToolkitProvider:
             missing = wanted - self._prepared_flag_sets
             if (missing or not self._toolkit) and self._failures < MAX_TRIES:
                 self._prepare(missing, zygote, confinement(), is_cancelled)
-                self._prepared_flag_sets |= missing  # once: what did not work will not
+                self._prepared_flag_sets |= missing  # tried once, also if that failed
         finally:
             self._lock.release()
         return self._toolkit
 
     def _prepare(
         self,
-        families: frozenset[FlagSet],
+        flag_sets: frozenset[FlagSet],
         zygote: ZygoteClient,
         confinement: Confinement,
         is_cancelled: Callable[[], bool],
     ) -> None:
-        maker: ChildClient[ToolkitPrepared] = zygote.spawn(
+        builder: ChildClient[ToolkitPrepared] = zygote.spawn(
             "builder", confinement, FromToolkitBuilder, trusted=False, is_cancelled=is_cancelled
         )
         try:
-            answer = maker.ask(
-                PrepareToolkit(families=tuple(families), limit_s=PREPARE_S), PREPARE_S + GRACE_S
+            answer = builder.ask(
+                PrepareToolkit(families=tuple(flag_sets), limit_s=PREPARE_S), PREPARE_S + GRACE_S
             )
         finally:
-            maker.kill()
+            builder.kill()
         if isinstance(answer, ChildFailure):
-            words = answer.readable()
+            reason = answer.readable()
         elif isinstance(answer[0], ToolkitPrepared) and answer[0].toolkit:
             self._toolkit = answer[0].toolkit
             return
         else:
-            words = getattr(answer[0], "words", "")
+            reason = getattr(answer[0], "words", "")
         self._failures += 1
         if self._failures == 1:
-            self._say(f"fast builds are off, torch builds: {logs.one_line(words)}")
+            self._log_line(f"fast builds are off, torch builds: {logs.one_line(reason)}")

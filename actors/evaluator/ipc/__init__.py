@@ -1,1 +1,1 @@
-"""What the judge and its children say to each other, and the shapes that cross between them."""
+"""Messages between the judge and its children, and the layouts of values that cross."""

@@ -1,8 +1,8 @@
-"""Typed frames over a Unix socket pair, file descriptors beside them.
+"""Typed frames with file descriptors over a Unix socket pair.
 
-A frame is [length, descriptors carried] and one msgpack struct.  Whatever arrives from a child
-that runs candidate code is hostile: too long, cut, unknown or of wrong types raises
-`MalformedFrameError`, and the descriptors such a child sends are never taken.
+A frame is [length, number of descriptors] and one msgpack struct.  All bytes from a child that runs
+candidate code are treated as hostile: a frame that is too long, cut, unknown or of wrong types
+raises `MalformedFrameError`, and descriptors from such a child are never accepted.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ T = TypeVar("T")
 
 
 class MalformedFrameError(ValueError):
-    """What arrived is no frame of ours."""
+    """The bytes that arrived are not a frame of this protocol."""
 
 
 class ChannelClosedError(ConnectionError):
-    """The other side is gone."""
+    """The other end is closed."""
 
 
 class ChannelTimeoutError(TimeoutError):
-    """The other side did not read in time."""
+    """The other end did not read in time."""
 
 
 class Channel(Generic[T]):
-    """One end: sends any order, receives one union (`T`)."""
+    """One end: it sends any order and receives one union of orders (`T`)."""
 
     def __init__(self, end: socket.socket, union: object, *, descriptors: bool = False) -> None:
         self.socket = end
         self._descriptors = descriptors
         self._decoder = msgspec.msgpack.Decoder(union)
         self._buffer = bytearray()
-        self._taken: list[int] = []
+        self._received: list[int] = []
 
     def fileno(self) -> int:
         return self.socket.fileno()
@@ -85,13 +85,13 @@ class Channel(Generic[T]):
             raise ChannelTimeoutError("the order was not read")
 
     def read_available(self) -> None:
-        """Read what is there, once; raise `ChannelClosedError` at the end."""
+        """Read the available bytes, once; raise `ChannelClosedError` at the end."""
         try:
             if self._descriptors:
                 data, ancillary, _flags, _address = self.socket.recvmsg(
                     CHUNK_BYTES, socket.CMSG_SPACE(4 * MAX_DESCRIPTORS), socket.MSG_CMSG_CLOEXEC
                 )
-                self._taken.extend(_rights(ancillary))
+                self._received.extend(_rights(ancillary))
             else:
                 data = self.socket.recv(CHUNK_BYTES)
         except BlockingIOError:
@@ -103,27 +103,27 @@ class Channel(Generic[T]):
         self._buffer += data
 
     def has_pending(self) -> bool:
-        """Whether anything has come that nobody has asked for."""
+        """Whether bytes have arrived, though no order was sent that asks for them."""
         if select.select([self.socket], [], [], 0)[0]:
             self.read_available()
         return bool(self._buffer)
 
     def next_order(self) -> tuple[T, list[int]] | None:
-        """Return the next whole order and its descriptors, or None when it is not all there."""
+        """Return the next order and its descriptors, or None if it has not arrived whole."""
         if len(self._buffer) < HEAD.size:
             return None
         length, count = HEAD.unpack_from(self._buffer)
         if length > MAX_FRAME_BYTES:
             raise MalformedFrameError(f"a frame of {length} bytes")
         if count and not self._descriptors:
-            raise MalformedFrameError("descriptors where none are taken")
+            raise MalformedFrameError("descriptors where none are accepted")
         if len(self._buffer) < HEAD.size + length:
             return None
-        if len(self._taken) < count:
+        if len(self._received) < count:
             raise MalformedFrameError("descriptors are missing")
         body = bytes(self._buffer[HEAD.size : HEAD.size + length])
         del self._buffer[: HEAD.size + length]
-        carried, self._taken = self._taken[:count], self._taken[count:]
+        carried, self._received = self._received[:count], self._received[count:]
         try:
             order: T = self._decoder.decode(body)
         except (ValueError, RecursionError) as error:
@@ -132,10 +132,10 @@ class Channel(Generic[T]):
         return order, carried
 
     def receive(self, awake_s: float = 0.0) -> tuple[T, list[int]]:
-        """Block until an order is there: the children's way of reading.
+        """Block until an order is there; children read with this.
 
-        For `awake_s` it does not sleep: orders of a timed window follow each other closely, and
-        being woken takes longer than many a kernel.
+        For `awake_s` it does not sleep.  Orders of a timed window follow each other closely, and
+        waking up takes longer than many a kernel.
         """
         until = time.perf_counter() + awake_s
         while True:
@@ -148,20 +148,21 @@ class Channel(Generic[T]):
             self.read_available()
 
     def close(self) -> None:
-        close_all(self._taken)
-        self._taken = []
+        """Close the socket and all descriptors that were received."""
+        close_all(self._received)
+        self._received = []
         self.socket.close()
 
 
 def _rights(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    taken = array.array("i")
+    descriptors = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            taken.frombytes(data[: len(data) - len(data) % taken.itemsize])
-    return list(taken)
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    return list(descriptors)
 
 
 def close_all(descriptors: Sequence[int]) -> None:
-    """Close descriptors that nobody needs any more."""
+    """Close descriptors that are not needed any more."""
     for descriptor in descriptors:
         os.close(descriptor)

@@ -1,8 +1,8 @@
-"""The shape of a Python value made of tensors, without the tensors and without torch.
+"""The layout of a Python value made of tensors, without the tensors and without torch.
 
-The judge compares layouts and sizes the memory that results are written to; the children turn
-layouts into tensors and back (`tensors.py`).  A layout that comes from a candidate's process is
-data to compare with an expected one: nothing is ever allocated from it.
+The judge compares layouts and sizes the memory that results are written to.  The children turn
+layouts into tensors and back (`tensors.py`).  A layout from a candidate's process is only compared
+with an expected one; no memory is allocated from it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from protocol.layouts import ITEM_BYTES, Layout, Leaf, Nest, Other, Plain, descr
 ALIGNMENT = 64  # bytes; what torch's own CPU allocator gives
 MAX_RANK, MAX_SIZE = 64, 1 << 48  # of a layout that a candidate's process may send
 MAX_NESTED = 32  # twice as deep as a runner looks
-MAX_LAYOUT_BYTES = 1 << 19  # bytes: the layouts of a few outputs go on to the referee in one frame
-MAX_TEXT_CHARS = 60  # characters of what a candidate's process says that are shown
+MAX_LAYOUT_BYTES = 1 << 19  # layouts of a few outputs are passed to the referee in one frame
+MAX_TEXT_CHARS = 60  # of a text from a candidate's process that is shown
 FLOAT_TOLERANCE = 1e-4  # for a plain Python float among the outputs
 
 
 def is_sound(layout: Layout) -> bool:
-    """Whether a layout from a candidate's process is one that bytes can have."""
+    """Whether a layout from a candidate's process can describe bytes."""
     return _is_plausible(layout) and all(
         leaf.dtype in ITEM_BYTES
         and len(leaf.shape) <= MAX_RANK
@@ -34,9 +34,9 @@ def is_sound(layout: Layout) -> bool:
 
 
 def _is_plausible(layout: Layout) -> bool:
-    """Whether a layout can be told of: who forges one may nest it, and name things, for megabytes.
+    """Whether a layout is small: a forged one may have nests and names of megabytes.
 
-    Level by level: what recurses could lose its stack.
+    It is checked level by level, since recursion could overflow the stack.
     """
     level: list[Layout] = [layout]
     for _depth in range(MAX_NESTED):
@@ -47,7 +47,7 @@ def _is_plausible(layout: Layout) -> bool:
 
 
 def is_dense(leaf: Leaf) -> bool:
-    """Whether its strides are those of a tensor whose elements fill their memory, once each."""
+    """Whether the strides are those of a tensor whose elements fill their memory, once each."""
     if leaf.stride is None:
         return True
     if len(leaf.stride) != len(leaf.shape):
@@ -62,7 +62,7 @@ def is_dense(leaf: Leaf) -> bool:
 
 
 def tensor_leaves(layout: Layout) -> Iterator[Leaf]:
-    """Yield the tensors of `layout`, in the order in which their bytes lie."""
+    """Yield the tensors of `layout`, in the order of their bytes."""
     if isinstance(layout, Leaf):
         yield layout
     elif isinstance(layout, Nest):
@@ -71,7 +71,7 @@ def tensor_leaves(layout: Layout) -> Iterator[Leaf]:
 
 
 def untransferable_types(layout: Layout) -> Iterator[str]:
-    """Yield the type names of what can't cross."""
+    """Yield the names of types that can't be sent."""
     if isinstance(layout, Other):
         yield layout.type_name
     elif isinstance(layout, Nest):
@@ -81,11 +81,11 @@ def untransferable_types(layout: Layout) -> Iterator[str]:
 
 def offsets(layout: Layout) -> list[int]:
     """Return where each leaf's bytes begin; the last figure is the size of all."""
-    places = [0]
+    begins = [0]
     for leaf in tensor_leaves(layout):
-        end = places[-1] + leaf.nbytes
-        places.append(-(-end // ALIGNMENT) * ALIGNMENT)
-    return places
+        end = begins[-1] + leaf.nbytes
+        begins.append(-(-end // ALIGNMENT) * ALIGNMENT)
+    return begins
 
 
 def total_bytes(layout: Layout) -> int:
@@ -94,7 +94,7 @@ def total_bytes(layout: Layout) -> int:
 
 
 def difference(expected: Layout, got: Layout, where: str = "output") -> str | None:
-    """Say how `got` differs from `expected`; None when it does not.  Strides are free."""
+    """Return how `got` differs from `expected`; None if it does not.  Strides may differ."""
     if isinstance(expected, Leaf) and isinstance(got, Leaf):
         return _leaf_difference(expected, got, where)
     if isinstance(expected, Nest) and isinstance(got, Nest):
@@ -158,8 +158,8 @@ def _kind(layout: Layout) -> str:
 
 
 def _listed(value: object) -> str:
-    words = f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
-    return words[:MAX_TEXT_CHARS]
+    text = f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+    return text[:MAX_TEXT_CHARS]
 
 
 __all__ = [

@@ -1,6 +1,7 @@
-"""What a candidate and its compiler said, cut to what helps and cleaned.
+"""The output of a candidate and its compiler, cut to the useful part and cleaned.
 
-Logs are data from hostile code: bounded, without control bytes, without paths of this machine.
+Logs are data from hostile code.  They are bounded, and free of control bytes and of paths of this
+machine.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable
 LOG_BYTES = 16 * 1024
 COMPILER_CHARS = 4096
 MAX_ERRORS = 12
-EXCERPT_LINES = 5  # the source line, a caret, what it proposes
+EXCERPT_LINES = 5  # the source line, a caret, a proposed change
 TAIL_LINES = 40
 REASON_CHARS = 400
 
@@ -22,19 +23,19 @@ _ERROR = re.compile(
     r"(\berror\b\s*(#\d+(-D)?)?:|\berror\s*:|fatal error|undefined reference|ptxas fatal|"
     r"cannot find -l|multiple definition)",
 )
-# What only repeats that there were errors: ninja, collect2, torch, nvcc's count.
+# Lines that only repeat that there were errors: ninja, collect2, torch, nvcc's count.
 _REPEATED = re.compile(
     r"ld returned \d+ exit status|^FAILED:|\bError building extension\b|error: command|"
     r"^\d+ errors? detected|^ninja: build stopped|^\[\d+/\d+\] "
 )
-# Said before an error: where the compiler was, and which line of the candidate brought it there.
+# Lines before an error: where the compiler was, and which line of the candidate led there.
 _CONTEXT = re.compile(
     r"\bIn (?:static |member |lambda )*\w*\s?(?:function|instantiation|constructor)"
 )
 _REQUIRED = re.compile(r"required from here|instantiation of .{0,300} at line")
 _EXCERPT = re.compile(r"^\s*(?:\d+\s*)?\||^\s+\S")
 _PLACE = re.compile(r"^([^\s:(][^:(]{0,300}?)[:(](\d{1,7})\b")
-# One step a character, whatever the text: a hostile one may be a megabyte of slashes.
+# One step a character for any text: a hostile text may be a megabyte of slashes.
 _PATH = re.compile(r"(?:(?<=\s-[IL])|(?<![\w./:+>-]))/[\w.+@~-][\w.+@~/-]*")
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/include/")
 _KERNELS_OWN = ("/dev/", "/proc/", "/sys/")
@@ -42,7 +43,7 @@ _HOMES = ("/home", "/Users")
 
 
 class BoundedOutput:
-    """What a child wrote to stdout and stderr: its first and its last bytes are kept."""
+    """The first and the last bytes that a child wrote to stdout and stderr."""
 
     def __init__(self, kept_bytes: int) -> None:
         self._each = kept_bytes // 2
@@ -51,7 +52,7 @@ class BoundedOutput:
         self._dropped = 0
 
     def append(self, data: bytes) -> None:
-        """Take what was written now."""
+        """Append what the child wrote."""
         room = self._each - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
@@ -67,7 +68,7 @@ class BoundedOutput:
 
 
 def clean_log(text: str, folders: Iterable[str] = (), limit: int = LOG_BYTES) -> str:
-    """Return `text` without control bytes and paths of ours, at most about `limit` characters."""
+    """Return `text` without control bytes and our paths, of about `limit` characters at most."""
     text = _CONTROL.sub("", _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))
     for folder in folders:
         text = text.replace(f"{folder}/", "").replace(folder, ".")
@@ -79,7 +80,7 @@ def clean_log(text: str, folders: Iterable[str] = (), limit: int = LOG_BYTES) ->
 
 
 def _shortened(found: re.Match[str]) -> str:
-    """Return a path without what only this machine knows: where things lie."""
+    """Return a path without the folders of this machine."""
     path = found[0]
     if path.startswith(_KERNELS_OWN):
         return path
@@ -100,7 +101,7 @@ def compiler_log(text: str) -> str:
     blocks: dict[str, str] = {}
     for number, line in enumerate(lines):
         if _ERROR.search(line) and not _REPEATED.search(line):
-            # Host and device pass say the same twice; so do two files that include one.
+            # Host and device pass report the same error; so do two files with one include.
             blocks.setdefault(line.strip(), "\n".join(_block(lines, number)))
     if not blocks:
         return "\n".join(lines[-TAIL_LINES:])[-COMPILER_CHARS:]
@@ -108,11 +109,11 @@ def compiler_log(text: str) -> str:
 
 
 def _block(lines: list[str], number: int) -> list[str]:
-    """Return an error's own lines: who led there, the message, the source line under it."""
+    """Return an error's own lines: what led there, the message, the source line under it."""
     start = max(0, number - 3)
-    led = [at for at in range(start, number) if _REQUIRED.search(lines[at])]
-    before = lines[led[0] : number] if led else lines[max(0, number - 1) : number]
-    if not led and not (before and _CONTEXT.search(before[0])):
+    required = [at for at in range(start, number) if _REQUIRED.search(lines[at])]
+    before = lines[required[0] : number] if required else lines[max(0, number - 1) : number]
+    if not required and not (before and _CONTEXT.search(before[0])):
         before = []
     after = []
     for line in lines[number + 1 : number + 1 + EXCERPT_LINES]:
@@ -123,7 +124,7 @@ def _block(lines: list[str], number: int) -> list[str]:
 
 
 def _first(blocks: list[str]) -> str:
-    """Return as many blocks as there is room for, and how many more there are."""
+    """Return the blocks that fit, and the number of those that do not."""
     shown: list[str] = []
     room = COMPILER_CHARS - 40
     for block in blocks[:MAX_ERRORS]:
@@ -138,13 +139,13 @@ def _first(blocks: list[str]) -> str:
 def with_own_lines(text: str, line_of: Callable[[str, int], str]) -> str:
     """Return `text` with the source line under each place that a compiler names without it.
 
-    `line_of` gives a file's line, "" where it is not the candidate's own.  g++ shows no line for
-    "required from here", ptxas for nothing.
+    `line_of` gives a file's line, "" if the file is not the candidate's.  g++ shows no source line
+    for "required from here", ptxas shows none at all.
     """
     lines = text.splitlines()
-    told = []
+    shown = []
     for number, line in enumerate(lines):
-        told.append(line)
+        shown.append(line)
         place = _PLACE.match(line)
         follows = lines[number + 1] if number + 1 < len(lines) else ""
         if place is None or _EXCERPT.search(follows):
@@ -152,8 +153,8 @@ def with_own_lines(text: str, line_of: Callable[[str, int], str]) -> str:
         if _ERROR.search(line) or _REQUIRED.search(line):
             own = line_of(place[1], int(place[2])).strip()
             if own:
-                told.append(f"{place[2]:>5} | {own[:REASON_CHARS]}")
-    return "\n".join(told)
+                shown.append(f"{place[2]:>5} | {own[:REASON_CHARS]}")
+    return "\n".join(shown)
 
 
 def first_error(log: str) -> str:

@@ -1,6 +1,6 @@
-"""What the judge says to any of its children and hears from it; builders and the zygote whole.
+"""Messages between the judge and its children: for any child, for the zygote, for builders.
 
-Runners and referees have more to say: `runner_orders.py`, `referee_orders.py`.
+Messages for runners and referees are in `runner_orders.py` and `referee_orders.py`.
 """
 
 from __future__ import annotations
@@ -28,42 +28,45 @@ class Order(Value, frozen=True, kw_only=True, tag=True):
 class Confinement(Value, frozen=True, kw_only=True):
     """What one child may see and take."""
 
-    folder: str  # its own scratch: working directory, HOME, TMPDIR; the one place it can write
-    isolated: bool = True  # namespaces, as far as the machine gives them
+    folder: str  # its scratch folder: working directory, HOME, TMPDIR; it can only write there
+    isolated: bool = True  # namespaces, as far as the machine has them
     hide: tuple[str, ...] = ()  # directories that it finds empty
-    keep: tuple[str, ...] = ()  # what it needs all the same, there or elsewhere, to read
-    environment: dict[str, str]  # the whole of it
+    keep: tuple[str, ...] = ()  # paths that it must read, also below a hidden directory
+    environment: dict[str, str]  # all variables
     data_bytes: int | None = None
     file_bytes: int | None = None
     processes: int | None = None
     memory_bytes: int | None = None  # of all its processes together
-    own_network: bool = False  # it may connect, in a network namespace that reaches nobody
+    own_network: bool = False  # it may connect within an empty network namespace
 
 
 class SpawnChild(Order, frozen=True, kw_only=True):
-    """Fork a child.  Descriptors: its channel, its output, its status pipe, its lifeline."""
+    """Fork a child.  Descriptors: its channel, its output, its status pipe, its lifeline.
+
+    Only the judge holds the lifeline's other end; when it closes, the child's tree is killed.
+    """
 
     part: ChildRole
     device: DeviceKind
     confinement: Confinement
-    command: tuple[str, ...] = ()  # what a "tool" is run by
+    command: tuple[str, ...] = ()  # the command line around a "tool"
 
 
 class ZygoteReady(Order, frozen=True, kw_only=True):
-    """The zygote is warm; what of isolation the machine gives it, every part tried out."""
+    """The zygote is warm.  Each part of isolation was tried on this machine."""
 
     namespaces: bool = False  # pid, net, ipc and mount namespaces
-    user: bool = False  # only within a user namespace of our own
+    user: bool = False  # these namespaces need a user namespace of our own
     read_only: bool = False  # the root file system can be made read-only
-    writable: tuple[str, ...] = ()  # but for these, which the device's driver needs
+    writable: tuple[str, ...] = ()  # except for these paths, which the device's driver needs
     landlock: bool = False
     seccomp: bool = False
-    groups: tuple[str, ...] = ()  # control groups, in which children get groups of their own
+    groups: tuple[str, ...] = ()  # control groups, in which each child gets its own group
     level: int = 1  # of the sandbox: docs/evaluation-laws.md, law 13
 
 
 class ChildEnded(Order, frozen=True, kw_only=True):
-    """How a child ended, said by its init process once its whole tree is gone."""
+    """How a child ended; its init process sends this once the whole process tree is gone."""
 
     how: Literal["exit", "signal", "killed", "lost", "crowd", "memory"]
     number: int = 0  # exit status, signal number, or the limit (processes, MiB; 0: it has none)
@@ -78,20 +81,20 @@ class ImportSource(Order, frozen=True, kw_only=True):
 
     source: str
     class_name: str
-    # Beside it on the path: path -> source.
+    # Importable files: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Ping(Order, frozen=True, kw_only=True):
-    """Say that you are there: asked of every child before anything else."""
+    """Answer `Done`: the first order to each child."""
 
 
 class Exit(Order, frozen=True, kw_only=True):
-    """End in the ordinary way, exit handlers included."""
+    """End as a program does, exit handlers included."""
 
 
 class Done(Order, frozen=True, kw_only=True):
-    """It is done."""
+    """The order is done."""
 
 
 class CandidateRaised(Order, frozen=True, kw_only=True):
@@ -100,7 +103,7 @@ class CandidateRaised(Order, frozen=True, kw_only=True):
     kind: str  # the exception's type
     words: str
     trace: str = ""
-    compiling: bool = False  # a compiler said no
+    compiling: bool = False  # a compiler reported errors
     memory: bool = False  # memory ran out
 
 
@@ -108,15 +111,17 @@ class CandidateRaised(Order, frozen=True, kw_only=True):
 
 
 class PrepareToolkit(Order, frozen=True, kw_only=True):
-    """Prepare fast builds in the working directory: a trusted builder's one piece of work."""
+    """Prepare the toolkit of fast builds in the working directory; for a trusted builder."""
 
     families: tuple[FlagSet, ...] = ()
     limit_s: float
 
 
 class ToolkitPrepared(Order, frozen=True, kw_only=True):
-    toolkit: str = ""  # its key; "" when there can be none
-    words: str = ""  # why not
+    """The toolkit is prepared, or could not be."""
+
+    toolkit: str = ""  # its key; "" if it could not be prepared
+    words: str = ""  # the reason
 
 
 ToBuilder = Ping | ImportSource | PrepareToolkit | Exit

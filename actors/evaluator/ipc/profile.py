@@ -1,4 +1,4 @@
-"""A profile as it crosses from the runner: the longest kernels of a call."""
+"""A profile as the runner sends it: the longest kernels of a call."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ class KernelProfileRow(Value, frozen=True, kw_only=True):
     """One kernel (CUDA) or operator (CPU)."""
 
     name: str
-    calls: int  # a call of the module
-    us: float  # a call of the module, of its own
-    share: float  # of all that is listed and not
+    calls: int  # for each call of the module
+    us: float  # for each call of the module, without other kernels that it runs
+    share: float  # of the time of all rows, also of those left out
 
 
 class KernelProfile(Value, frozen=True, kw_only=True):
@@ -19,4 +19,4 @@ class KernelProfile(Value, frozen=True, kw_only=True):
 
     rows: tuple[KernelProfileRow, ...] = ()
     more: int = 0  # rows that are left out
-    whole_us: float = 0.0  # a call of the module, all rows
+    whole_us: float = 0.0  # for each call of the module, all rows

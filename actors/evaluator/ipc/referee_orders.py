@@ -1,4 +1,4 @@
-"""What the judge says to the referee, whom it trusts, and what that one answers."""
+"""Messages between the judge and the referee, which is trusted."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from protocol.values import Device
 
 
 class DescribeDevice(Order, frozen=True, kw_only=True):
-    """Say what device this is."""
+    """Answer with the device of this process."""
 
 
 class DeviceDescribed(Order, frozen=True, kw_only=True):
     device: Device
-    uuid: str = ""  # as the driver names the card
+    uuid: str = ""  # the driver's name of the GPU
 
 
 class ImportTask(Order, frozen=True, kw_only=True):
     """Import the task."""
 
     source: str
-    # Beside it on the path: path -> source.
+    # Importable files: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -38,29 +38,29 @@ class MakeModel(Order, frozen=True, kw_only=True):
 
 
 class PrepareTask(Order, frozen=True, kw_only=True):
-    """Draw inputs and see what can be judged of the module that was made."""
+    """Draw inputs and find out what can be judged of the module."""
 
     seed: int
-    use_device_memory: bool = False  # hand bytes over in device memory
+    use_device_memory: bool = False  # pass bytes in device memory
     precision: Precision = "task"  # the lowest that is accepted
 
 
 class TaskPrepared(Order, frozen=True, kw_only=True):
-    """The task works.  Descriptors: init inputs, state, state as it was constructed."""
+    """The task can be judged.  Descriptors: init inputs, state, state as constructed."""
 
     init: Layout
     state: Layout
     inputs: Layout
     outputs: Layout
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
-    aliases: bool = False  # an output lies in an input's memory, which the next inputs overwrite
+    aliases: bool = False  # an output is in an input's memory, which the next inputs overwrite
     has_double: bool  # a float64 reference could be made
-    input_bytes: int = 0  # bytes of the card's memory for the inputs and outputs of one block
+    input_bytes: int = 0  # of the GPU's memory for the inputs and outputs of one block
     notes: tuple[str, ...] = ()
 
 
 class TryInputKind(Order, frozen=True, kw_only=True):
-    """Say whether the task bears inputs of another kind than its own."""
+    """Answer whether the task accepts inputs of another kind than its own."""
 
     kind: InputKind
     seed: int
@@ -71,17 +71,17 @@ class InputKindResult(Order, frozen=True, kw_only=True):
 
 
 class RestoreParameters(Order, frozen=True, kw_only=True):
-    """Give these parameters the values they were constructed with, all others the shaken ones."""
+    """Give these parameters their constructed values, all others the perturbed ones."""
 
     names: tuple[str, ...] = ()
 
 
 class FreshBuffers(Order, frozen=True, kw_only=True):
-    """Hand over init inputs, state and first state again, in memory that nobody has held."""
+    """Pass init inputs, state and constructed state again, in memory that no process has had."""
 
 
 class LendMemory(Order, frozen=True, kw_only=True):
-    """Make memory that a result can be written to.  Answered with its descriptor."""
+    """Allocate memory for a result.  The answer carries its descriptor."""
 
     size: int
 
@@ -105,7 +105,7 @@ class DrawBatch(Order, frozen=True, kw_only=True):
 
     seed: int
     count: int
-    strided: bool = False  # bytes are to lie as strides say, not in logical order
+    strided: bool = False  # bytes in the order of their strides, not in logical order
 
 
 class BatchDrawn(Order, frozen=True, kw_only=True):
@@ -127,12 +127,12 @@ class ExpectedLayout(Order, frozen=True, kw_only=True):
 
 
 class StashOutputs(Order, frozen=True, kw_only=True):
-    """Copy parts of the descriptor's bytes at once, to be compared later."""
+    """Copy parts of the descriptor's bytes now, to compare them later."""
 
     parts: tuple[tuple[int, int], ...]  # where each begins and ends
-    strided: tuple[Layout, ...] = ()  # of parts whose bytes lie as their strides say
-    size: int  # of the whole
-    keep: bool = True  # else copied for nothing: caches are to be alike for what comes next
+    strided: tuple[Layout, ...] = ()  # of parts whose bytes are in the order of their strides
+    size: int  # of all bytes
+    keep: bool = True  # False: copied only to leave the same caches behind for both sides
 
 
 class CompareBytes(Order, frozen=True, kw_only=True):
@@ -140,8 +140,8 @@ class CompareBytes(Order, frozen=True, kw_only=True):
 
     draw: int
     what: Literal["output", "inputs"]
-    stashed: int | None = None  # the part taken before, instead of the descriptor's bytes
-    share: bool = False  # say how much of KernelBench's tolerance it takes, too
+    stashed: int | None = None  # the part copied before, instead of the descriptor's bytes
+    share: bool = False  # also answer with the error in units of KernelBench's tolerance
 
 
 class Compared(Order, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What the judge says to a runner, and what one answers: never to be believed."""
+"""Messages between the judge and a runner; a runner's answers are never trusted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ConstructModule(Order, frozen=True, kw_only=True):
 class LoadParameters(Order, frozen=True, kw_only=True):
     """Copy parameters and buffers in.  Descriptors: their bytes; those they were constructed with.
 
-    By name; what has another name is found by its shape and the value it was constructed with.
+    They are found by name, or else by their shape and the values they were constructed with.
     """
 
     state: Layout
@@ -34,7 +34,7 @@ class CompileModule(Order, frozen=True, kw_only=True):
 
 
 class SetInputs(Order, frozen=True, kw_only=True):
-    """Put inputs in a slot; in place when the slot holds the same layout.  Descriptor: bytes."""
+    """Put inputs into a slot; in place if the slot has the same layout.  Descriptor: bytes."""
 
     slot: int
     inputs: Layout
@@ -52,11 +52,11 @@ class CallOnce(Order, frozen=True, kw_only=True):
     slot: int
     seed: int
     keep: int
-    guard: tuple[int, ...] = ()  # bytes of the outputs that are expected, to be watched
+    guard: tuple[int, ...] = ()  # sizes of the expected outputs, which get red zones
 
 
 class ReleaseTensors(Order, frozen=True, kw_only=True):
-    """Let go of inputs and outputs, and of the card's memory that is kept for more of them."""
+    """Free inputs and outputs, and the GPU memory that the allocator keeps for more."""
 
 
 class CallRepeatedly(Order, frozen=True, kw_only=True):
@@ -67,26 +67,26 @@ class CallRepeatedly(Order, frozen=True, kw_only=True):
 
 
 class CollectOutputs(Order, frozen=True, kw_only=True):
-    """Write the outputs of all benchmarked calls, slot after slot, and say what they look like.
+    """Write the outputs of all calls of a block, slot after slot; answer with their layouts.
 
     Descriptor: memory for them.
     """
 
-    limit: int  # bytes that the descriptor's memory has
+    limit: int  # bytes of the descriptor's memory
 
 
 class LocateInputs(Order, frozen=True, kw_only=True):
-    """Say where the inputs of slots 0 … `slots`-1 lie (on the host only)."""
+    """Answer with the addresses of the inputs of slots 0 … `slots`-1 (on the host only)."""
 
     slots: int
 
 
 class LocateOutputs(Order, frozen=True, kw_only=True):
-    """Say where the outputs of all benchmarked calls lie, and what they look like."""
+    """Answer with the addresses and layouts of the outputs of all calls of a block."""
 
 
 class TakeProfile(Order, frozen=True, kw_only=True):
-    """Call the module on a slot under the profiler; asked once nothing is timed any more."""
+    """Call the module on a slot under the profiler; sent after all timing."""
 
     slot: int
 
@@ -98,7 +98,7 @@ class CheckRelease(Order, frozen=True, kw_only=True):
 
 
 class CheckDevice(Order, frozen=True, kw_only=True):
-    """Compute something known on the device; only asked of a process without a candidate."""
+    """Run a kernel with a known answer; only sent to a process without a candidate."""
 
 
 class WriteTensors(Order, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ class WriteTensors(Order, frozen=True, kw_only=True):
 
     what: Literal["output", "inputs"]
     number: int = 0
-    limit: int = 0  # bytes that the descriptor's memory has
+    limit: int = 0  # bytes of the descriptor's memory
 
 
 ToRunner = (
@@ -134,7 +134,7 @@ ToRunner = (
 
 
 class ParametersLoaded(Order, frozen=True, kw_only=True):
-    """Names that the candidate has nothing for, and whose shapes differ."""
+    """Parameters that the candidate lacks, and those whose shapes differ."""
 
     missing: tuple[str, ...] = ()
     misshapen: tuple[str, ...] = ()
@@ -144,40 +144,40 @@ class CallReturned(Order, frozen=True, kw_only=True):
     """The module returned something of this layout."""
 
     output: Layout
-    redzone_breach: str = ""  # what it wrote outside of its outputs
+    redzone_breach: str = ""  # where it wrote outside its outputs
 
 
 class OutputsCollected(Order, frozen=True, kw_only=True):
-    """All outputs are written; what each looks like."""
+    """All outputs are written; the layout of each."""
 
     outputs: tuple[Layout, ...]
 
 
 class InputAddresses(Order, frozen=True, kw_only=True):
-    """Where tensors begin, in the runner's own memory: a machine word each, leaf after leaf."""
+    """Where tensors begin in the runner's memory: a machine word each, leaf after leaf."""
 
     places: bytes
 
 
 class OutputAddresses(Order, frozen=True, kw_only=True):
-    """Where outputs lie: dense, in the order of their layouts' strides."""
+    """Where outputs are: dense, in the order of their layouts' strides."""
 
     layouts: tuple[Layout, ...]  # the different ones
-    kinds: bytes  # which of them each output has: two bytes each
+    kinds: bytes  # the number of each output's layout: two bytes each
     places: bytes  # where tensors begin: a machine word each, leaf after leaf, output after output
 
 
 class CallProfiled(Order, frozen=True, kw_only=True):
-    """What the profiler saw, as the candidate's process says."""
+    """The profile, as the candidate's process reports it."""
 
     profile: KernelProfile
 
 
 class ReleaseChecked(Order, frozen=True, kw_only=True):
-    """How a release check ended, as the candidate's process says."""
+    """How a release check ended, as the candidate's process reports it."""
 
     passed: bool
-    skipped: bool = False  # it can't be tried here
+    skipped: bool = False  # it can't be run on this machine
     reason: str = ""
 
 

@@ -1,7 +1,7 @@
-"""Shared memory that bytes cross in: made by trusted code, of fixed size, passed as a descriptor.
+"""Shared memory between processes: made by trusted code, of fixed size, passed as a descriptor.
 
-The seals matter: a process that could shrink a region would kill whoever reads it (SIGBUS), and one
-that could write to what others will read would speak to them, or spoil it for them.
+The seals matter.  A process that could shrink a region would kill its readers (SIGBUS).  A process
+that could write to what others read later could send them messages or change their inputs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 def allocate(size: int, name: str) -> int:
     """Return the descriptor of `size` zero bytes that can neither grow nor shrink.
 
-    Whoever has filled it with what is only to be read says `make_read_only`.
+    A region that is only to be read is filled first and then passed to `make_read_only`.
     """
     region = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -26,9 +26,9 @@ def allocate(size: int, name: str) -> int:
 
 
 def allocate_unsealed(size: int) -> int:
-    """Return the descriptor of `size` zero bytes for results, which nobody can seal.
+    """Return the descriptor of `size` zero bytes for results, which no process can seal.
 
-    Its pages are there already: whoever writes to them is not on the clock for them.
+    Its pages are allocated here, so that a timed process that writes to them does not pay for it.
     """
     region = allocate(size, "results")
     try:
@@ -41,5 +41,5 @@ def allocate_unsealed(size: int) -> int:
 
 
 def make_read_only(region: int) -> None:
-    """Make a region one that can only be read (or mapped privately) from now on."""
+    """Seal a region, so that it can only be read, or mapped privately."""
     fcntl.fcntl(region, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)

@@ -1,7 +1,7 @@
-"""The standard that candidates of one task are held to: a referee and a reference runner, warm.
+"""The reference fixture of one task: its referee and its reference runner, kept warm.
 
-Both run the task's own code, which is trusted.  If one of them dies it is nobody's verdict: the
-world failed, and the judge tries again.
+Both run the task's own code, which is trusted.  If one of them dies, that is a failure of the
+machine and no candidate's verdict; the judge tries again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable
 
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.layout_checks import total_bytes
@@ -41,27 +40,23 @@ from actors.evaluator.sandbox.zygote_client import (
     ReferenceFailedError,
     ZygoteClient,
 )
+from actors.work_context import STANDALONE, EvaluationContext
 from protocol.release import Judged
 from protocol.settings import Limits, Precision
 from protocol.values import Task, Value
 
 INPUT_KINDS: tuple[InputKind, ...] = ("shifted", "sparse", "scaled", "spikes", "blocks", "permuted")
 
-
-# What torch and the driver (CUDA_ERROR_OUT_OF_MEMORY) say of a full card.
+# What torch and the driver (CUDA_ERROR_OUT_OF_MEMORY) report when a GPU's memory is full.
 MEMORY_FULL = re.compile(r"CUDA out of memory|failed with CUDA error 2\b")
-LARGE_BYTES, FEW_KINDS = 1 << 30, 1  # with gigabytes of inputs one other kind must do
-
-
-def discard_line(_words: str = "") -> None:
-    """Say nothing."""
+LARGE_BYTES, FEW_KINDS = 1 << 30, 1  # with gigabytes of inputs only one other kind is used
 
 
 class TaskProblem(Value, frozen=True, kw_only=True):
-    """Why a task can't be judged: the user's to repair."""
+    """Why a task can't be judged; the user has to repair it."""
 
     reason: str
-    final: bool = False  # it would be the same with memory of another kind
+    final: bool = False  # whether host memory instead of device memory would not help
 
 
 class ReferenceFixture:
@@ -75,33 +70,32 @@ class ReferenceFixture:
         confinement: Confinement,
         *,
         precision: Precision = "task",
-        doing: Callable[[str], None] = discard_line,
     ) -> None:
-        """`doing` hears what of the task is waited for, and for how long at most."""
-        self._doing = doing
+        """`precision`: the lowest that is accepted."""
         self.zygote = zygote
         self.task = task
         self._precision = precision
         self.limits = limits
         self.confinement = confinement
-        self.seed = secrets.randbits(62)  # of the construction: candidates get the same
+        self.seed = secrets.randbits(62)  # for constructing modules: candidates get the same
         self.facts: TaskPrepared
         self.referee: RefereeClient
         self._referee_child: ChildClient[FromReferee]
         self.runner: ChildClient[FromRunner]
         self.freezer = ProcessFreezer(set())
-        self.kinds: list[InputKind] = []  # other draws that the task bears
-        self.best_us = math.inf  # the least that a call of the reference ever took
+        self.input_kinds: list[InputKind] = []  # other kinds of inputs that the task accepts
+        self.best_us = math.inf  # the least that a call of the reference took so far
         self._buffers: list[int] = []
         self._started: list[ChildClient[FromReferee] | ChildClient[FromRunner]] = []
 
     @property
     def is_deterministic(self) -> bool:
+        """Whether the same inputs give the same outputs."""
         return self.facts.is_deterministic
 
     @property
     def judged(self) -> Judged:
-        """What the figures of candidates hold for."""
+        """The device and layouts that candidates' figures are valid for."""
         facts = self.facts
         return Judged(
             device=self.zygote.device,
@@ -113,62 +107,72 @@ class ReferenceFixture:
 
     @property
     def on_host(self) -> bool:
-        """Whether it is judged on the host: the judge's word, whatever the task was meant for."""
+        """Whether the judge uses the host, also for a task that was written for a GPU."""
         return self.zygote.device == "cpu"
 
     @property
     def uses_device_memory(self) -> bool:
-        """Whether bytes are handed over in device memory."""
+        """Whether bytes are passed in device memory."""
         return self.referee.uses_device_memory
 
-    def open(self) -> TaskProblem | None:
-        """Start both; say what is wrong with the task, if anything is."""
-        # Device memory as far as the driver shares it between such processes; else the host's.
+    def open(self, context: EvaluationContext = STANDALONE) -> TaskProblem | None:
+        """Start referee and runner; return what is wrong with the task, if anything is.
+
+        `context` is told which part of the task is waited for, and for how long at most.
+        """
+        # Device memory, if the driver shares it between such processes; else the host's memory.
         tries = (True, False) if self.zygote.device == "cuda" else (False,)
-        for lend in tries:
-            problem = self._open(lend)
-            if problem is None and self._fits_device():
-                return self._find_input_kinds()
+        for use_device_memory in tries:
+            problem = self._open(use_device_memory, context)
+            if problem is None and self._has_fitting_runner():
+                return self._find_input_kinds(context)
             self.close()
-            if problem is not None and (problem.final or not lend):
+            if problem is not None and (problem.final or not use_device_memory):
                 return problem
         raise self.failure("it can't take its own parameters")
 
-    def _open(self, lend: bool) -> TaskProblem | None:
+    def _open(self, use_device_memory: bool, context: EvaluationContext) -> TaskProblem | None:
+        """Start the referee and have it prepare the task."""
         with freezer_for_new_children(self.zygote) as freezer:
             self._referee_child = self.zygote.spawn(
                 "referee", self.confinement, FromReferee, trusted=True
             )
         self._started.append(self._referee_child)
         self.referee = RefereeClient(
-            self._referee_child, self.failure, check_s=self.limits.check_s, uses_device_memory=lend
+            self._referee_child,
+            self.failure,
+            check_s=self.limits.check_s,
+            uses_device_memory=use_device_memory,
         )
         freezer.boost_priority_of_all()
-        answer = self._prepare(
-            PrepareTask(seed=self.seed, use_device_memory=lend, precision=self._precision)
+        order = PrepareTask(
+            seed=self.seed, use_device_memory=use_device_memory, precision=self._precision
         )
+        answer = self._prepare(order, context)
         if isinstance(answer, TaskProblem):
             return answer
-        said, self._buffers = answer
-        if isinstance(said, TaskUnsuitable):
-            return TaskProblem(reason=self._clean(said.reason))
-        if not isinstance(said, TaskPrepared):
+        prepared, self._buffers = answer
+        if isinstance(prepared, TaskUnsuitable):
+            return TaskProblem(reason=self._clean(prepared.reason))
+        if not isinstance(prepared, TaskPrepared):
             raise self.failure(answer)
-        self.facts = said
+        self.facts = prepared
         return None
 
-    def _prepare(self, last: PrepareTask) -> tuple[FromReferee, list[int]] | TaskProblem:
-        """Go through the task's own code step by step, each within a limit of its own."""
+    def _prepare(
+        self, last: PrepareTask, context: EvaluationContext
+    ) -> tuple[FromReferee, list[int]] | TaskProblem:
+        """Run the task's own code step by step, each within a limit of its own."""
         limits = self.limits
         source, modules = self.task.source, self.task.modules
         steps: tuple[tuple[str, str, float, Order], ...] = (
             ("import", "import_s", limits.import_s, ImportTask(source=source, modules=modules)),
-            # What it needs of memory is foreseen there, and that takes its inputs, too.
+            # This step also estimates the memory that the task needs, which takes its inputs.
             ("Model(...) and get_inputs()", "check_s", limits.check_s, MakeModel(seed=self.seed)),
             ("get_inputs() and forward", "check_s", limits.check_s, last),
         )
         for what, limit, seconds, order in steps:
-            self._doing(f"waiting for the task's {what} (limit {seconds:g} s)")
+            context.set_activity(f"waiting for the task's {what} (limit {seconds:g} s)")
             answer = self._referee_child.ask(order, seconds)
             if isinstance(answer, ChildFailure):
                 return self._problem_of(answer, f"the task's {what}", limit)
@@ -177,44 +181,44 @@ class ReferenceFixture:
         raise AssertionError("the last step returns")
 
     @property
-    def _patience(self) -> float:
+    def _order_limit_s(self) -> float:
         return self.limits.import_s + self.limits.check_s
 
-    def _fits_device(self) -> bool:
-        """Start the runner; whether it can take what the referee hands over."""
+    def _has_fitting_runner(self) -> bool:
+        """Start the runner; return whether it can use the memory that the referee passes."""
         with freezer_for_new_children(self.zygote) as self.freezer:
             self.runner = self.zygote.spawn("runner", self.confinement, FromRunner, trusted=False)
         self._started.append(self.runner)
-        self._tell(self.import_order())
+        self._require_done(self.import_order())
         for order, carried in (self.construct_order(), self.load_order()):
-            answer = self.runner.ask(order, self._patience, carried)
+            answer = self.runner.ask(order, self._order_limit_s, carried)
             if isinstance(answer, ChildFailure):
                 raise self.failure(answer)
             if isinstance(answer[0], CandidateRaised):
                 return False
         return True
 
-    def _find_input_kinds(self) -> TaskProblem | None:
-        """Find out which other draws the task bears; one that kills the referee is not borne."""
+    def _find_input_kinds(self, context: EvaluationContext) -> TaskProblem | None:
+        """Find out which other kinds of inputs the task accepts; one that kills it is not."""
         large = total_bytes(self.facts.inputs) > LARGE_BYTES
         for kind in INPUT_KINDS[:FEW_KINDS] if large else INPUT_KINDS:
             answer = self._referee_child.ask(
-                TryInputKind(kind=kind, seed=secrets.randbits(62)), self._patience
+                TryInputKind(kind=kind, seed=secrets.randbits(62)), self._order_limit_s
             )
             if not isinstance(answer, ChildFailure):
                 if isinstance(answer[0], InputKindResult) and answer[0].accepted:
-                    self.kinds.append(kind)
+                    self.input_kinds.append(kind)
                 continue
-            # A device-side assertion ends a CUDA context: begin again, and ask no more of it.
+            # A device-side assertion ends a CUDA context: start again, and try no other kind.
             self.close()
-            problem = self._open(self.uses_device_memory)
-            if problem is not None or not self._fits_device():
+            problem = self._open(self.uses_device_memory, context)
+            if problem is not None or not self._has_fitting_runner():
                 return problem
             return None
         return None
 
     def import_order(self, candidate: str | None = None) -> ImportSource:
-        """Return the order that imports a candidate, or the task itself, beside its modules."""
+        """Return the order that imports a candidate, or the task itself, with its modules."""
         if candidate is None:
             return ImportSource(
                 source=self.task.source, class_name="Model", modules=self.task.modules
@@ -225,24 +229,23 @@ class ReferenceFixture:
         if failure.how == "timed_out":
             return TaskProblem(
                 reason=f"{what} took more than {failure.seconds:g} s: see what it waits for, or "
-                f"raise"
-                f" {limit} under [limits] in stark.toml",
+                f"raise {limit} under [limits] in stark.toml",
                 final=True,
             )
-        said = logs.one_line(self._referee_child.output.text()[-300:])
+        output = logs.one_line(self._referee_child.output.text()[-300:])
         if failure.how == "lost":
             raise self.failure(failure)
         return TaskProblem(
-            reason=self._clean(f"the task could not be prepared: {failure.readable()}. {said}")
+            reason=self._clean(f"the task could not be prepared: {failure.readable()}. {output}")
         )
 
-    def _clean(self, words: str) -> str:
-        return logs.one_line(logs.clean_log(words, [self.confinement.folder]))
+    def _clean(self, text: str) -> str:
+        return logs.one_line(logs.clean_log(text, [self.confinement.folder]))
 
     def refresh_buffers(self) -> None:
-        """Have what modules are made of in memory that no candidate has held.
+        """Put parameters and buffers into memory that no candidate has had.
 
-        On the host it is sealed; what is handed over on the card can be written to.
+        On a host that memory is sealed against writing; on a GPU a candidate can write to it.
         """
         if self.uses_device_memory:
             fresh = self.referee.fresh_buffers()
@@ -257,34 +260,34 @@ class ReferenceFixture:
         """Return the order that copies the reference's parameters and buffers in."""
         return LoadParameters(state=self.facts.state), self._buffers[1:3]
 
-    def _tell(self, order: Order, carried: list[int] | None = None) -> None:
-        seconds = self.limits.import_s + self.limits.check_s
-        answer = self.runner.ask(order, seconds, carried or [])
+    def _require_done(self, order: Order) -> None:
+        answer = self.runner.ask(order, self._order_limit_s, [])
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             raise self.failure(answer)
 
     def failure(self, answer: object) -> ReferenceFailedError:
         """Return the error for a trusted child that gave no good answer."""
-        said = answer[0] if isinstance(answer, tuple) else answer
-        words = said.readable() if isinstance(said, ChildFailure) else str(said)[:300]
-        text = " ".join(child.output.text()[-300:] for child in self._started)
-        kind = (
+        first = answer[0] if isinstance(answer, tuple) else answer
+        reason = first.readable() if isinstance(first, ChildFailure) else str(first)[:300]
+        output = " ".join(child.output.text()[-300:] for child in self._started)
+        error_class = (
             DeviceMemoryFullError
-            if MEMORY_FULL.search(text) and self.zygote.device == "cuda"
+            if MEMORY_FULL.search(output) and self.zygote.device == "cuda"
             else ReferenceFailedError
         )
-        return kind(self._clean(f"the reference failed: {words} {text}"))
+        return error_class(self._clean(f"the reference failed: {reason} {output}"))
 
     @property
     def is_alive(self) -> bool:
+        """Whether both children still answer."""
         return all(child.failure is None for child in self._started)
 
     def note_time(self, us: float | None) -> None:
-        """Remember the reference's best time, whoever measured it."""
+        """Remember the reference's best time of all measurements."""
         self.best_us = min(self.best_us, us or math.inf)
 
     def close(self) -> None:
-        """End both."""
+        """End both children."""
         for child in self._started:
             child.kill()
         self._close_buffers()

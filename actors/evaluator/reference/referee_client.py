@@ -1,7 +1,8 @@
-"""The judge's hold on a task's referee: draws inputs, keeps what is expected of them, compares.
+"""The judge's client of a task's referee, which draws inputs, computes outputs and compares.
 
-The referee runs the task's own code, which is trusted; what it compares are bytes that a candidate
-wrote.  If it gives no good answer that is nobody's verdict: `failed` makes the error.
+The referee runs the task's own code, which is trusted; the bytes that it compares are written by a
+candidate.  If the referee gives no good answer, that is no candidate's verdict: `failure` makes the
+error.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from protocol.values import Stage, Value
 
 
 class DrawnInputs(Value, frozen=True, kw_only=True):
-    """Fresh inputs: their number with the referee, what they look like, where their bytes are."""
+    """Fresh inputs."""
 
-    number: int
+    number: int  # by which the referee knows them
     inputs: Layout
-    buffer: int
-    seed: int
+    buffer: int  # the descriptor of their bytes
+    seed: int  # of the call on them
 
     def set_inputs_order(self, slot: int) -> tuple[SetInputs, list[int]]:
         """Return the order that puts these inputs into a slot."""
@@ -52,18 +53,18 @@ class DrawnInputs(Value, frozen=True, kw_only=True):
 class InputBatch(Value, frozen=True, kw_only=True):
     """Fresh inputs of the calls of one block."""
 
-    first: int  # the first one's number with the referee
+    first: int  # the number by which the referee knows the first inputs
     inputs: tuple[Layout, ...]
-    buffers: list[int]  # the reference's first; on the host one does for both
+    buffers: list[int]  # descriptors, the reference's first; on a host both sides use one
 
     def close(self) -> None:
-        """Let the bytes go."""
+        """Close the descriptors of the bytes."""
         for buffer in self.buffers:
             os.close(buffer)
 
 
 class RefereeClient:
-    """One task's referee, asked."""
+    """Asks one task's referee."""
 
     def __init__(
         self,
@@ -73,60 +74,61 @@ class RefereeClient:
         check_s: float,
         uses_device_memory: bool,
     ) -> None:
-        """`uses_device_memory`: whether bytes are handed over in the device's memory, not the
-        host's.
+        """`failure` makes the error for an answer that is no good.
+
+        `uses_device_memory`: whether bytes are passed in the device's memory, not the host's.
         """
         self._child = referee
         self._failure = failure
         self._check_s = check_s
         self.uses_device_memory = uses_device_memory
         self._restored: tuple[str, ...] = ()
-        self._seeds: dict[int, int] = {}  # of the calls on each draw
+        self._seeds: dict[int, int] = {}  # of the call on each draw
 
     def fresh_buffers(self) -> list[int]:
-        """Return what modules are made of in memory that no candidate has held."""
+        """Return init inputs and parameters in memory that no candidate has had."""
         return self._ask(FreshBuffers())[1]
 
     def restore_parameters(self, names: tuple[str, ...]) -> None:
-        """Let the reference have these parameters as they were constructed, for one candidate."""
+        """Give the reference these parameters as they were constructed, for one candidate."""
         if names != self._restored:
             self._ask(RestoreParameters(names=names))
             self._restored = names
 
     def draw(self, kind: InputKind = "plain") -> DrawnInputs:
-        """Draw fresh inputs with a fresh secret seed; the caller closes the parcel."""
-        said, carried = self._ask(DrawInputs(seed=secrets.randbits(62), kind=kind))
-        if not isinstance(said, InputsDrawn):
-            raise self._failure(said)
-        call_seed = secrets.randbits(62)
-        self._seeds[said.draw] = call_seed
-        return DrawnInputs(number=said.draw, inputs=said.inputs, buffer=carried[0], seed=call_seed)
+        """Draw fresh inputs with a fresh secret seed; the caller closes the buffer."""
+        drawn, carried = self._ask(DrawInputs(seed=secrets.randbits(62), kind=kind))
+        if not isinstance(drawn, InputsDrawn):
+            raise self._failure(drawn)
+        seed = secrets.randbits(62)
+        self._seeds[drawn.draw] = seed
+        return DrawnInputs(number=drawn.draw, inputs=drawn.inputs, buffer=carried[0], seed=seed)
 
     def expected_layout(self, draw: int) -> Layout:
-        """Return what the outputs of a draw look like; the reference is computed now, or was."""
-        said, _carried = self._ask(ComputeExpected(draw=draw, seed=self._seeds[draw]))
-        if not isinstance(said, ExpectedLayout):
-            raise self._failure(said)
-        return said.outputs
+        """Return the layout of a draw's outputs, which are computed now if they were not before."""
+        expected, _carried = self._ask(ComputeExpected(draw=draw, seed=self._seeds[draw]))
+        if not isinstance(expected, ExpectedLayout):
+            raise self._failure(expected)
+        return expected.outputs
 
     def draw_batch(self, count: int, *, strided: bool = False) -> InputBatch:
-        """Draw fresh inputs `count` times, for timed calls; the caller closes the hand.
+        """Draw fresh inputs `count` times, for timed calls; the caller closes the batch.
 
-        `strided`: their bytes are to lie as strides say, not in logical order.
+        `strided`: their bytes are to be in the order of their strides, not in logical order.
         """
         order = DrawBatch(seed=secrets.randbits(62), count=count, strided=strided)
-        said, carried = self._ask(order)
-        if not isinstance(said, BatchDrawn):
-            raise self._failure(said)
-        for draw in range(said.first, said.first + count):
+        drawn, carried = self._ask(order)
+        if not isinstance(drawn, BatchDrawn):
+            raise self._failure(drawn)
+        for draw in range(drawn.first, drawn.first + count):
             self._seeds[draw] = secrets.randbits(62)
-        return InputBatch(first=said.first, inputs=said.inputs, buffers=carried)
+        return InputBatch(first=drawn.first, inputs=drawn.inputs, buffers=carried)
 
     def lend_memory(self, size: int) -> int:
         """Return memory that `size` bytes of results can be written to; the caller closes it."""
         if not self.uses_device_memory:
             return shared_memory.allocate_unsealed(size)
-        _said, carried = self._ask(LendMemory(size=size))
+        _done, carried = self._ask(LendMemory(size=size))
         return carried[0]
 
     def stash_outputs(
@@ -136,26 +138,27 @@ class RefereeClient:
         parts: Sequence[tuple[int, int]],
         *,
         strided: tuple[Layout, ...] = (),
-        kept: bool = True,
+        keep: bool = True,
     ) -> None:
         """Copy parts out of memory that a candidate may still write to.
 
-        `strided`: what each part is, where bytes lie as strides say instead of in logical order.
+        `strided`: the layout of each part, if its bytes are in the order of its strides instead of
+        in logical order.  `keep` False: the copies are made and dropped.
         """
-        self._ask(StashOutputs(parts=tuple(parts), size=size, strided=strided, keep=kept), [memory])
+        self._ask(StashOutputs(parts=tuple(parts), size=size, strided=strided, keep=keep), [memory])
 
     def compare_stashed(self, number: int, output: Layout, draw: int) -> str:
-        """Compare one of the outputs that were taken; return what is wrong with it."""
+        """Compare one of the copied outputs; return what is wrong with it."""
         differs = difference(self.expected_layout(draw), output)
         if differs:
             return differs
-        said, _carried = self._ask(CompareBytes(draw=draw, what="output", stashed=number))
-        if not isinstance(said, Compared):
-            raise self._failure(said)
-        return said.reason
+        compared, _carried = self._ask(CompareBytes(draw=draw, what="output", stashed=number))
+        if not isinstance(compared, Compared):
+            raise self._failure(compared)
+        return compared.reason
 
     def forget(self, draw: int, count: int = 1) -> None:
-        """Let the memory of draws go."""
+        """Have the referee free the memory of draws."""
         for number in range(draw, draw + count):
             self._seeds.pop(number, None)
         self._ask(ForgetDraws(draw=draw, count=count))
@@ -203,12 +206,13 @@ class RefereeClient:
             if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
                 return fault_from_child(answer, stage, candidate.output.text())
             what: Literal["output", "inputs"] = "inputs" if order.what == "inputs" else "output"
-            said, _carried = self._ask(CompareBytes(draw=draw, what=what, share=share), [memory])
+            comparison = CompareBytes(draw=draw, what=what, share=share)
+            compared, _carried = self._ask(comparison, [memory])
         finally:
             os.close(memory)
-        if not isinstance(said, Compared):
-            raise self._failure(said)
-        return said
+        if not isinstance(compared, Compared):
+            raise self._failure(compared)
+        return compared
 
     def _ask(self, order: Order, carried: list[int] | None = None) -> tuple[FromReferee, list[int]]:
         answer = self._child.ask(order, self._check_s, carried or [])

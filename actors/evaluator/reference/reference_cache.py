@@ -1,21 +1,21 @@
-"""The standard at hand: that of the task which was judged last, kept until another one comes."""
+"""A cache of one: the reference fixture of the last task, kept warm until another task comes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from actors.evaluator.ipc.layout_checks import total_bytes
-from actors.evaluator.reference.fixture import ReferenceFixture, TaskProblem, discard_line
+from actors.evaluator.reference.fixture import ReferenceFixture, TaskProblem
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.scratch import Scratch
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
+from actors.work_context import STANDALONE, EvaluationContext
 from protocol.settings import Precision
 from protocol.values import Task
 
 
 class ReferenceCache:
-    """At most one standard, warm."""
+    """At most one reference fixture, warm."""
 
     def __init__(
         self,
@@ -31,15 +31,15 @@ class ReferenceCache:
         self._fixture: ReferenceFixture | None = None
 
     def fixture_of(
-        self, task: Task, doing: Callable[[str], None] = discard_line
+        self, task: Task, context: EvaluationContext = STANDALONE
     ) -> ReferenceFixture | TaskProblem:
-        """Return the standard of `task`: the one at hand, or a new one.
+        """Return the fixture of `task`: the cached one, or a new one.
 
-        `doing` hears what of the task is waited for, and for how long at most.
+        `context` is told which part of the task is waited for, and for how long at most.
         """
-        held = self._fixture
-        if held is not None and held.is_alive and held.task == task:
-            return held
+        cached = self._fixture
+        if cached is not None and cached.is_alive and cached.task == task:
+            return cached
         self.evict()
         self._zygote.ensure_started()
         folder = self._scratch.fresh("task")
@@ -51,13 +51,12 @@ class ReferenceCache:
             self._confinements.limits,
             confinement,
             precision=self._precision,
-            doing=doing,
         )
         self._fixture = fixture
         try:
-            problem = fixture.open()
+            problem = fixture.open(context)
         except BaseException:
-            self.evict()  # half open it would be found, and believed, by the next who wants it
+            self.evict()  # a fixture that is half open must not be found by the next caller
             raise
         if problem is not None:
             self.evict()
@@ -68,7 +67,7 @@ class ReferenceCache:
         return fixture
 
     def evict(self) -> None:
-        """End it, if there is one."""
+        """End the fixture, if there is one."""
         if self._fixture is not None:
             self._fixture.close()
             self._scratch.remove(Path(self._fixture.confinement.folder))

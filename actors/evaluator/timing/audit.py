@@ -1,14 +1,15 @@
-"""What a candidate claims, held against all that it needed: work done elsewhere is added.
+"""What a candidate claims is compared with all that it needed: work done elsewhere is added.
 
-Pure: no clock, no process.  A claim is the longest block of a turn.  Its proof are calls on inputs
-of their own in the same group, from the first byte that is fed to the last that is collected.  The
-reference is asked the same and has no reason to work outside its calls, nor to remember results; so
-what the candidate needs more than the reference is work of its calls, and is added to all of them.
+Pure: no clock, no process.  `policy` has the rule in ten sentences and the numbers.  A claim is the
+longest block of a turn.  Calls on fresh inputs in the same group check it: setting the inputs, the
+calls, and collecting the outputs are all timed.  The reference does the same and has no reason to
+work outside its calls, nor to cache results.  So what the candidate needs more than the reference
+is work of its calls, and is added to all of them.
 
-Two things are asked.  Is it more in the lower quartile of all groups?  Then it is so always.  Is it
-more in the median of those groups in which it claims most?  Then the reported median comes from
-groups that are not what they seem, though others look honest.  A stranger who disturbs some blocks
-of either side moves neither.
+Two questions are asked.  Does the candidate need more in the lower quartile of all groups?  Then it
+always does.  Does it need more in the median of those groups in which it claims to be fastest?
+Then the reported median comes from groups that can't be trusted, though others look honest.
+Contention in some blocks of either side changes neither quantile.
 """
 
 from __future__ import annotations
@@ -19,56 +20,38 @@ from statistics import mean, median
 
 import msgspec
 
+from actors.evaluator.timing.policy import POLICY
 from actors.evaluator.timing.timing_statistics import (
-    ENOUGH_GROUPS,
-    MAX_CALM_WAIT_SHARE,
     TimedGroup,
     Timing,
     calm_groups,
+    is_calm,
     timing_of,
 )
 from protocol.values import Value
 
-# Of a claim: what may be missing from it before it is added.
-UNPROVEN_SHARE = 0.05
-# The same where calls take gigabytes: on a card that was idle for a draw they took 15 % longer.
-UNPROVEN_SHARE_FEW_CALLS, FEW_CALLS = 0.15, 2
-# Of what feeding and collecting take: gigabytes are fed at a speed that depends on where they lie,
-# and a card at one that depends on the processor that a process got for as long as it lives.
-# Otherwise it is a third: a tenth would be half of a call that only moves its inputs.
-TRANSFER_SHARE, TRANSFER_SHARE_CACHED = 0.1, 0.03
-COLD_US = 100.0  # a block: launching on a host whose caches are cold, in nobody's call
-# Times a call, on a host: a call that moves its inputs takes 25 µs there, on fresh ones 60. These
-# 35 µs would excuse who needs 17, remembers all and claims one.  Honest ones: 2.3 times at most.
-COLD_TIMES = 3.0
-IMPOSSIBLE_RATIO = 2.0  # more than this share of the claim elsewhere: it is refused
-SURE_DEVIATIONS = 1.64  # standard deviations: where an order statistic is with 90 %
-# Who may well need this many times more than it claims is looked at again, and nothing added yet:
-# one candidate in thirty on a noisy machine, and who remembers results now and then.
-GROSS_RATIO, LIKELY_DEVIATIONS = 4.0, 0.5
-
 
 class FreshBlock(Value, frozen=True, kw_only=True):
-    """Calls on inputs of their own, microseconds a call: feeding, the calls, collecting."""
+    """A block of calls on fresh inputs: microseconds a call, and what its transfers took."""
 
     calls: int
     us: float
-    fed_us: float = 0.0
-    collected_us: float = 0.0
+    input_us: float = 0.0  # setting the inputs
+    output_us: float = 0.0  # collecting the outputs
 
 
 class TimedBlock(Value, frozen=True, kw_only=True):
-    """The longest block of one turn, microseconds a call, and what proves it, where it was fed."""
+    """The longest block of one turn, microseconds a call, and the fresh block that checks it."""
 
     us: float
-    fresh: FreshBlock | None = None
+    fresh: FreshBlock | None = None  # None: the other turn of this side has one
 
 
 TimedBlocks = tuple[TimedBlock, TimedBlock]
 
 
 class GroupClaim(Value, frozen=True, kw_only=True):
-    """One group: what was claimed in it, and what proves it."""
+    """One group: what each side claims in its two turns, and what checks these claims."""
 
     reference: TimedBlocks
     candidate: TimedBlocks
@@ -77,70 +60,232 @@ class GroupClaim(Value, frozen=True, kw_only=True):
 
     @property
     def as_group(self) -> TimedGroup:
-        """The longest blocks that there are."""
+        """The claimed times alone."""
         return self.with_penalty(0.0)
 
-    def with_penalty(self, added_us: float) -> TimedGroup:
-        """Return the same with microseconds added to each of the candidate's calls."""
+    def with_penalty(self, penalty_us: float) -> TimedGroup:
+        """Return the claimed times with microseconds added to each of the candidate's calls."""
         first, second = (block.us for block in self.reference)
         third, fourth = (block.us for block in self.candidate)
-        if added_us:  # what is missing may be missing from one turn only: the other says nothing
-            third = fourth = (third + fourth) / 2 + added_us
+        if penalty_us:  # one turn alone may lack the time, so the turns are not told apart
+            third = fourth = (third + fourth) / 2 + penalty_us
         return TimedGroup(
             reference=(first, second), candidate=(third, fourth), cpu_wait_share=self.cpu_wait_share
         )
 
 
 class UnclaimedCost(Value, frozen=True, kw_only=True):
-    """What one side needed outside of what it claims, in one group: microseconds a call."""
+    """What one side needed besides its claim, in one group: microseconds a call."""
 
-    fed_us: float
-    collected_us: float
-    begun_us: float  # on fresh inputs more than on known ones: caches, clocks, pipelines are cold
+    input_us: float  # setting the inputs
+    output_us: float  # collecting the outputs
+    cold_start_us: float  # fresh block beyond the claim: cold caches, clocks, pipelines
 
     @classmethod
     def of(cls, blocks: TimedBlocks) -> UnclaimedCost:
-        """Return the mean of a side's two turns; one that was not fed is held against the other."""
+        """Return the mean of a side's two turns; a turn without a fresh block uses the other's."""
         first, second = blocks
-        proofs = [first.fresh or second.fresh, second.fresh or first.fresh]
-        pairs = [(block.us, fresh) for block, fresh in zip(blocks, proofs, strict=True) if fresh]
+        fresh_blocks = [first.fresh or second.fresh, second.fresh or first.fresh]
+        pairs = [
+            (block.us, fresh) for block, fresh in zip(blocks, fresh_blocks, strict=True) if fresh
+        ]
         return cls(
-            fed_us=mean(fresh.fed_us for _us, fresh in pairs),
-            collected_us=mean(fresh.collected_us for _us, fresh in pairs),
-            begun_us=mean(max(0.0, fresh.us - us) for us, fresh in pairs),
+            input_us=mean(fresh.input_us for _us, fresh in pairs),
+            output_us=mean(fresh.output_us for _us, fresh in pairs),
+            cold_start_us=mean(max(0.0, fresh.us - us) for us, fresh in pairs),
         )
 
 
 CostOf = Callable[[UnclaimedCost], float]
 
 
-def _fed(cost: UnclaimedCost) -> float:
-    return cost.fed_us
+def _input_cost(cost: UnclaimedCost) -> float:
+    return cost.input_us
 
 
-def _collected(cost: UnclaimedCost) -> float:
-    return cost.collected_us
+def _output_cost(cost: UnclaimedCost) -> float:
+    return cost.output_us
 
 
-def _begun(cost: UnclaimedCost) -> float:
-    return cost.begun_us
+def _cold_start_cost(cost: UnclaimedCost) -> float:
+    return cost.cold_start_us
 
 
-OUTSIDE_BLOCK_COSTS: tuple[CostOf, ...] = (_fed, _collected)
-ALL_COSTS: tuple[CostOf, ...] = (*OUTSIDE_BLOCK_COSTS, _begun)
+COSTS_OUTSIDE_BLOCK: tuple[CostOf, ...] = (_input_cost, _output_cost)
+ALL_COSTS: tuple[CostOf, ...] = (*COSTS_OUTSIDE_BLOCK, _cold_start_cost)
+
+
+# --- how much more the candidate needs than the reference ----------------------------------------
 
 
 def unclaimed_us(claims: Sequence[GroupClaim]) -> float:
-    """Return what the candidate's calls need more than they claim; 0 if it may be an accident."""
-    return _unclaimed(claims, ALL_COSTS, SURE_DEVIATIONS)
+    """Return what the candidate's calls need beyond their claim; 0 if chance may explain it."""
+    return _unclaimed(claims, ALL_COSTS, POLICY.sure_deviations)
+
+
+def unclaimed_outside_block_us(claims: Sequence[GroupClaim]) -> float:
+    """Return the part of it outside the blocks: while inputs are set or outputs collected."""
+    return _unclaimed(claims, COSTS_OUTSIDE_BLOCK, POLICY.sure_deviations)
+
+
+def _unclaimed(claims: Sequence[GroupClaim], costs: Sequence[CostOf], deviations: float) -> float:
+    """Return the larger excess of two quantiles: of all groups, and of each fastest half."""
+    groups = calm_groups(claims)
+    candidate = [claim.candidate for claim in groups]
+    reference = [claim.reference for claim in groups]
+    total_only = len(groups) < POLICY.enough_groups
+    cold_start_us = _reference_cold_start_us(groups)
+    found = []
+    for candidates, references, quantile in (
+        (candidate, reference, 0.25),
+        (_fastest_half(candidate), _fastest_half(reference), 0.5),
+    ):
+        unexplained_us = cold_start_us - POLICY.max_cold_start_ratio * _median_claim_us(candidates)
+        allowed = _without_cold_start(_costs_of(references), unexplained_us)
+        found.append(
+            _excess(
+                _costs_of(candidates),
+                allowed,
+                costs,
+                quantile=quantile,
+                deviations=deviations,
+                total_only=total_only,
+            )
+        )
+    return max(found)
+
+
+def _costs_of(turns: Sequence[TimedBlocks]) -> list[UnclaimedCost]:
+    return [UnclaimedCost.of(blocks) for blocks in turns]
+
+
+def _median_claim_us(turns: Sequence[TimedBlocks]) -> float:
+    return median(block.us for blocks in turns for block in blocks)
+
+
+def _reference_cold_start_us(claims: Sequence[GroupClaim]) -> float:
+    """Return what cold caches alone cost the reference, on a host; 0 if no calm group shows it.
+
+    Contention costs both sides the same, however long a call is, so only calm groups are used.
+    """
+    known = [
+        UnclaimedCost.of(claim.reference).cold_start_us
+        for claim in claims
+        if is_calm(claim) and not claim.on_gpu
+    ]
+    return min(known, default=0.0)
+
+
+def _without_cold_start(costs: Sequence[UnclaimedCost], us: float) -> list[UnclaimedCost]:
+    """Return the costs less the part of their cold start that explains nothing."""
+    less_us = max(0.0, us)
+    return [
+        msgspec.structs.replace(cost, cold_start_us=cost.cold_start_us - less_us) for cost in costs
+    ]
+
+
+def _fastest_half(turns: Sequence[TimedBlocks]) -> Sequence[TimedBlocks]:
+    """Return the half of the groups in which a side claims to be fastest."""
+    ranked = sorted(turns, key=lambda blocks: sum(block.us for block in blocks))
+    return ranked[: (len(ranked) + 1) // 2]
+
+
+def _excess(
+    candidate: Sequence[UnclaimedCost],
+    reference: Sequence[UnclaimedCost],
+    costs: Sequence[CostOf],
+    *,
+    quantile: float,
+    deviations: float,
+    total_only: bool,
+) -> float:
+    """Return how much more the candidate needs: the larger of cost by cost and of the total.
+
+    The total also finds a candidate that works now in one place, now in another.  With few groups
+    (`total_only`) single costs are too noisy.
+    """
+
+    def excess_of(cost: CostOf) -> float:
+        return quantile_excess(
+            [cost(each) for each in candidate],
+            [cost(each) for each in reference],
+            quantile,
+            deviations,
+        )
+
+    total = excess_of(lambda each: sum(cost(each) for cost in costs))
+    return total if total_only else max(total, sum(map(excess_of, costs)))
+
+
+def quantile_excess(
+    candidate: Sequence[float], reference: Sequence[float], quantile: float, deviations: float
+) -> float:
+    """Return how much higher the candidate's quantile is; 0 where that may be chance.
+
+    The quantiles must differ by more than both may be off: `deviations` standard deviations of
+    their ranks.
+    """
+    values, bounds = [], []
+    for ranked, sign in ((sorted(candidate), -1), (sorted(reference), 1)):
+        count = len(ranked)
+        rank = min(count - 1, int(quantile * count))
+        rank_error = deviations * math.sqrt(quantile * (1 - quantile) * count)
+        reach = math.ceil(rank_error) if count < POLICY.enough_groups else round(rank_error)
+        values.append(ranked[rank])
+        bounds.append(ranked[min(count - 1, max(0, rank + sign * reach))])
+    return values[0] - values[1] if bounds[0] > bounds[1] else 0.0
+
+
+# --- what is tolerated, and what is added --------------------------------------------------------
+
+
+def tolerated_us(claims: Sequence[GroupClaim]) -> float:
+    """Return what memory placement, clock speeds and cold caches may add to a fresh call."""
+    reference = _costs_of([claim.reference for claim in claims])
+    input_us, output_us = (
+        _quartile([cost(each) for each in reference]) for cost in COSTS_OUTSIDE_BLOCK
+    )
+    is_slow_transfer = _calls_a_block(claims) <= POLICY.few_calls or claims[0].on_gpu
+    share = POLICY.transfer_share if is_slow_transfer else POLICY.transfer_share_cached
+    return tolerated_in_block_us(claims) + share * (input_us + output_us)
+
+
+def tolerated_in_block_us(claims: Sequence[GroupClaim]) -> float:
+    """Return the part of it within the call itself, where transfers of inputs play no role."""
+    calls = _calls_a_block(claims)
+    claimed = median(block.us for claim in claims for block in claim.candidate)
+    is_few = calls <= POLICY.few_calls
+    share = POLICY.unproven_share_few_calls if is_few else POLICY.unproven_share
+    return share * claimed + POLICY.cold_launch_us / calls
+
+
+def penalty_us(claims: Sequence[GroupClaim]) -> float:
+    """Return what is added to each call: the unclaimed cost, if it is more than is tolerated."""
+    all_us = unclaimed_us(claims)
+    cold_start_us = _unclaimed(claims, (_cold_start_cost,), POLICY.sure_deviations)
+    # Setting the inputs of a tiny call takes longer than the call.  That explains no cached result,
+    # and where groups are few it does not hide one, either.
+    if all_us > tolerated_us(claims) or cold_start_us > tolerated_in_block_us(claims):
+        return max(all_us, cold_start_us)
+    return 0.0
+
+
+def audited_timing(claims: Sequence[GroupClaim]) -> Timing:
+    """Return the figures with the penalty: what was done elsewhere, or only once, is added."""
+    added_us = penalty_us(claims)
+    found = timing_of([claim.with_penalty(added_us) for claim in claims])
+    return msgspec.structs.replace(found, penalty_us=added_us)
+
+
+# --- doubt and refusal ---------------------------------------------------------------------------
 
 
 def is_doubtful(claims: Sequence[GroupClaim]) -> bool:
-    """Whether more groups are wanted before these are believed."""
+    """Whether the candidate must be timed in a second process before its figures are believed."""
     claimed = median(block.us for claim in claims for block in claim.candidate)
     return (
         penalty_us(claims) > 0
-        or _unclaimed(claims, ALL_COSTS, LIKELY_DEVIATIONS) > GROSS_RATIO * claimed
+        or _unclaimed(claims, ALL_COSTS, POLICY.likely_deviations) > POLICY.doubt_ratio * claimed
     )
 
 
@@ -149,173 +294,44 @@ def counted_groups(
 ) -> Sequence[GroupClaim]:
     """Return the groups that figures are made of, after `earlier` ones of a process were doubted.
 
-    Who leaves no doubt in a second process is believed there.  Else all groups of both are counted:
-    an accident does not happen to most of them.
+    A candidate that leaves no doubt in its second process is believed there.  Otherwise all groups
+    of both processes count: chance does not affect most of them.
     """
     return [*earlier, *claims] if earlier and is_doubtful(claims) else claims
-
-
-def unclaimed_outside_block_us(claims: Sequence[GroupClaim]) -> float:
-    """Return what of that is needed outside of its blocks: while it is fed, or collected from."""
-    return _unclaimed(claims, OUTSIDE_BLOCK_COSTS, SURE_DEVIATIONS)
-
-
-def _unclaimed(claims: Sequence[GroupClaim], costs: Sequence[CostOf], sure: float) -> float:
-    groups = calm_groups(claims)
-    mine = [claim.candidate for claim in groups]
-    theirs = [claim.reference for claim in groups]
-    few = len(groups) < ENOUGH_GROUPS
-    cold_us = _cold_us(groups)
-    found = []
-    for ours, others, share in (
-        (mine, theirs, 0.25),
-        (_fastest_half(mine), _fastest_half(theirs), 0.5),
-    ):
-        allowed = _bounded(_needed(others), cold_us - COLD_TIMES * _claimed(ours))
-        found.append(_excess(_needed(ours), allowed, costs, share=share, sure=sure, few=few))
-    return max(found)
-
-
-def _needed(turns: Sequence[TimedBlocks]) -> list[UnclaimedCost]:
-    return [UnclaimedCost.of(blocks) for blocks in turns]
-
-
-def _claimed(turns: Sequence[TimedBlocks]) -> float:
-    return median(block.us for blocks in turns for block in blocks)
-
-
-def _cold_us(claims: Sequence[GroupClaim]) -> float:
-    """Return what cold caches alone cost the reference, on a host; 0 where nobody can tell.
-
-    Strangers cost both sides the same, whatever a call takes: only calm groups say.
-    """
-    known = [
-        UnclaimedCost.of(claim.reference).begun_us
-        for claim in claims
-        if claim.cpu_wait_share <= MAX_CALM_WAIT_SHARE and not claim.on_gpu
-    ]
-    return min(known, default=0.0)
-
-
-def _bounded(needed: Sequence[UnclaimedCost], over_us: float) -> list[UnclaimedCost]:
-    """Return the same without that part of a cold beginning that excuses nothing."""
-    less = max(0.0, over_us)
-    return [msgspec.structs.replace(each, begun_us=each.begun_us - less) for each in needed]
-
-
-def _fastest_half(turns: Sequence[TimedBlocks]) -> Sequence[TimedBlocks]:
-    """Return the half in which a side claims to be fastest."""
-    ranked = sorted(turns, key=lambda blocks: sum(block.us for block in blocks))
-    return ranked[: (len(ranked) + 1) // 2]
-
-
-def _excess(
-    mine: Sequence[UnclaimedCost],
-    theirs: Sequence[UnclaimedCost],
-    costs: Sequence[CostOf],
-    *,
-    share: float,
-    sure: float,
-    few: bool,
-) -> float:
-    """Return how much more is needed, cost by cost or (who varies where he works) all together.
-
-    All together only where groups are few: one of several costs soon looks odd by accident.
-    """
-
-    def more(cost: CostOf) -> float:
-        return quantile_excess(
-            [cost(each) for each in mine], [cost(each) for each in theirs], share, sure
-        )
-
-    whole = more(lambda needed: sum(cost(needed) for cost in costs))
-    return whole if few else max(whole, sum(map(more, costs)))
-
-
-def quantile_excess(
-    mine: Sequence[float], theirs: Sequence[float], share: float, sure: float
-) -> float:
-    """Return how much higher one quantile is in `mine`; 0 where that may be an accident.
-
-    They have to differ by more than both may be off: `sure` standard deviations of their ranks.
-    """
-    values, places = [], []
-    for ranked, sign in ((sorted(mine), -1), (sorted(theirs), 1)):
-        count = len(ranked)
-        place = min(count - 1, int(share * count))
-        deviations = sure * math.sqrt(share * (1 - share) * count)
-        reach = math.ceil(deviations) if count < ENOUGH_GROUPS else round(deviations)
-        values.append(ranked[place])
-        places.append(ranked[min(count - 1, max(0, place + sign * reach))])
-    return values[0] - values[1] if places[0] > places[1] else 0.0
-
-
-def tolerated_us(claims: Sequence[GroupClaim]) -> float:
-    """Return what places, clocks and cold caches may make a call of fresh inputs longer."""
-    reference = _needed([claim.reference for claim in claims])
-    fed, collected = (_quartile([cost(each) for each in reference]) for cost in OUTSIDE_BLOCK_COSTS)
-    far = _calls(claims) <= FEW_CALLS or claims[0].on_gpu
-    share = TRANSFER_SHARE if far else TRANSFER_SHARE_CACHED
-    return cold_us(claims) + share * (fed + collected)
-
-
-def cold_us(claims: Sequence[GroupClaim]) -> float:
-    """Return how much of that is in the call itself: it says nothing of how it was fed."""
-    calls = _calls(claims)
-    claimed = median(block.us for claim in claims for block in claim.candidate)
-    share = UNPROVEN_SHARE_FEW_CALLS if calls <= FEW_CALLS else UNPROVEN_SHARE
-    return share * claimed + COLD_US / calls
-
-
-def _calls(claims: Sequence[GroupClaim]) -> float:
-    return median(fresh.calls for fresh in _fresh(claims))
-
-
-def claimed_us(claims: Sequence[GroupClaim]) -> float:
-    """Return the microseconds a call that the candidate's blocks on fresh inputs took."""
-    return median(fresh.us for fresh in _fresh(claims))
-
-
-def _fresh(claims: Sequence[GroupClaim]) -> list[FreshBlock]:
-    return [block.fresh for claim in claims for block in claim.candidate if block.fresh]
-
-
-def proven_us(claims: Sequence[GroupClaim]) -> float:
-    """Return the same with everything that it did outside its blocks."""
-    return claimed_us(claims) + unclaimed_outside_block_us(claims)
 
 
 def is_impossible(claims: Sequence[GroupClaim]) -> bool:
     """Whether the claim is much less than what was needed, beyond what a busy machine explains.
 
-    Short of that the time elsewhere is only added: nothing is gained by it, and nobody is refused.
-    Nor is anybody by a few groups: where each takes long, strangers may have been in all of them.
+    A smaller unclaimed cost is only added: the candidate gains nothing by it and is not refused.
+    A few groups refuse no candidate: where each takes long, contention may have been in all.
     """
-    if len(claims) < ENOUGH_GROUPS:
+    if len(claims) < POLICY.enough_groups:
         return False
-    call = _quartile([block.us for claim in claims for block in claim.reference])
-    needed = _needed([claim.reference for claim in claims])
-    around = _quartile([_fed(each) + _collected(each) for each in needed])
-    least = max(IMPOSSIBLE_RATIO * claimed_us(claims), around, call / 2)
-    return unclaimed_outside_block_us(claims) > least
+    call_us = _quartile([block.us for claim in claims for block in claim.reference])
+    costs = _costs_of([claim.reference for claim in claims])
+    transfer_us = _quartile([_input_cost(cost) + _output_cost(cost) for cost in costs])
+    least_us = max(POLICY.impossible_ratio * fresh_claim_us(claims), transfer_us, call_us / 2)
+    return unclaimed_outside_block_us(claims) > least_us
+
+
+def fresh_claim_us(claims: Sequence[GroupClaim]) -> float:
+    """Return the microseconds a call that the candidate's fresh blocks took."""
+    return median(fresh.us for fresh in _fresh_blocks(claims))
+
+
+def needed_us(claims: Sequence[GroupClaim]) -> float:
+    """Return the same with all that the candidate did outside its blocks."""
+    return fresh_claim_us(claims) + unclaimed_outside_block_us(claims)
+
+
+def _calls_a_block(claims: Sequence[GroupClaim]) -> float:
+    return median(fresh.calls for fresh in _fresh_blocks(claims))
+
+
+def _fresh_blocks(claims: Sequence[GroupClaim]) -> list[FreshBlock]:
+    return [block.fresh for claim in claims for block in claim.candidate if block.fresh]
 
 
 def _quartile(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 4]
-
-
-def penalty_us(claims: Sequence[GroupClaim]) -> float:
-    """Return what is missing from the claims beyond what is explained, a call."""
-    lacking, known = unclaimed_us(claims), _unclaimed(claims, (_begun,), SURE_DEVIATIONS)
-    # A tiny call is fed for longer than it takes: that excuses no result which is remembered, and
-    # where groups are few it does not hide one, either.
-    if lacking > tolerated_us(claims) or known > cold_us(claims):
-        return max(lacking, known)
-    return 0.0
-
-
-def audited_timing(claims: Sequence[GroupClaim]) -> Timing:
-    """Return the figures that are proven: what was done elsewhere, or only once, is added."""
-    more_us = penalty_us(claims)
-    found = timing_of([claim.with_penalty(more_us) for claim in claims])
-    return msgspec.structs.replace(found, penalty_us=more_us)

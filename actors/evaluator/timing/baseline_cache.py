@@ -1,8 +1,9 @@
-"""The reference's times, kept from run to run: torch.compile takes minutes to try everything.
+"""The reference's times, stored from run to run: max-autotune of torch.compile takes minutes.
 
-One JSON file for each task, device, torch and way to measure, written by the judge alone, in the
-user's cache folder.  What can't be read, or says something else than it should, is as good as not
-there: it is measured again.  Eager is kept too, for people; candidates race against it live.
+There is one JSON file for each task, device, torch and measuring method, in the user's cache
+folder; only the judge writes it.  A file that can't be read or is of something else counts as
+missing, and the times are measured again.  The eager time is stored for people only: candidates
+are compared with an eager time that is measured beside them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 from protocol.atomic_file import write_atomically
 from protocol.values import Device, Task, Value
 
-VERSION = 1  # of the way to measure: another one starts anew
+VERSION = 1  # of the measuring method; files of another version are not used
 MAX_BYTES = 1 << 16
 
 
@@ -31,7 +32,7 @@ class ReferenceBaselines(Value, frozen=True, kw_only=True):
 
 
 class BaselineFile(Value, frozen=True, kw_only=True):
-    """A file's contents: what is kept, and what it is true of."""
+    """A file's contents: the times, and what they were measured of."""
 
     version: int
     fingerprint: str
@@ -40,9 +41,9 @@ class BaselineFile(Value, frozen=True, kw_only=True):
 
 
 def cache_folder(environment: dict[str, str]) -> Path:
-    """Return where baselines lie for the user of `environment`."""
+    """Return the folder of baselines for the user of `environment`."""
     cache = environment.get("XDG_CACHE_HOME", "")
-    # A relative one is to be ignored, as the specification of these folders says.
+    # The XDG specification says that a relative path is to be ignored.
     home = Path(environment.get("HOME") or tempfile.gettempdir())
     root = Path(cache) if Path(cache).is_absolute() else home / ".cache"
     return root / "stark-kernels" / "baselines"
@@ -69,7 +70,7 @@ class BaselineCache:
         return entry.baselines
 
     def store(self, task: Task, device: Device, baselines: ReferenceBaselines) -> None:
-        """Keep what was measured; a cache that can't be written costs time, no result."""
+        """Store what was measured; a cache that can't be written costs time, no result."""
         entry = BaselineFile(
             version=VERSION,
             fingerprint=device.fingerprint,

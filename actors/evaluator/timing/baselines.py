@@ -1,7 +1,7 @@
 """The reference's own times: eager, and under torch.compile when that is asked for.
 
-A busy machine makes threads of one call wait for each other, by any factor: of each figure's blocks
-the lower quartile counts, which favours the baseline, and what was not settled is not kept.
+A busy machine makes threads of one call wait for each other, by any factor.  So the lower quartile
+of the blocks counts, which favours the baseline, and a time that is not settled is not stored.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from actors.evaluator.timing import timing_statistics
 from actors.evaluator.timing.baseline_cache import BaselineCache, ReferenceBaselines
 from protocol.values import Device, Value
 
-BLOCKS = 25
-FEWEST = 3  # of calls that take longer than all the time there is
+MAX_BLOCKS = 25
+MIN_BLOCKS = 3  # also of calls that take longer than MEASURE_S
 MEASURE_S = 1.0
-WARM_S = 0.3
+WARM_UP_S = 0.3
 COMPILE_S = 300.0
 SETTLED_RATIO = 1.25  # the median over the lower quartile, at most
 
 
 class BaselineTime(Value, frozen=True, kw_only=True):
-    """Microseconds a call, and whether blocks agree well enough to keep it for later runs."""
+    """Microseconds a call, and whether blocks agree well enough to store it for later runs."""
 
     us: float
     is_settled: bool
@@ -37,14 +37,14 @@ class BaselineTime(Value, frozen=True, kw_only=True):
 def measure_baselines(
     fixture: ReferenceFixture, device: Device, store: BaselineCache | None, *, compiled: bool
 ) -> ReferenceBaselines:
-    """Return the baselines of a task: those that are kept, or new ones.
+    """Return the baselines of a task: stored ones, or new ones.
 
-    With a `store`, what was measured well is kept; what failed or was disturbed is tried again by
-    the next run.  `compiled` False: eager alone, which costs a second and is never kept.
+    With a `store`, settled times are stored; a time that failed or was disturbed is measured again
+    by the next run.  `compiled` False: eager alone, which costs a second and is never stored.
     """
-    kept = store.find(fixture.task, device) if store is not None and compiled else None
-    if kept is not None:
-        return kept
+    stored = store.find(fixture.task, device) if store is not None and compiled else None
+    if stored is not None:
+        return stored
     eager = eager_time(fixture)
     if not compiled:
         return ReferenceBaselines(eager_us=eager.us)
@@ -68,7 +68,7 @@ def eager_time(fixture: ReferenceFixture) -> BaselineTime:
 
 
 def compiled_time(fixture: ReferenceFixture, mode: str) -> BaselineTime | None:
-    """Measure it under torch.compile, in a runner of its own; None when it can't be compiled."""
+    """Measure the module under torch.compile, in a new runner; None if it can't be compiled."""
     child: ChildClient[FromRunner] = fixture.zygote.spawn(
         "runner", fixture.confinement, FromRunner, trusted=False
     )
@@ -96,19 +96,19 @@ def _measure(
 ) -> BaselineTime | None:
     limit = fixture.limits.check_s
     draw = fixture.referee.draw()
-    feed, carried = draw.set_inputs_order(0)
+    order, carried = draw.set_inputs_order(0)
     try:
-        fed = _is_good_answer(child.ask(feed, limit, carried))
+        has_inputs = _is_good_answer(child.ask(order, limit, carried))
     finally:
         os.close(draw.buffer)
         fixture.referee.forget(draw.number)
-    if not fed or not _is_good_answer(
+    if not has_inputs or not _is_good_answer(
         child.ask(CallRepeatedly(calls=1, slots=1), first_s or limit)
     ):
         return None
-    calls, began = 1, time.monotonic()  # the call before has compiled
-    taken: list[float] = []
-    while len(taken) < BLOCKS:
+    calls, began = 1, time.monotonic()  # the first call, which compiles, is over
+    blocks_us: list[float] = []
+    while len(blocks_us) < MAX_BLOCKS:
         start = time.perf_counter()
         answer = child.ask(CallRepeatedly(calls=calls, slots=1), limit)
         seconds = (time.perf_counter() - start) / calls
@@ -116,15 +116,15 @@ def _measure(
             return None
         elapsed = time.monotonic() - began
         calls = timing_statistics.calls_a_block(seconds)
-        if elapsed >= WARM_S or calls == 1:
-            taken.append(seconds * 1e6)
-        if elapsed >= MEASURE_S and len(taken) >= FEWEST:
+        if elapsed >= WARM_UP_S or calls == 1:
+            blocks_us.append(seconds * 1e6)
+        if elapsed >= MEASURE_S and len(blocks_us) >= MIN_BLOCKS:
             break
-    return baseline_of_blocks(taken)
+    return baseline_of_blocks(blocks_us)
 
 
 def baseline_of_blocks(blocks: Sequence[float]) -> BaselineTime:
-    """Return the figure of blocks of microseconds (at least one)."""
+    """Return the baseline of at least one block, each in microseconds a call."""
     if len(blocks) == 1:
         return BaselineTime(us=blocks[0], is_settled=False)
     lower, middle, _upper = quantiles(blocks, n=4, method="inclusive")

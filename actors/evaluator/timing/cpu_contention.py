@@ -1,6 +1,6 @@
-"""Strangers on the machine: how long tasks have waited for a processor, and how we do not.
+"""Contention: how long tasks waited for a processor, and how the judge's thread avoids waiting.
 
-The kernel's word, not a candidate's, tells a group that somebody disturbed from one that was not.
+The kernel's figures, not a candidate's, tell a disturbed group from a calm one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ def waited_s() -> float:
 
 @contextmanager
 def realtime_priority() -> Iterator[None]:
-    """Let this thread run at once when an answer comes, where the machine lets us say so.
+    """Let this thread run at once when an answer comes, where the machine permits it.
 
-    For who waits and reads the clock, not for who works: on a busy machine it would otherwise wait
-    its turn for longer than many a block takes, and that would count as the block's.
+    The thread that waits and reads the clock has the priority, not the runner that works.  On a
+    busy machine the thread would otherwise wait for a processor for longer than many a block takes,
+    and that would count as the block's time.
     """
-    before, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except OSError:
@@ -38,4 +39,4 @@ def realtime_priority() -> Iterator[None]:
     try:
         yield
     finally:
-        os.sched_setscheduler(0, before, parameters)
+        os.sched_setscheduler(0, policy, parameters)

@@ -1,8 +1,8 @@
-"""Fresh calls on the host: the judge writes inputs and reads outputs of a side that stands still.
+"""Host transfer: the judge writes the inputs and reads the outputs of a frozen side.
 
-The clock runs from before a side may go on, with its inputs there, until it stands still again.  No
-copy is on it that a patched runner could spare itself, and use the time for its answers: all that
-it is asked besides its calls is to say where the outputs lie.
+The clock starts right before the side may run, with its inputs in place, and stops when the side is
+frozen again.  No copy is timed that a patched runner could leave out to gain time for its answers.
+Besides its calls, the runner is only asked where the outputs are.
 """
 
 from __future__ import annotations
@@ -25,46 +25,45 @@ from actors.evaluator.ipc.runner_orders import (
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.reference.referee_client import InputBatch
-from actors.evaluator.sandbox.child_failures import CandidateFault, wrong_result
+from actors.evaluator.sandbox.child_failures import wrong_result
 from actors.evaluator.timing import process_memory
+from actors.evaluator.timing.policy import POLICY
 from actors.evaluator.timing.process_memory import MemoryPiece, ProcessMemoryError
-from actors.evaluator.timing.sides import SETTLE_S, CandidateFaultError, Sides, TimedWindow
+from actors.evaluator.timing.sides import CandidateFaultError, Sides, TimedWindow, rejected
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_statistics import Side
-from protocol.values import Outcome, Value
-
-MAX_BYTES_COMPARED = 1 << 20  # bytes of an input that are held against what it was
+from protocol.values import Value
 
 
 class SlotContents(Value, frozen=True, kw_only=True):
-    """The slots of a side: what lies in each, and where."""
+    """The input slots of a side: the layout of each, and where its bytes are."""
 
     inputs: tuple[Layout, ...] = ()
     pieces: tuple[tuple[MemoryPiece, ...], ...] = ()
 
 
 class HostTransfer:
-    """Written to and read from."""
+    """The memory of both sides, written and read while they are frozen."""
 
     def __init__(
-        self, fixture: ReferenceFixture, sides: Sides, spot_checks: SpotChecks, each: int
+        self, fixture: ReferenceFixture, sides: Sides, spot_checks: SpotChecks, bytes_per_call: int
     ) -> None:
-        """`each`: the bytes that one call reads and writes, at most."""
-        self._each = each
+        """`bytes_per_call`: the bytes that one call reads and writes, at most."""
+        self._bytes_per_call = bytes_per_call
         self._fixture = fixture
         self._sides = sides
         self._spot_checks = spot_checks
-        self._laid: dict[Side, SlotContents] = {
+        self._slots: dict[Side, SlotContents] = {
             "reference": SlotContents(),
             "candidate": SlotContents(),
         }
 
     def is_possible(self) -> bool:
-        """Whether this machine lets us into the memory of the reference."""
+        """Whether this machine permits access to the memory of the reference."""
         batch = self.draw_batch(1)
         try:
-            self._set_inputs("reference", batch.inputs)
-            self._deliver("reference", batch)
+            self._lay_out_slots("reference", batch.inputs)
+            self._write_inputs("reference", batch)
         except ProcessMemoryError:
             return False
         finally:
@@ -73,30 +72,28 @@ class HostTransfer:
         return True
 
     def draw_batch(self, calls: int) -> InputBatch:
-        """Return fresh inputs, their bytes as they are to lie."""
+        """Return fresh inputs, their bytes in the order that their strides say."""
         return self._fixture.referee.draw_batch(calls, strided=True)
 
     def timed_batch(self, side: Side, batch: InputBatch) -> TimedWindow:
-        """Write, call, read; nothing of a candidate runs before or after."""
-        self._set_inputs(side, batch.inputs)
-        time.sleep(SETTLE_S)
+        """Write inputs, call, read outputs; the candidate is frozen before and after."""
+        self._lay_out_slots(side, batch.inputs)
+        time.sleep(POLICY.settle_s)
         try:
-            self._deliver(side, batch)
+            self._write_inputs(side, batch)
             timed, answer = self._sides.timed_window(side, len(batch.inputs))
-            self._read(side, answer, len(batch.inputs))
-            self._spot_checks.note_inputs(side, changed=self._changed(side, batch))
+            self._stash_some(side, answer, len(batch.inputs))
+            self._spot_checks.note_inputs(side, changed=self._has_changed_inputs(side, batch))
         except ProcessMemoryError as error:
             if side == "reference":
                 raise self._fixture.failure(error) from error
             reason = f"its memory can't be written or read from outside: {error.strerror}"
-            raise CandidateFaultError(
-                CandidateFault(outcome=Outcome.REJECTED, stage="time", reason=reason)
-            ) from error
+            raise rejected(reason) from error
         return timed
 
-    def _set_inputs(self, side: Side, inputs: tuple[Layout, ...]) -> None:
-        """Have slots that these inputs fit into; what lies there meanwhile is nothing."""
-        if self._laid[side].inputs[: len(inputs)] == inputs:
+    def _lay_out_slots(self, side: Side, inputs: tuple[Layout, ...]) -> None:
+        """Have a side make slots that these inputs fit into, filled with zeros."""
+        if self._slots[side].inputs[: len(inputs)] == inputs:
             return
         zeros = shared_memory.allocate(sum(map(total_bytes, inputs)), "zeros")
         try:
@@ -106,24 +103,26 @@ class HostTransfer:
         finally:
             os.close(zeros)
         pieces = (
-            _pieces(inputs, _words(answer.places)) if isinstance(answer, InputAddresses) else None
+            _pieces(inputs, _addresses(answer.places))
+            if isinstance(answer, InputAddresses)
+            else None
         )
         if pieces is None:
             raise CandidateFaultError(
                 wrong_result("in a timed block: its inputs are not where they were put", "time")
             )
-        self._laid[side] = SlotContents(inputs=inputs, pieces=pieces)
+        self._slots[side] = SlotContents(inputs=inputs, pieces=pieces)
 
-    def _deliver(self, side: Side, batch: InputBatch) -> None:
-        slots = self._laid[side].pieces[: len(batch.inputs)]
+    def _write_inputs(self, side: Side, batch: InputBatch) -> None:
+        slots = self._slots[side].pieces[: len(batch.inputs)]
         pieces = [piece for slot in slots for piece in slot]
         process_memory.write(self._sides.frozen_runner_pid(side), batch.buffers[0], pieces)
 
-    def _read(self, side: Side, answer: FromRunner, calls: int) -> None:
-        """Put some outputs aside; which ones is drawn only now."""
-        outputs, places = _output_addresses(answer, calls)
+    def _stash_some(self, side: Side, answer: FromRunner, calls: int) -> None:
+        """Read some outputs and have them copied; they are drawn by lot only now."""
+        outputs, addresses = _output_addresses(answer, calls)
         choices = self._spot_checks.choose(outputs)
-        if any(total_bytes(output) > self._each for _call, output in choices):
+        if any(total_bytes(output) > self._bytes_per_call for _call, output in choices):
             raise CandidateFaultError(
                 wrong_result("in a timed block: outputs are larger than expected", "time")
             )
@@ -132,7 +131,7 @@ class HostTransfer:
         pieces = [
             piece
             for (call, output), begin in zip(choices, begins, strict=True)
-            for piece in _pieces_of(output, begin, places[call])
+            for piece in _pieces_of(output, begin, addresses[call])
         ]
         size = ends[-1] if ends else 0
         copied = shared_memory.allocate(size, "outputs")
@@ -143,58 +142,58 @@ class HostTransfer:
         finally:
             os.close(copied)
 
-    def _changed(self, side: Side, batch: InputBatch) -> bool:
-        """Whether the inputs of some call, drawn only now, are no longer what they were."""
-        pid, parcel = self._sides.frozen_runner_pid(side), batch.buffers[0]
-        for piece in self._laid[side].pieces[secrets.randbelow(len(batch.inputs))]:
-            size = min(piece.size, MAX_BYTES_COMPARED)
+    def _has_changed_inputs(self, side: Side, batch: InputBatch) -> bool:
+        """Whether the inputs of one call, drawn by lot only now, are not as they were written."""
+        pid, drawn = self._sides.frozen_runner_pid(side), batch.buffers[0]
+        for piece in self._slots[side].pieces[secrets.randbelow(len(batch.inputs))]:
+            size = min(piece.size, POLICY.max_input_bytes_compared)
             begin = secrets.randbelow(piece.size - size + 1)
             copied = shared_memory.allocate(size, "inputs")
             try:
                 process_memory.read(
-                    pid, copied, [MemoryPiece(begin=0, size=size, place=piece.place + begin)]
+                    pid, copied, [MemoryPiece(begin=0, size=size, address=piece.address + begin)]
                 )
-                if os.pread(copied, size, 0) != os.pread(parcel, size, piece.begin + begin):
+                if os.pread(copied, size, 0) != os.pread(drawn, size, piece.begin + begin):
                     return True
             finally:
                 os.close(copied)
         return False
 
     def overheads_s(self) -> tuple[float, float]:
-        """Return what an empty block takes at least, and one on fresh inputs: going on is in it."""
+        """Return what an empty block takes at least, and an empty fresh one, waking up included."""
         return self._sides.overhead_s(), self._sides.timed_window_overhead_s()
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Release nothing: no memory is held between blocks."""
 
 
 def _pieces(
-    inputs: Sequence[Layout], places: Sequence[int]
+    inputs: Sequence[Layout], addresses: Sequence[int]
 ) -> tuple[tuple[MemoryPiece, ...], ...] | None:
-    """Return where each slot's bytes go from a parcel; None when there are not enough places."""
+    """Return where each slot's bytes belong; None when there are not enough addresses."""
     found: list[tuple[MemoryPiece, ...]] = []
     begin = used = 0
     for layout in inputs:
         count = sum(1 for _leaf in tensor_leaves(layout))
-        if used + count > len(places):
+        if used + count > len(addresses):
             return None
-        found.append(tuple(_pieces_of(layout, begin, places[used : used + count])))
+        found.append(tuple(_pieces_of(layout, begin, addresses[used : used + count])))
         begin, used = begin + total_bytes(layout), used + count
     return tuple(found)
 
 
-def _pieces_of(layout: Layout, begin: int, places: Sequence[int]) -> list[MemoryPiece]:
+def _pieces_of(layout: Layout, begin: int, addresses: Sequence[int]) -> list[MemoryPiece]:
     """Return the pieces of one value whose bytes begin at `begin`."""
-    trio = zip(tensor_leaves(layout), offsets(layout), places, strict=False)
+    tensors = zip(tensor_leaves(layout), offsets(layout), addresses, strict=False)
     return [
-        MemoryPiece(begin=begin + offset, size=leaf.nbytes, place=place)
-        for leaf, offset, place in trio
+        MemoryPiece(begin=begin + offset, size=leaf.nbytes, address=address)
+        for leaf, offset, address in tensors
         if leaf.nbytes
     ]
 
 
 def _output_addresses(answer: FromRunner, calls: int) -> tuple[list[Layout], list[Sequence[int]]]:
-    """Return what each output looks like and where its tensors lie, as far as that can be so."""
+    """Return each output's layout and its tensors' addresses; refuse what can't be so."""
     missing = CandidateFaultError(
         wrong_result("in a timed block: an output for each call is not there", "time")
     )
@@ -208,15 +207,15 @@ def _output_addresses(answer: FromRunner, calls: int) -> tuple[list[Layout], lis
             wrong_result("in a timed block: outputs are not what is expected", "time")
         )
     counts = [sum(1 for _leaf in tensor_leaves(layout)) for layout in answer.layouts]
-    places = _words(answer.places)
+    addresses = _addresses(answer.places)
     ends = list(accumulate(counts[kind] for kind in kinds))
-    if ends[-1] != len(places):
+    if ends[-1] != len(addresses):
         raise missing
     outputs = [answer.layouts[kind] for kind in kinds]
     return outputs, [
-        places[end - counts[kind] : end] for end, kind in zip(ends, kinds, strict=True)
+        addresses[end - counts[kind] : end] for end, kind in zip(ends, kinds, strict=True)
     ]
 
 
-def _words(raw: bytes) -> Sequence[int]:
+def _addresses(raw: bytes) -> Sequence[int]:
     return array("Q", raw[: len(raw) // 8 * 8])

@@ -1,7 +1,8 @@
-"""The memory of a process that stands still, written and read by the judge.
+"""The memory of a frozen process, written and read by the judge.
 
-Nothing of that process runs while bytes go in or out, so nobody can work on them off the clock.
-The kernel lets us where it would let a debugger: into processes of the same user that we started.
+Nothing of that process runs while bytes go in or out, so no thread of it can work on them untimed.
+The kernel permits this where it would permit a debugger: for processes of the same user that the
+judge started.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ProcessMemoryError(OSError):
-    """The process lets nobody in, or has nothing there."""
+    """The process does not permit access, or has no memory at an address."""
 
 
 class MemoryPiece(Value, frozen=True, kw_only=True):
-    """Bytes of a region, and where they lie, or are to lie, in the process."""
+    """Bytes of a region of shared memory, and where they belong in the process."""
 
-    begin: int
+    begin: int  # in the region
     size: int
-    place: int
+    address: int  # in the process
 
 
 def write(pid: int, region: int, pieces: Sequence[MemoryPiece]) -> None:
     """Copy pieces of a region into a process; raise `ProcessMemoryError`."""
-    # Privately: what is sealed against writing can't be mapped otherwise.
+    # A private mapping: a region that is sealed against writing can't be mapped otherwise.
     _move("process_vm_writev", pid, region, pieces, mmap.MAP_PRIVATE)
 
 
@@ -50,20 +51,20 @@ def _move(call: VmCall, pid: int, region: int, pieces: Sequence[MemoryPiece], fl
     size = max((piece.begin + piece.size for piece in pieces), default=0)
     if not size:
         return
-    with mmap.mmap(region, size, flags=flags) as window:
-        begin = ctypes.addressof(ctypes.c_char.from_buffer(window))
+    with mmap.mmap(region, size, flags=flags) as mapping:
+        begin = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
         for first in range(0, len(pieces), MAX_PIECES_PER_CALL):
             _move_some(call, pid, begin, pieces[first : first + MAX_PIECES_PER_CALL])
 
 
 def _move_some(call: VmCall, pid: int, begin: int, pieces: Sequence[MemoryPiece]) -> None:
-    """Move some pieces; one call may move fewer bytes than it was told (2 GiB at most)."""
+    """Move some pieces; one call may move fewer bytes than were asked for (2 GiB at most)."""
     left = list(pieces)
     while left:
-        here = b"".join(IOVEC.pack(begin + piece.begin, piece.size) for piece in left)
-        there = b"".join(IOVEC.pack(piece.place, piece.size) for piece in left)
+        local = b"".join(IOVEC.pack(begin + piece.begin, piece.size) for piece in left)
+        remote = b"".join(IOVEC.pack(piece.address, piece.size) for piece in left)
         count = ctypes.c_ulong(len(left))
-        moved = int(getattr(_libc, call)(pid, here, count, there, count, ctypes.c_ulong(0)))
+        moved = int(getattr(_libc, call)(pid, local, count, remote, count, ctypes.c_ulong(0)))
         if moved <= 0:
             number = ctypes.get_errno()
             raise ProcessMemoryError(number, os.strerror(number))
@@ -75,7 +76,7 @@ def _rest(pieces: list[MemoryPiece], moved: int) -> list[MemoryPiece]:
     for number, piece in enumerate(pieces):
         if moved < piece.size:
             rest = MemoryPiece(
-                begin=piece.begin + moved, size=piece.size - moved, place=piece.place + moved
+                begin=piece.begin + moved, size=piece.size - moved, address=piece.address + moved
             )
             return [rest, *pieces[number + 1 :]]
         moved -= piece.size

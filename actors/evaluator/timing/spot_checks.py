@@ -1,4 +1,4 @@
-"""The outputs of a timed block that are compared: drawn when it is over, put aside at once."""
+"""The outputs of a fresh block that are compared: drawn by lot after it, and copied at once."""
 
 from __future__ import annotations
 
@@ -10,32 +10,30 @@ from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.reference.referee_client import InputBatch
 from actors.evaluator.sandbox.child_failures import wrong_result
+from actors.evaluator.timing.policy import POLICY
 from actors.evaluator.timing.sides import CandidateFaultError
 from actors.evaluator.timing.timing_statistics import Side
 
-# Outputs of a block that are compared: small ones cost little, and who leaves out one call in nine
-# must not get through by luck.
-MIN_CHOSEN, MAX_CHOSEN, CHOSEN_BYTES = 2, 6, 2 << 20
-
-ChosenOutput: TypeAlias = tuple[int, Layout]  # which call's, and what it looks like
+ChosenOutput: TypeAlias = tuple[int, Layout]  # the call's number, and the output's layout
 
 
 class SpotChecks:
-    """What is compared of the blocks of one hand."""
+    """What is compared of the blocks on one batch of inputs."""
 
-    def __init__(self, fixture: ReferenceFixture, each: int) -> None:
-        """`each`: the bytes that one call reads and writes."""
+    def __init__(self, fixture: ReferenceFixture, bytes_per_call: int) -> None:
+        """`bytes_per_call`: the bytes that one call reads and writes."""
         self._fixture = fixture
-        self._each = each
+        self._bytes_per_call = bytes_per_call
         self._chosen: list[ChosenOutput] = []
-        self._input_changes: set[Side] = set()  # who was seen to change inputs in timed calls
+        self._sides_with_changed_inputs: set[Side] = set()  # changed in timed calls
 
     def choose(self, outputs: Sequence[Layout]) -> list[ChosenOutput]:
-        """Draw some; none where outputs are different each time."""
+        """Draw some of the calls' outputs by lot; none if the task draws random numbers."""
         if not self._fixture.is_deterministic:
             return []
-        least = MIN_CHOSEN if self._fixture.on_host else 1
-        count = max(least, min(MAX_CHOSEN, CHOSEN_BYTES // self._each))
+        least = POLICY.min_outputs_compared if self._fixture.on_host else 1
+        affordable = POLICY.outputs_compared_bytes // self._bytes_per_call
+        count = max(least, min(POLICY.max_outputs_compared, affordable))
         calls = sorted({secrets.randbelow(len(outputs)) for _choice in range(count)})
         return [(call, outputs[call]) for call in calls]
 
@@ -49,29 +47,30 @@ class SpotChecks:
         *,
         strided: bool = False,
     ) -> None:
-        """Copy what was chosen out of memory of this size.
+        """Have the referee copy the chosen outputs out of memory of this size.
 
-        The reference's, too, whom nobody doubts: what comes next must find both alike.
+        The reference's outputs are copied too, though they are not compared: both sides must find
+        the same caches afterwards.  `parts`: where each chosen output begins and ends.
         """
         if not choices:
             return
-        kept = side == "candidate"
+        is_compared = side == "candidate"
         layouts = tuple(output for _call, output in choices) if strided else ()
-        self._fixture.referee.stash_outputs(memory, size, parts, strided=layouts, kept=kept)
-        if kept:
+        self._fixture.referee.stash_outputs(memory, size, parts, strided=layouts, keep=is_compared)
+        if is_compared:
             self._chosen = choices
 
     def note_inputs(self, side: Side, *, changed: bool) -> None:
         """Remember whether a side's timed calls leave their inputs as they were."""
         if changed:
-            self._input_changes.add(side)
+            self._sides_with_changed_inputs.add(side)
 
     def verify(self, batch: InputBatch) -> None:
-        """Compare what was put aside of the candidate's outputs with what is expected.
+        """Compare the candidate's copied outputs with what is expected of their inputs.
 
-        After the windows of a hand: the referee's threads would be in the way of the next one.
+        This is done after all timed windows of a batch: the referee's threads would disturb them.
         """
-        if self._input_changes == {"candidate"}:
+        if self._sides_with_changed_inputs == {"candidate"}:
             raise CandidateFaultError(
                 wrong_result("in a timed call: an input is changed by the call", "time")
             )
