@@ -133,15 +133,15 @@ def test_inputs_are_written_as_they_lie(torch: ModuleType) -> None:
     drawn = [torch.randn(4, 6).T, [torch.arange(6), torch.randn(8, 6)[:, ::2]], 3]
     drawn.append(torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last))
     layout = tensor_bytes.layout_of(drawn)
-    parcel = shared_memory.allocate(total_bytes(layout), "parcel")
-    tensor_bytes.write(in_memory_order(drawn), parcel)
+    buffer = shared_memory.allocate(total_bytes(layout), "buffer")
+    tensor_bytes.write(in_memory_order(drawn), buffer)
     zeros = shared_memory.allocate(total_bytes(layout), "zeros")
     slot = tensor_bytes.read(layout, zeros, "cpu")
     pieces = host_transfer._pieces(
         [layout], host_transfer._addresses(tensor_addresses.input_addresses([slot]))
     )
     assert pieces is not None
-    process_memory.write(os.getpid(), parcel, pieces[0])
+    process_memory.write(os.getpid(), buffer, pieces[0])
     for mine, theirs in zip(
         tensor_bytes.tensors_in(slot), tensor_bytes.tensors_in(drawn), strict=True
     ):
