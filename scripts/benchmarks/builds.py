@@ -58,9 +58,9 @@ def kind_of(name: str) -> str:
 
 def first_error(text: str) -> str:
     """Return file, line and text of the first error in a build's log."""
-    found = _ERROR.search(text)
-    if found:
-        return f"{found['file']}:{found['line'] or found['edg']}: {found['text']}"
+    error = _ERROR.search(text)
+    if error:
+        return f"{error['file']}:{error['line'] or error['edg']}: {error['text']}"
     fatal = _PTXAS.search(text)
     if fatal:
         return re.sub(r"'[^']*'", "'…'", fatal.group())
