@@ -24,7 +24,7 @@ MAX_WIDTH = 120  # characters of a verdict; rows.json has all
 BASELINES = (EAGER, COMPILE, MAX_AUTOTUNE)
 
 COUNTING_NOTES = """\
-## How it is figures_by_label
+## How it is counted
 
 - **success**: problems with a correct candidate, of all problems that were chosen; a problem whose
   reference can't be measured on this machine counts as not solved.
