@@ -120,7 +120,7 @@ def row(name: str, ours: BuildSide, theirs: BuildSide | None, *, alone: bool) ->
     return f"{name:26} {their_text} {our_s:8.2f} {ratio}  {way:8} {equality}  {reason[:90]}"
 
 
-def flag_sets_of(names: list[str]) -> frozenset[FlagSet]:
+def flag_sets_for(names: list[str]) -> frozenset[FlagSet]:
     """Return the flag sets that the judge would prepare for these candidates."""
     cuda = torch.version.cuda is not None
     texts = [(CANDIDATES / f"{name}.py").read_text(encoding="utf-8") for name in names]
@@ -146,7 +146,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         store = flags.store or Path(scratch)
         begun_at = time.monotonic()
-        prepare_toolkit(store, flag_sets_of(names))
+        prepare_toolkit(store, flag_sets_for(names))
         print(f"prepared in {time.monotonic() - begun_at:.1f} s", flush=True)
         with ThreadPoolExecutor(flags.ours_jobs) as pool:
             ours = dict(
