@@ -38,7 +38,7 @@ class CheckResult:
     """One line of the output; `missing` says what to do."""
 
     what: str
-    found: str
+    value: str
     missing: str = ""
     needed: bool = True
 
@@ -168,7 +168,7 @@ def main() -> int:
         result = check()
         mark = "ok" if not result.missing else "MISSING" if result.needed else "note"
         missing_count += mark == "MISSING"
-        print(f"{mark:8}{result.what:14}{result.found}")
+        print(f"{mark:8}{result.what:14}{result.value}")
         if result.missing:
             print(f"{'':22}-> {result.missing}")
     print("something needed is missing" if missing_count else "ready")

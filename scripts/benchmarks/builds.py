@@ -58,9 +58,9 @@ def kind_of(name: str) -> str:
 
 def first_error(text: str) -> str:
     """Return file, line and text of the first error in a build's log."""
-    found = _ERROR.search(text)
-    if found:
-        return f"{found['file']}:{found['line'] or found['edg']}: {found['text']}"
+    error = _ERROR.search(text)
+    if error:
+        return f"{error['file']}:{error['line'] or error['edg']}: {error['text']}"
     fatal = _PTXAS.search(text)
     if fatal:
         return re.sub(r"'[^']*'", "'…'", fatal.group())
@@ -120,7 +120,7 @@ def row(name: str, ours: BuildSide, theirs: BuildSide | None, *, alone: bool) ->
     return f"{name:26} {their_text} {our_s:8.2f} {ratio}  {way:8} {equality}  {reason[:90]}"
 
 
-def flag_sets_of(names: list[str]) -> frozenset[FlagSet]:
+def flag_sets_for(names: list[str]) -> frozenset[FlagSet]:
     """Return the flag sets that the judge would prepare for these candidates."""
     cuda = torch.version.cuda is not None
     texts = [(CANDIDATES / f"{name}.py").read_text(encoding="utf-8") for name in names]
@@ -146,7 +146,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         store = flags.store or Path(scratch)
         begun_at = time.monotonic()
-        prepare_toolkit(store, flag_sets_of(names))
+        prepare_toolkit(store, flag_sets_for(names))
         print(f"prepared in {time.monotonic() - begun_at:.1f} s", flush=True)
         with ThreadPoolExecutor(flags.ours_jobs) as pool:
             ours = dict(

@@ -126,12 +126,12 @@ def processes(mark: str) -> Iterator[tuple[int, str]]:
     """Yield (pid, title) of every living process with a machine's mark in its environment."""
     if not mark:
         return
-    wanted = f"STARK_RUN={mark}".encode()
+    variable = f"STARK_RUN={mark}".encode()
     for entry in PROC.iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            if wanted not in (entry / "environ").read_bytes().split(b"\0"):
+            if variable not in (entry / "environ").read_bytes().split(b"\0"):
                 continue
             title = (entry / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ")
         except OSError:
@@ -144,8 +144,8 @@ def orphans(marks: list[str], timeout_s: float = 5.0) -> dict[int, str]:
     """Return the processes that machines have left, after `timeout_s` at most to end."""
     until = time.monotonic() + timeout_s
     while True:
-        left = {pid: title for mark in marks for pid, title in processes(mark)}
-        left.pop(os.getpid(), None)
-        if not left or time.monotonic() > until:
-            return left
+        remaining = {pid: title for mark in marks for pid, title in processes(mark)}
+        remaining.pop(os.getpid(), None)
+        if not remaining or time.monotonic() > until:
+            return remaining
         time.sleep(0.1)

@@ -57,17 +57,17 @@ def rows(run_dir: Path, query: str) -> list[Row]:
 
 def number(run_dir: Path, query: str) -> int:
     """Return a query's only figure; 0 while there is none."""
-    found = rows(run_dir, query)
-    value = found[0][0] if found else 0
+    result = rows(run_dir, query)
+    value = result[0][0] if result else 0
     return int(value) if isinstance(value, int | float) else 0
 
 
 def ledger(run_dir: Path) -> RunLedger:
     """Return a run's ledger."""
-    found: list[Row] = []
+    lines: list[Row] = []
     for name, query in (("node", NODES), ("attempt", ATTEMPTS), ("call", CALLS), ("done", DONE)):
-        found += sorted(((name, *row) for row in rows(run_dir, query)), key=repr)
-    return RunLedger(rows=tuple(found))
+        lines += sorted(((name, *row) for row in rows(run_dir, query)), key=repr)
+    return RunLedger(rows=tuple(lines))
 
 
 def longest_outage_s(run_dir: Path) -> float:

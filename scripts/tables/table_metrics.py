@@ -95,7 +95,7 @@ def _against(name: str, rows: Sequence[ProblemRow]) -> BaselineFigures | None:
     if not any(time(row) is not None for row in rows):
         return None  # not measured: blank, not zero
     compared = [row for row in rows if row.eager_us is None or time(row) is not None]
-    speeds = [found for row in compared if row.is_solved and (found := speed(row)) is not None]
+    speeds = [value for row in compared if row.is_solved and (value := speed(row)) is not None]
     return BaselineFigures(
         baseline=name,
         problems=len(compared),

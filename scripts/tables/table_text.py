@@ -53,16 +53,22 @@ def tables_text(rows_by_label: Mapping[str, RunRows]) -> str:
     levels = sorted({level for rows in rows_by_label.values() for level in rows.levels})
     parts = [f"# KernelBench, {_levels(levels)}", _facts(rows_by_label)]
     for level in levels:
-        chosen = {label: rows.of_level(level) for label, rows in rows_by_label.items()}
-        counted = {label: level_figures(rows) for label, rows in chosen.items()}
-        printed = {
+        level_rows = {label: rows.of_level(level) for label, rows in rows_by_label.items()}
+        figures_by_label = {label: level_figures(rows) for label, rows in level_rows.items()}
+        paper_rows = {
             label: PAPER_ROWS[level, rows.strategy]
             for label, rows in rows_by_label.items()
             if (level, rows.strategy) in PAPER_ROWS and _representative(rows.of_level(level))
         }
-        parts += [f"## Level {level}", *_notes(counted), _as_printed(counted, printed)]
-        parts += [_speeds(counted), _attempts(counted, printed)]
-        parts += [_problems(label, rows, len(rows_by_label) > 1) for label, rows in chosen.items()]
+        parts += [
+            f"## Level {level}",
+            *_notes(figures_by_label),
+            _as_printed(figures_by_label, paper_rows),
+        ]
+        parts += [_speeds(figures_by_label), _attempts(figures_by_label, paper_rows)]
+        parts += [
+            _problems(label, rows, len(rows_by_label) > 1) for label, rows in level_rows.items()
+        ]
     return "\n\n".join([*parts, COUNTING_NOTES])
 
 
@@ -94,36 +100,38 @@ def _total(rows: RunRows) -> float | None:
     return None if None in prices else sum(price or 0.0 for price in prices)
 
 
-def _notes(counted: Mapping[str, LevelFigures]) -> list[str]:
+def _notes(figures_by_label: Mapping[str, LevelFigures]) -> list[str]:
     """Return notes on missing results, to be read before the figures."""
     lines = []
-    for label, found in counted.items():
-        if found.unfinished:
+    for label, figures in figures_by_label.items():
+        if figures.unfinished:
             lines.append(
-                f"**{label} is not finished: {found.unfinished} of {found.problems} problems are"
-                " still open and count as not solved.**"
+                f"**{label} is not finished: {figures.unfinished} of {figures.problems} problems"
+                " are still open and count as not solved.**"
             )
-        if found.unmeasured:
+        if figures.unmeasured:
             lines.append(
-                f"{label}: the reference of {found.unmeasured} of {found.problems} problems could"
-                " not be measured here; they count as not solved."
+                f"{label}: the reference of {figures.unmeasured} of {figures.problems} problems"
+                " could not be measured here; they count as not solved."
             )
     return lines
 
 
-def _as_printed(counted: Mapping[str, LevelFigures], printed: Mapping[str, PaperRow]) -> str:
+def _as_printed(
+    figures_by_label: Mapping[str, LevelFigures], paper_rows: Mapping[str, PaperRow]
+) -> str:
     titles = ["", "success"]
     for name in BASELINES:
         titles += [f"{name} fast₁", "speed"]
     rows = []
-    for label, found in counted.items():
-        row = [label, percent(found.success)]
+    for label, figures in figures_by_label.items():
+        row = [label, percent(figures.success)]
         for name in BASELINES:
-            one = found.baseline(name)
-            row += [percent(one.fast[0]), times(one.mean)] if one else [DASH, DASH]
+            against = figures.baseline(name)
+            row += [percent(against.fast[0]), times(against.mean)] if against else [DASH, DASH]
         rows.append(row)
-        if label in printed:
-            paper = printed[label]
+        if label in paper_rows:
+            paper = paper_rows[label]
             pairs: tuple[FastAndSpeed, ...] = (paper.eager, paper.compile, paper.max_autotune)
             row = [f"{label}, paper", percent(paper.success)]
             for fast, speed in pairs:
@@ -132,30 +140,33 @@ def _as_printed(counted: Mapping[str, LevelFigures], printed: Mapping[str, Paper
     return markdown_table(titles, rows)
 
 
-def _speeds(counted: Mapping[str, LevelFigures]) -> str:
+def _speeds(figures_by_label: Mapping[str, LevelFigures]) -> str:
     titles = ["", "against", "n", *(f"fast_{p:g}" for p in SPEEDUP_STEPS)]
     titles += ["geomean", "median", "mean", "mean, unsolved 1×"]
     rows = []
-    for label, found in counted.items():
+    for label, figures in figures_by_label.items():
         for name in BASELINES:
-            one = found.baseline(name)
-            rows.append([label, name, *(_figures(one) if one else [DASH] * (len(titles) - 2))])
+            against = figures.baseline(name)
+            cells = _cells(against) if against else [DASH] * (len(titles) - 2)
+            rows.append([label, name, *cells])
     return markdown_table(titles, rows, left=2)
 
 
-def _figures(one: BaselineFigures) -> list[str]:
-    speeds = (one.geomean, one.median, one.mean, one.with_fallback)
-    return [str(one.problems), *map(percent, one.fast), *map(times, speeds)]
+def _cells(against: BaselineFigures) -> list[str]:
+    speeds = (against.geomean, against.median, against.mean, against.with_fallback)
+    return [str(against.problems), *map(percent, against.fast), *map(times, speeds)]
 
 
-def _attempts(counted: Mapping[str, LevelFigures], printed: Mapping[str, PaperRow]) -> str:
+def _attempts(
+    figures_by_label: Mapping[str, LevelFigures], paper_rows: Mapping[str, PaperRow]
+) -> str:
     titles = ["", "attempts", "compile", "correct", "USD a problem", "minutes a problem"]
     rows = []
-    for label, found in counted.items():
-        cost = [dollars(found.usd), minutes(found.minutes)]
-        rates = [percent(found.compile_rate), percent(found.correct_rate)]
-        rows.append([label, str(found.attempts), *rates, *cost])
-        paper = printed.get(label)
+    for label, figures in figures_by_label.items():
+        cost = [dollars(figures.usd), minutes(figures.minutes)]
+        rates = [percent(figures.compile_rate), percent(figures.correct_rate)]
+        rows.append([label, str(figures.attempts), *rates, *cost])
+        paper = paper_rows.get(label)
         if paper is not None and paper.compile_rate is not None:
             rates = [percent(paper.compile_rate), percent(paper.correct_rate)]
             rows.append([f"{label}, paper", DASH, *rates, DASH, DASH])
