@@ -71,8 +71,8 @@ def _short(prog: str) -> str:
     It is `tickets` for `python scripts/tickets.py new` and for `stark tickets new`, and `build` for
     `python -m a.b.build`.
     """
-    words = shlex.split(prog)
-    if PurePath(words[0]).name == PROGRAM:
-        return (words[1:] or [PROGRAM])[0]
-    command = next((word for word in words if "." in word), prog)
+    parts = shlex.split(prog)
+    if PurePath(parts[0]).name == PROGRAM:
+        return (parts[1:] or [PROGRAM])[0]
+    command = next((word for word in parts if "." in word), prog)
     return PurePath(command).name.removesuffix(".py").rpartition(".")[2]

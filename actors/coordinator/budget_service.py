@@ -39,7 +39,7 @@ class BudgetLedger:
             return
         if self._activity.has_reservation(*key):
             return  # a late repetition of a request that has ended
-        wanted = Reservation(
+        requested = Reservation(
             incarnation=sender,
             number=message.call_number,
             work=message.lease.work,
@@ -49,7 +49,7 @@ class BudgetLedger:
             usd=message.usd,
             epoch=message.lease.epoch,
         )
-        self._write(self._budget.request_reservation(wanted), at)
+        self._write(self._budget.request_reservation(requested), at)
 
     def call_completed(self, sender: str, role: str, message: CallCompleted, at: float) -> None:
         """Record a reply and its cost once, however often and by which process it is reported."""

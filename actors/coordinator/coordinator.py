@@ -2,7 +2,7 @@
 
 One round of its loop: read the messages, let the pure machines decide, lease waiting work, commit
 all of it as one transaction, and send messages only after the commit.  Killed at any moment, it
-loses nothing that a peer was told: the next coordinator begins from `run.db`.
+loses nothing that it has sent to a peer: the next coordinator begins from `run.db`.
 """
 
 from __future__ import annotations
@@ -77,8 +77,15 @@ class Coordinator:
             scheduler=self.scheduler,
             record_event=self._event,
         )
-        state = RunState(
-            settings=settings,
+        self.dispatcher = self._make_dispatcher()
+        self._restore()
+        if supervisor and self.store.change_supervisor(supervisor):
+            self._end_former_incarnations()
+        self.db.commit()
+
+    def _make_dispatcher(self) -> Dispatcher:
+        run = RunState(
+            settings=self.settings,
             epoch=self.epoch,
             scheduler=self.scheduler,
             health=self.health,
@@ -86,17 +93,13 @@ class Coordinator:
             budget=self.budget,
             tasks=self.tasks,
         )
-        self.dispatcher = Dispatcher(
-            state,
+        return Dispatcher(
+            run,
             outbox=self.outbox,
-            authenticator=authenticator,
+            authenticator=self.authenticator,
             record_event=self._event,
             stop=self.drain,
         )
-        self._restore()
-        if supervisor and self.store.change_supervisor(supervisor):
-            self._end_former_incarnations()
-        self.db.commit()
 
     # --- the loop ----------------------------------------------------------------------------
 

@@ -73,8 +73,8 @@ def test_a_successor_and_a_device_after_quarantine_are_written_again(tmp_path: P
         seen = []
         for number, incarnation in enumerate(("a", "b")):
             now = 1.0 + number * 10 * WRITE_S
-            words = Hello(role=Role.EVALUATOR, slot="evaluator-0", incarnation=incarnation, pid=1)
-            scheduler.connect_peer(words, now)
+            message = Hello(role=Role.EVALUATOR, slot="evaluator-0", incarnation=incarnation, pid=1)
+            scheduler.connect_peer(message, now)
             activity.worker_up("evaluator-0", "evaluator", incarnation, 1, now)
             seen.append(database.row("SELECT rtt_ms, quarantine FROM worker"))
             health.acknowledge(
@@ -98,10 +98,10 @@ def test_the_tables_of_an_older_run_get_the_new_columns(tmp_path: Path) -> None:
         ActivityStore(database).worker_up("coder-0", "coder", "y", 2, 5.0)
         database.commit()
         row = database.row("SELECT starts, leases, rtt_ms, quarantine FROM worker")
-        there = [name for _, name, *_ in database.rows("PRAGMA table_info(worker)")]
+        columns = [name for _, name, *_ in database.rows("PRAGMA table_info(worker)")]
     with closing(sqlite3.connect(":memory:")) as new:
         new.executescript(schema())
-        wanted = [name for _, name, *_ in new.execute("PRAGMA table_info(worker)")]
+        expected = [name for _, name, *_ in new.execute("PRAGMA table_info(worker)")]
 
     assert (4, 0, None, "") == row
-    assert wanted == there
+    assert expected == columns

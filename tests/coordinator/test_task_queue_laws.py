@@ -36,15 +36,15 @@ def test_an_evaluator_stays_with_its_task() -> None:
     scheduler = Scheduler(lease_s=15.0, epoch=0)
     evaluator(scheduler, "e")
     offer(scheduler, "a/0/measure", "b/0/measure")
-    taken = []
+    order = []
     for following in ("a/1/evaluate", "a/2/evaluate", None):
-        taken += leased(scheduler)
+        order += leased(scheduler)
         if following:
             offer(scheduler, following)
         settle_all(scheduler)
-    taken += leased(scheduler)
+    order += leased(scheduler)
 
-    assert ["a/0/measure", "a/1/evaluate", "a/2/evaluate", "b/0/measure"] == taken
+    assert ["a/0/measure", "a/1/evaluate", "a/2/evaluate", "b/0/measure"] == order
 
 
 def test_two_evaluators_take_two_tasks() -> None:
@@ -119,7 +119,7 @@ def test_a_peer_that_says_hello_again_keeps_its_task() -> None:
 def test_waiting_work_is_a_list_for_each_task(
     added: list[tuple[str, bool]], queried: list[str]
 ) -> None:
-    """Compared with a simple model, a list a task: no work is lost or taken twice."""
+    """Compared with a simple model, a list a task: no work is lost or order twice."""
     queues, model = TaskQueues({}), {}
     for number, (task, first) in enumerate(added):
         work = f"{task}/{number}/evaluate"

@@ -346,6 +346,10 @@ def test_a_reference_has_the_device_of_its_evaluators_hello(run: NetRun) -> None
         hostile.send(ReferenceMeasured(lease=lease, reference=reference))
     for place in ("planner", "coder", "debugger"):
         run.start(place)
+    until = time.monotonic() + 40
+    while not run.rows("SELECT 1 FROM attempt WHERE state = 'evaluate'"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
     with RawGuest(run.address, key(run, Role.EVALUATOR)) as other:
         other.wait_connected(10.0)
         other.send(hello(run, Role.EVALUATOR, other.name))

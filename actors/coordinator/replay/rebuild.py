@@ -50,7 +50,7 @@ class Difference:
 
 
 class DecisionReplay:
-    """One task's decisions, made again by the search and compared with the recorded ones."""
+    """One task's recorded decisions, compared with the decisions of the search."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class DecisionReplay:
         self.differences += self._impossible()
         if self.differences:
             return self.differences  # no tree has this shape, so it can't be rebuilt
-        made: dict[int, list[Decision]] = {}
+        decisions: dict[int, list[Decision]] = {}
         for decision in self._decisions:
-            made.setdefault(decision.recorded, []).append(decision)
+            decisions.setdefault(decision.recorded, []).append(decision)
         for known in range(len(self._nodes) + 1):
-            self._replay_round(known, made.get(known, []))
+            self._replay_round(known, decisions.get(known, []))
         return self.differences
 
     def _impossible(self) -> Iterator[Difference]:
@@ -97,21 +97,23 @@ class DecisionReplay:
                 text = f"its node is below {node.parent}, which was not there yet"
                 yield Difference(number=node.number, stage=Stage.EVALUATE, description=text)
 
-    def _replay_round(self, known: int, made: list[Decision]) -> None:
+    def _replay_round(self, known: int, decisions: list[Decision]) -> None:
         """Give the search one more node, and compare the decisions up to the next node.
 
         Attempts that begin after another decision of this round were begun by a restarted
         coordinator with a larger budget.
         """
-        openings = next((n for n, d in enumerate(made) if d.stage not in OPENING_STAGES), len(made))
+        openings = next(
+            (n for n, d in enumerate(decisions) if d.stage not in OPENING_STAGES), len(decisions)
+        )
         self._search.budget = max(
-            [self._search.begun, *(d.number for d in made[:openings])], default=0
+            [self._search.begun, *(d.number for d in decisions[:openings])], default=0
         )
         self._known = known
         self._second_looks = 0
         offers = self._handle(self._record_node(known))
-        self._compare(made[:openings], offers)
-        for decision in made[openings:]:
+        self._compare(decisions[:openings], offers)
+        for decision in decisions[openings:]:
             if decision.stage in OPENING_STAGES:
                 self._search.budget = decision.number
                 offers = self._restore_search()
@@ -143,11 +145,11 @@ class DecisionReplay:
         )
         return self._restore_search() if unknown else self._search.handle(event)
 
-    def _compare(self, made: Sequence[Decision], instructions: Sequence[Instruction]) -> None:
+    def _compare(self, decisions: Sequence[Decision], instructions: Sequence[Instruction]) -> None:
         """Compare decisions with offers; where they differ, go on from the recorded ones."""
         offers = {(i.attempt.number, i.stage): i for i in instructions if isinstance(i, OfferWork)}
         must_restore = False
-        for decision in made:
+        for decision in decisions:
             offer = offers.get((decision.number, decision.stage))
             text = _difference(decision, offer)
             if text:

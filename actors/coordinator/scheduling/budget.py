@@ -82,12 +82,12 @@ class CallBudget:
         """Whether that reservation was granted and has not ended."""
         return key in self._open
 
-    def request_reservation(self, wanted: Reservation) -> list[Reservation]:
+    def request_reservation(self, requested: Reservation) -> list[Reservation]:
         """Queue a reservation; return the holder's earlier one, now released: it made no call."""
-        if wanted.key in self._waiting:
+        if requested.key in self._waiting:
             return []  # a repeated request keeps its position
-        released = self._end_earlier(wanted)
-        self._waiting[wanted.key] = wanted
+        released = self._end_earlier(requested)
+        self._waiting[requested.key] = requested
         return released
 
     def grant_reservations(self) -> list[Reservation]:
@@ -152,13 +152,13 @@ class CallBudget:
         A lost reservation was counted at its maximum, which is taken back.  `known`: a reply to
         this request is recorded already.
         """
-        asked = (work, request)
+        key = (work, request)
         mine = [one for one in self._open.values() if one.incarnation == incarnation]
         late = [one for one in self._lost.values() if one.incarnation == incarnation]
         # A process hands over the replies that a dead one left in the spool.  They do not name
         # the dead process: the smallest reservation is taken back, never to count too little.
         left = [] if known else sorted(self._lost.values(), key=lambda one: -one.max_usd)
-        found = [one for one in (*left, *late, *mine) if (one.work, one.request) == asked]
+        found = [one for one in (*left, *late, *mine) if (one.work, one.request) == key]
         if not found and known:
             return ReplyAccounting.IGNORE, None
         self.spent += usd or 0.0
@@ -188,9 +188,9 @@ class CallBudget:
         one.state = ReservationState.RELEASED
         return [one]
 
-    def _end_earlier(self, wanted: Reservation) -> list[Reservation]:
+    def _end_earlier(self, requested: Reservation) -> list[Reservation]:
         """End the holder's reservation for the same work: it makes one call at a time."""
-        holder = (wanted.incarnation, wanted.work)
+        holder = (requested.incarnation, requested.work)
         self._waiting = {
             key: one for key, one in self._waiting.items() if (one.incarnation, one.work) != holder
         }

@@ -235,9 +235,9 @@ class Scheduler:
         return ended
 
     def _forget(self, incarnation: str) -> list[GrantedLease]:
-        gone = self.peers.pop(incarnation, None)
-        if gone is not None:
-            self._queue.note_task(gone, "")
+        peer = self.peers.pop(incarnation, None)
+        if peer is not None:
+            self._queue.note_task(peer, "")
         self._slots.mark_heard(incarnation)
         self._losses.confirm_loss(incarnation)
         return self.held_by(incarnation)

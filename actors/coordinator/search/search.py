@@ -192,11 +192,11 @@ class Search:
         self._second_looks = second_looks
         for number, scope in (given_up or {}).items():
             self._give_up(number, scope)
-        known = offered or {}
+        stored_offers = offered or {}
         offers: list[Instruction] = []
         for attempt in attempts:
-            made = known.get(attempt.number)
-            offers += [made] if made else self._offer_or_wait(attempt)
+            stored = stored_offers.get(attempt.number)
+            offers += [stored] if stored else self._offer_or_wait(attempt)
         return offers + self._grow() + self._release()
 
     # --- the loop of the method --------------------------------------------------------------

@@ -74,8 +74,8 @@ class DecisionStore:
         )
         if not rows:
             return None
-        made = _decision(*rows[0])
-        return OfferWork(attempt.stage, attempt, made.window, made.seed)
+        decision = _decision(*rows[0])
+        return OfferWork(attempt.stage, attempt, decision.window, decision.seed)
 
     def second_looks(self, task: str, recorded: int) -> int:
         """Return the number of confirmations since the tree had `recorded` nodes.
