@@ -193,9 +193,15 @@ def test_a_process_started_while_frozen_is_stopped_and_counted(
     assert freezer.wait_stopped()
 
 
-def _run_for(init_process: int, seconds: float = 0.3) -> None:
-    for pid in living_descendants(init_process):  # as a timer of the kernel does
+def _run_for(init_process: int, cpu_s: float = 0.2) -> None:
+    """Let the processes run until they have taken so much processor time, on a busy machine too."""
+    below = living_descendants(init_process)
+    before = sum(map(cpu_time_s, below))
+    for pid in below:  # as a timer of the kernel does
         os.kill(pid, signal.SIGCONT)
-    time.sleep(seconds)
-    for pid in living_descendants(init_process):
+    until = time.monotonic() + 10
+    while sum(map(cpu_time_s, below)) < before + cpu_s:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    for pid in below:
         os.kill(pid, signal.SIGSTOP)

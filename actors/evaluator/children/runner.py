@@ -90,27 +90,29 @@ class Runner:
         self._module: object = None
         self._slots: dict[int, tuple[object, ...]] = {}
         self._layouts: dict[int, object] = {}
-        self._kept: dict[int, object] = {}  # outputs of checked calls, by their number
+        self._checked_outputs: dict[int, object] = {}  # outputs of checked calls, by their number
         self._outputs: list[object] = []  # of the last block, by slot
         # Each lambda looks its method up at the call.  A handler returns an answer, or None for
         # `Done`.
         self._handlers: dict[type[Order], Callable[[Any, list[int]], FromRunner | None]] = {
-            ImportSource: lambda order, _: self._import(order),
+            ImportSource: lambda order, _: self._import_source(order),
             ConstructModule: lambda order, carried: self._construct(order, carried[0]),
-            LoadParameters: lambda order, carried: self._load(order, carried),
-            CompileModule: lambda order, _: self._compile(order.mode),
-            SetInputs: lambda order, carried: self._feed({order.slot: order.inputs}, carried[0]),
-            SetInputBatch: lambda order, carried: self._feed_all(order, carried[0]),
-            CallOnce: lambda order, _: self._call(order),
+            LoadParameters: lambda order, carried: self._load_parameters(order, carried),
+            CompileModule: lambda order, _: self._compile_module(order.mode),
+            SetInputs: lambda order, carried: self._set_inputs(
+                {order.slot: order.inputs}, carried[0]
+            ),
+            SetInputBatch: lambda order, carried: self._set_input_batch(order, carried[0]),
+            CallOnce: lambda order, _: self._call_once(order),
             ReleaseTensors: lambda _order, _: self._release_tensors(),
-            CallRepeatedly: lambda order, _: self._bench(order.calls, order.slots),
+            CallRepeatedly: lambda order, _: self._call_repeatedly(order.calls, order.slots),
             TakeProfile: lambda order, _: self._profile(order.slot),
             CheckRelease: lambda order, _: self._check_release(order.name),
             CheckDevice: lambda _order, _: check_device(self.device),
-            CollectOutputs: lambda order, carried: self._collect(order, carried[0]),
+            CollectOutputs: lambda order, carried: self._collect_outputs(order, carried[0]),
             LocateInputs: lambda order, _: self._locate_inputs(order.slots),
             LocateOutputs: lambda _order, _: self._locate_outputs(),
-            WriteTensors: lambda order, carried: self._write(order, carried[0]),
+            WriteTensors: lambda order, carried: self._write_tensors(order, carried[0]),
         }
 
     def answer(self, order: ToRunner, carried: list[int]) -> FromRunner:
@@ -121,10 +123,10 @@ class Runner:
 
     # --- the module --------------------------------------------------------------------------
 
-    def _import(self, order: ImportSource) -> None:
+    def _import_source(self, order: ImportSource) -> None:
         is_candidate = order.class_name == "ModelNew"
-        import_source = import_candidate if is_candidate else import_task
-        found = getattr(import_source(order.source, order.modules), order.class_name, None)
+        import_module = import_candidate if is_candidate else import_task
+        found = getattr(import_module(order.source, order.modules), order.class_name, None)
         if not callable(found):
             raise MissingClassError(f"the file defines no class {order.class_name}")
         self._class = found
@@ -136,11 +138,11 @@ class Runner:
         if isinstance(self._module, torch.nn.Module):
             self._module = self._module.to(self.device)
 
-    def _load(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
+    def _load_parameters(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
         wanted, first = (tensor_bytes.read(order.state, each, self.device) for each in regions)
         return parameter_loading.load_parameters(self._module, wanted, first)  # type: ignore[arg-type]  # both dicts
 
-    def _compile(self, mode: str) -> None:
+    def _compile_module(self, mode: str) -> None:
         self._module = torch.compile(self._module, mode=mode)  # type: ignore[call-overload]
 
     def _profile(self, slot: int) -> CallProfiled:
@@ -156,12 +158,12 @@ class Runner:
 
     # --- inputs ------------------------------------------------------------------------------
 
-    def _feed_all(self, order: SetInputBatch, region: int) -> None:
+    def _set_input_batch(self, order: SetInputBatch, region: int) -> None:
         if self.device == "cuda":
             cuda_vmm.reset_persisting_l2()
-        self._feed(dict(enumerate(order.inputs)), region)
+        self._set_inputs(dict(enumerate(order.inputs)), region)
 
-    def _feed(self, layouts: dict[int, Layout], region: int) -> None:
+    def _set_inputs(self, layouts: dict[int, Layout], region: int) -> None:
         """Put the values that `region` holds, one after the other, into their slots."""
         if all(self._layouts.get(slot) == layout for slot, layout in layouts.items()):
             # New contents in the same storage: an answer cached for the storage is now wrong.
@@ -184,16 +186,16 @@ class Runner:
 
     # --- calls and outputs -------------------------------------------------------------------
 
-    def _call(self, order: CallOnce) -> CallReturned:
+    def _call_once(self, order: CallOnce) -> CallReturned:
         seed_all(order.seed)
         redzones = RedZones(self.device, order.guard) if order.guard else None
         with torch.no_grad():
             output = self._module(*self._slots[order.slot])  # type: ignore[operator]
         self._synchronize()
         # The output before is kept for one more comparison: this call must not have changed it.
-        self._kept = {
+        self._checked_outputs = {
             order.keep: output,
-            **{k: v for k, v in self._kept.items() if k == order.keep - 1},
+            **{k: v for k, v in self._checked_outputs.items() if k == order.keep - 1},
         }
         return CallReturned(
             output=tensor_bytes.layout_of(output),
@@ -201,19 +203,19 @@ class Runner:
         )
 
     def _release_tensors(self) -> None:
-        self._slots, self._layouts, self._kept, self._outputs = {}, {}, {}, []
+        self._slots, self._layouts, self._checked_outputs, self._outputs = {}, {}, {}, []
         if self.device == "cuda":
             torch.cuda.empty_cache()
 
-    def _bench(self, calls: int, slots: int) -> None:
+    def _call_repeatedly(self, calls: int, slots: int) -> None:
         if not calls:  # the judge measures how long an order takes
             self._synchronize()
             return
         module, inputs = self._module, [self._slots[slot] for slot in range(slots)]
         # Each output replaces the slot's last one.  Freed all at once, outputs would return to the
         # system, and every block would begin with page faults.
-        kept = min(calls, slots)
-        outputs = [*self._outputs[:kept], *[None] * (kept - len(self._outputs))]
+        count = min(calls, slots)
+        outputs = [*self._outputs[:count], *[None] * (count - len(self._outputs))]
         self._outputs = []
         with torch.no_grad():
             for number in range(calls):
@@ -222,7 +224,7 @@ class Runner:
         self._synchronize()
         self._outputs = outputs
 
-    def _collect(self, order: CollectOutputs, region: int) -> OutputsCollected:
+    def _collect_outputs(self, order: CollectOutputs, region: int) -> OutputsCollected:
         tensor_bytes.write(self._outputs, region, order.limit)
         return OutputsCollected(outputs=tuple(map(tensor_bytes.layout_of, self._outputs)))
 
@@ -234,12 +236,12 @@ class Runner:
         self._outputs, addresses = tensor_addresses.output_addresses(self._outputs)
         return addresses
 
-    def _write(self, order: WriteTensors, region: int) -> None:
+    def _write_tensors(self, order: WriteTensors, region: int) -> None:
         value: object
         if order.what == "inputs":
             value = list(self._slots[order.number])
         else:
-            value = self._kept[order.number]
+            value = self._checked_outputs[order.number]
         tensor_bytes.write(value, region, order.limit)
 
     def _synchronize(self) -> None:

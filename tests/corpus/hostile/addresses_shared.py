@@ -19,7 +19,7 @@ def bench(self, calls, slots):
             self._outputs = [self._module(*self._slots[0])] * slots
 
 
-tensor_addresses.input_addresses, Runner._bench = one, bench
+tensor_addresses.input_addresses, Runner._call_repeatedly = one, bench
 
 
 class ModelNew(nn.Module):
