@@ -58,5 +58,5 @@ class HangDetector:
         if child.incarnation in self._coordinator.silent:
             return "says nothing any more"
         if child.spec.name == COORDINATOR and self._coordinator.is_unresponsive(child.started, now):
-            return "answers no more"
+            return "does not answer any more"
         return ""

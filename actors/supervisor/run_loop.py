@@ -184,7 +184,7 @@ class RunLoop:
         if trouble != self._shown_trouble:
             self._shown_trouble = trouble
             self._screen.say(
-                f"run.db takes nothing ({trouble}): make room on its disk, the run waits"
+                f"run.db can't be written ({trouble}): make room on its disk, the run waits"
                 if trouble
                 else "run.db can be written again: the run goes on"
             )

@@ -106,7 +106,7 @@ def stopped_on_a_full_disk(folder: Path) -> SupervisedMachine:
     nothing = (0, resource.RLIM_INFINITY)
     resource.prlimit(host.actors()["coordinator"], resource.RLIMIT_FSIZE, nothing)
     until = time.monotonic() + 60.0
-    while "takes nothing" not in host.last_line():
+    while "run.db can't be written" not in host.last_line():
         assert host.status() is None, host.last_line()
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -175,8 +175,8 @@ def _supervise(folder: Path, *specs: ChildSpec, minutes: float | None = None) ->
     poller = EventPoller()
     processes = ProcessTree(specs, folder, random.Random(1), on_start=poller.add_child)
     coordinator = CoordinatorClient("ipc://coordinator.sock")
-    said = Path("said").open("w")  # noqa: SIM115  # as long as the process
-    screen = PlainScreen(said)
+    printed = Path("printed").open("w")  # noqa: SIM115  # as long as the process
+    screen = PlainScreen(printed)
     settings = Settings(max_minutes=minutes)
     loop = run_loop.RunLoop(
         folder=RunFolder(folder, shown="run", run_id="scene", lock=-1, created=[]),
@@ -199,7 +199,7 @@ def _supervise(folder: Path, *specs: ChildSpec, minutes: float | None = None) ->
         "why": ending.reason,
         "starts": {name: slot.starts for name, slot in processes.slots.items()},
         "left": len(procfs.children_of(os.getpid())),
-        "said": Path("said").read_text(),
+        "printed": Path("printed").read_text(),
     }
 
 
@@ -318,7 +318,7 @@ def two_interrupts(folder: Path) -> dict[str, object]:
     def disturb() -> None:
         until(lambda: len(procfs.children_of(os.getpid())) == 2)
         os.kill(os.getpid(), signal.SIGTERM)
-        until(lambda: "SIGTERM" in (folder / "said").read_text())
+        until(lambda: "SIGTERM" in (folder / "printed").read_text())
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=disturb, daemon=True).start()

@@ -241,15 +241,15 @@ def test_best_py_is_the_winners_source_under_a_comment(tmp_path: Path) -> None:
 
 def conclude(sample: Sample) -> tuple[ExitStatus, list[str]]:
     """End a run as its supervisor does; return the status and the lines."""
-    said: list[str] = []
+    lines: list[str] = []
     reader = RunReader(sample.path)
     snapshot = reader.poll()
     assert snapshot is not None
     place = run_folder.open_run_folder(sample.path)[0]
     with place:
         ending = RunEnd(kind=EndKind.OVER)
-        code, _ = finish.finish_run(place, sample.settings, reader, snapshot, ending, said.append)
-    return code, said
+        code, _ = finish.finish_run(place, sample.settings, reader, snapshot, ending, lines.append)
+    return code, lines
 
 
 def test_a_best_so_far_that_was_not_confirmed_is_removed(tmp_path: Path) -> None:
@@ -259,13 +259,13 @@ def test_a_best_so_far_that_was_not_confirmed_is_removed(tmp_path: Path) -> None
     assert conclude(sample)[0] is ExitStatus.DONE
     assert best.exists()
     sample.confirm("gelu", 1, spread(correct(900.0), 0.9, 1.4))
-    code, said = conclude(sample)  # an earlier version ended it so, by a rule of its own
+    code, lines = conclude(sample)  # an earlier version ended the run by another rule
     assert (ExitStatus.NEGATIVE, True) == (code, best.exists())
     (sample.path / "result.json").unlink()
-    code, said = conclude(sample)
+    code, lines = conclude(sample)
     assert (ExitStatus.NEGATIVE, False) == (code, best.exists())
-    assert any("nothing faster was found" in line for line in said)
-    assert not any("best.py" in line for line in said)
+    assert any("nothing faster was found" in line for line in lines)
+    assert not any("best.py" in line for line in lines)
 
 
 def test_every_output_uses_one_clock_and_one_winner(tmp_path: Path) -> None:

@@ -88,21 +88,21 @@ def test_a_loss_reaches_the_next_coordinator(tmp_path: Path) -> None:
         seen["starts"]["coordinator"],
         seen["starts"]["evaluator-0"],
     )
-    assert "coordinator died (signal 9 (SIGKILL)): starts again at once" in seen["said"]
+    assert "coordinator died (signal 9 (SIGKILL)): starts again at once" in seen["printed"]
     assert seen["left"] == 0
 
 
 def test_a_hung_coordinator_is_replaced(tmp_path: Path) -> None:
     """Its process lives, so only its silence shows the fault; the run does not wait for ever."""
     seen = play("coordinator_hangs", tmp_path)
-    assert "coordinator answers no more: killed" in seen["said"]
+    assert "coordinator does not answer any more: killed" in seen["printed"]
     assert ("over", 2, 0) == (seen["kind"], seen["starts"]["coordinator"], seen["left"])
 
 
 def test_a_silent_worker_is_replaced_once(tmp_path: Path) -> None:
     """The process of a silent worker is killed, the next one in the slot is not."""
     seen = play("silent_worker", tmp_path)
-    assert 1 == seen["said"].count("evaluator-0 says nothing any more: killed")
+    assert 1 == seen["printed"].count("evaluator-0 says nothing any more: killed")
     assert ["evaluator-0: signal 9 (SIGKILL)"] == seen["losses"].splitlines()
     assert (2, 0) == (seen["starts"]["evaluator-0"], seen["left"])
 
@@ -110,7 +110,7 @@ def test_a_silent_worker_is_replaced_once(tmp_path: Path) -> None:
 def test_a_worker_that_is_stopped_at_its_start_is_replaced(tmp_path: Path) -> None:
     """The coordinator has never heard of this worker, so it can't report its silence."""
     seen = play("stopped_worker", tmp_path)
-    assert "evaluator-0 has been stopped for 0 s: killed" in seen["said"]
+    assert "evaluator-0 has been stopped for 0 s: killed" in seen["printed"]
     assert (2, 0) == (seen["starts"]["evaluator-0"], seen["left"])
 
 
@@ -118,7 +118,7 @@ def test_the_second_interrupt_stops_at_once(tmp_path: Path) -> None:
     """The first drains; the second kills, even where the coordinator hangs."""
     seen = play("two_interrupts", tmp_path)
     assert ("stopped", "stopped at once by Ctrl-C", 0) == (seen["kind"], seen["why"], seen["left"])
-    assert "stopped by SIGTERM" in seen["said"]
+    assert "stopped by SIGTERM" in seen["printed"]
 
 
 def test_a_drain_has_a_deadline(tmp_path: Path) -> None:
