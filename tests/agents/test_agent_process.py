@@ -143,7 +143,7 @@ def test_killed_before_it_is_stored_the_next_one_finds_the_reply(run_dir: Path) 
             first = asked(coordinator, work)
             process.kill()
             process.wait()
-        # Whatever a model would say now is something else.
+        # A model would give another reply now.
         (run_dir / "script.jsonl").write_text('{"role": "coder", "reply": "something else"}')
         with agent(run_dir, "coder"):
             second = asked(coordinator, work)
