@@ -79,7 +79,7 @@ class CudaWriter(KernelWriter):
         return ", ".join([*reads, *writes, *(["work"] if self.scratch else [])])
 
     def close_function(self, suffix: str, grid: str, threads: int) -> None:
-        """Makes the lines so far one `__global__` function, to be launched after those before it."""
+        """Makes the lines so far one `__global__` function, launched after those before it."""
         name = f"{self.name}_{suffix}"
         head = f"__global__ void __launch_bounds__({threads}) {name}({self.parameters()}) {{"
         self.functions.append("\n".join([head, *self.lines.text, "}"]))
