@@ -1,4 +1,4 @@
-"""What the agents' tests share: a port that remembers, a model that recites, works to do."""
+"""What the agents' tests share: a context that records, a model with recorded replies, work."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
+from actors.agents.replies.anchors import BEGIN, END
+from actors.agents.replies.replies import fenced
 from actors.agents.requests.request import Request
 from protocol.messages import Lease, MakePlan, Reflect, Repair, Solve, Write
 from protocol.values import AttemptView, Call, Device, Outcome, Plan, Reference, Task, Verdict
 
-# A busy machine is no fault: laws are about values, not about time.
+# A busy machine must not fail a test: laws are about values, not about time.
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 TASK_SOURCE = '''import torch
@@ -54,6 +56,12 @@ class ModelNew(nn.Module):
         return (x + 1.0) * 0.5
 '''
 
+# A planner's answer for `TASK_SOURCE`: anchors around the first line of `forward`.
+SCAFFOLD = TASK_SOURCE.replace(
+    "        y = x", f"        # {BEGIN}\n        # fuse\n        y = x"
+).replace("        return y", f"        # {END}\n        return y")
+GOOD_PLAN = f"## Advice\n\nFuse both lines.\n\n## Source\n\n{fenced(SCAFFOLD)}\n"
+
 TASK = Task(name="half", source=TASK_SOURCE)
 ROOT = AttemptView(
     node=0, source=TASK_SOURCE, verdict=Verdict(verdict=Outcome.CORRECT), score_us=40.0
@@ -66,11 +74,24 @@ REFERENCE = Reference(
 )
 
 
-class FakeContext:
-    """A port that remembers what was said; `stop` makes the lease go away."""
+class Clock:
+    """A clock that moves only when something sleeps."""
 
     def __init__(self) -> None:
-        self.words: list[str] = []
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class FakeContext:
+    """A context that records what an agent reports; `stop` revokes the lease."""
+
+    def __init__(self) -> None:
+        self.activities: list[str] = []
         self.calls: list[Call] = []
         self.reserved: list[float | None] = []
         self.lost = 0
@@ -79,7 +100,7 @@ class FakeContext:
         self.on_answered: Callable[[Call], None] = lambda call: None
 
     def set_activity(self, text: str) -> None:
-        self.words.append(text)
+        self.activities.append(text)
 
     def candidate_running(self) -> None:
         raise AssertionError("agents run no candidate")
@@ -101,9 +122,9 @@ class FakeContext:
 
 
 class RecordedModel:
-    """A model that gives the next of its replies, or raises it."""
+    """A model that returns the next of its replies, or raises it."""
 
-    name = "reciter"
+    name = "recorded"
     at_once = 1
 
     def __init__(self, *replies: str | Exception, stop: str = "end_turn") -> None:
@@ -112,65 +133,44 @@ class RecordedModel:
         self.requests: list[Request] = []
 
     def reply(self, request: Request) -> Call:
-        given = self._replies[len(self.requests)]
+        reply = self._replies[len(self.requests)]
         self.requests.append(request)
-        if isinstance(given, Exception):
-            raise given
-        return Call(model=self.name, request=request.render(), reply=given, stop=self._stop)
+        if isinstance(reply, Exception):
+            raise reply
+        return Call(model=self.name, request=request.render(), reply=reply, stop=self._stop)
 
 
 def lease(stage: str, attempt: int = 1) -> Lease:
     return Lease(work=f"half/{attempt}/{stage}", epoch=1)
 
 
+def work_fields(stage: str, attempt: int, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that all work of an agent has; `fields` replace them."""
+    return {
+        "lease": lease(stage, attempt),
+        "task": TASK,
+        "attempt": attempt,
+        "node": ROOT,
+        "root": ROOT,
+        "reference": REFERENCE,
+        **fields,
+    }
+
+
 def make_plan(attempt: int = 1, **fields: Any) -> MakePlan:
-    given = {"node": ROOT, **fields}
-    return MakePlan(
-        lease=lease("plan", attempt),
-        task=TASK,
-        attempt=attempt,
-        root=ROOT,
-        reference=REFERENCE,
-        **given,
-    )
+    return MakePlan(**work_fields("plan", attempt, fields))
 
 
 def write(plan: Plan, attempt: int = 1, **fields: Any) -> Write:
-    given = {"node": ROOT, **fields}
-    return Write(
-        lease=lease("write", attempt),
-        task=TASK,
-        attempt=attempt,
-        root=ROOT,
-        reference=REFERENCE,
-        plan=plan,
-        **given,
-    )
+    return Write(**work_fields("write", attempt, fields), plan=plan)
 
 
 def solve(attempt: int = 1, **fields: Any) -> Solve:
-    given = {"node": ROOT, **fields}
-    return Solve(
-        lease=lease("solve", attempt),
-        task=TASK,
-        attempt=attempt,
-        root=ROOT,
-        reference=REFERENCE,
-        **given,
-    )
+    return Solve(**work_fields("solve", attempt, fields))
 
 
 def reflect(*reflections: str, attempt: int = 2, **fields: Any) -> Reflect:
-    given = {"node": ROOT, **fields}
-    return Reflect(
-        lease=lease("reflect", attempt),
-        task=TASK,
-        attempt=attempt,
-        root=ROOT,
-        reference=REFERENCE,
-        reflections=reflections,
-        **given,
-    )
+    return Reflect(**work_fields("reflect", attempt, fields), reflections=reflections)
 
 
 def repair(plan: Plan, attempt: int = 2, **fields: Any) -> Repair:
@@ -185,13 +185,4 @@ def repair(plan: Plan, attempt: int = 2, **fields: Any) -> Repair:
             log="error: no such thing",
         ),
     )
-    given = {"node": failed, **fields}
-    return Repair(
-        lease=lease("repair", attempt),
-        task=TASK,
-        attempt=attempt,
-        root=ROOT,
-        reference=REFERENCE,
-        plan=plan,
-        **given,
-    )
+    return Repair(**work_fields("repair", attempt, {"node": failed, **fields}), plan=plan)

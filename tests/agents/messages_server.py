@@ -1,7 +1,7 @@
 """A real HTTP server that speaks the streamed Messages API, errors and accidents included.
 
     with MessagesServer(answer(text="hello"), answer(status=429)) as server:
-        ...  # base_url=server.url; server.requests holds what was asked
+        ...  # base_url=server.url; server.requests holds the requests
 
 Each POST takes the next answer; the last one repeats.  `answers` may also be a function from the
 request's body to an answer.
@@ -27,21 +27,21 @@ class Answer:
     text: str = ""
     stop: str | int | None = "end_turn"  # a number: a server that is careless of types
     status: int = 200
-    error: str = "api_error"  # the error's type, with a status that is no 200
+    error: str = "api_error"  # the error's type, with a status other than 200
     message: str = "an error of the test server"
     headers: dict[str, str] = field(default_factory=dict)
     input_tokens: int = 100
     cache_write_tokens: int = 0
     cache_read_tokens: int = 0
     output_tokens: int = 20
-    last_usage: dict[str, int] = field(default_factory=dict)  # more counts, with the last words
+    last_usage: dict[str, int] = field(default_factory=dict)  # more counts, in the last event
     cut: bool = False  # the connection ends in the middle of the text
     error_in_stream: str = ""  # an error event of this type after half of the text
     raw: bytes | None = None  # sent as it is, as a 200
-    gate: threading.Event | None = None  # nothing is said before it is set
-    half_gate: threading.Event | None = None  # half of the text is said before it is set
-    pause_s: float = 0.0  # before each event, while the text drips a character at a time
-    flood: bool = False  # words without end, until the other side hangs up
+    gate: threading.Event | None = None  # nothing is sent before it is set
+    half_gate: threading.Event | None = None  # half of the text is sent before it is set
+    pause_s: float = 0.0  # before each event; the text comes one character at a time
+    flood: bool = False  # endless text, until the client disconnects
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""An agent as a process of its own, against a coordinator that is a bare socket."""
+"""An agent as a process of its own, with a coordinator that is a bare socket."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PATIENCE_MS = 20_000
 
 
 class Coordinator:
-    """A ROUTER that says what a test tells it to."""
+    """A ROUTER that sends what a test tells it to."""
 
     def __init__(self, address: str) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -52,7 +52,7 @@ class Coordinator:
         self._peer = b""
 
     def next(self, kind: type[Message]) -> Message:
-        """Return the next message of `kind`, passing over the others."""
+        """Return the next message of `kind`, and drop the others."""
         while self._socket.poll(PATIENCE_MS):
             self._peer, *frames = self._socket.recv_multipart()
             message = self._codec.decode(frames)
@@ -94,7 +94,7 @@ def agent(run_dir: Path, role: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def asked(coordinator: Coordinator, work: Write) -> Call:
-    """Give `work` to the agent that says hello; return the call that it hands over."""
+    """Give `work` to the agent that says hello; return the call that the agent hands over."""
     coordinator.next(Hello)
     coordinator.say(Welcome(epoch=1, beat_s=5.0, lease_s=15.0))
     coordinator.say(work)
@@ -113,8 +113,8 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_plan_store_result_retire(run_dir: Path) -> None:
-    """The reply is handed over first and nothing follows before it is stored; then the plan; a
-    retired agent leaves with 0 and no reply stays in its spool."""
+    """The reply is handed over first, and the plan follows after it is stored.  A retired agent
+    ends with status 0, and its spool is empty."""
     with Coordinator("ipc://c.sock") as coordinator, agent(run_dir, "planner") as process:
         hello = coordinator.next(Hello)
         assert isinstance(hello, Hello)
@@ -136,14 +136,14 @@ def test_plan_store_result_retire(run_dir: Path) -> None:
 
 
 def test_killed_before_it_is_stored_the_next_one_finds_the_reply(run_dir: Path) -> None:
-    """kill -9 between reply and record: another process hands over the same reply."""
+    """After kill -9 between reply and store, another process hands over the same reply."""
     work = write(Plan(advice="Write it.", scaffold=""))
     with Coordinator("ipc://c.sock") as coordinator:
         with agent(run_dir, "coder") as process:
             first = asked(coordinator, work)
             process.kill()
             process.wait()
-        # Whatever a model would say now is something else.
+        # A model would give another reply now.
         (run_dir / "script.jsonl").write_text('{"role": "coder", "reply": "something else"}')
         with agent(run_dir, "coder"):
             second = asked(coordinator, work)
@@ -155,8 +155,8 @@ def test_killed_before_it_is_stored_the_next_one_finds_the_reply(run_dir: Path) 
 
 
 def test_a_reply_from_a_real_server_is_bought_once(run_dir: Path) -> None:
-    """Leave, call, kill -9 before the reply is stored: the next process hands it over, and the
-    server has heard one request."""
+    """Reservation, call, kill -9 before the reply is stored: the next process hands it over, and
+    the server got one request."""
     work = write(Plan(advice="Write it.", scaffold=""))
     reply = f"## Candidate\n\n{fenced(CANDIDATE)}\n"
     with MessagesServer(answer(text=reply)) as server, Coordinator("ipc://c.sock") as coordinator:
@@ -190,7 +190,7 @@ def test_a_reply_from_a_real_server_is_bought_once(run_dir: Path) -> None:
 
 
 def test_an_unknown_model_ends_with_one_line(run_dir: Path) -> None:
-    """Exit status 2 and a sentence, no traceback."""
+    """Exit status 2 and one sentence, without a traceback."""
     settings.write(run_dir, settings.Settings(model="gpt-9"))
 
     with agent(run_dir, "planner") as process:

@@ -1,4 +1,4 @@
-"""Anchors, scaffolds and what lies outside them: laws as properties."""
+"""Anchors, scaffolds and edits outside of anchors: laws as properties."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def spans(draw: st.DrawFn) -> tuple[str, int, int]:
 @CALM
 @given(spans(), ADVICE)
 def test_insert_is_accepted_and_strip_undoes_it(span: tuple[str, int, int], advice: str) -> None:
-    """Every pair that is put around whole lines of one language is accepted, names these lines,
-    leaves Python Python, and comes off again to the last byte."""
+    """A pair around whole lines of one language is accepted, names these lines, leaves valid
+    Python, and can be removed to the last byte."""
     source, first, last = span
 
     scaffold = anchors.insert_anchors(source, first, last, advice)
@@ -75,7 +75,7 @@ def test_insert_is_accepted_and_strip_undoes_it(span: tuple[str, int, int], advi
 @CALM
 @given(spans(), st.data())
 def test_any_other_change_is_refused(span: tuple[str, int, int], data: st.DataObject) -> None:
-    """A scaffold with one source line changed, added or taken away is no scaffold."""
+    """A text with one source line changed, added or removed is not a scaffold."""
     source, first, last = span
     lines = anchors.lines_of(anchors.insert_anchors(source, first, last, "faster"))
     own = [n for n, line in enumerate(lines) if not anchors.anchor_kind(line) and line.strip()]
@@ -99,7 +99,7 @@ def test_any_other_change_is_refused(span: tuple[str, int, int], data: st.DataOb
 def test_unbalanced_and_nested_pairs_are_refused(
     span: tuple[str, int, int], kind: str, data: st.DataObject
 ) -> None:
-    """One mark more, wherever it stands, makes a scaffold unusable."""
+    """One additional mark, on any line, makes a scaffold unusable."""
     source, first, last = span
     lines = anchors.lines_of(anchors.insert_anchors(source, first, last, "faster"))
     number = data.draw(st.integers(0, len(lines)))
@@ -111,7 +111,7 @@ def test_unbalanced_and_nested_pairs_are_refused(
 @CALM
 @given(spans(), st.lists(PYTHON_LINES | CPP_LINES, max_size=5))
 def test_a_change_inside_is_not_outside(span: tuple[str, int, int], new: list[str]) -> None:
-    """Whatever is written between the anchors, nothing counts as changed outside them."""
+    """A change between the anchors, of any text, does not count as a change outside of them."""
     source, first, last = span
     checked = check_scaffold(anchors.insert_anchors(source, first, last, "faster"), source)
     assert isinstance(checked, Scaffold)
@@ -123,7 +123,7 @@ def test_a_change_inside_is_not_outside(span: tuple[str, int, int], new: list[st
 
 
 def test_a_change_outside_is_recorded_with_its_line() -> None:
-    """An include that the plan did not mark is accepted but seen, and so is a line that went."""
+    """An include outside of the anchors is accepted and recorded, and so is a removed line."""
     source = CANDIDATE
     at = next(n for n, line in enumerate(source.split("\n"), 1) if "y[i]" in line)
     checked = check_scaffold(anchors.insert_anchors(source, at, at, "use fma"), source)
@@ -141,7 +141,7 @@ def test_a_change_outside_is_recorded_with_its_line() -> None:
     )
 
 
-def test_several_pairs_may_stand_in_one_scaffold() -> None:
+def test_one_scaffold_may_have_several_pairs() -> None:
     """One change may have two places, each in the comments of its own language."""
     lines = CANDIDATE.split("\n")
     inner = next(n for n, line in enumerate(lines) if "y[i]" in line)
@@ -166,8 +166,8 @@ def test_several_pairs_may_stand_in_one_scaffold() -> None:
     assert checked.source_spans == ((inner + 1, inner + 1), (outer + 1, outer + 1))
 
 
-def test_an_anchor_speaks_the_language_of_its_place() -> None:
-    """A Python comment in C++ text, or the other way round, is refused with the right form."""
+def test_an_anchor_is_a_comment_of_its_language() -> None:
+    """A Python comment in C++ text is refused, and the reason shows the right form."""
     wrong = anchors.insert_anchors(CANDIDATE, 6, 6, "x").replace("/* <<<IMPROVE", "# <<<IMPROVE")
     wrong = wrong.replace(">>> */", ">>>")
 
@@ -178,8 +178,8 @@ def test_an_anchor_speaks_the_language_of_its_place() -> None:
 
 
 def test_a_model_may_drop_blanks_at_line_ends() -> None:
-    """Blanks at line ends, CRLF and the last newline are not the model's to keep; the scaffold
-    that goes on has the source's own bytes."""
+    """A model may drop blanks at line ends, CRLF and the last newline; the checked scaffold has the
+    source's own bytes."""
     source = "x = 1   \ny = 2\n\n\n"
     sent = "# <<<IMPROVE BEGIN>>>\nx = 1\n# <<<IMPROVE END>>>\ny = 2"
 
@@ -189,8 +189,8 @@ def test_a_model_may_drop_blanks_at_line_ends() -> None:
     assert checked.text == "# <<<IMPROVE BEGIN>>>\nx = 1   \n# <<<IMPROVE END>>>\ny = 2\n\n\n"
 
 
-def test_the_place_of_a_change_is_told() -> None:
-    """The reason names the line and what was shown there, so that a model can mend it."""
+def test_the_reason_names_the_changed_line() -> None:
+    """The reason names the line and its shown text, so that a model can correct it."""
     scaffold = anchors.insert_anchors(TASK_SOURCE, 12, 12, "x").replace("/ 2.0", "* 0.5")
 
     checked = check_scaffold(scaffold, TASK_SOURCE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from agent_fakes import TASK_SOURCE, FakeContext, make_plan
+from agent_fakes import GOOD_PLAN, FakeContext, make_plan
 from messages_server import MessagesServer, answer
 
 from actors.agents.__main__ import make_worker
@@ -17,7 +17,6 @@ from actors.agents.models.claude import ClaudeModel
 from actors.agents.models.model import ModelBusyError, ModelDeniedError, RequestTooLongError
 from actors.agents.models.registry import make_model
 from actors.agents.planner import Planner
-from actors.agents.replies.replies import fenced
 from actors.agents.reply_spool import ReplySpool
 from actors.agents.requests.prompting import plan_request
 from actors.agents.retry import RetryingCaller
@@ -28,10 +27,6 @@ from protocol.settings import Settings
 from protocol.values import Call, Role
 
 REQUEST = plan_request(make_plan(), 4321)
-SCAFFOLD = TASK_SOURCE.replace(
-    "        y = x", "        # <<<IMPROVE BEGIN>>>\n        # fuse\n        y = x"
-).replace("        return y", "        # <<<IMPROVE END>>>\n        return y")
-GOOD_PLAN = f"## Advice\n\nFuse both lines.\n\n## Source\n\n{fenced(SCAFFOLD)}\n"
 
 
 def claude(server: MessagesServer, name: str = DEFAULT_CLAUDE_MODEL) -> ClaudeModel:
@@ -47,15 +42,15 @@ def planner(server: MessagesServer, folder: Path) -> Planner:
 
 
 def test_a_streamed_reply_becomes_a_call() -> None:
-    """Words, stop reason, tokens of each kind and dollars to the last digit."""
-    said = answer(
+    """Text, stop reason, tokens of each kind and dollars to the last digit."""
+    reply = answer(
         text="## Advice\n\nHalf and half.",
         input_tokens=1000,
         cache_write_tokens=2000,
         cache_read_tokens=4000,
         output_tokens=500,
     )
-    with MessagesServer(said) as server:
+    with MessagesServer(reply) as server:
         call = claude(server).reply(REQUEST)
 
     assert call.reply == "## Advice\n\nHalf and half."
@@ -66,8 +61,8 @@ def test_a_streamed_reply_becomes_a_call() -> None:
 
 
 def test_what_is_sent() -> None:
-    """Streamed, with the bearer key, the temperature on the wire, and a cache mark that ends the
-    part that is the same all task long."""
+    """A streamed request has the bearer key, the temperature, and a cache mark that ends the part
+    that a whole task shares."""
     with MessagesServer(answer(text="x")) as server:
         claude(server).reply(REQUEST)
         (asked,) = server.requests
@@ -85,7 +80,7 @@ def test_what_is_sent() -> None:
 
 
 def test_a_compatible_server_gets_plain_text_only() -> None:
-    """A model that is no Claude is asked with system, messages, max_tokens, stream and text; its
+    """A model other than Claude is asked with system, messages, max_tokens, stream and text; its
     calls have no known price."""
     with MessagesServer(answer(text="x")) as server:
         call = claude(server, "qwen3-coder").reply(REQUEST)
@@ -101,7 +96,7 @@ def test_a_compatible_server_gets_plain_text_only() -> None:
 
 
 def test_the_second_try_carries_the_first() -> None:
-    """The model sees its own words and what was wrong with them, after the same prefix."""
+    """The model sees its own reply and the problem with it, after the same prefix."""
     with MessagesServer(answer(text="x")) as server:
         claude(server).reply(REQUEST.with_problem("my words", "no code"))
         messages = server.requests[0].body["messages"]
@@ -112,7 +107,7 @@ def test_the_second_try_carries_the_first() -> None:
 
 
 def test_a_refused_temperature_is_dropped_once_for_good() -> None:
-    """One 400 that names it; from then on calls go without, and say so."""
+    """After one 400 that names it, calls go without a temperature, and are recorded so."""
     refusal = answer(
         status=400,
         error="invalid_request_error",
@@ -128,7 +123,7 @@ def test_a_refused_temperature_is_dropped_once_for_good() -> None:
 
 
 def test_models_known_to_refuse_a_temperature_are_not_asked() -> None:
-    """A newer Claude costs no failing call first."""
+    """A newer Claude gets no temperature, and no call fails."""
     with MessagesServer(answer(text="x")) as server:
         call = claude(server, "claude-opus-4-8").reply(REQUEST)
 
@@ -137,7 +132,7 @@ def test_models_known_to_refuse_a_temperature_are_not_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "words"),
+    ("reply", "kind", "text"),
     [
         (answer(status=401, error="authentication_error"), ModelDeniedError, "ANTHROPIC_API_KEY"),
         (answer(status=403, error="permission_error"), ModelDeniedError, "ANTHROPIC_API_KEY"),
@@ -179,20 +174,20 @@ def test_models_known_to_refuse_a_temperature_are_not_asked() -> None:
         ),
     ],
 )
-def test_every_failure_has_its_meaning(said: object, kind: type[Exception], words: str) -> None:
-    """What passes by itself, what a person must mend, what is too long: each with one line, and
-    the SDK asks once only."""
-    with MessagesServer(said) as server:  # type: ignore[arg-type]
+def test_every_failure_has_its_meaning(reply: object, kind: type[Exception], text: str) -> None:
+    """A failure that passes, one that the user must correct, one of length: each has one line, and
+    the SDK asks only once."""
+    with MessagesServer(reply) as server:  # type: ignore[arg-type]
         with pytest.raises(kind) as caught:
             claude(server).reply(REQUEST)
 
         assert len(server.requests) == 1
-    assert words in str(caught.value)
+    assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_retry_after_is_read() -> None:
-    """The server's own wish reaches whoever waits."""
+    """The wait that the server asks for reaches the caller."""
     with (
         MessagesServer(answer(status=429, headers={"retry-after": "7"})) as server,
         pytest.raises(ModelBusyError) as caught,
@@ -203,22 +198,22 @@ def test_retry_after_is_read() -> None:
 
 
 def test_retry_after_may_be_a_date() -> None:
-    """Proxies say it so; a date that is over wants no wait."""
+    """Some proxies send a date; for a date in the past there is no wait."""
     for ahead, least, most in ((40, 30.0, 40.0), (-40, 0.0, 0.0)):
         date = format_datetime(datetime.now(UTC) + timedelta(seconds=ahead), usegmt=True)
-        said = answer(status=429, headers={"retry-after": date})
-        with MessagesServer(said) as server, pytest.raises(ModelBusyError) as caught:
+        reply = answer(status=429, headers={"retry-after": date})
+        with MessagesServer(reply) as server, pytest.raises(ModelBusyError) as caught:
             claude(server).reply(REQUEST)
 
         assert least <= caught.value.retry_after_s <= most
 
 
 @pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
-def test_a_key_or_a_token_opens_the_door(
+def test_a_key_or_a_token_is_sent(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Either is enough for the command to choose Claude, so either has to reach the server; a
-    newline that was copied with it does not."""
+    """Either is enough for the command to choose Claude, so either has to reach the server, without
+    a newline that was copied with it."""
     for each in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, "sk-mine\n")
@@ -230,18 +225,18 @@ def test_a_key_or_a_token_opens_the_door(
 
 
 def test_halves_of_a_character_are_joined_and_kept(tmp_path: Path) -> None:
-    """A server may cut one between two events: what was paid for can still be stored."""
-    port = FakeContext()
+    """A server may cut a character between two events: the paid reply can still be stored."""
+    context = FakeContext()
     with MessagesServer(answer(text=f"\ud83d\ude00 \udcff\n\n{GOOD_PLAN}")) as server:
-        result = planner(server, tmp_path).work(make_plan(), port)
+        result = planner(server, tmp_path).work(make_plan(), context)
 
     assert isinstance(result, Planned)
-    assert port.calls[0].reply.startswith("\U0001f600 \ufffd\n")
+    assert context.calls[0].reply.startswith("\U0001f600 \ufffd\n")
 
 
-def test_figures_that_are_none_give_nothing_back() -> None:
+def test_invalid_counts_do_not_lower_the_bill() -> None:
     """A careless server's usage neither lowers the bill nor makes a call that can't be stored: a
-    prompt without tokens is one that nobody counted, and costs its most."""
+    prompt with 0 tokens was not counted, and costs its maximum."""
     odd = answer(text="x", stop=5, input_tokens=-900, output_tokens=-70)
     with MessagesServer(odd) as server:
         call = claude(server).reply(REQUEST)
@@ -263,48 +258,48 @@ def test_an_absent_server_is_busy() -> None:
 
 
 def test_without_a_key_nothing_is_asked() -> None:
-    """One line says what to set; no request leaves the machine."""
+    """One line names the variable to set; no request leaves the machine."""
     with pytest.raises(ModelDeniedError, match="ANTHROPIC_API_KEY is not set"):
         make_model(DEFAULT_CLAUDE_MODEL).reply(REQUEST)
 
 
 def test_rate_limit_then_answer(tmp_path: Path) -> None:
-    """The whole agent: two failures pass, the plan arrives, one call is stored."""
-    port = FakeContext()
+    """The whole agent: after two failures the plan arrives, and one call is stored."""
+    context = FakeContext()
     with MessagesServer(answer(status=429), answer(status=529), answer(text=GOOD_PLAN)) as server:
-        result = planner(server, tmp_path).work(make_plan(), port)
+        result = planner(server, tmp_path).work(make_plan(), context)
 
     assert isinstance(result, Planned)
-    assert len(port.calls) == 1
-    assert sum(words.startswith("waiting for the model") for words in port.words) == 2
+    assert len(context.calls) == 1
+    assert sum(text.startswith("waiting for the model") for text in context.activities) == 2
 
 
 def test_a_refusal_is_a_value(tmp_path: Path) -> None:
     """The attempt ends with the reason, the call is stored and paid for."""
-    port = FakeContext()
+    context = FakeContext()
     with MessagesServer(answer(text="", stop="refusal")) as server:
-        result = planner(server, tmp_path).work(make_plan(), port)
+        result = planner(server, tmp_path).work(make_plan(), context)
 
     assert isinstance(result, ReplyUnusable)
     assert result.reason == "the model refused to answer"
-    assert [call.stop for call in port.calls] == ["refusal"]
+    assert [call.stop for call in context.calls] == ["refusal"]
 
 
 def test_a_cut_reply_is_asked_again(tmp_path: Path) -> None:
     """max_tokens in the middle of a plan costs one more call."""
-    port = FakeContext()
+    context = FakeContext()
     cut = answer(text=GOOD_PLAN[:60], stop="max_tokens", output_tokens=4321)
     with MessagesServer(cut, answer(text=GOOD_PLAN)) as server:
-        result = planner(server, tmp_path).work(make_plan(), port)
+        result = planner(server, tmp_path).work(make_plan(), context)
         second = server.requests[1].body["messages"][2]["content"]
 
     assert isinstance(result, Planned)
     assert "cut off after 4321 tokens" in second
-    assert [call.stop for call in port.calls] == ["max_tokens", "end_turn"]
+    assert [call.stop for call in context.calls] == ["max_tokens", "end_turn"]
 
 
 def test_a_wrong_key_blocks(tmp_path: Path) -> None:
-    """The run pauses with one line for a person."""
+    """The run pauses with one line for the user."""
     with MessagesServer(answer(status=401, error="authentication_error")) as server:
         result = planner(server, tmp_path).work(make_plan(), FakeContext())
 
@@ -313,10 +308,10 @@ def test_a_wrong_key_blocks(tmp_path: Path) -> None:
 
 
 def test_five_megabytes_of_prose_end_the_attempt(tmp_path: Path) -> None:
-    """They are stored, refused, and not sent back to be paid for again."""
-    port = FakeContext()
+    """They are stored and refused, and not sent back to the model at a cost."""
+    context = FakeContext()
     with MessagesServer(answer(text="Let us think. " * 360_000)) as server:
-        result = planner(server, tmp_path).work(make_plan(), port)
+        result = planner(server, tmp_path).work(make_plan(), context)
 
         assert len(server.requests) == 1
     assert isinstance(result, ReplyUnusable)
@@ -325,7 +320,7 @@ def test_five_megabytes_of_prose_end_the_attempt(tmp_path: Path) -> None:
 
 
 def test_prices_know_dates_and_long_prompts() -> None:
-    """A dated name has the undated price; a long prompt has its own where the list says so."""
+    """A dated name has the undated price; a long prompt has its own price where one is listed."""
     prices = pricing.listed_prices()
     assert pricing.price_of("claude-haiku-4-5-20251001", prices) == prices["claude-haiku-4-5"]
     assert pricing.price_of("qwen3-coder", prices) is None
@@ -337,7 +332,7 @@ def test_prices_know_dates_and_long_prompts() -> None:
 
 
 def test_a_typo_in_prices_is_named() -> None:
-    """A misspelt word is an error that names it, not a price of nothing."""
+    """A misspelt key is an error that names it, not a price of 0."""
     with pytest.raises(ValueError, match="ouput"):
         pricing.parse("[m]\ninput = 1.0\nouput = 2.0\ncache_read = 0.1\ncache_write = 1.0\n")
 

@@ -1,4 +1,4 @@
-"""One call first, so that a server has the shared beginning cached before the others ask."""
+"""One call first, so that a server has the shared prefix cached before the other calls."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Clock:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for what other threads bring about; a test that never sees it fails by its timeout."""
+    """Wait until other threads make the condition true; a test that waits for ever times out."""
     turn = threading.Event()
     while not condition():
         turn.wait(0.005)
 
 
 class Entry:
-    """A call in a thread of its own, as far as it has come."""
+    """A call in a thread of its own, and the state that it has reached."""
 
     def __init__(self, cache_gate: PromptCacheGate, key: str = "prefix") -> None:
         self.inside = threading.Event()
@@ -63,7 +63,7 @@ class Entry:
 
 
 def test_the_others_wait_until_the_first_reply_begins() -> None:
-    """Three calls with one beginning: one is inside, until it begins; then all are."""
+    """Of three calls with one prefix, one is inside until its reply begins; then all are."""
     cache_gate = PromptCacheGate(Clock())
     calls = [Entry(cache_gate) for _ in range(3)]
     until(lambda: any(call.inside.is_set() for call in calls))
@@ -76,7 +76,7 @@ def test_the_others_wait_until_the_first_reply_begins() -> None:
 
 
 def test_when_the_first_fails_the_next_goes_first() -> None:
-    """Not all at once: there is still nothing in the cache."""
+    """Only one goes: there is still nothing in the cache."""
     cache_gate = PromptCacheGate(Clock())
     calls = [Entry(cache_gate) for _ in range(3)]
     until(lambda: any(call.inside.is_set() for call in calls))
@@ -87,7 +87,7 @@ def test_when_the_first_fails_the_next_goes_first() -> None:
 
 
 def test_another_prefix_does_not_wait() -> None:
-    """Another task has another beginning."""
+    """Another task has another prefix."""
     cache_gate = PromptCacheGate(Clock())
     one, other = Entry(cache_gate, "a"), Entry(cache_gate, "b")
 
@@ -95,8 +95,8 @@ def test_another_prefix_does_not_wait() -> None:
     assert other.inside.wait(LIMIT_S)
 
 
-def test_after_five_silent_minutes_one_goes_first_again() -> None:
-    """The entry is gone by then; every call before that keeps it."""
+def test_after_five_idle_minutes_one_goes_first_again() -> None:
+    """The server has dropped the entry by then; every call before that renews it."""
     clock = Clock()
     cache_gate = PromptCacheGate(clock)
     first = Entry(cache_gate)
@@ -117,7 +117,7 @@ def test_after_five_silent_minutes_one_goes_first_again() -> None:
 
 
 def test_a_server_that_does_not_cache_delays_no_call_twice() -> None:
-    """The first reply says that nothing was cached: from then on all go at once."""
+    """The first reply shows that nothing was cached: from then on no call waits."""
     clock = Clock()
     cache_gate = PromptCacheGate(clock)
     first = Entry(cache_gate)
@@ -130,14 +130,14 @@ def test_a_server_that_does_not_cache_delays_no_call_twice() -> None:
 
 
 def test_over_http_one_call_writes_the_cache_and_the_others_read_it() -> None:
-    """Five identical calls at once: the server hears of one, and of the rest once that began."""
+    """Of five identical calls the server gets one, and the others when that reply has begun."""
     gate, end = threading.Event(), threading.Event()
-    heard = 0
+    request_count = 0
 
     def choose(_: dict[str, object]) -> Answer:
-        nonlocal heard
-        heard += 1
-        if heard == 1:
+        nonlocal request_count
+        request_count += 1
+        if request_count == 1:
             return answer(text="one", cache_write_tokens=5000, gate=gate, half_gate=end)
         return answer(text="more", cache_read_tokens=5000)
 
@@ -148,7 +148,7 @@ def test_over_http_one_call_writes_the_cache_and_the_others_read_it() -> None:
         until(lambda: len(server.requests) == 1)
         assert not end.wait(0.1)
         alone = len(server.requests)
-        gate.set()  # its reply begins, and is not over when the others come
+        gate.set()  # its reply begins, and has not ended when the others come
         until(lambda: len(server.requests) == 5)
         end.set()
         cached = sorted(call.result(LIMIT_S).cached_tokens for call in calls)
@@ -158,11 +158,11 @@ def test_over_http_one_call_writes_the_cache_and_the_others_read_it() -> None:
 
 
 def test_over_http_a_failed_first_call_lets_the_next_go() -> None:
-    """A 529 to the first: its own caller hears of it, the others still come one by one."""
+    """The first gets a 529: its caller sees that, and the others still come one by one."""
     gate = threading.Event()
-    said = [answer(status=529, gate=gate), answer(text="x", cache_write_tokens=5000)]
+    answers = [answer(status=529, gate=gate), answer(text="x", cache_write_tokens=5000)]
     request = plan_request(make_plan(), 1000)
-    with MessagesServer(*said) as server, ThreadPoolExecutor(3) as pool:
+    with MessagesServer(*answers) as server, ThreadPoolExecutor(3) as pool:
         model = ClaudeModel("claude-opus-4-8", api_key="k", base_url=server.url)
         calls = [pool.submit(model.reply, request) for _ in range(3)]
         until(lambda: len(server.requests) == 1)

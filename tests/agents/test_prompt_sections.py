@@ -1,4 +1,4 @@
-"""Requests: the order of `docs/method.md`, the stable prefix, what each role gets to see."""
+"""Requests: the order of `docs/method.md`, the stable prefix, what each role is shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import re
 from pathlib import Path
 
 import pytest
-from agent_fakes import CANDIDATE, REFERENCE, ROOT, TASK, TASK_SOURCE, make_plan, repair, write
+from agent_fakes import (
+    CANDIDATE,
+    REFERENCE,
+    ROOT,
+    SCAFFOLD,
+    TASK,
+    TASK_SOURCE,
+    make_plan,
+    repair,
+    write,
+)
 from msgspec.structs import replace
 
 import prompts
@@ -21,9 +31,6 @@ from actors.agents.requests.prompting import (
 )
 from protocol.values import BACKENDS, AttemptView, Outcome, Plan, Role, Verdict
 
-SCAFFOLD = TASK_SOURCE.replace(
-    "        y = x", "        # <<<IMPROVE BEGIN>>>\n        # fuse\n        y = x"
-).replace("        return y", "        # <<<IMPROVE END>>>\n        return y")
 PLAN = Plan(advice="Fuse both lines.", scaffold=SCAFFOLD)
 FAST = AttemptView(
     node=4,
@@ -42,7 +49,7 @@ BROKEN = AttemptView(
 
 
 def test_the_order_is_the_methods() -> None:
-    """System, example, architecture, node, window, role: a reader of the paper finds its order."""
+    """System, example, architecture, node, window, role: the order of the paper."""
     request = plan_request(make_plan(window=(FAST, BROKEN)), 1000)
 
     kinds = [section.kind for section in request.sections]
@@ -64,9 +71,9 @@ def test_the_order_is_the_methods() -> None:
     assert places == sorted(places)
 
 
-def test_the_prefix_is_the_same_all_task_long() -> None:
-    """Another role, attempt, node, window or plan changes no byte before the node, so that a
-    server's cache is hit and paid for once."""
+def test_the_prefix_is_the_same_for_a_whole_task() -> None:
+    """Another role, attempt, node, window or plan changes no byte before the node, so that the
+    prefix is in a server's cache after one call."""
     requests = [
         plan_request(make_plan(), 1000),
         plan_request(make_plan(attempt=9, node=FAST, window=(BROKEN,)), 1000),
@@ -99,7 +106,7 @@ def test_each_role_sees_what_it_works_on() -> None:
 
 
 def test_a_window_entry_has_source_observation_and_result() -> None:
-    """Every earlier attempt shows these three, and a huge log shows its beginning."""
+    """Every earlier attempt has these three; of a huge log the beginning is shown."""
     text = plan_request(make_plan(window=(FAST, BROKEN)), 1).varying_text
 
     assert "Correct: 12 µs a call, 3.33 times as fast as PyTorch" in text
@@ -108,16 +115,16 @@ def test_a_window_entry_has_source_observation_and_result() -> None:
     assert len(text) < 30_000
 
 
-def test_braces_in_sources_are_no_placeholders() -> None:
-    """A source with {{advice}} or a backslash in it arrives as it is."""
+def test_braces_in_sources_are_not_filled() -> None:
+    """A source with {{advice}} or a backslash in it arrives unchanged."""
     odd = TASK_SOURCE + "X = '{{advice}} \\g<1> $x'\n"
     node = AttemptView(node=3, parent=0, source=odd, verdict=FAST.verdict)
 
     assert odd in plan_request(make_plan(node=node), 1).varying_text
 
 
-def test_a_node_without_code_stands_for_its_plan() -> None:
-    """Where the coder gave nothing, the debugger is shown what the coder was to work on."""
+def test_a_node_without_code_is_shown_by_its_plan() -> None:
+    """If the coder gave no code, the debugger is shown the source that the coder was given."""
     nothing = AttemptView(
         node=1, parent=0, verdict=Verdict(verdict=Outcome.NO_CANDIDATE, reason="the model refused")
     )
@@ -129,7 +136,7 @@ def test_a_node_without_code_stands_for_its_plan() -> None:
 
 
 def test_a_request_shrinks_by_its_largest_attempt() -> None:
-    """The window goes, entry by entry; the task, the node and the role stay."""
+    """The window is dropped entry by entry; the task, the node and the role stay."""
     request = plan_request(make_plan(window=(FAST, BROKEN)), 1)
 
     once = request.without_largest_attempt()
@@ -143,8 +150,8 @@ def test_a_request_shrinks_by_its_largest_attempt() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_backend_has_its_words(backend: str) -> None:
-    """Each backend has notes and an example pair that is Python and defines what it should."""
+def test_every_backend_has_notes_and_examples(backend: str) -> None:
+    """Each backend has notes and an example pair: Python texts that define Model and ModelNew."""
     work = make_plan()
     work = replace(work, task=replace(TASK, backend=backend))
 
@@ -171,8 +178,8 @@ def test_no_placeholder_is_left() -> None:
     assert "{{" not in problem_prompt(Role.PLANNER, "x")
 
 
-def test_the_hardware_and_the_reference_are_told() -> None:
-    """A model knows what it writes for and what it has to beat."""
+def test_the_hardware_and_the_reference_are_shown() -> None:
+    """A model is told the device that it writes for and the time that it has to beat."""
     stable = plan_request(make_plan(), 1).stable_text
 
     for words in ("a CPU, 2 cores", "L2: 2 MiB", "40 µs eager", "float32[8]"):
@@ -181,14 +188,14 @@ def test_the_hardware_and_the_reference_are_told() -> None:
 
 
 def test_prompt_files_name_no_paths() -> None:
-    """What a model reads says nothing of the machine that it was written on."""
+    """No prompt names a path of the machine that it was written on."""
     folder = Path(prompts.__file__).parent
     for file in sorted(folder.rglob("*.md")):
         assert not re.search(r"/(home|root|work|tmp)/", file.read_text(encoding="utf-8")), file
 
 
-def test_planners_of_one_source_are_sent_different_ways() -> None:
-    """Where a model takes no temperature, two plans for one source still differ: by the seed."""
+def test_planners_of_one_source_get_different_requests() -> None:
+    """The seed makes two plans for one source differ, also if the model takes no temperature."""
     ways = {plan_request(make_plan(seed=seed), 1).varying_text for seed in range(6)}
 
     assert 3 == len(ways)
@@ -198,8 +205,8 @@ def test_planners_of_one_source_are_sent_different_ways() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_examples_answers_are_ones_that_we_would_take(backend: str) -> None:
-    """What models are shown as answers passes our own reading: anchors, sources, ModelNew."""
+def test_the_examples_answers_pass_our_checks(backend: str) -> None:
+    """The answers that models are shown pass our own checks: anchors, sources, ModelNew."""
     before, first, after = (
         prompts.read(f"examples/{backend}-{name}.py") for name in ("before", "first", "after")
     )
@@ -215,15 +222,15 @@ def test_the_examples_answers_are_ones_that_we_would_take(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["cpp", "cuda"])
-def test_the_shared_beginning_is_long_enough_to_be_cached(backend: str) -> None:
-    """Models keep no beginning of fewer than 4,096 tokens or less; code has some 3 bytes each."""
+def test_the_shared_prefix_is_long_enough_to_be_cached(backend: str) -> None:
+    """Servers cache no prefix below 4,096 tokens; code has about 3 bytes a token."""
     request = plan_request(replace(make_plan(), task=replace(TASK, backend=backend)), 1)
 
     assert len(request.system) + len(request.stable_text) > 4096 * 3
 
 
 def test_of_equals_the_oldest_goes_first() -> None:
-    """Two attempts of one size: the one that came earlier in the run tells less."""
+    """Of two attempts of one size, the earlier one tells less and is dropped first."""
     twin = replace(FAST, node=2)
     once = plan_request(make_plan(window=(FAST, twin)), 1).without_largest_attempt()
 
@@ -233,7 +240,7 @@ def test_of_equals_the_oldest_goes_first() -> None:
 
 
 def test_the_roots_source_is_in_every_request_however_small() -> None:
-    """The architecture is the root's source: shrinking to nothing leaves it, and the node."""
+    """The architecture is the root's source: it stays in the smallest request, as the node does."""
     request = plan_request(make_plan(node=FAST, window=(BROKEN, ROOT)), 1)
     while (smaller := request.without_largest_attempt()) is not None:
         request = smaller
@@ -243,8 +250,8 @@ def test_the_roots_source_is_in_every_request_however_small() -> None:
     assert "Earlier attempts" not in request.varying_text
 
 
-def test_a_well_shrunk_request_is_a_quarter_shorter() -> None:
-    """A model that ran out of room in its reply gets room that it notices, or all there is."""
+def test_a_shrunk_request_is_a_quarter_shorter() -> None:
+    """A model that ran out of room gets a request a quarter shorter, or one without a window."""
     wide = tuple(replace(FAST, node=n, source=CANDIDATE * 30) for n in range(2, 8))
     request = plan_request(make_plan(window=wide), 1)
     smaller = request.shrunk_by_quarter()
@@ -255,7 +262,7 @@ def test_a_well_shrunk_request_is_a_quarter_shorter() -> None:
 
 
 def test_a_profile_reaches_the_planner() -> None:
-    """What the evaluator measured of a candidate is shown with its result."""
+    """The evaluator's profile of a candidate is shown with its result."""
     seen = replace(FAST, verdict=replace(FAST.verdict, profile={"bandwidth": "412 GB/s, 12 %"}))
 
     assert "- bandwidth: 412 GB/s, 12 %" in plan_request(make_plan(node=seen), 1).varying_text

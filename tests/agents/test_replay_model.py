@@ -1,4 +1,4 @@
-"""`replay:RUN`: what was asked is answered as it was, and nothing else is."""
+"""`replay:RUN`: a stored request is answered as it was, and no other request is answered."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def attempt(node: int, us: float, log: str = "", *, source: str = CANDIDATE) -> 
 
 
 def test_the_same_question_is_answered_in_stored_order(tmp_path: Path) -> None:
-    """K samples of one request come back as they came, whoever asks; then there are no more."""
+    """K samples of one request come back in their order, for any agent; then there are no more."""
     samples = [solve_request(solve(attempt=n), 1) for n in (1, 2, 3)]
     model = stored(tmp_path, *((one, f"reply {n}") for n, one in enumerate(samples, start=1)))
     other = [solve_request(solve(attempt=n), 1) for n in (11, 12, 13)]
@@ -78,8 +78,8 @@ def test_the_same_question_is_answered_in_stored_order(tmp_path: Path) -> None:
         model.reply(other[0])
 
 
-def test_the_reply_to_this_very_work_comes_first(tmp_path: Path) -> None:
-    """Asked in another order, as several agents do, each attempt gets its own answer."""
+def test_the_reply_to_the_same_work_comes_first(tmp_path: Path) -> None:
+    """If several agents ask in another order, each attempt still gets its own answer."""
     samples = [solve_request(solve(attempt=n), 1) for n in (1, 2, 3)]
     model = stored(tmp_path, *((one, f"reply {n}") for n, one in enumerate(samples, start=1)))
 
@@ -87,7 +87,7 @@ def test_the_reply_to_this_very_work_comes_first(tmp_path: Path) -> None:
 
 
 def test_a_replayed_reply_costs_nothing_and_ends_as_it_did(tmp_path: Path) -> None:
-    """0 dollars; the stop reason decides how a reply is read, so it is the stored one."""
+    """It costs 0 dollars, and has the stored stop reason: that decides how a reply is read."""
     request = plan_request(make_plan(), 1)
     call = stored(tmp_path, (request, "half a pl"), stop="max_tokens").reply(request)
 
@@ -96,7 +96,7 @@ def test_a_replayed_reply_costs_nothing_and_ends_as_it_did(tmp_path: Path) -> No
 
 
 def test_figures_may_differ(tmp_path: Path) -> None:
-    """The same run on a slower day: other times, profiles and logs, and still the same question."""
+    """A run on a slower machine has other times, profiles and logs, and the same question."""
     window = (attempt(4, 12.0), attempt(5, 3.0, log="at 0x7ffc: off"))
     request = plan_request(make_plan(attempt=3, window=window), 1)
     model = stored(tmp_path, (request, "words"))
@@ -122,7 +122,7 @@ def test_figures_may_differ(tmp_path: Path) -> None:
     [(attempt(4, 12.0, source=CANDIDATE + "#"),), (attempt(4, 12.0, log="broke"),), ()],
 )
 def test_nothing_else_may_differ(tmp_path: Path, window: tuple[AttemptView, ...]) -> None:
-    """Another source, another verdict, another window: refused, with the line that differs."""
+    """Another source, outcome or window is refused, with the line that differs."""
     model = stored(tmp_path, (plan_request(make_plan(window=(attempt(4, 12.0),)), 1), "words"))
 
     with pytest.raises(
@@ -131,16 +131,16 @@ def test_nothing_else_may_differ(tmp_path: Path, window: tuple[AttemptView, ...]
         model.reply(plan_request(make_plan(window=window), 1))
 
 
-def test_what_was_never_asked_is_never_answered(tmp_path: Path) -> None:
-    """A longer run than the stored one pauses where that one ended."""
+def test_a_new_request_is_not_answered(tmp_path: Path) -> None:
+    """A run that is longer than the stored one pauses where the stored one ended."""
     model = stored(tmp_path, (plan_request(make_plan(), 1), "words"))
 
     with pytest.raises(ModelDeniedError, match="never asked for half/2/repair: it ended before"):
         model.reply(repair_request(repair(PLAN), 1))
 
 
-def test_a_window_that_was_too_long_shrinks_as_it_did(tmp_path: Path) -> None:
-    """The stored run had to leave the largest attempt out: the replay does, too."""
+def test_a_window_that_was_too_long_is_shrunk_again(tmp_path: Path) -> None:
+    """The stored run had to leave the largest attempt out; so does the replay."""
     window = (attempt(4, 12.0), attempt(5, 9.0, source=CANDIDATE * 3))
     whole = write_request(write(PLAN, window=window), 1)
     smaller = whole.without_largest_attempt()
@@ -150,17 +150,17 @@ def test_a_window_that_was_too_long_shrinks_as_it_did(tmp_path: Path) -> None:
     with pytest.raises(RequestTooLongError):
         model.reply(whole)
     model_client = ModelClient(model, ReplySpool(tmp_path / "spool"))
-    port = FakeContext()
-    model_client.ask(whole, port, lambda reply: reply, lambda reply: reply)  # type: ignore[arg-type,return-value]
-    assert [smaller.render()] == [call.request for call in port.calls]
+    context = FakeContext()
+    model_client.ask(whole, context, lambda reply: reply, lambda reply: reply)  # type: ignore[arg-type,return-value]
+    assert [smaller.render()] == [call.request for call in context.calls]
 
 
 def test_a_second_try_is_replayed_like_the_first(tmp_path: Path) -> None:
-    """An answer out of bounds and the one after it: the desk asks both, and both are there."""
-    live, port = RecordedModel("nonsense", "## Cannot\n\nNothing left.\n"), FakeContext()
-    first = Planner(ModelClient(live, ReplySpool(tmp_path / "s1")), 1).work(make_plan(), port)
+    """An answer out of bounds and the answer after it are both replayed."""
+    live, context = RecordedModel("nonsense", "## Cannot\n\nNothing left.\n"), FakeContext()
+    first = Planner(ModelClient(live, ReplySpool(tmp_path / "s1")), 1).work(make_plan(), context)
     model = stored(
-        tmp_path, *((r, c.reply) for r, c in zip(live.requests, port.calls, strict=True))
+        tmp_path, *((r, c.reply) for r, c in zip(live.requests, context.calls, strict=True))
     )
 
     assert first == Planner(ModelClient(model, ReplySpool(tmp_path / "s2")), 1).work(
@@ -169,8 +169,8 @@ def test_a_second_try_is_replayed_like_the_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no database at all, but long enough to look"])
-def test_what_is_no_run_is_one_line(tmp_path: Path, content: bytes | None) -> None:
-    """No folder, an empty file, garbage: named, and nothing is written."""
+def test_a_folder_that_is_not_a_run_is_one_line(tmp_path: Path, content: bytes | None) -> None:
+    """A missing folder, an empty file and garbage are named, and nothing is written."""
     if content is not None:
         (tmp_path / "run.db").write_bytes(content)
     before = sorted(tmp_path.iterdir())
@@ -190,7 +190,7 @@ def test_what_is_no_run_is_one_line(tmp_path: Path, content: bytes | None) -> No
 def test_no_figure_and_no_log_reaches_the_key(
     first: list[tuple[float, str]], second: list[tuple[float, str]]
 ) -> None:
-    """Whatever the times and the logs, two requests for the same thing have one key."""
+    """Two requests that differ in times and logs alone have one key."""
     one = tuple(attempt(n, us, f"!{log}") for n, (us, log) in enumerate(first, start=1))
     two = tuple(
         attempt(n, us, f"!{log}") for n, (us, log) in enumerate(second[: len(first)], start=1)

@@ -45,7 +45,7 @@ def candidate_of(text: str) -> str:
     ],
 )
 def test_the_code_is_found_however_it_is_wrapped(reply: str) -> None:
-    """Words around, other headings and fences, several blocks, CRLF, a cut end: the same code."""
+    """Text around it, other headings and fences, several blocks, CRLF, a cut end: the same code."""
     assert candidate_of(reply) == SMALL
 
 
@@ -72,14 +72,14 @@ def test_any_text_has_sections(text: str) -> None:
 @CALM
 @given(st.text(st.sampled_from("`~a\n "), max_size=40))
 def test_what_is_fenced_comes_back(code: str) -> None:
-    """The fence around a code is always long enough for what is in it."""
+    """The fence around a code is longer than any fence in it."""
     source = f"'''{code}'''\nclass ModelNew: ...\n"
 
     assert candidate_of(f"## Candidate\n\n{fenced(source)}\n") == source
 
 
 def test_anchors_that_a_coder_left_never_reach_the_evaluator() -> None:
-    """Marks are taken out; the code around them is as it was."""
+    """The marks are removed; the code around them does not change."""
     marked = CANDIDATE.replace("    for (", "    /* <<<IMPROVE BEGIN>>> */\n    for (").replace(
         "        return (x", "        # <<<IMPROVE END>>>\n        return (x"
     )
@@ -98,9 +98,9 @@ def test_anchors_that_a_coder_left_never_reach_the_evaluator() -> None:
         ("import torch\n", "import torch  # <<<IMPROVE END>>> as before\n"),
     ],
 )
-def test_a_candidate_with_odd_marks_can_be_grown_from(line: str, mark: str) -> None:
-    """However a coder writes them and with whatever words beside: the code stays code, and no mark
-    is left that would make every later plan for this source void."""
+def test_a_candidate_with_misspelt_marks_can_be_planned_for(line: str, mark: str) -> None:
+    """Marks in any spelling, with text beside them: the code stays code, and no mark is left that
+    would make later plans for this source invalid."""
     source = candidate_of(f"## Candidate\n\n{fenced(CANDIDATE.replace(line, mark))}\n")
 
     first = next(n for n, text in enumerate(source.split("\n"), 1) if "def forward" in text) + 1
@@ -120,7 +120,7 @@ def test_a_candidate_with_odd_marks_can_be_grown_from(line: str, mark: str) -> N
         ("(" * 100_000, "no Python"),
     ],
 )
-def test_what_can_not_be_a_candidate_is_named(code: str, word: str) -> None:
+def test_the_fault_of_a_candidate_is_named(code: str, word: str) -> None:
     """Each fault has a sentence that a model can act on."""
     assert word in candidate_problem(code)
     read = read_candidate(parse_reply(f"## Candidate\n\n```python\n{code}\n```"), FREE)
@@ -129,7 +129,7 @@ def test_what_can_not_be_a_candidate_is_named(code: str, word: str) -> None:
 
 
 def test_no_code_at_all_is_a_problem() -> None:
-    """Prose alone, even five megabytes of it, is a problem and not a candidate."""
+    """Prose alone, even five megabytes of it, is a problem, not a candidate."""
     read = read_candidate(parse_reply("I would fuse these. " * 250_000), FREE)
 
     assert isinstance(read, ReplyProblem)

@@ -1,4 +1,4 @@
-"""The scripted model: users write these files, tests of the whole rely on them."""
+"""The scripted model: users write its files, and tests of whole runs rely on them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def model(tmp_path: Path, *lines: dict[str, Any]) -> ScriptModel:
     return chosen
 
 
-def test_the_line_that_names_the_attempt_wins(tmp_path: Path) -> None:
-    """Named attempts get their line; the others go through the rest in turn, by number alone."""
+def test_the_line_that_names_the_attempt_comes_first(tmp_path: Path) -> None:
+    """Named attempts get their line; the others use the rest in turn, by their number."""
     lines = [
         {"role": "planner", "reply": "one"},
         {"role": "planner", "reply": "two"},
@@ -48,7 +48,7 @@ def test_the_line_that_names_the_attempt_wins(tmp_path: Path) -> None:
 
 
 def test_a_line_for_the_task_comes_before_one_for_all() -> None:
-    """A script may serve several tasks and still say something of its own for one of them."""
+    """A script may serve several tasks and have lines of its own for one of them."""
     lines = (
         script_model.ScriptLine(role="coder", reply="any"),
         script_model.ScriptLine(role="coder", task="half", reply="half"),
@@ -64,7 +64,7 @@ def test_a_line_for_the_task_comes_before_one_for_all() -> None:
 @CALM
 @given(st.integers(1, 50), st.integers(1, 5))
 def test_the_answer_depends_on_the_attempt_alone(attempt: int, count: int) -> None:
-    """Whatever was asked before, in whatever order, an attempt gets the same words."""
+    """An attempt gets the same reply after any requests, in any order."""
     lines = tuple(script_model.ScriptLine(role="planner", reply=str(n)) for n in range(count))
     scripted = ScriptModel("script:x", lines)
     for other in (3, 1, 2):
@@ -77,7 +77,7 @@ def test_the_answer_depends_on_the_attempt_alone(attempt: int, count: int) -> No
 
 @pytest.mark.parametrize("source", [ROOT.source, CANDIDATE, "not python ((", ""])
 def test_short_advice_becomes_a_plan_for_any_source(tmp_path: Path, source: str) -> None:
-    """The writer of a script needs to know nothing of the source that will be shown."""
+    """A script need not know the source that will be shown."""
     scripted = model(tmp_path, {"role": "planner", "advice": "Fuse the two lines."})
     node = AttemptView(node=0, source=source, verdict=ROOT.verdict)
 
@@ -90,7 +90,7 @@ def test_short_advice_becomes_a_plan_for_any_source(tmp_path: Path, source: str)
 
 
 def test_the_anchor_goes_where_the_script_says(tmp_path: Path) -> None:
-    """With a text to look for, the anchors stand around the first line that has it."""
+    """With a text to look for, the anchors are around the first line that has it."""
     scripted = model(tmp_path, {"role": "planner", "advice": "fma", "anchor": "y[i] ="})
     node = AttemptView(node=1, parent=0, source=CANDIDATE, verdict=ROOT.verdict)
 
@@ -117,7 +117,7 @@ def test_short_code_becomes_a_candidate(tmp_path: Path) -> None:
 
 
 def test_a_role_without_lines_can_not(tmp_path: Path) -> None:
-    """A script that is silent about a role ends its attempts with a word why."""
+    """A script without lines for a role ends the role's attempts with a reason."""
     scripted = model(tmp_path, {"role": "coder", "code": CANDIDATE})
 
     result = Planner(ModelClient(scripted, ReplySpool(tmp_path / "spool")), 1).work(
@@ -129,7 +129,7 @@ def test_a_role_without_lines_can_not(tmp_path: Path) -> None:
 
 
 def test_scripted_faults(tmp_path: Path) -> None:
-    """A fault comes once and then the reply; a wrong key stays wrong."""
+    """A failure comes once, and then the reply; a wrong key stays wrong."""
     scripted = model(
         tmp_path,
         {"role": "planner", "attempt": 1, "reply": "ok", "error": 429},
@@ -157,7 +157,7 @@ def test_scripted_faults(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_script_is_one_line(tmp_path: Path, text: str, words: str) -> None:
-    """The message names the file, the line and the mistake."""
+    """The message names the file, the line and the problem."""
     file = tmp_path / "bad.jsonl"
     file.write_text(text, encoding="utf-8")
 
@@ -171,7 +171,7 @@ def test_a_bad_script_is_one_line(tmp_path: Path, text: str, words: str) -> None
 
 @pytest.mark.parametrize("name", ["", "gpt-9", "script:", "script:/no/such/file", "replay:x"])
 def test_an_unknown_model_is_one_line(name: str) -> None:
-    """The message names the word that is wrong and what was expected."""
+    """The message names the unknown model and what was expected."""
     with pytest.raises(UnknownModelError) as caught:
         make_model(name)
 

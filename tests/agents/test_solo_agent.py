@@ -1,4 +1,4 @@
-"""The agent that does all: what it is asked, what it may answer, and the models that serve it."""
+"""The solo agent: its requests, its answers, and the models that serve it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def answer(tmp_path: Path, model: Model, work: Solve | Reflect) -> Result:
 
 
 def test_its_requests_share_one_prefix() -> None:
-    """System, example and architecture are the same byte for byte all task long, so that one cache
-    serves every call; the system message is the team's."""
+    """System, example and architecture have the same bytes for a whole task, so that one cache
+    entry serves every call; the system message is the team's."""
     first = solve_request(solve(), 1)
     for request in (
         solve_request(solve(attempt=4, node=FAILED), 1),
@@ -43,20 +43,20 @@ def test_its_requests_share_one_prefix() -> None:
 
 
 def test_its_temperature_is_that_of_the_baselines() -> None:
-    """0.7, as KernelBench asks its agents."""
+    """0.7, the value of KernelBench."""
     assert solve_request(solve(), 1).temperature == 0.7
     assert reflect_request(reflect(), 1).temperature == 0.7
 
 
-def test_samples_ask_the_very_same_question() -> None:
-    """Best of K draws K answers to one request: no attempt's number, no seed, nothing of others."""
+def test_samples_send_the_same_request() -> None:
+    """Best of K draws K answers to one request, which has no attempt number, seed or window."""
     texts = {solve_request(solve(attempt=n, seed=n), 1).render() for n in range(1, 6)}
 
     assert len(texts) == 1
 
 
 def test_a_failed_node_is_shown_with_its_error() -> None:
-    """Code, compiler's words and verdict: what it takes to mend it."""
+    """The request has its code, the compiler's log and the verdict."""
     shown = solve_request(solve(attempt=3, node=FAILED), 1).varying_text
 
     assert CANDIDATE in shown
@@ -64,7 +64,7 @@ def test_a_failed_node_is_shown_with_its_error() -> None:
 
 
 def test_reflections_are_shown_in_order_and_each_on_a_line() -> None:
-    """The memory of a reflecting agent is words; a heading in them ends no section of ours."""
+    """A heading inside a reflection does not end a section of the request."""
     request = reflect_request(reflect("first", "## Candidate\nno", "", attempt=5, node=FAILED), 1)
 
     assert "1. first\n2. ## Candidate no\n" in request.varying_text
@@ -72,8 +72,8 @@ def test_reflections_are_shown_in_order_and_each_on_a_line() -> None:
 
 
 @pytest.mark.parametrize("heading", ["Advice", "Reflection", "Diagnosis", ""])
-def test_its_words_become_the_nodes_advice(tmp_path: Path, heading: str) -> None:
-    """Whatever it calls them; without any the candidate counts all the same."""
+def test_its_text_becomes_the_nodes_advice(tmp_path: Path, heading: str) -> None:
+    """Under any of its headings; a candidate without text counts, too."""
     words = f"## {heading}\n\nWider loads.\n\n" if heading else ""
     result = answer(tmp_path, RecordedModel(words + CODE), reflect("before", node=FAILED))
 
@@ -83,7 +83,7 @@ def test_its_words_become_the_nodes_advice(tmp_path: Path, heading: str) -> None
 
 
 def test_an_answer_without_code_gets_one_more_try(tmp_path: Path) -> None:
-    """The same patience as with the team: told once what is wrong, then the attempt ends."""
+    """As for the team: the problem is stated once, then the attempt ends."""
     model = RecordedModel("## Advice\n\nThink.\n", CODE)
     assert isinstance(answer(tmp_path, model, solve()), Written)
     assert "no code under '## Candidate'" in model.requests[1].render()
@@ -94,7 +94,7 @@ def test_an_answer_without_code_gets_one_more_try(tmp_path: Path) -> None:
 
 
 def test_a_scripts_coder_lines_answer_it(tmp_path: Path) -> None:
-    """One script serves every strategy; with `advice` a line says the words, too."""
+    """One script serves every strategy; a line with `advice` gives the text, too."""
     lines = [
         {"role": "coder", "attempt": 1, "code": CANDIDATE},
         {"role": "coder", "attempt": 2, "code": CANDIDATE, "advice": "It leaked."},
@@ -110,8 +110,8 @@ def test_a_scripts_coder_lines_answer_it(tmp_path: Path) -> None:
     assert ["", "It leaked."] == [r.plan.advice for r in (first, second) if r.plan]
 
 
-def test_the_rule_book_improves_or_mends_in_one_answer(tmp_path: Path) -> None:
-    """Planner's words and coder's file for what works, a simpler file for what failed."""
+def test_the_rule_book_improves_or_repairs_in_one_answer(tmp_path: Path) -> None:
+    """A node that works gets advice and a file, a node that failed a simpler file."""
     recipes = make_model("recipes")
     first = answer(tmp_path, recipes, solve())
     assert isinstance(first, Written)
@@ -127,7 +127,7 @@ def test_the_rule_book_improves_or_mends_in_one_answer(tmp_path: Path) -> None:
 
 
 def test_the_rule_books_samples_differ(tmp_path: Path) -> None:
-    """Who is shown nothing of earlier tries draws instead: K samples are not one kernel K times."""
+    """Without a window the rule book draws at random: K samples are not one kernel K times."""
     recipes = make_model("recipes")
     found = [answer(tmp_path, recipes, solve(attempt=n, seed=n)) for n in range(1, 13)]
 

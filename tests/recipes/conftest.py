@@ -1,4 +1,4 @@
-"""The bench is there for every test of this room."""
+"""Every test of this room may use the bench."""
 
 from recipe_runner import bench
 

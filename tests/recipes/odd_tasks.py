@@ -1,7 +1,7 @@
-"""Task files that are legal and odd: each by a name that says what is odd about it.
+"""Unusual but legal task files, each with a name that says what is unusual about it.
 
-`READ` are understood: a candidate with kernels comes of each.  `REFUSED` are not, and the words
-are what the one refusal has to name.
+Each task in `READ` is understood: it gets a candidate with kernels.  Each task in `REFUSED` is
+refused, and the refusal has to contain the texts beside it.
 """
 
 from __future__ import annotations

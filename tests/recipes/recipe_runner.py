@@ -1,4 +1,4 @@
-"""What the recipes' tests share: work to answer, and a bench that builds and runs candidates."""
+"""What the rule book's tests share: work to answer, and a bench that builds and runs candidates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ import torch.nn.functional as F
 
 
 def task(init: str, forward: str, inputs: str, takes: str = "x") -> str:
-    """A task's file from the bodies of its constructor and forward."""
+    """A task's file with these bodies of its constructor and forward."""
     return (
         f"{HEAD}\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         + "".join(f"        {line}\n" for line in init.splitlines())
@@ -39,11 +39,11 @@ def task(init: str, forward: str, inputs: str, takes: str = "x") -> str:
 
 
 def observed(source: str, number: int = 1, **verdict: Any) -> AttemptView:
-    """A node as an agent sees it: correct in 100 us unless told otherwise."""
-    word = verdict.pop("verdict", Outcome.CORRECT)
-    score = verdict.pop("score_us", 100.0 if word is Outcome.CORRECT else None)
+    """A node as an agent sees it: by default correct in 100 us."""
+    outcome = verdict.pop("verdict", Outcome.CORRECT)
+    score = verdict.pop("score_us", 100.0 if outcome is Outcome.CORRECT else None)
     return AttemptView(
-        node=number, source=source, verdict=Verdict(verdict=word, **verdict), score_us=score
+        node=number, source=source, verdict=Verdict(verdict=outcome, **verdict), score_us=score
     )
 
 
@@ -89,7 +89,7 @@ def code(text: str) -> str:
 
 
 def candidate(source: str, change: dict[str, object], backend: str = "cpp") -> str:
-    """The candidate for the first knobs with a change."""
+    """The candidate for the default knobs with a change."""
     knobs = with_change(default_knobs(backend), change)
     assert isinstance(knobs, Knobs)
     return compile_candidate(source, "", backend, knobs).source
@@ -100,7 +100,9 @@ class Bench:
 
     def __init__(self) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's own, about what is not installed
+            warnings.simplefilter(
+                "ignore"
+            )  # torch's own warnings about packages that are not installed
             import torch
         self.torch = torch
 
@@ -127,7 +129,7 @@ class Bench:
     def worst(self, source: str, text: str) -> float:
         """The candidate's largest error in units of eager PyTorch's, on two draws of inputs.
 
-        Fails when it took the plain way: then no kernel of ours was tried.
+        Fails if the candidate called `plain_forward`: then no kernel was tested.
         """
         task, reference, made = self.models(source, text)
 

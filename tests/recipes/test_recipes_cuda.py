@@ -1,4 +1,4 @@
-"""CUDA candidates: they compile here where nvcc is, and agree with PyTorch where a card is."""
+"""CUDA candidates compile if nvcc is installed, and agree with PyTorch if there is a GPU."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CHANGES: list[dict[str, object]] = [
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
 @pytest.mark.parametrize("change", CHANGES)
 def test_every_family_compiles(change: dict[str, object], tmp_path: Path) -> None:
-    """One compilation for each set of knobs: the families' kernels side by side."""
+    """One compilation for each set of knobs has the kernels of all families."""
     parts = []
     for number, source in enumerate(FAMILIES.values()):
         made = candidate(source, change, "cuda")
         text = re.findall(r'^SOURCE = r"""\n(.*?)^"""$', made, re.DOTALL | re.MULTILINE)[0]
         text = re.sub(r"\bk(\d)", rf"f{number}k\1", text)
-        if parts:  # the same names stand in each: a namespace of its own keeps them apart
+        if parts:  # all define the same names: each gets a namespace
             text = re.sub(r"#define (FN|NOT|TEAM|JOIN_\w+)", r"#undef \1\n#define \1", text)
         parts.append(f"namespace family{number} {{\n{text}\n}}")
     (tmp_path / "all.cu").write_text(
@@ -47,7 +47,7 @@ def test_every_family_compiles(change: dict[str, object], tmp_path: Path) -> Non
 def test_every_family_agrees_on_the_card(
     bench: Bench, name: str, change: dict[str, object]
 ) -> None:
-    """The same laws as on the CPU."""
+    """The errors are as small as on the CPU."""
     torch = bench.torch
     task, reference, made = bench.models(FAMILIES[name], candidate(FAMILIES[name], change, "cuda"))
     inputs = [value.cuda() for value in task.get_inputs()]

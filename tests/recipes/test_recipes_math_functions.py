@@ -1,4 +1,4 @@
-"""The functions that kernels call are as exact as float32 allows."""
+"""The functions that kernels call have errors of a few float32 units in the last place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMITS = {
 def test_functions_are_within_their_units_in_the_last_place(
     bench: Bench, lanes: int, quick: bool
 ) -> None:
-    """Against float64 over the whole range, special numbers included."""
+    """Compared with float64 over the whole range, special numbers included."""
     torch = bench.torch
     body = "\n".join(
         f'extern "C" void of_{name}(const float *p, float *q, long n)'

@@ -1,4 +1,4 @@
-"""Kernels compute what PyTorch computes, as exactly as PyTorch does."""
+"""Kernels compute what PyTorch computes, with errors like PyTorch's."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ FAMILIES = {
 def test_each_family_agrees_with_float64(
     bench: Bench, name: str, change: dict[str, object]
 ) -> None:
-    """Whatever the loops and the knobs, errors stay a small multiple of eager PyTorch's own."""
+    """For all loops and knobs, errors are a small multiple of eager PyTorch's."""
     assert bench.worst(FAMILIES[name], candidate(FAMILIES[name], change)) < 6
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.stem))
 def test_every_example_gets_kernels_that_agree(bench: Bench, path: object) -> None:
-    """What the README shows works: each example is recognised, and computed rightly."""
+    """Each example of the README is recognised, and computed correctly."""
     source = path.read_text()  # type: ignore[attr-defined]
     assert bench.worst(source, candidate(source, {"vector": 16, "maths": "quick"})) < 6
 
@@ -103,7 +103,7 @@ def random_task(draw: random.Random) -> str:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_forwards_agree_with_float64(bench: Bench, seed: int) -> None:
-    """Fusion keeps the meaning of any mix of operations that it takes in, at every knob."""
+    """Fusion does not change the result of any mix of operations, at every knob."""
     draw = random.Random(seed)
     source = random_task(draw)
     change: dict[str, object] = {
@@ -113,12 +113,12 @@ def test_random_forwards_agree_with_float64(bench: Bench, seed: int) -> None:
         "unroll": draw.choice([1, 2, 4]),
         "block": draw.choice([256, 1024]),
     }
-    # random chains can lose digits that eager, in another order, happens to keep
+    # A random chain can lose digits that eager PyTorch, in another order, does not lose.
     assert bench.worst(source, candidate(source, change)) < 20
 
 
-def test_another_shape_type_or_mode_takes_the_plain_way(bench: Bench) -> None:
-    """A candidate is a drop-in: what its kernels were not written for is still computed."""
+def test_another_shape_type_or_mode_calls_the_plain_forward(bench: Bench) -> None:
+    """A candidate is a drop-in: inputs that its kernels were not written for are computed, too."""
     source = FAMILIES["pools with padding, before and after"]
     torch = bench.torch
     _, reference, made = bench.models(source, candidate(source, {}))
@@ -137,7 +137,7 @@ def test_another_shape_type_or_mode_takes_the_plain_way(bench: Bench) -> None:
 
 
 def test_no_output_shares_memory_with_another_call(bench: Bench) -> None:
-    """Results of one call survive the next: nothing is cached, nothing reused."""
+    """The next call does not change a call's results: no memory is cached or reused."""
     source = FAMILIES["behind a product: bias, gate, slices"]
     torch = bench.torch
     task_module, _, made = bench.models(source, candidate(source, TUNED))
@@ -149,8 +149,8 @@ def test_no_output_shares_memory_with_another_call(bench: Bench) -> None:
     assert torch.equal(kept, result)
 
 
-def test_infinities_and_nan_come_out_where_pytorch_has_them(bench: Bench) -> None:
-    """Masked softmax with -inf, maxima of NaN rows: special numbers mean the same."""
+def test_infinities_and_nan_are_where_pytorch_has_them(bench: Bench) -> None:
+    """Masked softmax with -inf and maxima of NaN rows give the same special numbers."""
     source = task(
         "pass",
         "return x.softmax(-1), x.amax(-1), F.relu(x), torch.tanh(x), F.silu(x.clamp(-5, 5)),"

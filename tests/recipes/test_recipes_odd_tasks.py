@@ -1,4 +1,4 @@
-"""Odd but legal task files: a candidate that works, or one refusal with the true reason."""
+"""Unusual but legal task files get a candidate that works, or one refusal with the true reason."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NEVER = "Cannot at this task"
 
 
 class NoKernels:
-    """A library whose kernels do nothing: the Python around them runs all the same."""
+    """A library whose kernels do nothing: only the Python around them runs."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -57,7 +57,7 @@ class NoKernels:
 
 
 def module(text: str, name: str) -> types.ModuleType:
-    """The text, imported as a file would be."""
+    """The text, imported as a module."""
     made = types.ModuleType(name)
     sys.modules[name] = made
     exec(compile(text, name, "exec"), made.__dict__)  # noqa: S102 - our own text
@@ -66,7 +66,7 @@ def module(text: str, name: str) -> types.ModuleType:
 
 @pytest.fixture
 def unbuilt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Candidates are imported without a compiler."""
+    """Import candidates without a compiler."""
     import torch.utils.cpp_extension
 
     monkeypatch.setattr(torch.utils.cpp_extension, "load_inline", lambda **_: "")
@@ -76,53 +76,53 @@ def unbuilt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
-def told(value: Any) -> Any:
-    """A result's nesting, with shape and type in place of numbers."""
+def structure(value: Any) -> Any:
+    """A result's nesting, with shapes and dtypes in place of numbers."""
     if isinstance(value, dict):
-        return {key: told(item) for key, item in value.items()}
+        return {key: structure(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return type(value)(told(item) for item in value)
+        return type(value)(structure(item) for item in value)
     return tuple(value.shape), value.dtype
 
 
 def pair(source: str, text: str) -> tuple[Any, Any, list[Any]]:
-    """The task's module, the candidate's without its plain way, and inputs."""
-    given = module(source, "odd_task")
-    reference = given.Model(*given.get_init_inputs())
-    made = module(text, "odd_candidate").ModelNew(*given.get_init_inputs())
+    """The task's module, the candidate's without its `plain_forward`, and inputs."""
+    task_module = module(source, "odd_task")
+    reference = task_module.Model(*task_module.get_init_inputs())
+    made = module(text, "odd_candidate").ModelNew(*task_module.get_init_inputs())
     made.load_state_dict(reference.state_dict())
 
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("the kernels were not used")
 
     made.plain_forward = refused
-    return reference, made, given.get_inputs()
+    return reference, made, task_module.get_inputs()
 
 
 @pytest.mark.parametrize("name", READ)
 def test_each_odd_module_imports_and_runs_to_its_end(
     bench: Bench, unbuilt: None, name: str
 ) -> None:
-    """No name is missing, no guard sends it the plain way, and results are nested as they were."""
+    """No name is undefined, no guard calls `plain_forward`, and results have the same nesting."""
     text = candidate(READ[name], {})
     reference, made, inputs = pair(READ[name], text)
     with bench.torch.no_grad():
         expected = reference(*copy.deepcopy(inputs))
-        assert told(expected) == told(made(*copy.deepcopy(inputs)))
+        assert structure(expected) == structure(made(*copy.deepcopy(inputs)))
     assert not undefined_names(text) - undefined_names(READ[name])
 
 
 @pytest.mark.parametrize("name", READ)
 def test_each_odd_module_gets_a_candidate_for_a_card(name: str) -> None:
-    """The CUDA writers know what the C++ writers know, and their text is Python without a gap."""
+    """The CUDA writers cover what the C++ writers cover, and the candidate is valid Python."""
     text = candidate(READ[name], {}, "cuda")
     compile(text, "candidate", "exec")
     assert not undefined_names(text) - undefined_names(READ[name])
 
 
 @pytest.mark.parametrize("name", BUILT)
-def test_odd_modules_are_computed_rightly(bench: Bench, name: str) -> None:
-    """Built for real: the numbers are the module's own."""
+def test_odd_modules_are_computed_correctly(bench: Bench, name: str) -> None:
+    """Built with a compiler, the candidate gives the module's numbers."""
     reference, made, inputs = pair(READ[name], candidate(READ[name], {}))
     with bench.torch.no_grad():
         bench.torch.testing.assert_close(made(*inputs), reference(*inputs), rtol=1e-4, atol=1e-5)
@@ -130,7 +130,7 @@ def test_odd_modules_are_computed_rightly(bench: Bench, name: str) -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refusal_names_what_and_where_and_is_final(name: str) -> None:
-    """The tensor or construct, the line of the task's file, and no second attempt at it."""
+    """It names the tensor or construct and the line of the task's file, and ends the task."""
     source, words = REFUSED[name]
     for reply in (answer(plan_work(source)), answer(write_work(source, "Be quick."))):
         for word in words:
@@ -141,15 +141,15 @@ def test_a_refusal_names_what_and_where_and_is_final(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a branch on data", "an assignment in place", "autocast"])
 def test_a_failed_node_of_a_task_that_is_refused_is_the_plain_module(name: str) -> None:
-    """A language model's broken candidate is mended all the same, by what is always right."""
+    """A language model's broken candidate is repaired by the plain module, which always works."""
     node = observed("class ModelNew: pass", verdict=Outcome.WRONG)
     made = code(section(answer(repair_work(REFUSED[name][0], node)), "Candidate"))
     compile(made, "candidate", "exec")
     assert "ModelNew" in made
 
 
-def test_a_fault_of_the_rules_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug of ours ends one task with a line that names it, never the process."""
+def test_a_bug_of_the_rules_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug of ours ends one task with a line that names it, and does not end the process."""
 
     def broken(_: object) -> str:
         raise KeyError("k7")
@@ -175,28 +175,28 @@ def test_a_fault_of_the_rules_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_any_text_is_answered(source: str) -> None:
-    """A file that is no task at all is refused in words, not with a traceback."""
+    """A file that is not a task is refused with a sentence, without a traceback."""
     reply = section(answer(plan_work(source)), NEVER)
     assert reply
     assert "a fault of" not in reply
 
 
-def test_the_reference_s_types_count_more_than_the_source(bench: Bench) -> None:
-    """What was measured is bfloat16: the refusal says so, whatever get_inputs hides."""
+def test_the_reference_s_types_override_the_source(bench: Bench) -> None:
+    """The reference reports bfloat16: the refusal says so, also if get_inputs does not show it."""
     source = task("pass", "return torch.tanh(x)", "make()") + "\ndef make():\n    return 1\n"
     reference = Reference(eager_us=1.0, inputs="bfloat16[8, 8]", outputs="bfloat16[8, 8]")
     reply = section(answer(plan_work(source, reference=reference)), NEVER)
     assert "input 0 (x) is bfloat16[8, 8]" in reply
 
 
-def test_what_was_read_is_held_against_what_was_measured() -> None:
-    """A misread shape is a refusal, not a candidate that takes the plain way without a word."""
+def test_read_shapes_are_compared_with_measured_ones() -> None:
+    """A misread shape is a refusal, not a candidate that silently calls `plain_forward`."""
     with pytest.raises(UnsupportedSourceError, match=r"output 0 was read as float32\[16, 64\]"):
         compile_candidate(READ["a walrus"], "", "cpp", default_knobs("cpp"), "float32[16, 32]")
 
 
-def test_other_arguments_take_the_plain_way(bench: Bench, unbuilt: None) -> None:
-    """Values that are written into the kernels are looked at in every call."""
+def test_other_arguments_call_the_plain_forward(bench: Bench, unbuilt: None) -> None:
+    """Values that are written into the kernels are checked in every call."""
     source = READ["a keyword-only argument with a default"]
     _, made, (x,) = pair(source, candidate(source, {}))
     made(x)
@@ -205,9 +205,9 @@ def test_other_arguments_take_the_plain_way(bench: Bench, unbuilt: None) -> None
             made(x, **other)
 
 
-def test_nothing_is_proposed_that_the_task_has_already() -> None:
-    """Neither what the coordinator names nor what is planned beside it, shown or not; and where
-    the rules lead to nothing new, the task is given up, once."""
+def test_no_candidate_of_the_task_is_proposed_again() -> None:
+    """A plan repeats neither a candidate that the coordinator lists nor another plan under way.  If
+    the rules lead to nothing new, the node is given up."""
     source = task("pass", "return torch.tanh(x) * x", "torch.randn(8, 32)")
     node = observed(candidate(source, {}))
     tried: tuple[str, ...] = (source_key(node.source),)
@@ -227,7 +227,7 @@ def test_nothing_is_proposed_that_the_task_has_already() -> None:
 def test_a_task_is_given_up_when_every_chain_of_changes_was_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While another node has something new the node alone is given up; after that, the task."""
+    """While another node leads to a new candidate, one node is given up; after that, the task."""
     few = {
         key: heuristics.CPP_CHANGES[key]
         for key in heuristics.CPP_CHANGES
@@ -244,7 +244,7 @@ def test_a_task_is_given_up_when_every_chain_of_changes_was_tried(
 
 
 def test_a_repair_that_was_tried_is_not_made_again() -> None:
-    """Where even the plain module is there already, the node is given up."""
+    """If even the plain module was tried, the node is given up."""
     source = READ["a walrus"]
     failed = observed(
         candidate(source, {}), verdict=Outcome.COMPILE_FAILED, log="command not found"

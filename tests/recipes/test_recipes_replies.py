@@ -1,4 +1,4 @@
-"""The rule book's replies: format, honesty, and a search that goes somewhere."""
+"""The rule book's replies: format, honest refusals, and a search that makes progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SOURCES = [SOFTMAX, GATE, *(path.read_text() for path in EXAMPLES[:3])]
 
 
 def step(source: str, node: AttemptView | None = None, **more: object) -> tuple[str, str, str]:
-    """A plan's advice and scaffold, and the candidate that the coder makes of it."""
+    """A plan's advice and scaffold, and the coder's candidate for it."""
     reply = answer(plan_work(source, node, **more))
     advice, anchored = section(reply, "Advice"), code(section(reply, "Source"))
     written = answer(write_work(source, advice, node, **more))
@@ -44,7 +44,7 @@ def step(source: str, node: AttemptView | None = None, **more: object) -> tuple[
 @pytest.mark.parametrize("backend", ["cpp", "cuda"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_scaffold_is_the_shown_source_and_anchors(source: str, backend: str) -> None:
-    """Without anchors and advice the shown source is there byte for byte, down a line of nodes."""
+    """Without anchors and advice it is the shown source byte for byte, for a chain of nodes."""
     node, shown = None, source
     for depth in range(1, 7):
         advice, anchored, made = step(source, node, backend=backend, seed=depth)
@@ -54,8 +54,8 @@ def test_a_scaffold_is_the_shown_source_and_anchors(source: str, backend: str) -
         node, shown = observed(made, depth), made
 
 
-def test_a_plan_changes_one_knob_and_the_coder_that_one() -> None:
-    """Grounded instruction: what the advice names is what the candidate has, and nothing else."""
+def test_a_plan_changes_one_knob_and_the_coder_the_same_one() -> None:
+    """The candidate has the change that the advice names, and no other."""
     _, _, made = step(SOFTMAX)
     assert default_knobs("cpp") == read_knobs(made)
     for seed in range(5):
@@ -69,7 +69,7 @@ def test_a_plan_changes_one_knob_and_the_coder_that_one() -> None:
 
 
 def test_no_plan_repeats_what_the_window_shows() -> None:
-    """Children of one node are all different kernels, until the rule book says that it is done."""
+    """Children of one node are all different kernels, until the rule book gives the node up."""
     _, _, first = step(SOFTMAX)
     node = observed(first)
     window: tuple[AttemptView, ...] = ()
@@ -89,19 +89,19 @@ def test_no_plan_repeats_what_the_window_shows() -> None:
 
 
 def test_a_faster_leader_s_setting_is_taken_over() -> None:
-    """The window teaches: what makes a leader fast is tried on a slower node next."""
+    """A knob that makes a leader fast is tried on a slower node next."""
     slow = candidate(GATE, {})
     leader = observed(candidate(GATE, {"schedule": "dynamic"}), 9, score_us=10.0)
     advice, _, _ = step(GATE, observed(slow), window=(leader,))
-    # the leader's own kernel is known, so the setting comes with nothing new: never offered again
+    # The change alone would give the leader's own kernel, which is known: it is not offered.
     assert {"schedule": "dynamic"} != read_change(advice)
     slower = candidate(GATE, {"vector": 4})
     advice, _, _ = step(GATE, observed(slower), window=(leader,))
     assert read_change(advice) in ({"schedule": "dynamic"}, {"vector": 8})
 
 
-def test_answers_are_a_pure_function_of_the_work() -> None:
-    """A reply that is bought twice is the same reply; the seed alone breaks ties."""
+def test_replies_are_a_pure_function_of_the_work() -> None:
+    """A second request gets the same reply; only the seed breaks ties."""
     made = candidate(SOFTMAX, {})
     for seed in (0, 7):
         work = plan_work(SOFTMAX, observed(made), seed=seed)
@@ -112,8 +112,8 @@ def test_answers_are_a_pure_function_of_the_work() -> None:
     ("source", "word"),
     [(NOTHING, "self.c"), (LOOP, "line 12"), ("class Nope: pass", "Model"), ("def (", "line 1")],
 )
-def test_what_it_can_t_do_is_said_in_a_sentence(source: str, word: str) -> None:
-    """`## Cannot` names what stands in the way, and there is no code to mistake for a plan."""
+def test_a_refusal_is_a_sentence(source: str, word: str) -> None:
+    """`## Cannot` names the obstacle, and the reply has no code that could pass for a plan."""
     reply = answer(plan_work(source))
     assert word in section(reply, "Cannot at this task")
     assert "```" not in reply
@@ -123,7 +123,7 @@ def test_what_it_can_t_do_is_said_in_a_sentence(source: str, word: str) -> None:
     "word", [Outcome.WRONG, Outcome.CRASHED, Outcome.COMPILE_FAILED, Outcome.TIMED_OUT]
 )
 def test_repairs_get_simpler_and_end_in_plain_pytorch(word: Outcome) -> None:
-    """Each repair differs from all that failed; when kernels are used up the reference is back."""
+    """Each repair differs from all that failed; the last one is the reference in plain PyTorch."""
     failed = candidate(GATE, {"vector": 16, "maths": "quick", "memory": "reuse", "unroll": 4})
     siblings: tuple[AttemptView, ...] = ()
     seen = {source_key(failed)}
@@ -143,7 +143,7 @@ def test_repairs_get_simpler_and_end_in_plain_pytorch(word: Outcome) -> None:
 
 
 def test_without_a_compiler_the_repair_is_plain_at_once() -> None:
-    """No attempt is spent on kernels that nothing here can build."""
+    """No attempt is spent on kernels that can't be built."""
     node = observed(
         candidate(SOFTMAX, {}), verdict=Outcome.COMPILE_FAILED, log="c++: command not found"
     )
@@ -151,21 +151,21 @@ def test_without_a_compiler_the_repair_is_plain_at_once() -> None:
     assert "extern" not in code(section(reply, "Candidate"))
 
 
-def test_a_coder_follows_a_plan_in_words_with_a_change_of_its_own() -> None:
-    """A language model's plan has no recipe line; then the rule book chooses for itself."""
+def test_a_plan_without_a_recipe_line_gets_the_rule_book_s_choice() -> None:
+    """A language model's plan names no knob; then the rule book chooses a change."""
     written = answer(write_work(SOFTMAX, "Use shared memory and be quick about it."))
     assert default_knobs("cpp") == read_knobs(code(section(written, "Candidate")))
 
 
-def test_a_foreign_backend_is_refused_in_words() -> None:
-    """It writes C++ and CUDA; Triton is another book."""
+def test_another_backend_is_refused() -> None:
+    """The rule book writes C++ and CUDA, not Triton."""
     work = plan_work(SOFTMAX, backend="triton")
     assert isinstance(work, MakePlan)
     assert "triton" in section(answer(work), "Cannot at this task")
 
 
 def test_a_candidate_says_that_a_rule_book_wrote_it() -> None:
-    """Nobody shall take a rule for a language model's idea."""
+    """A reader must not take a rule for a language model's idea."""
     made = candidate(SOFTMAX, {})
     assert "rule book" in made
     assert "not a language model" in made

@@ -100,11 +100,13 @@ class ReplayModel:
         if any(known):
             times = max(map(len, known))
             return f"{work} asks what {times} stored calls asked before it: there is no reply left"
-        asked = next((request for stored, request in self._requests() if stored.work == work), None)
-        if asked is None:
+        stored_request = next(
+            (request for stored, request in self._requests() if stored.work == work), None
+        )
+        if stored_request is None:
             return f"the stored run never asked for {work}: it ended before, or went another way"
         line, mine, theirs = first_differing_line(
-            without_measurements(text), without_measurements(asked)
+            without_measurements(text), without_measurements(stored_request)
         )
         return (
             f"the stored run asked otherwise for {work}: from line {line} on,"

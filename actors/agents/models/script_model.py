@@ -117,10 +117,10 @@ def read_script(path: Path) -> tuple[ScriptLine, ...]:
 
 
 def _problem(line: ScriptLine) -> str:
-    given = [name for name in ("reply", "code", "advice") if getattr(line, name) is not None]
-    if line.role == "coder" and given == ["code", "advice"]:
-        given.remove("advice")  # the advice of a solo agent
-    if len(given) != 1 and line.error != "wrong_key":
+    forms = [name for name in ("reply", "code", "advice") if getattr(line, name) is not None]
+    if line.role == "coder" and forms == ["code", "advice"]:
+        forms.remove("advice")  # the advice of a solo agent
+    if len(forms) != 1 and line.error != "wrong_key":
         return "give exactly one of reply, code and advice"
     if line.code is not None and line.role == "planner":
         return "a planner gives advice, not code"

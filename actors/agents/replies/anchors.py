@@ -57,14 +57,14 @@ def insert_anchors(source: str, first: int, last: int, advice: str) -> str:
     clean = (
         re.sub(r"[\x00-\x1f\x7f]", " ", one) for one in ANY_ANCHOR.sub("", advice).splitlines()
     )
-    words = [one.strip() for one in clean if one.strip()]
+    advice_lines = [one.strip() for one in clean if one.strip()]
     if zone_of(python_source.string_zones(source), first) is None:
-        comments = [f"{indent}# {one}" for one in words]
+        comments = [f"{indent}# {one}" for one in advice_lines]
         marks = f"{indent}# {BEGIN}", f"{indent}# {END}"
     else:
         # These comments are inside a Python string: a quote would end it, a backslash escape.
-        words = [re.sub(r"\*/|/\*|[\\\"'{}]", " ", one).strip() for one in words]
-        comments = [f"{indent}/* {one} */" for one in words if one]
+        advice_lines = [re.sub(r"\*/|/\*|[\\\"'{}]", " ", one).strip() for one in advice_lines]
+        comments = [f"{indent}/* {one} */" for one in advice_lines if one]
         marks = f"{indent}/* {BEGIN} */", f"{indent}/* {END} */"
     inside = [marks[0], *comments, *lines[first - 1 : last], marks[1]]
     return text_of([*lines[: first - 1], *inside, *lines[last:]])

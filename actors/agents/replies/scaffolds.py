@@ -151,16 +151,16 @@ def _first_change(
 ) -> AnchorProblem:
     """Return where the source was changed, as well as a diff can tell."""
     plan = {n for pair in found for n in range(pair.begin, pair.begin + 1 + pair.comments)}
-    kept = [n for n, line in enumerate(theirs) if not anchor_kind(line) and n not in plan]
+    source_lines = [n for n, line in enumerate(theirs) if not anchor_kind(line) and n not in plan]
     matcher = difflib.SequenceMatcher(
-        None, [line.rstrip() for line in ours], [theirs[n].rstrip() for n in kept]
+        None, [line.rstrip() for line in ours], [theirs[n].rstrip() for n in source_lines]
     )
     rule = "only anchors, and comments directly after BEGIN, may be added"
     for tag, i1, i2, j1, _ in matcher.get_opcodes():
         own_comments = all(line.strip().startswith(("#", "/", "*")) for line in ours[i1:i2])
         if tag == "equal" or (tag == "delete" and own_comments):
             continue
-        line = kept[j1] + 1 if j1 < len(kept) else len(theirs)
+        line = source_lines[j1] + 1 if j1 < len(source_lines) else len(theirs)
         shown = f"; shown was: {ours[i1].strip()[:200]}" if i1 < i2 else ""
         return AnchorProblem(reason=f"line {line}: the source was changed ({rule}){shown}")
     return AnchorProblem(reason=f"the source was changed ({rule})")

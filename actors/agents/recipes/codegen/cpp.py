@@ -14,8 +14,9 @@ Example: `softmax(x * 0.5)` over rows of x float32[64, 256] becomes, shortened,
         ...                                         // pass 1: r6, the sum of exponentials
         for (long c = 0; c < 1; ++c) {              // pass 2: a piece of the row
           const auto step = [&](const long j, const int live, const int k) {
-            const V n2 = load(a0 + j, live) * K(0.5f);
-            ...
+            const V n0 = load(a0 + j, live);
+            const V n2 = n0 * K(0.5f);
+            ...                                     // n7, from n2, r3 and r6
             store(o7 + j, n7, live);
           };
           long j = begin;

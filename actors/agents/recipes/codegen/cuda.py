@@ -79,7 +79,7 @@ class CudaWriter(KernelWriter):
         return ", ".join([*reads, *writes, *(["work"] if self.scratch else [])])
 
     def close_function(self, suffix: str, grid: str, threads: int) -> None:
-        """Makes the lines so far one `__global__` function; they are launched in order."""
+        """Makes the lines so far one `__global__` function, launched after those before it."""
         name = f"{self.name}_{suffix}"
         head = f"__global__ void __launch_bounds__({threads}) {name}({self.parameters()}) {{"
         self.functions.append("\n".join([head, *self.lines.text, "}"]))
@@ -110,7 +110,7 @@ class CudaWriter(KernelWriter):
     # -- values --------------------------------------------------------------------------------
 
     def vector_width(self) -> int:
-        """Floats in one load: what the last dimension and the outputs' rows divide by."""
+        """How many floats one load has: at most the knob, and a divisor of the last dimension."""
         lanes = self.knobs.vector if self.knobs.vector in (1, 2, 4) else 4
         while lanes > 1 and self.loops.width % lanes:
             lanes //= 2
@@ -143,32 +143,34 @@ class CudaWriter(KernelWriter):
         return f"({name} != 0.0f)" if self.graph[index].is_mask else name
 
     def assign(self, indices: list[int], names: dict[int, str]) -> None:
-        """Lines that compute nodes whose operands have names."""
+        """Declares nodes whose operands have names."""
         for index in indices:
             kind = "bool" if self.graph[index].is_mask else "float"
             self.lines.add(f"const {kind} n{index} = {self.passes.expression(index, names)};")
             names[index] = f"n{index}"
 
-    def spill_long_sums(self, made: list[int], turns: int, turn: str) -> None:
+    def spill_long_sums(self, reductions: list[int], turns: int, turn: str) -> None:
         """At the end of a turn: puts long sums aside from time to time: keeps rounding small."""
-        for index in self.long_sums(made, turns):
+        for index in self.long_sums(reductions, turns):
             self.lines.add(
                 f"if (({turn} & {PARTIAL_SUM_TURNS - 1}) == {PARTIAL_SUM_TURNS - 1})"
                 f" {{ t{index} += s{index}; s{index} = 0.0f; }}"
             )
 
-    def long_sums(self, made: list[int], turns: int) -> list[int]:
-        return [i for i in made if self.graph[i].op == "sum" and turns > PARTIAL_SUM_TURNS]
+    def long_sums(self, reductions: list[int], turns: int) -> list[int]:
+        """The sums that are long enough to be put aside from time to time."""
+        return [i for i in reductions if self.graph[i].op == "sum" and turns > PARTIAL_SUM_TURNS]
 
-    def start_reductions(self, made: list[int], turns: int) -> None:
+    def start_reductions(self, reductions: list[int], turns: int) -> None:
         """Declares the pass's reductions with their neutral elements."""
-        for index in made:
+        for index in reductions:
             self.lines.add(f"float s{index} = {NEUTRAL_ELEMENT[self.graph[index].op]};")
-        for index in self.long_sums(made, turns):
+        for index in self.long_sums(reductions, turns):
             self.lines.add(f"float t{index} = 0.0f;")
 
-    def finish_reductions(self, made: list[int], turns: int) -> None:
-        for index in self.long_sums(made, turns):
+    def finish_reductions(self, reductions: list[int], turns: int) -> None:
+        """Adds what was put aside."""
+        for index in self.long_sums(reductions, turns):
             self.lines.add(f"s{index} += t{index};")
 
     def accumulate(self, stage: int, names: dict[int, str]) -> None:

@@ -6,7 +6,8 @@ number name a value; the number is the graph node's, and for `p` and `q` the arg
     p0, q0    a memory that is read, a memory that is written
     a7, o9    where node 7 is read and node 9 is written in this piece of work
     n12, i12  the value of node 12, and its inverse
-    s12, r12  the running value of reduction 12, and its result
+    s12, t12  the running value of reduction 12 in a piece, and over all pieces so far
+    r12       the result of reduction 12
     b12       node 12's values between two passes
 """
 

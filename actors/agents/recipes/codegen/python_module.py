@@ -108,11 +108,11 @@ class ModuleAssembler:
             (forward.args.posonlyargs or forward.args.args)[0].arg = "self"
         spec = forward.args
         parameters = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg]
-        given = [arg.arg for arg in parameters if arg is not None]
+        argument_names = [arg.arg for arg in parameters if arg is not None]
         guard = ["self.as_written"] if made.checks_arguments else []
         guard += [f"not {text}.training" for text in self.program.eval_mode_modules]
         guard += self.program.guards
-        held = self.hold_parameters(given)
+        held = self.hold_parameters(argument_names)
         guard += self.guards()
         self.steps()
         lines = [
@@ -129,14 +129,14 @@ class ModuleAssembler:
         ]
         return "\n".join(lines)
 
-    def hold_parameters(self, given: list[str]) -> list[str]:
+    def hold_parameters(self, argument_names: list[str]) -> list[str]:
         """Bind parameters and buffers to local names: a module looks each one up at every use."""
         lines = []
         for index in sorted(self.graph.ancestors(self.program.results)):
             node = self.graph[index]
             if node.op == "leaf":
-                self.names[index] = node.text if node.text in given else f"p{index}"
-                if node.text not in given:
+                self.names[index] = node.text if node.text in argument_names else f"p{index}"
+                if node.text not in argument_names:
                     lines.append(f"p{index} = {node.text}")
         return lines
 
@@ -172,8 +172,8 @@ class ModuleAssembler:
                     and self.graph[i].op != "leaf"
                 }
             )  # fmt: skip
-            kept = {self.names[i] for i in self.names if last.get(i, -1) > place or i in results}
-            gone = [name for name in gone if name not in kept and name.startswith("t")]
+            in_use = {self.names[i] for i in self.names if last.get(i, -1) > place or i in results}
+            gone = [name for name in gone if name not in in_use and name.startswith("t")]
             if gone and place < len(self.schedule.steps) - 1:
                 self.body.append(f"del {', '.join(gone)}")
 

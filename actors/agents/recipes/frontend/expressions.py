@@ -106,9 +106,8 @@ class ExpressionReader(AttributeReader):
             case ast.UnaryOp():
                 return self.unary_operation(node.op, self.evaluate(node.operand, names))
             case ast.Compare(ops=[op], comparators=[other]):
-                return self.comparison(
-                    op, self.evaluate(node.left, names), self.evaluate(other, names)
-                )
+                left = self.evaluate(node.left, names)
+                return self.comparison(op, left, self.evaluate(other, names))
             case ast.Compare():
                 return self.chained_comparison(node, names)
             case ast.BoolOp():
@@ -123,14 +122,11 @@ class ExpressionReader(AttributeReader):
             case ast.Dict():
                 return self.dictionary(node, names)
             case ast.Subscript():
-                return self.subscript(
-                    self.evaluate(node.value, names), self.evaluate_index(node.slice, names)
-                )
+                owner = self.evaluate(node.value, names)
+                return self.subscript(owner, self.evaluate_index(node.slice, names))
             case ast.ListComp(generators=[loop]) | ast.GeneratorExp(generators=[loop]):
-                return [
-                    self.evaluate(node.elt, inner)
-                    for inner in self.comprehension_turns(loop, names)
-                ]
+                turns = self.comprehension_turns(loop, names)
+                return [self.evaluate(node.elt, inner) for inner in turns]
             case ast.DictComp(generators=[loop]):
                 return {
                     plain_value(self.evaluate(node.key, inner)): self.evaluate(node.value, inner)

@@ -51,19 +51,19 @@ class ArgumentReader:
 
     def read(self, spec: ast.arguments, made: object) -> ForwardArguments:
         """The arguments; raises `UnsupportedSourceError` where they are not known or do not fit."""
-        given = list(made) if isinstance(made, tuple | list) else []
-        count = len(self._described) or len(given)
+        values = list(made) if isinstance(made, tuple | list) else []
+        count = len(self._described) or len(values)
         names = [arg.arg for arg in spec.posonlyargs + spec.args][1:]
         if not isinstance(made, tuple | list) and not self._described:
             raise UnsupportedSourceError("what get_inputs() returns is not known")
-        if len(given) != count:
-            given = [OpaqueValue()] * count
+        if len(values) != count:
+            values = [OpaqueValue()] * count
         if count > len(names) and spec.vararg is None:
             raise UnsupportedSourceError(
                 f"get_inputs() gives {count} values and forward() takes {len(names)}"
             )
         found = ForwardArguments()
-        for place, value in enumerate(given):
+        for place, value in enumerate(values):
             rest = place - len(names)
             text = names[place] if rest < 0 else f"{spec.vararg.arg}[{rest}]"  # type: ignore[union-attr]
             read = self._argument(place, text, value, found)
@@ -123,7 +123,7 @@ class ArgumentReader:
         return value
 
     def _defaults(self, spec: ast.arguments, names: list[str], found: ForwardArguments) -> None:
-        """Arguments that are not given have their defaults, as long as no caller gives them."""
+        """Arguments that get_inputs does not give have their defaults, which the guards check."""
         found.call_arguments += names
         defaults = dict(zip(names[::-1], spec.defaults[::-1], strict=False))
         defaults |= {
