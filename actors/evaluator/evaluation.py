@@ -46,7 +46,7 @@ MAX_SOURCE_BYTES = 1 << 20
 MAX_BYTES_PER_S = 20e12  # more than any processor moves in a second
 
 
-class Candidate(Value, frozen=True, kw_only=True):
+class EvaluationRequest(Value, frozen=True, kw_only=True):
     """What is evaluated, and how."""
 
     source: str
@@ -62,15 +62,15 @@ class Evaluation:
         self,
         fixture: ReferenceFixture,
         device_info: DeviceInfo,
-        candidate: Candidate,
+        request: EvaluationRequest,
         build: CandidateBuild,
         earlier_claims: Sequence[GroupClaim] = (),
     ) -> None:
         """`earlier_claims`: of the candidate in another process, if they were doubted."""
         self.fixture = fixture
         self._device_info = device_info
-        self._candidate = candidate
-        self._source = candidate.source
+        self._request = request
+        self._source = request.source
         self._limits = fixture.limits
         self._build = build
         self._built: BuildResult | None = None  # if the candidate compiles something
@@ -95,7 +95,7 @@ class Evaluation:
         """Return another evaluation of the same build, which knows the claims of this one."""
         build = FinishedBuild(self._built) if self._built else self._build
         return Evaluation(
-            self.fixture, self._device_info, self._candidate, build, self.doubted_claims
+            self.fixture, self._device_info, self._request, build, self.doubted_claims
         )
 
     def run(self, context: EvaluationContext) -> Verdict:
@@ -130,7 +130,7 @@ class Evaluation:
         context.set_activity("timing")
         began = time.monotonic()
         fault = self._run_benchmark(self._runner)
-        if fault is None and self._candidate.profiled:
+        if fault is None and self._request.profiled:
             self._profile(self._runner)
         fault = fault or self._end(self._runner) or self._reference_slowdown()
         self._spent_s["time"] += time.monotonic() - began

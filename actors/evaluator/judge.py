@@ -21,7 +21,7 @@ import msgspec
 
 from actors.evaluator.build.ahead import BuildAhead, Builder, builds_ahead
 from actors.evaluator.build.stage import NO_MODULES, BuildResult
-from actors.evaluator.evaluation import MAX_SOURCE_BYTES, Candidate
+from actors.evaluator.evaluation import MAX_SOURCE_BYTES, EvaluationRequest
 from actors.evaluator.fastbuild.build_store import store_of_user
 from actors.evaluator.fastbuild.source_requirements import may_compile
 from actors.evaluator.profiling import inspection
@@ -155,14 +155,14 @@ class Judge:
         file around it.  Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
         has_build = built is not None and built.has_folder
-        candidate = Candidate(
+        request = EvaluationRequest(
             source=source,
             labelled_source=labelled_source or source,
             built=built if has_build else None,
             profiled=profiled,
         )
         # A second try must not find what the first try's runner left, so it builds anew.
-        tries = iter((candidate, msgspec.structs.replace(candidate, built=None)))
+        tries = iter((request, msgspec.structs.replace(request, built=None)))
         try:
             return self._with_device(
                 context, lambda turn: self.session.judge(task, next(tries), turn)

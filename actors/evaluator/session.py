@@ -19,7 +19,7 @@ from actors.evaluator.build.ahead import Builder
 from actors.evaluator.build.stage import BuildStage, FinishedBuild
 from actors.evaluator.devices.card import DeviceInfo
 from actors.evaluator.devices.device_health import DeviceHealth
-from actors.evaluator.evaluation import Candidate, Evaluation
+from actors.evaluator.evaluation import Evaluation, EvaluationRequest
 from actors.evaluator.ipc.layout_checks import describe
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.ipc.profile import KernelProfile
@@ -103,7 +103,7 @@ class DeviceSession:
         )
 
     def judge(
-        self, task: Task, candidate: Candidate, context: EvaluationContext
+        self, task: Task, request: EvaluationRequest, context: EvaluationContext
     ) -> Verdict | TaskProblem:
         """Judge one candidate, which may be built already."""
         self._disk.require()
@@ -112,20 +112,20 @@ class DeviceSession:
             return fixture
         with TurnBuilds(self, task, context) as builds:
             build = (
-                FinishedBuild(candidate.built)
-                if candidate.built
-                else builds.stage("candidate", candidate.source)
+                FinishedBuild(request.built)
+                if request.built
+                else builds.stage("candidate", request.source)
             )
             self._health.before_candidate()
-            evaluation = Evaluation(fixture, self.device_info, candidate, build)
+            evaluation = Evaluation(fixture, self.device_info, request, build)
             verdict, profile = evaluate_twice_if_doubtful(evaluation, context, self._log_line)
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL:
             self._health.after_abnormal_end()
-        if self._ran_out_of_memory(verdict, candidate):
+        if self._ran_out_of_memory(verdict, request):
             verdict = msgspec.structs.replace(verdict, verdict=Outcome.OUT_OF_MEMORY)
         labelled = verdict_annotations.with_labels(
-            verdict, candidate.labelled_source, task.source, profile, self._rules
+            verdict, request.labelled_source, task.source, profile, self._rules
         )
         return msgspec.structs.replace(
             labelled,
@@ -133,11 +133,11 @@ class DeviceSession:
             sandbox_level=self.zygote.ready.level,
         )
 
-    def _ran_out_of_memory(self, verdict: Verdict, candidate: Candidate) -> bool:
+    def _ran_out_of_memory(self, verdict: Verdict, request: EvaluationRequest) -> bool:
         """Whether the candidate was killed because memory ran out: here, or where it was built."""
         if verdict.verdict is not Outcome.CRASHED:
             return False
-        built = candidate.built
+        built = request.built
         return built.ran_out_of_memory if built and built.fault else self.zygote.ran_out_of_memory
 
     def release(self, task: Task, source: str, context: EvaluationContext) -> Release | TaskProblem:
