@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.evaluator.fastbuild.build_store import STORE_VARIABLE, BuildStore
+from actors.evaluator.fastbuild import STORE_VARIABLE, BuildStore
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,8 +1,8 @@
-"""The release stage: a winner becomes a drop-in file, and is used as its users will use it.
+"""The release stage: a winner becomes a drop-in file, which is then tried in its uses.
 
-The judge's side of `children/release_checks.py`.  A use in which the kernels turn out wrong becomes
-a limit: the file then runs the plain forward there, and that is checked again.  What a limit can't
-mend is said with the winner; what makes it no drop-in at all makes its verdict `wrong`.
+The judge's side of `children/release_checks.py`.  A use in which the kernels are wrong becomes a
+limit: the file then runs the plain forward in that use, and is checked again.  A failure that no
+limit prevents is reported with the winner.  A failed essential check makes the verdict `wrong`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from actors.evaluator.build.stage import BuildStage
-from actors.evaluator.fastbuild.build_store import TOOLKITS_VARIABLE
+from actors.evaluator.fastbuild import TOOLKITS_VARIABLE
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.orders import CandidateRaised, Confinement, ImportSource
 from actors.evaluator.ipc.runner_orders import CheckRelease, FromRunner, ReleaseChecked
@@ -45,8 +45,8 @@ CHECKS = (
 )
 NO_COMPILER_CHECK = "no compiler"
 ESSENTIAL_CHECKS = ("fresh process", "state dict", "gradients")
-CHECK_S = 90.0  # of one check beside the module's own calls: torch.compile takes its time
-ALL_S = 300.0  # a check that would begin later is not run
+CHECK_S = 90.0  # for one check in addition to the module's own calls: torch.compile is slow
+ALL_CHECKS_S = 300.0  # a check that would begin later is skipped
 
 
 class ReleaseStage:
@@ -56,32 +56,35 @@ class ReleaseStage:
         self,
         zygote: ZygoteClient,
         fixture: ReferenceFixture,
-        building: Callable[[str, str], BuildStage],
-        doing: Callable[[str], None],
+        build_stage: Callable[[str, str], BuildStage],
+        set_activity: Callable[[str], None],
         checks: tuple[str, ...] = (*CHECKS, NO_COMPILER_CHECK),
     ) -> None:
-        """`building` returns, for a name and a source, what builds it in a fresh folder."""
+        """`build_stage` returns, for a name and a source, the stage that builds it in a new folder.
+
+        `set_activity` gets the name of each check when it begins.
+        """
         self._checks = checks
         self._zygote = zygote
         self._fixture = fixture
         self._limits = fixture.limits
-        self._building = building
-        self._doing = doing
+        self._build_stage = build_stage
+        self._set_activity = set_activity
 
     def run(self, candidate: str) -> Release:
-        """Return what the winner passed, and its limits."""
+        """Return the winner's limits and the checks that it passed, failed and skipped."""
         release = self._check(Release(judged=self._fixture.judged), candidate, self._checks)
-        found = tuple(limit for limit in LIMITS if limit in release.failed)
-        if not found or essential_failure(release):
+        limits = tuple(limit for limit in LIMITS if limit in release.failed)
+        if not limits or essential_failure(release):
             return release
         return self._check(
-            msgspec.structs.replace(release, limits=found), candidate, ("fresh process", *found)
+            msgspec.structs.replace(release, limits=limits), candidate, ("fresh process", *limits)
         )
 
     def _check(self, release: Release, candidate: str, names: Iterable[str]) -> Release:
-        """Run these checks of the file with its present limits; return what is known then."""
+        """Run these checks with the release's limits; return the release with their results."""
         passed = [name for name in release.passed if name not in names]
-        failed = {name: why for name, why in release.failed.items() if name not in names}
+        failed = {name: reason for name, reason in release.failed.items() if name not in names}
         skipped = dict(release.skipped)
         try:
             source = drop_in_source(self._fixture.task.source, candidate, release)
@@ -89,32 +92,32 @@ class ReleaseStage:
             return msgspec.structs.replace(release, failed={"fresh process": str(error)})
         modules = self._fixture.task.modules
         order = ImportSource(source=source, class_name="ModelNew", modules=modules)
-        battery = _CheckProcess(self._zygote, self._building, self._limits.build_s, order)
-        until = time.monotonic() + ALL_S
-        patience = CHECK_S + self._limits.check_s
+        process = _CheckProcess(self._zygote, self._build_stage, self._limits.build_s, order)
+        until = time.monotonic() + ALL_CHECKS_S
+        limit_s = CHECK_S + self._limits.check_s
         for name in names:
-            self._doing(f"checking {name} of")
+            self._set_activity(f"checking {name} of")
             if time.monotonic() > until:
-                skipped[name] = f"the checks before it took {ALL_S:g} s"
+                skipped[name] = f"the checks before it took {ALL_CHECKS_S:g} s"
                 continue
-            outcome = battery.outcome(name, patience)
+            outcome = process.outcome(name, limit_s)
             if outcome.passed:
                 passed.append(name)
             else:
                 (skipped if outcome.skipped else failed)[name] = outcome.reason
-        battery.close()
+        process.close()
         return msgspec.structs.replace(
             release, passed=tuple(passed), failed=failed, skipped=skipped
         )
 
 
 class _CheckProcess:
-    """One drop-in file in a child of its own, replaced when a check ends it."""
+    """The child with one drop-in file; a new child replaces one that a check has ended."""
 
     def __init__(
         self,
         zygote: ZygoteClient,
-        building: Callable[[str, str], BuildStage],
+        build_stage: Callable[[str, str], BuildStage],
         build_s: float,
         order: ImportSource,
     ) -> None:
@@ -122,29 +125,31 @@ class _CheckProcess:
         self._zygote = zygote
         self._build_s = build_s
         self._order = order
-        self._building = building
-        built = building("release", order.source)
-        built.run(build_s)
-        self._confinement = built.confinement
+        self._build_stage = build_stage
+        stage = build_stage("release", order.source)
+        stage.run(build_s)
+        self._confinement = stage.confinement
         self._child: ChildClient[FromRunner] | None = None
 
-    def outcome(self, name: str, seconds: float) -> ReleaseChecked:
-        """Run one check; a child that does not answer has failed it."""
+    def outcome(self, name: str, limit_s: float) -> ReleaseChecked:
+        """Run one check; a child that does not answer within `limit_s` has failed it."""
         if name == NO_COMPILER_CHECK:
             self.close()
-            self._confinement = _without_compiler(self._building(NO_COMPILER_CHECK, "").confinement)
+            self._confinement = _without_compiler(
+                self._build_stage(NO_COMPILER_CHECK, "").confinement
+            )
         child = self._child or self._start()
         if isinstance(child, ReleaseChecked):
             return child
         self._child = child
-        answer = child.ask(CheckRelease(name=name), seconds)
+        answer = child.ask(CheckRelease(name=name), limit_s)
         if isinstance(answer, ChildFailure):
             self._child = None
             return _failure(answer.readable(), self._confinement)
-        said = answer[0]
-        if not isinstance(said, ReleaseChecked):
-            return _failure(str(said)[:300], self._confinement)
-        return msgspec.structs.replace(said, reason=_clean(said.reason, self._confinement))
+        checked = answer[0]
+        if not isinstance(checked, ReleaseChecked):
+            return _failure(str(checked)[:300], self._confinement)
+        return msgspec.structs.replace(checked, reason=_clean(checked.reason, self._confinement))
 
     def _start(self) -> ChildClient[FromRunner] | ReleaseChecked:
         child: ChildClient[FromRunner] = self._zygote.spawn(
@@ -153,8 +158,8 @@ class _CheckProcess:
         answer = child.ask(self._order, self._build_s)
         if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
             child.kill()
-            said = answer.readable() if isinstance(answer, ChildFailure) else str(answer[0])[:300]
-            return _failure(f"the file can't be imported: {said}", self._confinement)
+            error = answer.readable() if isinstance(answer, ChildFailure) else str(answer[0])[:300]
+            return _failure(f"the file can't be imported: {error}", self._confinement)
         return child
 
     def close(self) -> None:
@@ -165,7 +170,7 @@ class _CheckProcess:
 
 
 def essential_failure(release: Release) -> str:
-    """Return why the winner is no drop-in at all; "" when it is one."""
+    """Return why the winner is not a drop-in module; "" when it is one."""
     for name in ESSENTIAL_CHECKS:
         if name in release.failed:
             return f"not a drop-in module: {name}: {release.failed[name]}"
@@ -173,7 +178,7 @@ def essential_failure(release: Release) -> str:
 
 
 def _without_compiler(confinement: Confinement) -> Confinement:
-    """Return surroundings in which nothing can be built and nothing was."""
+    """Return the confinement without a compiler on PATH and without toolkits."""
     environment = {
         **{
             name: value

@@ -22,11 +22,13 @@ from pathlib import Path
 import torch
 
 from actors.cli import OneLineParser
-from actors.evaluator.fastbuild import source_requirements
-from actors.evaluator.fastbuild.__main__ import build
-from actors.evaluator.fastbuild.candidate_import import ImportReport
-from actors.evaluator.fastbuild.flag_set import FlagSet
-from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
+from actors.evaluator.fastbuild import (
+    FlagSet,
+    ImportReport,
+    flag_sets_of,
+    import_in_child,
+    prepare_toolkit,
+)
 from protocol.values import Value
 from scripts.benchmarks.machine_info import machine
 
@@ -88,7 +90,7 @@ def build_side(name: str, store: Path | None) -> BuildSide:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "extensions").mkdir()
-        report = build(CANDIDATES / f"{name}.py", store, folder, LIMIT_S)
+        report = import_in_child(CANDIDATES / f"{name}.py", store, folder, LIMIT_S)
         code = device_code(folder) if name.startswith("cuda") else ""
     return BuildSide(report=report, error=first_error(report.error), code=code)
 
@@ -115,7 +117,7 @@ def row(name: str, ours: BuildSide, theirs: BuildSide | None, *, alone: bool) ->
     unlike = differences(ours, theirs) if theirs else []
     equal = "; ".join(unlike) if unlike else "equal" if theirs else "–"
     torchs = f"{other:8.2f}" if theirs else "       –"
-    why = ours.report.builds[-1].why if ours.report.builds else ours.error
+    why = ours.report.builds[-1].reason if ours.report.builds else ours.error
     return f"{name:26} {torchs} {mine:8.2f} {ratio}  {way:8} {equal}  {why[:90]}"
 
 
@@ -123,7 +125,7 @@ def families_of(names: list[str]) -> frozenset[FlagSet]:
     """Return what the judge would prepare for the candidates of these names."""
     cuda = torch.version.cuda is not None
     texts = [(CANDIDATES / f"{name}.py").read_text(encoding="utf-8") for name in names]
-    return frozenset().union(*(source_requirements.flag_sets(text, cuda=cuda) for text in texts))
+    return frozenset().union(*(flag_sets_of(text, cuda=cuda) for text in texts))
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Prints how long each release check of an honest CUDA candidate takes: a program for people."""
+"""Print how long each release check of a correct CUDA candidate takes (needs a GPU)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from test_release_on_a_card import HONEST, TASK
+from test_release_on_a_card import CORRECT, TASK
 
 from actors.evaluator.judge import Judge
 from protocol.settings import Limits
@@ -14,22 +14,23 @@ from protocol.values import Task
 
 
 def main() -> None:
-    """Release one candidate, and print seconds since the last line at each step."""
+    """Release one candidate; print the duration of each step."""
     judge = Judge("cuda", Limits(), Path(tempfile.mkdtemp()) / "scratch", log_line=print)
     task = Task(name="fused", source=TASK, device="cuda", backend="cuda")
-    last = [time.monotonic(), "measuring"]
+    began, activity = time.monotonic(), "measuring"
 
-    def doing(words: str) -> None:
+    def set_activity(name: str) -> None:
+        nonlocal began, activity
         now = time.monotonic()
-        print(f"{now - float(last[0]):7.1f} s  {last[1]}", flush=True)
-        last[:] = [now, words]
+        print(f"{now - began:7.1f} s  {activity}", flush=True)
+        began, activity = now, name
 
     try:
         judge.measure(task)
-        doing("building")
-        found = judge.release(task, HONEST, doing)
-        doing("")
-        print(found)
+        set_activity("building")
+        release = judge.release(task, CORRECT, set_activity)
+        set_activity("")
+        print(release)
     finally:
         judge.close()
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from actors.evaluator.build.stage import NO_MODULES, BuildStage, BuildResult
-from actors.evaluator.fastbuild.source_requirements import may_compile
-from actors.evaluator.fastbuild.build_slots import slots_here
+from actors.evaluator.fastbuild import may_compile, slots_here
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.sandbox.zygote_client import ZygoteClient, JudgeUnavailableError

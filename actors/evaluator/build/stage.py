@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
-from actors.evaluator.fastbuild.compiler_process import BuildTimeoutError
-from actors.evaluator.fastbuild.result_cache import ResultCache
-from actors.evaluator.fastbuild.build_slots import BuildSlots, slots_here
-from actors.evaluator.fastbuild.build_store import BuildStore
+from actors.evaluator.fastbuild import (
+    BuildSlots,
+    BuildStore,
+    BuildTimeoutError,
+    ResultCache,
+    slots_here,
+)
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure, EvaluationCancelledError
 from actors.evaluator.sandbox.zygote_client import ZygoteClient, JudgeUnavailableError
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child

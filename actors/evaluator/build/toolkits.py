@@ -11,8 +11,7 @@ import threading
 from collections.abc import Callable
 
 from actors.evaluator.ipc import logs
-from actors.evaluator.fastbuild import source_requirements
-from actors.evaluator.fastbuild.flag_set import FlagSet
+from actors.evaluator.fastbuild import FlagSet, flag_sets_of, needs_headers
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure, EvaluationCancelledError
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
 from actors.evaluator.ipc.orders import Confinement, FromToolkitBuilder, PrepareToolkit, ToolkitPrepared
@@ -43,9 +42,9 @@ class ToolkitProvider:
         cuda: bool,
     ) -> str:
         """Return the key of the toolkit for `source`, prepared if need be; "" for torch's way."""
-        if not source_requirements.needs_headers(source) or self._failures >= MAX_TRIES:
+        if not needs_headers(source) or self._failures >= MAX_TRIES:
             return self._toolkit
-        wanted = source_requirements.flag_sets(source, cuda=cuda)
+        wanted = flag_sets_of(source, cuda=cuda)
         if self._toolkit and wanted <= self._prepared_flag_sets:
             return self._toolkit
         while not self._lock.acquire(timeout=POLL_S):

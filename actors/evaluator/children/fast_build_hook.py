@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from actors.evaluator.fastbuild import torch_hook
-from actors.evaluator.fastbuild.build_store import TOOLKITS_VARIABLE
-from actors.evaluator.fastbuild.source_requirements import may_compile
+from actors.evaluator.fastbuild import TOOLKITS_VARIABLE, install_hook, may_compile
 
 UNLIMITED_S = 1e6  # the judge has its own
 
@@ -20,4 +18,4 @@ def install_fast_builds(source: str) -> None:
     """Build what importing `source` compiles the short way, where there is a toolkit for it."""
     toolkits = os.environ.get(TOOLKITS_VARIABLE)
     if toolkits and may_compile(source):
-        torch_hook.install_hook(Path(toolkits), UNLIMITED_S)
+        install_hook(Path(toolkits), UNLIMITED_S)

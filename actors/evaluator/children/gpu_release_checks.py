@@ -1,4 +1,4 @@
-"""The release checks that need a card: streams, CUDA graphs, a second device."""
+"""The release checks that need a GPU: streams, CUDA graphs, a second device."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from actors.evaluator.children.tensors import tensors_in
 from actors.evaluator.ipc.runner_orders import ReleaseChecked
 from protocol.values import DeviceKind
 
-SLEEP_CYCLES = 50_000_000  # some 25 ms of a card's time
+SLEEP_CYCLES = 50_000_000  # about 25 ms on a GPU
 CUDA: Any = torch.cuda  # torch's own functions are untyped
 
 
 class GpuReleaseChecks(ReleaseChecks):
-    """All checks; those of this file say on a host that there is no card."""
+    """All checks; on a host those of this file are skipped, with the reason."""
 
     def check_side_stream(self) -> None:
-        self._needs_card()
+        self._require_gpu()
         plain, winner = self.pair()
         inputs = self.inputs()
         self.expect(winner, plain, inputs, kernels=True)
@@ -42,15 +42,15 @@ class GpuReleaseChecks(ReleaseChecks):
         stream = CUDA.Stream()
         with torch.cuda.stream(stream), torch.no_grad():
             CUDA._sleep(SLEEP_CYCLES)
-            for place, value in zip(tensors_in(late), tensors_in(source), strict=True):
-                place.copy_(value)
+            for target, value in zip(tensors_in(late), tensors_in(source), strict=True):
+                target.copy_(value)
             torch.manual_seed(0)
             got = clone(winner(*late))
         stream.synchronize()
         require_same(got, expected)
 
-    def check_CUDA_graph(self) -> None:  # as people write it
-        self._needs_card()
+    def check_CUDA_graph(self) -> None:  # PyTorch's own spelling of the name
+        self._require_gpu()
         plain, winner = self.pair()
         static = self.inputs()
         self.expect(winner, plain, static, kernels=True)
@@ -70,8 +70,8 @@ class GpuReleaseChecks(ReleaseChecks):
             raise ReleaseCheckError(f"the capture failed: {error}") from error
         for seed in (1, 2):
             fresh = self.inputs(seed)
-            for place, value in zip(tensors_in(static), tensors_in(fresh), strict=True):
-                place.copy_(value)
+            for target, value in zip(tensors_in(static), tensors_in(fresh), strict=True):
+                target.copy_(value)
             for tensor in tensors_in(captured):
                 tensor.zero_()
             graph.replay()
@@ -79,25 +79,25 @@ class GpuReleaseChecks(ReleaseChecks):
             require_same(clone(captured), call_on_copies(plain, fresh), f"replay {seed}: ")
 
     def check_second_device(self) -> None:
-        self._needs_card()
+        self._require_gpu()
         if torch.cuda.device_count() < 2:
-            raise NotCheckableError("there is one card")
+            raise NotCheckableError("there is only one GPU")
         plain, winner = self.pair()
         self.expect(winner, plain, self.inputs(), kernels=True)
         moved = map_tensors(self.inputs(1), lambda tensor: tensor.to("cuda:1"))
         for within in (nullcontext(), torch.cuda.device(1)):
             with within:
-                one, other = self.pair()
-                self.expect(other.to("cuda:1"), one.to("cuda:1"), moved)
-        self.expect(winner, plain, self.inputs(2), kernels=True, where="the first card again: ")
+                second_plain, second_winner = self.pair()
+                self.expect(second_winner.to("cuda:1"), second_plain.to("cuda:1"), moved)
+        self.expect(winner, plain, self.inputs(2), kernels=True, where="the first GPU again: ")
 
-    def _needs_card(self) -> None:
+    def _require_gpu(self) -> None:
         if self.device != "cuda":
-            raise NotCheckableError("there is no card")
+            raise NotCheckableError("there is no GPU")
 
 
 def run_check(module: ModuleType, device: DeviceKind, name: str) -> ReleaseChecked:
-    """Run one check and say how it ended."""
+    """Run one check; return how it ended."""
     try:
         GpuReleaseChecks(module, device).run(name)
     except NotCheckableError as error:
@@ -106,7 +106,7 @@ def run_check(module: ModuleType, device: DeviceKind, name: str) -> ReleaseCheck
         return ReleaseChecked(passed=False, skipped=True, reason="there is not enough memory")
     except ReleaseCheckError as error:
         return ReleaseChecked(passed=False, reason=_one_line(error))
-    except Exception as error:  # noqa: BLE001  # whatever the winner raises is the finding
+    except Exception as error:  # noqa: BLE001  # an error of the winner is the result of the check
         return ReleaseChecked(passed=False, reason=f"{type(error).__name__}: {_one_line(error)}")
     return ReleaseChecked(passed=True)
 

@@ -1,8 +1,8 @@
-"""A winner beside the plain module: what the release checks have in common.
+"""The comparison of a winner with the plain module, which all release checks share.
 
-Runs in a confined child, in the winner's own process: it finds mistakes, not lies.  Each check
-compares `ModelNew` of the drop-in file with `Model` of the same file; the tolerance is wide, since
-the figures were judged before, against float64, by a process that the candidate does not share.
+It runs in a confined child, in the winner's own process, so it finds mistakes, not lies.  Each
+check compares `ModelNew` of the drop-in file with `Model` of the same file.  The tolerance is wide:
+a process without candidate code has compared the outputs with float64 before.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from actors.evaluator.children.tensor_copies import clone, to_device
 from actors.evaluator.children.tensors import tensors_in
 from protocol.values import DeviceKind
 
-TOLERANCES = {torch.float16: 3e-2, torch.bfloat16: 1e-1}  # of an output's largest element
+TOLERANCES = {torch.float16: 3e-2, torch.bfloat16: 1e-1}  # relative to the largest element
 DEFAULT_TOLERANCE = 2e-3
 
 
 class ReleaseCheckError(Exception):
-    """The winner is not right in a use; one line that says how."""
+    """The winner is wrong in a use; the error text is one line."""
 
 
 class NotCheckableError(Exception):
-    """This use can't be tried here; one line that says why."""
+    """A use can't be tried on this machine or with this module; the error text is one line."""
 
 
 class ReleaseComparison:
-    """One imported drop-in file: modules, inputs, and a comparison of both ways."""
+    """One imported drop-in file: its modules, its inputs, and the comparison of both."""
 
     def __init__(self, module: ModuleType, device: DeviceKind) -> None:
         self.module = module
@@ -39,22 +39,24 @@ class ReleaseComparison:
 
     def plain(self) -> torch.nn.Module:
         """Return a plain module."""
-        return self._made(self.module.Model)
+        return self._construct(self.module.Model)
 
     def pair(self) -> tuple[torch.nn.Module, torch.nn.Module]:
         """Return a plain module and a winner with the same parameters."""
         plain = self.plain()
-        return plain, self.like(plain)
+        return plain, self.winner_like(plain)
 
-    def like(self, plain: torch.nn.Module) -> torch.nn.Module:
+    def winner_like(self, plain: torch.nn.Module) -> torch.nn.Module:
         """Return a winner with a plain module's parameters."""
-        winner = self._made(self.module.ModelNew)
+        winner = self._construct(self.module.ModelNew)
         winner.load_state_dict(plain.state_dict())
         return winner
 
-    def _made(self, kind: Callable[..., torch.nn.Module]) -> torch.nn.Module:
+    def _construct(self, module_class: Callable[..., torch.nn.Module]) -> torch.nn.Module:
         torch.manual_seed(1)
-        return kind(*to_device(list(self.module.get_init_inputs()), self.device)).to(self.device)
+        return module_class(*to_device(list(self.module.get_init_inputs()), self.device)).to(
+            self.device
+        )
 
     def inputs(self, seed: int = 0) -> list[object]:
         """Draw inputs."""
@@ -70,13 +72,14 @@ class ReleaseComparison:
         kernels: bool | None = None,
         where: str = "",
     ) -> None:
-        """Call both; raise unless the outputs and the state that they leave are alike.
+        """Call both modules; raise unless their outputs and their states afterwards agree.
 
-        `kernels`: whether the winner's kernels must have run (True) or not (False).
+        `kernels`: True if the winner's kernels must run, False if they must not, None for either.
+        `where`: the beginning of the error text.
         """
         try:
             expected = call_on_copies(plain, inputs)
-        except Exception as error:  # noqa: BLE001  # the module's own: the winner must refuse, too
+        except Exception as error:  # noqa: BLE001  # the module rejects the inputs: so must the winner
             expected = error
         if not isinstance(expected, Exception) and self._is_random(plain, inputs, expected):
             raise NotCheckableError("the module's own outputs differ from call to call")
@@ -88,14 +91,14 @@ class ReleaseComparison:
                 return
             raise ReleaseCheckError(f"{where}{type(error).__name__}: {error}") from error
         if isinstance(expected, Exception):
-            raise ReleaseCheckError(f"{where}it returns what the module refuses: {expected}")
+            raise ReleaseCheckError(f"{where}it accepts inputs that the module rejects: {expected}")
         require_same(got, expected, where)
         if state_of(winner):
             require_same(state_of(winner), state_of(plain), f"{where}state after a call: ")
         ran = stats_of(winner)["kernel"] > before
         if kernels is not None and ran is not kernels:
-            why = list(stats_of(winner)["reasons"]) or ["the kernels ran"]
-            raise ReleaseCheckError(f"{where}{why[-1]}")
+            reasons = list(stats_of(winner)["reasons"]) or ["the kernels ran"]
+            raise ReleaseCheckError(f"{where}{reasons[-1]}")
 
     @staticmethod
     def _is_random(plain: torch.nn.Module, inputs: Sequence[object], expected: object) -> bool:
@@ -107,33 +110,39 @@ class ReleaseComparison:
 
 
 def require_same(got: object, expected: object, where: str = "") -> None:
-    """Raise `ReleaseCheckError` unless two values hold tensors that are alike."""
-    ours, theirs = list(tensors_in(got)), list(tensors_in(expected))
-    if len(ours) != len(theirs):
-        raise ReleaseCheckError(f"{where}{len(ours)} tensors, expected {len(theirs)}")
-    for one, other in zip(ours, theirs, strict=True):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            raise ReleaseCheckError(
-                f"{where}{one.dtype}{list(one.shape)}, expected {other.dtype}{list(other.shape)}"
-            )
-        if not other.numel():
-            continue
-        left, right = (each.detach().to(torch.float64) for each in (one, other))
-        finite = right.isfinite()
-        if not torch.equal(left.isfinite(), finite):
-            raise ReleaseCheckError(f"{where}other elements are finite than expected")
-        largest = float(right[finite].abs().max()) if bool(finite.any()) else 0.0
-        error = float((left[finite] - right[finite]).abs().max()) if bool(finite.any()) else 0.0
-        if error > TOLERANCES.get(other.dtype, DEFAULT_TOLERANCE) * max(largest, 1e-30):
-            raise ReleaseCheckError(f"{where}off by {error:.3g}, the largest is {largest:.3g}")
+    """Raise `ReleaseCheckError` unless the tensors in two values agree within the tolerance."""
+    winners, plains = list(tensors_in(got)), list(tensors_in(expected))
+    if len(winners) != len(plains):
+        raise ReleaseCheckError(f"{where}{len(winners)} tensors, expected {len(plains)}")
+    for winner, plain in zip(winners, plains, strict=True):
+        _require_same_tensor(winner, plain, where)
+
+
+def _require_same_tensor(winner: torch.Tensor, plain: torch.Tensor, where: str) -> None:
+    if winner.shape != plain.shape or winner.dtype != plain.dtype:
+        raise ReleaseCheckError(
+            f"{where}{winner.dtype}{list(winner.shape)}, expected {plain.dtype}{list(plain.shape)}"
+        )
+    if not plain.numel():
+        return
+    got, expected = (tensor.detach().to(torch.float64) for tensor in (winner, plain))
+    finite = expected.isfinite()
+    if not torch.equal(got.isfinite(), finite):
+        raise ReleaseCheckError(f"{where}not the same elements are finite as expected")
+    largest = float(expected[finite].abs().max()) if bool(finite.any()) else 0.0
+    error = float((got[finite] - expected[finite]).abs().max()) if bool(finite.any()) else 0.0
+    if error > TOLERANCES.get(plain.dtype, DEFAULT_TOLERANCE) * max(largest, 1e-30):
+        raise ReleaseCheckError(f"{where}off by {error:.3g}, the largest is {largest:.3g}")
 
 
 def call_on_copies(module: Callable[..., object], inputs: Sequence[object]) -> object:
-    """Call a module on copies of inputs, seeded; return copies of its outputs."""
+    """Call a module, seeded, on copies of the inputs; return copies of its outputs."""
     torch.manual_seed(0)
-    given = clone(list(inputs)) if all(is_dense(t) for t in tensors_in(inputs)) else list(inputs)
+    # A copy would lose the strides or the address that an input was given for a check.
+    dense = all(is_dense(tensor) for tensor in tensors_in(inputs))
+    arguments = clone(list(inputs)) if dense else list(inputs)
     with torch.no_grad():
-        return clone(module(*given))
+        return clone(module(*arguments))
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -143,6 +152,8 @@ def is_dense(tensor: torch.Tensor) -> bool:
 def map_tensors(
     values: Sequence[object], change: Callable[[torch.Tensor], torch.Tensor]
 ) -> list[object]:
+    """Return `values` with `change` applied to every tensor in them."""
+
     def visit(value: object) -> object:
         if isinstance(value, torch.Tensor):
             return change(value)
@@ -156,7 +167,7 @@ def map_tensors(
 
 
 def perturbed(module: torch.nn.Module) -> torch.nn.Module:
-    """Give parameters other values, in place, and return the module."""
+    """Give the parameters other values, in place; return the module."""
     torch.manual_seed(7)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -166,10 +177,10 @@ def perturbed(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def state_of(module: Any) -> dict[str, torch.Tensor]:
-    """Return the tensors of a module's state; of a traced or exported one there are none."""
-    wrapped = getattr(module, "_orig_mod", module)  # of a compiled one
-    named = type(wrapped).__name__.startswith("Model")
-    return dict(wrapped.state_dict()) if named else {}
+    """Return the tensors of a module's state; none for a traced or exported module."""
+    original = getattr(module, "_orig_mod", module)  # the module that torch.compile wraps
+    is_own_class = type(original).__name__.startswith("Model")
+    return dict(original.state_dict()) if is_own_class else {}
 
 
 def changes_state(module: torch.nn.Module) -> bool:
@@ -177,7 +188,9 @@ def changes_state(module: torch.nn.Module) -> bool:
 
 
 def stats_of(module: object) -> dict[str, Any]:
-    """Return how often a winner ran its kernels, and why not; nothing for other modules."""
-    stats = getattr(module, "kernel_stats", None)
-    found: dict[str, Any] = stats() if callable(stats) else {"kernel": 0, "reasons": {}}
-    return found
+    """Return a winner's `kernel_stats()`; for other modules no calls and no reasons."""
+    kernel_stats = getattr(module, "kernel_stats", None)
+    stats: dict[str, Any] = (
+        kernel_stats() if callable(kernel_stats) else {"kernel": 0, "reasons": {}}
+    )
+    return stats

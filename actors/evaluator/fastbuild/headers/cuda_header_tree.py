@@ -1,7 +1,7 @@
-"""The light headers that only CUDA sources meet: complex numbers, the context, and none of torch.
+"""The light headers for CUDA sources: complex numbers, the CUDA context, and headers without torch.
 
-They lie apart from the tree that everybody gets: a candidate that names complex numbers, thrust or
-cuBLAS gets the real ones.
+They are in folders apart from the common tree, so that a candidate that names complex numbers,
+thrust or cuBLAS gets the real headers.
 """
 
 from __future__ import annotations
@@ -9,11 +9,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from actors.evaluator.fastbuild.header_tree import NATIVE, UMBRELLAS, find_between, write_file
+from actors.evaluator.fastbuild.headers.header_tree import (
+    NATIVE,
+    UMBRELLAS,
+    find_between,
+    write_file,
+)
 
 
 def generate_cuda_headers(include: Path, folder: Path) -> None:
-    """Write them into `folder`, from the torch whose headers lie in `include`."""
+    """Write these headers into `folder`, for the torch headers in `include`."""
     write_minimal_header(folder)
     write_file(
         folder / "complex/thrust/complex.h", (NATIVE / "complex.h").read_text(encoding="utf-8")
@@ -47,7 +52,7 @@ def generate_cuda_headers(include: Path, folder: Path) -> None:
 
 
 def write_minimal_header(folder: Path) -> None:
-    """Write the umbrella for CUDA sources that use nothing of torch's: the standard library."""
+    """Write umbrella headers with the standard library alone, for sources that do not use torch."""
     names = re.findall(
         r"^#include <[\w.]+>\n", (NATIVE / "light.h").read_text(encoding="utf-8"), re.MULTILINE
     )

@@ -1,16 +1,19 @@
-"""What one candidate gets of torch besides the common part: what its words name, and no more.
+"""The part of torch's headers that one candidate gets: the part that its identifiers name.
 
-A word that names a method, a function or a factory brings every overload of it, so that overload
-resolution sees what it would see in torch's own headers.
+An identifier that names a method, a function or a factory brings every overload of it, so that
+overload resolution has the same choice as with torch's own headers.
 """
 
 from __future__ import annotations
 
-from actors.evaluator.fastbuild.candidate_source import CandidateSource
-from actors.evaluator.fastbuild.header_tree import extra_includes, operators_in
-from actors.evaluator.fastbuild.operator_index import OperatorIndex
+from actors.evaluator.fastbuild.headers.header_tree import (
+    OperatorIndex,
+    extra_includes,
+    operators_in,
+)
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 
-# Headers of torch's that its umbrella brings and few candidates use, by words that need them.
+# Headers that torch's umbrella includes and few candidates need, with what they declare.
 TORCH_HEADERS: tuple[tuple[str, frozenset[str]], ...] = (
     ("ATen/Dispatch_v2.h", frozenset(["AT_DISPATCH_V2", "AT_WRAP", "AT_EXPAND"])),
     (
@@ -93,7 +96,7 @@ TORCH_HEADERS: tuple[tuple[str, frozenset[str]], ...] = (
     ("c10/util/BFloat16.h", frozenset(["BFloat16", "kBFloat16"])),
     ("c10/util/Half.h", frozenset(["Half", "kHalf"])),
 )
-# What torch's umbrella brings of the standard library beyond the common part.
+# Standard headers that torch's umbrella includes and the common part does not, by identifier.
 STANDARD_HEADERS: dict[str, str] = {
     "FLT_MAX": "cfloat",
     "FLT_MIN": "cfloat",
@@ -175,10 +178,10 @@ THREAD_NAMES = frozenset(
 
 def candidate_header(source: CandidateSource, index: OperatorIndex) -> str:
     """Return the text of stark/candidate.h for `source`."""
-    named = source.words
+    named = source.identifiers
     methods = sorted((named & index.methods.keys()) - set(index.always_methods))
     bodies = [body for name in methods for body in index.methods[name]]
-    makers = [
+    factories = [
         body
         for name in sorted((named & index.factories.keys()) - set(index.always_functions))
         for body in index.factories[name]
@@ -187,21 +190,21 @@ def candidate_header(source: CandidateSource, index: OperatorIndex) -> str:
     headers = [
         *(sorted({f"ATen/ops/{index.operators[name]}" for name in operators_in(bodies)})),
         *extra_includes("".join(bodies)),
-        *extra_includes("".join(makers)),
-        *(name for name, needing in TORCH_HEADERS if named & needing),
-        *sorted({STANDARD_HEADERS[word] for word in named & STANDARD_HEADERS.keys()}),
+        *extra_includes("".join(factories)),
+        *(name for name, identifiers in TORCH_HEADERS if named & identifiers),
+        *sorted({STANDARD_HEADERS[name] for name in named & STANDARD_HEADERS.keys()}),
     ]
     lines = ["#pragma once\n#include <stark/common.h>\n"]
     lines += [f"#include <{name}>\n" for name in dict.fromkeys(headers)]
     lines += ["namespace at {\n", *bodies, "} // namespace at\n"]
     lines += [f"#include <ATen/ops/{name}.h>\n" for name in functions]
-    lines += ["namespace torch {\n", *makers, *_torch_names(named), "} // namespace torch\n"]
+    lines += ["namespace torch {\n", *factories, *_at_names(named), "} // namespace torch\n"]
     return "".join(lines)
 
 
-def _torch_names(named: frozenset[str]) -> list[str]:
-    """Return what torch/utils.h lifts from at:: into torch::."""
-    lifted = [f"using at::{name};\n" for name in sorted(named & THREAD_NAMES)]
+def _at_names(named: frozenset[str]) -> list[str]:
+    """Return the using-declarations by which torch/utils.h puts names of at:: into torch::."""
+    declarations = [f"using at::{name};\n" for name in sorted(named & THREAD_NAMES)]
     if "manual_seed" in named:
-        lifted.append("using at::manual_seed;\n")
-    return lifted
+        declarations.append("using at::manual_seed;\n")
+    return declarations

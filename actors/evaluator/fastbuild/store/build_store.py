@@ -1,6 +1,7 @@
-"""Where fast builds keep what lasts on this machine; needs no torch.
+"""The folders in which fast builds keep toolkits, results and slots on this machine.
 
-Toolkits are for the eyes of children, too; results are their makers' secrets, and lie apart.
+Children may read the toolkits.  Results are kept apart from them: one candidate's result must stay
+unknown to every other candidate.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-STORE_VARIABLE = "STARK_BUILD_STORE"  # the variable that names another folder
-TOOLKITS_VARIABLE = "STARK_TOOLKITS"  # tells a child where to look, if it can't write there
+STORE_VARIABLE = "STARK_BUILD_STORE"  # names another folder for the store
+TOOLKITS_VARIABLE = "STARK_TOOLKITS"  # names the toolkits' folder to a child that may only read it
 INSIDE_CACHE = "stark-kernels/builds"
 UNFINISHED_PREFIX = ".half-"
-UNFINISHED_AGE_S = 3600.0  # longer than any maker works
+UNFINISHED_AGE_S = 3600.0  # longer than any process works on one entry
+
+
+class ToolkitMissingError(Exception):
+    """The store has no toolkit for this torch and compiler, or none can be made."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class BuildStore:
         return self.root / "slots"
 
     def make_folders(self) -> bool:
-        """Make the folders; say whether they can be written to."""
+        """Make the folders; return whether they can be written to."""
         try:
             for folder in (self.toolkits, self.results, self.slots):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,7 +53,7 @@ class BuildStore:
 
 
 def store_of_user(environ: Mapping[str, str]) -> BuildStore:
-    """Return the store that the environment names: `STARK_BUILD_STORE`, or in the user's cache."""
+    """Return the store that `STARK_BUILD_STORE` names, else the one in the user's cache."""
     if environ.get(STORE_VARIABLE):
         return BuildStore(Path(environ[STORE_VARIABLE]).absolute())
     cache = environ.get("XDG_CACHE_HOME", "")
@@ -57,11 +62,11 @@ def store_of_user(environ: Mapping[str, str]) -> BuildStore:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what makers that were killed left half-made in `folder`."""
-    for half in folder.glob(f"{UNFINISHED_PREFIX}*"):
+    """Remove the entries of `folder` that killed processes left unfinished."""
+    for entry in folder.glob(f"{UNFINISHED_PREFIX}*"):
         try:
-            if time.time() - half.stat().st_mtime < UNFINISHED_AGE_S:
+            if time.time() - entry.stat().st_mtime < UNFINISHED_AGE_S:
                 continue
-        except OSError:  # its maker has just finished it
+        except OSError:  # another process has just finished or removed it
             continue
-        shutil.rmtree(half, ignore_errors=True)
+        shutil.rmtree(entry, ignore_errors=True)

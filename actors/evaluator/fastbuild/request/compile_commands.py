@@ -1,6 +1,6 @@
 """The compiler commands that torch itself would run, read from its build.ninja.
 
-So every flag is torch's and the candidate's, in their order.
+So every flag is torch's or the candidate's, in their order.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from actors.evaluator.fastbuild.compiler_process import Deadline, run_compiler
+from actors.evaluator.fastbuild.request.compiler_process import Deadline, run_compiler
 from protocol.values import Value
 
 SHELL_SIGNS = frozenset(";|&<>`$\n")
@@ -17,11 +17,11 @@ FLAGS_WITHOUT_VALUE = frozenset(["-MMD", "-MD", "-c"])
 
 
 class CompileCommandsError(Exception):
-    """torch's build file holds something that we don't understand."""
+    """torch's build file holds a command that this module can't read."""
 
 
 class CompileCommand(Value, frozen=True, kw_only=True):
-    """One source to one object."""
+    """The compilation of one source to one object."""
 
     source: str
     output: str
@@ -31,14 +31,14 @@ class CompileCommand(Value, frozen=True, kw_only=True):
 
 
 class BuildCommands(Value, frozen=True, kw_only=True):
-    """All that torch runs for one extension."""
+    """All commands that torch runs for one extension."""
 
     compilations: tuple[CompileCommand, ...]
     link: tuple[str, ...]
 
 
 def split_command(command: str) -> list[str]:
-    """Return the words of `command`; raise `CompileCommandsError` where a shell would do more."""
+    """Return the arguments in `command`; raise `CompileCommandsError` if it needs a shell."""
     if SHELL_SIGNS & set(command):
         raise CompileCommandsError("a flag needs a shell")
     try:
@@ -48,7 +48,7 @@ def split_command(command: str) -> list[str]:
 
 
 def read_commands(folder: Path, deadline: Deadline) -> BuildCommands:
-    """Ask ninja for the commands in `folder`."""
+    """Ask ninja for the commands of the build.ninja in `folder`."""
     ran = run_compiler(["ninja", "-t", "commands"], folder, deadline)
     lines = [line for line in ran.output.splitlines() if line.strip()]
     if ran.status or len(lines) < 2:
@@ -60,28 +60,28 @@ def read_commands(folder: Path, deadline: Deadline) -> BuildCommands:
 
 
 def _compilation(command: str) -> CompileCommand:
-    words = split_command(command)
-    if "-c" not in words or "-o" not in words:
-        raise CompileCommandsError("a step is no compilation")
-    source = words[words.index("-c") + 1]
+    argv = split_command(command)
+    if "-c" not in argv or "-o" not in argv:
+        raise CompileCommandsError("a step of torch's build is not a compilation")
+    source = argv[argv.index("-c") + 1]
     flags = []
-    rest = iter(words[1:])
-    for word in rest:
-        if word in FLAGS_WITH_VALUE:
+    rest = iter(argv[1:])
+    for argument in rest:
+        if argument in FLAGS_WITH_VALUE:
             next(rest)
-        elif word not in FLAGS_WITHOUT_VALUE and word != source:
-            flags.append(word)
+        elif argument not in FLAGS_WITHOUT_VALUE and argument != source:
+            flags.append(argument)
     return CompileCommand(
         source=source,
-        output=words[words.index("-o") + 1],
+        output=argv[argv.index("-o") + 1],
         command=command,
-        compiler=words[0],
+        compiler=argv[0],
         flags=tuple(flags),
     )
 
 
 def with_folders_first(flags: tuple[str, ...], folders: list[Path]) -> list[str]:
-    """Return `flags` with `folders` searched before every other -isystem, after the -I ones."""
+    """Return `flags` with `folders` before the other -isystem folders, after the -I folders."""
     first = next((at for at, flag in enumerate(flags) if flag.startswith("-isystem")), len(flags))
-    ours = [word for folder in folders for word in ("-isystem", str(folder))]
-    return [*flags[:first], *ours, *flags[first:]]
+    added = [argument for folder in folders for argument in ("-isystem", str(folder))]
+    return [*flags[:first], *added, *flags[first:]]

@@ -1,4 +1,4 @@
-"""What torch was asked to build: `_write_ninja_file_and_build_library`'s arguments, as a value."""
+"""What torch was asked to build: the arguments of `_write_ninja_file_and_build_library`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from pathlib import Path
 
 import torch.utils.cpp_extension as extension
 
-from actors.evaluator.fastbuild import compile_commands
-from actors.evaluator.fastbuild.candidate_source import CandidateSource
-from actors.evaluator.fastbuild.compile_commands import BuildCommands
-from actors.evaluator.fastbuild.compiler_process import Deadline
-from actors.evaluator.fastbuild.flag_set import BUILD_VARIABLES, FlagSet, cleaned
-from actors.evaluator.fastbuild.precompiled_headers import digest
+from actors.evaluator.fastbuild.request.build_key import build_variables, digest
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.request.compile_commands import BuildCommands, read_commands
+from actors.evaluator.fastbuild.request.compiler_process import Deadline
+from actors.evaluator.fastbuild.request.flag_set import FlagSet, stripped
 from protocol.values import Value
 
 REQUIRED_ARGUMENTS = frozenset(
@@ -37,7 +36,7 @@ REQUIRED_ARGUMENTS = frozenset(
 
 
 def compiler_in_use() -> str:
-    """Return the C++ compiler that torch takes."""
+    """Return the C++ compiler that torch uses."""
     return str(extension.get_cxx_compiler())  # type: ignore[no-untyped-call]
 
 
@@ -52,37 +51,41 @@ class BuildRequest(Value, frozen=True, kw_only=True):
     include_folders: tuple[str, ...]
     folder: str
     with_cuda: bool
-    other: bool  # SYCL or a program of its own
+    is_special: bool  # SYCL, or a program instead of a library
 
     @classmethod
     def from_call(
         cls, build: Callable[..., object], args: tuple[object, ...], named: dict[str, object]
     ) -> BuildRequest | None:
-        """Return the order in a call of torch's `build`; None if this torch asks otherwise."""
+        """Return the request in a call of torch's `build`; None if this torch's lacks arguments."""
         call = inspect.signature(build).bind(*args, **named)
         call.apply_defaults()
         if not call.arguments.keys() >= REQUIRED_ARGUMENTS:
             return None
-        given = call.arguments
-        sources = tuple(CandidateSource.read(path) for path in given["sources"])
+        arguments = call.arguments
+        sources = tuple(CandidateSource.read(path) for path in arguments["sources"])
         return cls(
-            name=given["name"],
+            name=arguments["name"],
             sources=sources,
-            cflags=cleaned(given["extra_cflags"] or []),
-            cuda_cflags=cleaned(given["extra_cuda_cflags"] or []),
-            ldflags=cleaned(given["extra_ldflags"] or []),
-            include_folders=cleaned(given["extra_include_paths"] or []),
-            folder=str(Path(given["build_directory"]).absolute()),
-            with_cuda=bool(given["with_cuda"])
-            or (given["with_cuda"] is None and any(source.is_cuda for source in sources)),
-            other=bool(given["with_sycl"] or given["is_standalone"] or given["extra_sycl_cflags"]),
+            cflags=stripped(arguments["extra_cflags"] or []),
+            cuda_cflags=stripped(arguments["extra_cuda_cflags"] or []),
+            ldflags=stripped(arguments["extra_ldflags"] or []),
+            include_folders=stripped(arguments["extra_include_paths"] or []),
+            folder=str(Path(arguments["build_directory"]).absolute()),
+            with_cuda=bool(arguments["with_cuda"])
+            or (arguments["with_cuda"] is None and any(source.is_cuda for source in sources)),
+            is_special=bool(
+                arguments["with_sycl"]
+                or arguments["is_standalone"]
+                or arguments["extra_sycl_cflags"]
+            ),
         )
 
     @classmethod
     def from_flag_set(
         cls, name: str, sources: list[str], flag_set: FlagSet, folder: Path
     ) -> BuildRequest:
-        """Return the order for `sources` with the flags of `flag_set`."""
+        """Return the request for `sources` with the flags of `flag_set`."""
         return cls(
             name=name,
             sources=tuple(CandidateSource.read(path) for path in sources),
@@ -92,7 +95,7 @@ class BuildRequest(Value, frozen=True, kw_only=True):
             include_folders=(),
             folder=str(folder),
             with_cuda=flag_set.with_cuda,
-            other=False,
+            is_special=False,
         )
 
     @property
@@ -101,15 +104,17 @@ class BuildRequest(Value, frozen=True, kw_only=True):
 
     @property
     def library(self) -> Path:
-        """Where torch expects the library."""
+        """The path at which torch expects the library."""
         return Path(self.folder) / f"{self.name}{extension.LIB_EXT}"
 
     def key(self, toolkit: str) -> str:
-        """Return a name for everything that goes into the library; not for where it lies."""
+        """Return a name for everything that goes into the library; its folder is not part of it."""
         texts = [(Path(source.path).name, source.text) for source in self.sources]
         flags = (self.cflags, self.cuda_cflags, self.ldflags, self.include_folders)
-        environment = [os.environ.get(name) for name in BUILD_VARIABLES]
-        return digest(toolkit, self.name, texts, flags, self.with_cuda, self.other, environment)
+        environment = build_variables(os.environ)
+        return digest(
+            toolkit, self.name, texts, flags, self.with_cuda, self.is_special, environment
+        )
 
     def commands(self, deadline: Deadline) -> BuildCommands:
         """Have torch write its build file and return the commands in it."""
@@ -132,4 +137,4 @@ class BuildRequest(Value, frozen=True, kw_only=True):
             with_sycl=False,
             is_standalone=False,
         )
-        return compile_commands.read_commands(folder, deadline)
+        return read_commands(folder, deadline)

@@ -1,7 +1,7 @@
 """Flags that many candidates share, so that headers can be precompiled for them.
 
-A family is data that may come from a candidate: only plain flags are ever prepared for, those that
-neither run, read nor write anything.
+A flag set is data that may come from a candidate.  Trusted code compiles with plain flags only:
+flags that neither run, read nor write anything.
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ from __future__ import annotations
 import re
 
 from protocol.values import Value
-
-# Of the environment, what torch's command lines depend on besides what is written in them.
-BUILD_VARIABLES = ("TORCH_CUDA_ARCH_LIST", "CXX", "CC", "PYTORCH_NVCC", "CUDA_HOME", "CPATH")
 
 _PLAIN = re.compile(
     r"-O[0-3s]?|-Ofast|-g[0-3]?|-pthread|-DNDEBUG|-std=(c|gnu)\+\+(17|20|23)"
@@ -25,8 +22,8 @@ _PLAIN_DEVICE = re.compile(
     r"|-std=c\+\+(17|20)|-U__CUDA_NO_[A-Z0-9_]+__|--?ftz=(true|false)|--?fmad=(true|false)"
     r"|--?prec-(div|sqrt)=(true|false)|--?maxrregcount=\d+|-DNDEBUG"
 )
-# Each of these means the same wherever it stands among the others, so one order does for all.
-_FREE = re.compile(
+# Flags that mean the same at any position, so that one order can stand for all.
+_ORDER_FREE = re.compile(
     r"-O[0-3]|-march=native|-mtune=native|-f(fast-math|openmp|unroll-loops|PIC)|-DNDEBUG|-g|-pthread"
 )
 _WARNING = re.compile(r"-w|-W(?!p,|l,|a,)[a-z0-9=+-]*|-pedantic|-fdiagnostics-[a-z=-]+")
@@ -34,7 +31,7 @@ _LEVEL = re.compile(r"-O[0-3]")
 
 
 class FlagSet(Value, frozen=True, kw_only=True):
-    """What a candidate added to torch's flags."""
+    """The flags that a candidate added to torch's."""
 
     cflags: tuple[str, ...] = ()
     cuda_cflags: tuple[str, ...] = ()
@@ -47,21 +44,22 @@ class FlagSet(Value, frozen=True, kw_only=True):
         )
 
 
-def cleaned(flags: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    """Return `flags` as torch hands them on: stripped; empty ones mean nothing."""
+def stripped(flags: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """Return `flags` as torch passes them on: without blanks around them and without empty ones."""
     return tuple(flag.strip() for flag in flags if flag.strip())
 
 
 def canonical(flags: list[str]) -> list[str]:
-    """Return `flags` without warnings and with the freely placed ones last, in one order.
+    """Return `flags` without warnings and with the order-free ones last, in one order.
 
-    With two optimisation levels the last counts, so then nothing is moved.
+    The last of several optimisation levels counts, so flags with more than one level keep their
+    order.
     """
-    kept = [flag for flag in flags if not _WARNING.fullmatch(flag)]
-    if sum(1 for flag in kept if _LEVEL.fullmatch(flag)) > 1:
-        return kept
-    free = {flag for flag in kept if _FREE.fullmatch(flag)}
-    return [flag for flag in kept if flag not in free] + sorted(free)
+    flags = [flag for flag in flags if not _WARNING.fullmatch(flag)]
+    if sum(1 for flag in flags if _LEVEL.fullmatch(flag)) > 1:
+        return flags
+    order_free = {flag for flag in flags if _ORDER_FREE.fullmatch(flag)}
+    return [flag for flag in flags if flag not in order_free] + sorted(order_free)
 
 
 COMMON_CPU_FLAG_SETS = (

@@ -1,7 +1,7 @@
-"""What fast builds of one torch with one compiler need: headers, binding, word lists.
+"""The toolkit: what fast builds of one torch with one compiler need (headers, binding, lists).
 
-The store is written by trusted code only (`workshop`); a process that runs a candidate finds a
-toolkit in it and reads.  Everything that goes into a toolkit is in the name of its folder.
+Only trusted code writes toolkits (`toolkit_builder`); a process that runs a candidate reads one.
+Everything that goes into a toolkit is in its key, which is the name of its folder.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from pathlib import Path
 
 import torch
 
-from actors.evaluator.fastbuild import operator_index
-from actors.evaluator.fastbuild.build_request import compiler_in_use
-from actors.evaluator.fastbuild.candidate_source import CandidateSource
-from actors.evaluator.fastbuild.nvcc_preamble import PreambleCache
-from actors.evaluator.fastbuild.operator_index import OperatorIndex
-from actors.evaluator.fastbuild.precompiled_headers import (
+from actors.evaluator.fastbuild.headers.header_tree import (
+    INDEX_FILE,
+    NATIVE,
+    OperatorIndex,
+    read_index,
+)
+from actors.evaluator.fastbuild.headers.precompiled_headers import (
     PrecompiledHeaders,
     compiler_identity,
-    digest,
 )
+from actors.evaluator.fastbuild.request.build_key import digest
+from actors.evaluator.fastbuild.request.build_request import compiler_in_use
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.store.build_store import ToolkitMissingError
 
-_FOLDER = Path(__file__).parent
+_FASTBUILD = Path(__file__).parents[1]
+# The files that decide the content of a toolkit: their text is part of its key.
 GENERATOR_FILES = (
-    "strip_bodies.py",
-    "cuda_header_tree.py",
-    "operator_index.py",
-    "probe_build.py",
-    "declared_names.py",
-    "header_tree.py",
+    "headers/cuda_header_tree.py",
+    "headers/declared_names.py",
+    "headers/header_tree.py",
+    "nvcc/probe_build.py",
+    "nvcc/strip_bodies.py",
     "toolkit_builder.py",
-)  # whose text decides what a toolkit holds
+)
 NAMES_FILE, LIGHT_MACROS_FILE, MACROS_FILE = "names", "light-macros", "macros"
 EXPORTED_FILE, BINDING_FILE, LINKER_FILE = "exported", "binding.o", "linker"
-
-
-class ToolkitMissingError(Exception):
-    """There is no toolkit for this torch and compiler, or it can't be made."""
 
 
 def headers_of_torch() -> Path:
@@ -51,9 +51,7 @@ def toolkit_key() -> str:
     """Return the name of the toolkit for the torch and the compiler in use."""
     texts = [
         path.read_text(encoding="utf-8")
-        for path in sorted(
-            [*map(_FOLDER.joinpath, GENERATOR_FILES), *(_FOLDER / "native").iterdir()]
-        )
+        for path in sorted([*map(_FASTBUILD.joinpath, GENERATOR_FILES), *NATIVE.iterdir()])
     ]
     return digest(
         str(torch.__version__),
@@ -73,7 +71,7 @@ class Toolkit:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.precompiled = PrecompiledHeaders(folder / "precompiled")
-        self.preambles = PreambleCache(folder / "openings")
+        self.preambles_folder = folder / "preambles"  # of `nvcc_preamble.PreambleCache`
 
     @property
     def key(self) -> str:
@@ -85,39 +83,39 @@ class Toolkit:
 
     @cached_property
     def index(self) -> OperatorIndex:
-        return operator_index.read_index(self.folder)
+        return read_index(self.folder)
 
     @cached_property
     def torch_names(self) -> frozenset[str]:
         """Every name that torch's full headers declare."""
-        return self._list(NAMES_FILE)
+        return self._names(NAMES_FILE)
 
     @cached_property
     def exported(self) -> frozenset[str]:
         """The methods of Tensor that torch's library defines, as the linker names them."""
-        return self._list(EXPORTED_FILE)
+        return self._names(EXPORTED_FILE)
 
     @cached_property
     def hidden_macros(self) -> frozenset[str]:
         """Macros that torch's full headers define and the light ones do not."""
-        return self._list(MACROS_FILE) - self._list(LIGHT_MACROS_FILE)
+        return self._names(MACROS_FILE) - self._names(LIGHT_MACROS_FILE)
 
     @cached_property
     def linker(self) -> tuple[str, ...]:
-        """The flag for a faster linker, where one was seen to work."""
+        """The flag for a faster linker; empty where none worked for the toolkit's probe."""
         return tuple((self.folder / LINKER_FILE).read_text(encoding="ascii").split())
 
-    def _list(self, name: str) -> frozenset[str]:
-        return frozenset((self.folder / name).read_text(encoding="utf-8").split())
+    def _names(self, file: str) -> frozenset[str]:
+        return frozenset((self.folder / file).read_text(encoding="utf-8").split())
 
     def include_folders(self, source: CandidateSource) -> list[Path]:
-        """Return what is searched before torch's headers for `source`."""
+        """Return the folders that are searched before torch's headers for `source`."""
         folders = [self.folder / "light"]
         if not source.is_cuda:
             return folders
-        named = " ".join(source.includes)
-        if not re.search(r"[<\"](thrust|cub|cuda|cute|cutlass|nv|cccl)/", named) and not any(
-            "complex" in word.lower() for word in source.words
+        includes = " ".join(source.includes)
+        if not re.search(r"[<\"](thrust|cub|cuda|cute|cutlass|nv|cccl)/", includes) and not any(
+            "complex" in name.lower() for name in source.identifiers
         ):
             folders.append(self.folder / "complex")
         if not re.search(r"cublas|cusparse|cusolver|blas|sparse", source.code, re.IGNORECASE):
@@ -126,11 +124,12 @@ class Toolkit:
 
 
 def find_toolkit(store: Path) -> Toolkit:
-    """Return the toolkit in `store` for the torch in use; raise `ToolkitMissingError` if there is
-    none.
+    """Return the toolkit in the folder `store` for the torch and the compiler in use.
+
+    Raises `ToolkitMissingError` if the folder has none.
     """
     folder = store / toolkit_key()
-    if not (folder / operator_index.FILE_NAME).exists():
+    if not (folder / INDEX_FILE).exists():
         raise ToolkitMissingError(
             f"{store} holds no toolkit for torch {torch.__version__}; prepare it first"
         )

@@ -1,14 +1,14 @@
-"""Which names a preprocessed text declares, and which a candidate declares itself: by their shape.
+"""Which names a preprocessed text declares, and which a candidate declares: by regular expression.
 
-Generous on purpose for headers: a name too many only sends a broken candidate to torch's own build.
-Names that are nothing but parameters and locals do not count.
+For headers the expressions match too much on purpose: a name too many only costs a broken candidate
+a second build by torch.  Names that are only parameters or locals do not count.
 """
 
 from __future__ import annotations
 
 import re
 
-# A type and a name before "(": a function, or a local that is made by its constructor.
+# A type and a name before "(": a function, or a local variable with constructor arguments.
 _FUNCTION = re.compile(r"(?:\b(?P<before>\w+)\s+|[&*>]\s*)(?P<name>[A-Za-z_]\w*)\s*\(")
 _KIND = re.compile(
     r"\b(?:struct|class|union|enum|namespace|concept)\s+"
@@ -20,7 +20,7 @@ _VARIABLE = re.compile(
     r"\b(?:constexpr|extern|inline|static|const|auto)\b[^;(){}=]*?\b([A-Za-z_]\w*)\s*[=;{\[]"
 )
 _ENUMERATORS = re.compile(r"\benum\b[^;{}()]*\{([^}]*)\}")
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 _OWN = re.compile(
     r"(?:^|[(,;{}<])\s*(?:(?:const|static|constexpr|unsigned|extern|inline|volatile)\s+)*"
@@ -50,16 +50,16 @@ _KEYWORDS = frozenset(
 
 
 def names_declared_in(text: str) -> frozenset[str]:
-    """Return the names that the preprocessed `text` may declare for others."""
+    """Return the names that the preprocessed `text` may declare for the code that includes it."""
     found = {match["name"] for match in _FUNCTION.finditer(text) if match["before"] not in _NO_TYPE}
     found.update(_KIND.findall(text))
     for pair in _USING.findall(text):
         found.update(pair)
     found.update(_TYPEDEF.findall(text))
     found.update(_VARIABLE.findall(text))
-    for inside in _ENUMERATORS.findall(text):
-        found.update(_WORD.findall(inside))
-    # torch has no name of one letter for others; what looks like one is a local.
+    for enumerators in _ENUMERATORS.findall(text):
+        found.update(_IDENTIFIER.findall(enumerators))
+    # torch declares no public name of one letter: a match of one letter is a local variable.
     return frozenset(name for name in found - _KEYWORDS - _NO_TYPE if len(name) > 1)
 
 

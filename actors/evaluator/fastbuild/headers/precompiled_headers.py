@@ -1,12 +1,11 @@
-"""Precompiled headers: one a compiler, set of flags and header text, made once by trusted code.
+"""Precompiled headers: one for each compiler, flags and header text, made once by trusted code.
 
-Readers need no lock: a header appears under its final name when it is whole.  A maker that was
-killed leaves a file under a name that nobody reads.
+A header gets its final name when it is complete, so readers need no lock.  A killed maker leaves a
+file under a temporary name, which is never read.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import threading
@@ -14,18 +13,19 @@ from pathlib import Path
 
 import msgspec
 
-from actors.evaluator.fastbuild.compiler_process import Deadline, run_compiler
+from actors.evaluator.fastbuild.request.build_key import digest
+from actors.evaluator.fastbuild.request.compiler_process import Deadline, run_compiler
 
 HEADER = "prefix.h"
 EXTENSION_NAME = "-DTORCH_EXTENSION_NAME="
 
 
 class PrecompiledHeaderError(Exception):
-    """A header of ours does not compile."""
+    """A light header can't be precompiled: it does not compile, or the compiler is missing."""
 
 
 def compiler_identity(compiler: str) -> str:
-    """Return what tells one compiler from another and from its next version."""
+    """Return a text that differs between compilers and between versions of one."""
     found = shutil.which(compiler)
     if found is None:
         raise PrecompiledHeaderError(f"{compiler} is not on PATH")
@@ -35,13 +35,8 @@ def compiler_identity(compiler: str) -> str:
 
 
 def without_extension_name(flags: list[str]) -> list[str]:
-    """Return `flags` without the one that differs from extension to extension."""
+    """Return `flags` without the extension's name, which differs between candidates."""
     return [flag for flag in flags if not flag.startswith(EXTENSION_NAME)]
-
-
-def digest(*parts: object) -> str:
-    """Return a name for all of `parts`."""
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
 
 
 class PrecompiledHeaders:
@@ -50,7 +45,7 @@ class PrecompiledHeaders:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def _place(self, compiler: str, flags: list[str], text: str) -> Path:
+    def _path(self, compiler: str, flags: list[str], text: str) -> Path:
         return (
             self.root
             / digest(compiler_identity(compiler), without_extension_name(flags), text)
@@ -58,34 +53,35 @@ class PrecompiledHeaders:
         )
 
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of complete precompiled headers."""
         return sum(1 for _ in self.root.glob(f"*/{HEADER}.gch"))
 
     def remove_unfinished(self) -> None:
-        """Remove what makers that were killed left; for the only maker at work."""
-        for half in self.root.glob("*/.*"):
-            half.unlink(missing_ok=True)
+        """Remove the files of killed makers; only one maker may be running."""
+        for unfinished in self.root.glob("*/.*"):
+            unfinished.unlink(missing_ok=True)
 
     def find(self, compiler: str, flags: list[str], text: str) -> Path | None:
-        """Return the header to name with -include, or None when there is none for these flags."""
-        header = self._place(compiler, flags, text)
+        """Return the header for -include, or None when none was precompiled for these flags."""
+        header = self._path(compiler, flags, text)
         return header if header.with_name(f"{HEADER}.gch").exists() else None
 
     def make(self, compiler: str, flags: list[str], text: str, deadline: Deadline) -> Path:
-        """Make the header for these flags if there is none; raise `PrecompiledHeaderError` if it
-        can't be.
+        """Return the header for these flags, precompiled now if it was not yet.
+
+        Raises `PrecompiledHeaderError` when it does not compile.
         """
-        header = self._place(compiler, flags, text)
+        header = self._path(compiler, flags, text)
         finished = header.with_name(f"{HEADER}.gch")
         if finished.exists():
             return header
         header.parent.mkdir(parents=True, exist_ok=True)
-        mark = f"{os.getpid()}-{threading.get_ident()}"
+        maker = f"{os.getpid()}-{threading.get_ident()}"
         for name, content in ((HEADER, text), ("flags.json", msgspec.json.encode(flags).decode())):
-            half = header.with_name(f".{name}.{mark}")
-            half.write_text(content, encoding="utf-8")
-            half.replace(header.with_name(name))
-        half = header.with_name(f".gch.{mark}")
+            unfinished = header.with_name(f".{name}.{maker}")
+            unfinished.write_text(content, encoding="utf-8")
+            unfinished.replace(header.with_name(name))
+        unfinished = header.with_name(f".gch.{maker}")
         argv = [
             compiler,
             *without_extension_name(flags),
@@ -93,13 +89,13 @@ class PrecompiledHeaders:
             "c++-header",
             str(header),
             "-o",
-            str(half),
+            str(unfinished),
         ]
         try:
             ran = run_compiler(argv, header.parent, deadline)
             if ran.status:
                 raise PrecompiledHeaderError(ran.output[-4000:])
-            half.replace(finished)
+            unfinished.replace(finished)
         finally:
-            half.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
         return header

@@ -1,12 +1,12 @@
-"""Preprocessed C++ without the bodies of functions that nothing compiled from it can ask for.
+"""Preprocessed C++ without the function bodies that a compiler of device code does not need.
 
-An ordinary function on the host can be called, but not evaluated, while something else is
-compiled: its declaration is enough.  Bodies stay where a type may follow from them (auto) or a
-constant (constexpr), where they are to run on the device, and where a compiler would miss them
-(static, friend).  Lines stay where they are.
+Other code can call an ordinary host function, but a compiler cannot evaluate one, so its
+declaration is enough.  A body stays where a type may follow from it (auto) or a constant
+(constexpr), where it runs on the device, and where a compiler would report its absence (static,
+friend).  Every line keeps its number.
 
-This is no parser.  It knows a declaration by its braces and the words before them, and who uses it
-must see that it did no harm.
+This is not a parser.  It recognises a declaration by its braces and the tokens before them; a
+caller must check that the result compiles to the same code (`probe_build` does).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _TOKEN = re.compile(
     r"|[A-Za-z_]\w*|\d(?:[\w.]|'\w)*|::|->|[^\s\w]",
     re.DOTALL | re.MULTILINE,
 )
-_KEPT = frozenset(
+# A declaration with one of these keeps its body.
+_KEEPS_BODY = frozenset(
     ["constexpr", "consteval", "auto", "try", "catch", "static", "friend", "for the device"]
 )
 _ATTRIBUTES = frozenset(
@@ -32,17 +33,17 @@ _DEVICE = re.compile(r"\b(?:__)?(?:device|global)(?:__)?\b")
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline)\b")
 _CLASSES = frozenset(["class", "struct", "union"])
 _ACCESS = frozenset(["public", "private", "protected"])
-_CALL = "()"  # a pair of parentheses with all that is in it
+_CALL = "()"  # a pair of parentheses with its content
 
 
-class _Word(NamedTuple):
+class _Token(NamedTuple):
     text: str
     start: int
     end: int
 
 
 def strip_bodies(text: str, *, templates: bool) -> str:
-    """Return `text` without the bodies of ordinary functions, and of templates if told so."""
+    """Return `text` without the bodies of ordinary functions, and of templates if `templates`."""
     return _BodyStripper(text, templates).read()
 
 
@@ -50,10 +51,10 @@ class _BodyStripper:
     def __init__(self, text: str, templates: bool) -> None:
         self.text = text
         self.templates = templates
-        self.tokens = [_Word(found[0], *found.span()) for found in _TOKEN.finditer(text)]
+        self.tokens = [_Token(found[0], *found.span()) for found in _TOKEN.finditer(text)]
         self.partner = _partners(self.tokens)
-        self.head: list[_Word] = []  # of the declaration under way
-        self.scopes: list[bool] = []  # whether each open one is in a template
+        self.head: list[_Token] = []  # the current declaration, without a body
+        self.scopes: list[bool] = []  # for each open scope, whether it is in a template
         self.parts: list[str] = []
         self.written = 0
 
@@ -64,26 +65,26 @@ class _BodyStripper:
         return "".join([*self.parts, self.text[self.written :]])
 
     def _step(self, at: int) -> int:
-        """Take the token `at` and return which is next."""
-        word = self.tokens[at]
+        """Process the token with the index `at`; return the index of the next one."""
+        token = self.tokens[at]
         follows = self.tokens[at + 1].text if at + 1 < len(self.tokens) else ""
-        if word.text in _ATTRIBUTES and follows == "(":
+        if token.text in _ATTRIBUTES and follows == "(":
             return self._attribute(at)
-        if word.text == "template" and follows == "<":
-            self.head.append(word)
+        if token.text == "template" and follows == "<":
+            self.head.append(token)
             return self._after_angles(at + 1)
-        if word.text == "{":
+        if token.text == "{":
             return self._brace(at)
-        if word.text in "([":
-            if word.text == "(":
-                self.head.append(_Word(_CALL, word.start, word.end))
+        if token.text in "([":
+            if token.text == "(":
+                self.head.append(_Token(_CALL, token.start, token.end))
             return self.partner.get(at, at) + 1
-        if word.text == "}" and self.scopes:
+        if token.text == "}" and self.scopes:
             self.scopes.pop()
-        if word.text in ";}" or (word.text == ":" and self._is_access()):
+        if token.text in ";}" or (token.text == ":" and self._is_access()):
             self.head = []
-        elif not word.text.lstrip().startswith("#"):
-            self.head.append(word)
+        elif not token.text.lstrip().startswith("#"):
+            self.head.append(token)
         return at + 1
 
     def _is_access(self) -> bool:
@@ -92,7 +93,7 @@ class _BodyStripper:
     def _attribute(self, at: int) -> int:
         first, last = self.tokens[at], self.partner.get(at + 1, at + 1)
         if _DEVICE.search(self.text, first.end, self.tokens[last].end):
-            self.head.append(_Word("for the device", first.start, first.end))
+            self.head.append(_Token("for the device", first.start, first.end))
         else:
             self.head.append(first)
         return last + 1
@@ -111,7 +112,7 @@ class _BodyStripper:
         if at not in self.partner:
             self.head = []
             return at + 1
-        words = [word.text for word in self.head]
+        words = [token.text for token in self.head]
         after = self.partner[at] + 1
         call = _parameters(words)
         if call is None:
@@ -119,15 +120,15 @@ class _BodyStripper:
                 return self._enter(at, template=False)
             if _CLASSES.intersection(words) and not {"enum", "="}.intersection(words):
                 return self._enter(at, template="template" in words)
-            return after  # values, or an enum's
+            return after  # an initializer or the enumerators of an enum
         if "=" in words and "operator" not in words:
-            return after  # values
+            return after  # an initializer
         colon = words.index(":", call) if ":" in words[call:] else None
         if colon is not None and self.tokens[at - 1].text not in ")}":
-            self.head.append(_Word(_CALL, self.tokens[at].start, self.tokens[at].end))
-            return after  # of a member, before the constructor's body
+            self.head.append(_Token(_CALL, self.tokens[at].start, self.tokens[at].end))
+            return after  # a member's initializer, before the constructor's body
         in_template = "template" in words or any(self.scopes[-1:])
-        if not _KEPT.intersection(words) and (self.templates or not in_template):
+        if not _KEEPS_BODY.intersection(words) and (self.templates or not in_template):
             self._cut(words, call, self.head[colon] if colon else self.tokens[at], after)
         self.head = []
         return after
@@ -137,8 +138,8 @@ class _BodyStripper:
         self.head = []
         return at + 1
 
-    def _cut(self, words: list[str], call: int, body: _Word, after: int) -> None:
-        """Leave a declaration of a function, and nothing where there was one before."""
+    def _cut(self, words: list[str], call: int, body: _Token, after: int) -> None:
+        """Reduce a definition to its declaration, or to nothing if it was declared before."""
         start, end = self.head[0].start, self.tokens[after - 1].end
         self.parts.append(self.text[self.written : start])
         if _is_qualified(words, call):
@@ -149,19 +150,19 @@ class _BodyStripper:
         self.written = end
 
 
-def _partners(tokens: list[_Word]) -> dict[int, int]:
+def _partners(tokens: list[_Token]) -> dict[int, int]:
     found: dict[int, int] = {}
-    open_ones: list[int] = []
-    for at, word in enumerate(tokens):
-        if word.text in ("(", "[", "{"):
-            open_ones.append(at)
-        elif word.text in (")", "]", "}") and open_ones:
-            found[open_ones.pop()] = at
+    still_open: list[int] = []
+    for at, token in enumerate(tokens):
+        if token.text in ("(", "[", "{"):
+            still_open.append(at)
+        elif token.text in (")", "]", "}") and still_open:
+            found[still_open.pop()] = at
     return found
 
 
 def _parameters(words: list[str]) -> int | None:
-    """Return which of `words` is a function's list of parameters."""
+    """Return the index in `words` of a function's parameter list; None if there is none."""
     if "operator" in words:
         at = words.index("operator") + 1
         at += words[at : at + 1] == [_CALL]  # operator()
@@ -175,7 +176,7 @@ def _parameters(words: list[str]) -> int | None:
 
 
 def _is_qualified(words: list[str], call: int) -> bool:
-    """Whether a function's name says where it was declared."""
+    """Whether a function's name is qualified (A::f), so that it was declared before."""
     name = words.index("operator") if "operator" in words else call - 1
     if name > 0 and words[name - 1] == "~":
         name -= 1
@@ -183,5 +184,5 @@ def _is_qualified(words: list[str], call: int) -> bool:
 
 
 def _lines_of(text: str) -> str:
-    """Return the ends of `text`'s lines, and its directives."""
+    """Return `text` with its line ends and directives alone."""
     return "\n".join(line if line.lstrip().startswith("#") else "" for line in text.split("\n"))

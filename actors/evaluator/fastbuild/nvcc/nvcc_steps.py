@@ -1,8 +1,8 @@
-"""nvcc's own steps for one source, read from `nvcc -dryrun`, so that we can run them side by side.
+"""nvcc's own steps for one source, read from `nvcc -dryrun`, so that they can run side by side.
 
-With one architecture and no device linking these are seven: the device's half (preprocess, cicc,
-ptxas, fatbinary) and the host's (preprocess, cudafe++) need nothing of each other but a name that
-both must use; g++ comes last.  Any other set of steps is nvcc's own business.
+With one architecture and without device linking there are seven.  The device half (preprocess,
+cicc, ptxas, fatbinary) and the host half (preprocess, cudafe++) need nothing of each other except
+the module name that both must use; g++ comes last.  nvcc itself runs any other set of steps.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import re
 import shlex
 from pathlib import Path
 
-from actors.evaluator.fastbuild.candidate_source import CandidateSource
-from actors.evaluator.fastbuild.compiler_process import CompilerRun, Deadline, run_compiler
-from actors.evaluator.fastbuild.precompiled_headers import digest
+from actors.evaluator.fastbuild.request.build_key import digest
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline, run_compiler
 from protocol.values import Value
 
 STEP_NAMES = ("device text", "cicc", "ptxas", "fatbinary", "host text", "cudafe++", "host g++")
@@ -34,42 +34,42 @@ class NvccSteps(Value, frozen=True, kw_only=True):
 
     @property
     def module_file(self) -> str:
-        """The file that holds the name which both halves must use."""
+        """The file with the module name that both halves must use; "" if cudafe++ names none."""
         found = _MODULE_FILE.search(self.commands["cudafe++"])
         return found[1] if found else ""
 
     def name_module(self, source: CandidateSource) -> None:
-        """Write the name that cudafe++ would write for cicc, so that neither waits."""
-        word = digest(source.text)
+        """Write the module name, so that cicc need not wait until cudafe++ has written it."""
+        text_digest = digest(source.text)
         stem = re.sub(r"\W", "_", Path(source.path).name)
-        name = f"_{word[:8]}_{len(stem)}_{stem}_{word[8:16]}"
+        name = f"_{text_digest[:8]}_{len(stem)}_{stem}_{text_digest[8:16]}"
         Path(self.module_file).write_text(name, encoding="ascii")
 
     def output(self, name: str) -> Path:
         """Return the file that a step writes its text to."""
-        words = shlex.split(self.commands[name])
-        return Path(words[words.index("--gen_c_file_name" if name == "cudafe++" else "-o") + 1])
+        argv = shlex.split(self.commands[name])
+        return Path(argv[argv.index("--gen_c_file_name" if name == "cudafe++" else "-o") + 1])
 
     def flags(self, name: str) -> list[str]:
         """Return a step's flags without those that name files."""
-        words = shlex.split(self.commands[name])
-        return [word for word in words if word.startswith("-") and "/" not in word]
+        argv = shlex.split(self.commands[name])
+        return [argument for argument in argv if argument.startswith("-") and "/" not in argument]
 
     def run(self, name: str, folder: Path, deadline: Deadline) -> CompilerRun:
-        """Run one step."""
+        """Run one step in `folder`."""
         return run_compiler(
             ["/bin/sh", "-c", self.commands[name]], folder, deadline, self.environment()
         )
 
     def host_text_argv(self) -> tuple[str, ...]:
         """Return the host compiler's command for the source, without -E and -o."""
-        words = shlex.split(self.commands["host text"])
-        at = words.index("-o")
-        return tuple(word for word in words[:at] + words[at + 2 :] if word != "-E")
+        argv = shlex.split(self.commands["host text"])
+        at = argv.index("-o")
+        return tuple(argument for argument in argv[:at] + argv[at + 2 :] if argument != "-E")
 
 
 def step_of(command: str) -> str:
-    """Return which step `command` is; "" for none that we know."""
+    """Return the name of the step that `command` is; "" for a command that is not a known step."""
     first = command.split()[0].strip('"')
     name = first.rsplit("/", 1)[-1]
     if name in ("cicc", "ptxas", "fatbinary", "cudafe++"):
@@ -86,7 +86,8 @@ def plan_steps(
 ) -> NvccSteps | CompilerRun | None:
     """Return the steps of the nvcc command `argv`.
 
-    None when they are other than the usual seven, nvcc's words when it refuses the flags.
+    Returns the failed run when nvcc rejects the flags, and None when the steps are not the usual
+    seven.
     """
     ran = run_compiler([*argv, "--keep", "--keep-dir", str(scratch), "-dryrun"], folder, deadline)
     if ran.status:

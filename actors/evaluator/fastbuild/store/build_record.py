@@ -1,4 +1,4 @@
-"""What a build was: which way it went, why, and what took how long."""
+"""The record of a build: which way it was built, why, and how long each phase took."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Literal
 
 import msgspec
 
-from actors.evaluator.fastbuild.flag_set import FlagSet
+from actors.evaluator.fastbuild.request.flag_set import FlagSet
 from protocol.values import Value
 
 BuildWay = Literal["light", "torch", "ready", "refused"]
-RECORD_FOLDER = "stark"  # ours inside torch's build folder
-FILE_NAME = "build.json"
+RECORD_FOLDER = "stark"  # fast builds' own folder in torch's build folder
+RECORD_FILE = "build.json"
 WAY_NAMES: dict[BuildWay, str] = {
     "light": "light headers",
     "torch": "torch's own build",
-    "ready": "built before, taken as it was",
+    "ready": "built before, not built again",
     "refused": "the candidate does not compile",
 }
 
@@ -34,33 +34,44 @@ class BuildPhase(Value, frozen=True, kw_only=True):
 
 
 class BuildRecord(Value, frozen=True, kw_only=True):
-    """One `load` or `load_inline`, from torch's order to the library."""
+    """One `load` or `load_inline`, from torch's call to the library."""
 
-    name: str  # the extension's
-    key: str  # of everything that went into it
+    name: str  # of the extension
+    key: str  # of everything that went into the library
     way: BuildWay
-    why: str = ""  # for the torch way: why not the light one
+    reason: str = msgspec.field(default="", name="why")  # why torch built it; "" for other ways
     seconds: float = 0.0
     precompiled: bool = False  # every compiler that could use a precompiled header had one
     binding: str = ""  # "table" or "pybind11"
     phases: tuple[BuildPhase, ...] = ()
-    family: FlagSet = FlagSet()  # of its flags; trusted code may prepare for plain ones
+    # Trusted code may prepare headers for it, if it is plain.
+    flag_set: FlagSet = msgspec.field(default=FlagSet(), name="family")
 
     def write(self, folder: Path) -> None:
-        """Leave it in torch's build folder `folder`."""
-        place = folder / RECORD_FOLDER
-        place.mkdir(parents=True, exist_ok=True)
-        (place / FILE_NAME).write_bytes(msgspec.json.encode(self))
+        """Write the record into torch's build folder `folder`."""
+        own_folder = folder / RECORD_FOLDER
+        own_folder.mkdir(parents=True, exist_ok=True)
+        (own_folder / RECORD_FILE).write_bytes(msgspec.json.encode(self))
 
 
 def read_record(folder: Path) -> BuildRecord | None:
-    """Return what the last build in torch's build folder `folder` left, if it makes sense."""
+    """Return the record in torch's build folder `folder`; None if it has no valid one."""
     try:
         return msgspec.json.decode(
-            (folder / RECORD_FOLDER / FILE_NAME).read_bytes(), type=BuildRecord
+            (folder / RECORD_FOLDER / RECORD_FILE).read_bytes(), type=BuildRecord
         )
     except (OSError, msgspec.DecodeError):
         return None
+
+
+class ImportReport(Value, frozen=True, kw_only=True):
+    """What the import of one candidate did."""
+
+    seconds: float  # of the import, without that of torch
+    error: str = ""
+    builds: tuple[BuildRecord, ...] = ()
+    results: tuple[str, ...] = ()  # digests of the tensors that the candidate's `results()` returns
+    documents: tuple[str, ...] = ()  # docstrings of the built module's functions
 
 
 class Stopwatch:
@@ -73,7 +84,7 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Note what the body takes under `name`."""
+        """Record under `name` how long the body takes."""
         began = time.monotonic()
         try:
             yield

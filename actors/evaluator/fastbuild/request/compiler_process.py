@@ -1,4 +1,4 @@
-"""A compiler run by us: in a process group of its own, for a limited time."""
+"""One compiler run: in a process group of its own, until a deadline."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from protocol.values import Value
 
 
 class BuildTimeoutError(Exception):
-    """A build took longer than it may."""
+    """A build took longer than its limit."""
 
 
 class CompilerRun(Value, frozen=True, kw_only=True):
-    """What a compiler said."""
+    """How a compiler ended."""
 
     status: int
-    output: str  # stdout and stderr as they came
+    output: str  # stdout and stderr, interleaved
     seconds: float
 
 
@@ -46,7 +46,7 @@ def run_compiler(
     deadline: Deadline,
     environment: Mapping[str, str] | None = None,
 ) -> CompilerRun:
-    """Run `argv` in `folder` and return what it said; at the deadline its whole group is killed."""
+    """Run `argv` in `folder` to its end; at the deadline its whole process group is killed."""
     began = time.monotonic()
     left_s = deadline.left_s()
     process = subprocess.Popen(
@@ -63,7 +63,7 @@ def run_compiler(
     except subprocess.TimeoutExpired:
         raise BuildTimeoutError(f"the build took longer than {deadline.limit_s:g} s") from None
     finally:
-        _end(process)
+        _kill_group(process)
     return CompilerRun(
         status=process.returncode,
         output=output.decode("utf-8", "replace"),
@@ -71,8 +71,8 @@ def run_compiler(
     )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of the group; a driver's children outlive it otherwise."""
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process group if it still runs; a compiler driver's children would outlive it."""
     if process.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError):

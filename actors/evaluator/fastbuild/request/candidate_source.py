@@ -1,6 +1,6 @@
-"""A candidate's text as a compiler would tokenise it: without comments and strings, by its words.
+"""A candidate's C++ or CUDA text: its code without comments and strings, and its identifiers.
 
-What a build needs of torch is chosen by these words, so more words are always safe.
+The identifiers choose what a build gets of torch's headers, so too many of them are always safe.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _BLANK = re.compile(
     r"|//[^\n]*|/\*.*?\*/",
     re.DOTALL,
 )
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"][^>"\n]+[>"])', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 DEVICE_SUFFIXES = (".cu", ".cuh")
 
 
-def words(text: str) -> frozenset[str]:
+def identifiers_in(text: str) -> frozenset[str]:
     """Return every identifier in `text`."""
-    return frozenset(_WORD.findall(text))
+    return frozenset(_IDENTIFIER.findall(text))
 
 
 class CandidateSource(Value, frozen=True, kw_only=True):
@@ -46,20 +46,20 @@ class CandidateSource(Value, frozen=True, kw_only=True):
 
     @property
     def code(self) -> str:
-        """The text with strings and comments blanked; the lines stay where they are."""
+        """The text with strings and comments blanked; every line keeps its number."""
         return _BLANK.sub(lambda found: "\n" * found.group().count("\n") or " ", self.text)
 
     @property
     def code_with_includes(self) -> str:
-        """The text without comments; what stands in quotes is kept."""
+        """The text with comments blanked and strings kept; every line keeps its number."""
         return _COMMENT.sub(lambda found: "\n" * found.group().count("\n") or " ", self.text)
 
     @property
-    def words(self) -> frozenset[str]:
-        """Every identifier in the code and in what it includes."""
-        return words(self.code) | words(" ".join(self.includes))
+    def identifiers(self) -> frozenset[str]:
+        """Every identifier in the code and in the names of the included files."""
+        return identifiers_in(self.code) | identifiers_in(" ".join(self.includes))
 
     @property
     def includes(self) -> tuple[str, ...]:
-        """What it includes, with the brackets or quotes."""
+        """The included files, each with its brackets or quotes."""
         return tuple(_INCLUDE.findall(_COMMENT.sub(" ", self.text)))

@@ -1,22 +1,26 @@
-"""The light headers: a second include tree, made from the installed torch, put before torch's own.
+"""The light headers: a second include tree, made from the installed torch, searched before torch's.
 
-Nine tenths of a build is parsing torch's headers: 840 tensor methods and 2,000 functions, of which
-a candidate names ten.  The tree keeps the Tensor class as it is, takes the method bodies out of it,
-and lets the umbrella headers (torch/extension.h and its kin) lead to a small common part and to
-what one candidate names (`selection`).  Headers that are not replaced are torch's.
+Nine tenths of a build is the parsing of torch's headers: 840 tensor methods and 2,000 functions, of
+which a candidate names ten.  The tree has the Tensor class without the bodies of its methods.  Its
+umbrella headers (torch/extension.h and its like) include a small common part and the part that one
+candidate names (`header_selection`).  Every header that the tree does not replace is torch's own.
 
-It asks for torchgen's regular layout; whoever finds less than expected raises
-`UnexpectedTorchHeadersError`, and builds go torch's way.
+The generator expects torchgen's regular layout.  When it finds less than expected it raises
+`UnexpectedTorchHeadersError`, and torch's own build is used.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cached_property, lru_cache
 from pathlib import Path
 
-from actors.evaluator.fastbuild.operator_index import OperatorIndex
+import msgspec
+
+from protocol.values import Value
 
 NATIVE = Path(__file__).parent / "native"
+INDEX_FILE = "index.json"
 UMBRELLAS = (
     "torch/types.h",
     "torch/torch.h",
@@ -29,7 +33,7 @@ MIN_METHODS = 700
 MIN_FUNCTIONS = 900
 MIN_FACTORIES = 40
 
-# TensorOperators.h and the inline parts of Tensor that stay use these.
+# Methods that TensorOperators.h and the remaining inline parts of Tensor use.
 ALWAYS_METHODS = frozenset(
     [
         "_conj", "add", "add_", "bitwise_and", "bitwise_and_", "bitwise_not", "bitwise_or",
@@ -38,7 +42,7 @@ ALWAYS_METHODS = frozenset(
         "remainder", "remainder_", "select", "sub", "sub_", "to",
     ]
 )  # fmt: skip
-# at::std makes cudafe++ write ::std for std, and every candidate says std.
+# at::std makes cudafe++ write ::std for std, and every candidate uses std.
 ALWAYS_FUNCTIONS = ["empty", "empty_like", "full", "ones", "std", "zeros", "zeros_like"]
 OPERATOR_HEADER_SUFFIXES = ("_ops.h", "_native.h", "_dispatch.h", "_meta.h")
 
@@ -62,13 +66,38 @@ class UnexpectedTorchHeadersError(Exception):
     """This torch's headers are not laid out as the generator expects."""
 
 
+class OperatorIndex(Value, frozen=True, kw_only=True, dict=True):
+    """torch's operators as its headers declare them; written once, read by every build."""
+
+    methods: dict[str, list[str]]  # Tensor method -> its inline definitions
+    operators: dict[str, str]  # struct in at::_ops -> the file under ATen/ops that declares it
+    functions: list[str]  # X where ATen/ops/X.h declares at::X
+    factories: dict[str, list[str]]  # function of namespace torch that makes a tensor -> its code
+    always_methods: list[str]  # methods that every candidate gets, named or not
+    always_functions: list[str]
+
+    @cached_property
+    def function_names(self) -> frozenset[str]:
+        return frozenset(self.functions)
+
+    def write(self, folder: Path) -> None:
+        """Write the index into `folder`."""
+        (folder / INDEX_FILE).write_bytes(msgspec.json.encode(self))
+
+
+@lru_cache(maxsize=4)
+def read_index(folder: Path) -> OperatorIndex:
+    """Return the index in `folder`."""
+    return msgspec.json.decode((folder / INDEX_FILE).read_bytes(), type=OperatorIndex)
+
+
 def operators_in(definitions: list[str]) -> set[str]:
     """Return the structs of at::_ops that `definitions` call."""
     return {name for text in definitions for name in _OPERATOR.findall(text)}
 
 
 def extra_includes(text: str) -> list[str]:
-    """Return the headers that `text` needs besides the common part, by the types it names."""
+    """Return the headers outside the common part that declare the types named in `text`."""
     wanted = []
     if "TensorListRef" in text:
         wanted.append("ATen/core/IListRef.h")
@@ -86,7 +115,7 @@ def extra_includes(text: str) -> list[str]:
 
 
 def generate_headers(include: Path, folder: Path) -> OperatorIndex:
-    """Make the tree of the torch whose headers lie in `include`; return what was found."""
+    """Write the tree for the torch headers in `include`; return the operators found in them."""
     light = folder / "light"
     methods = _tensor_class(include, light)
     operators = _operators(include)
@@ -103,39 +132,38 @@ def generate_headers(include: Path, folder: Path) -> OperatorIndex:
         always_functions=[name for name in ALWAYS_FUNCTIONS if name in functions],
     )
     _check(index)
-    _guards(include, light)
-    _common(include, light, index)
-    _umbrellas(light)
+    _device_guard(include, light)
+    _common_header(include, light, index)
+    _umbrella_headers(light)
     index.write(folder)
     return index
 
 
 def _check(index: OperatorIndex) -> None:
-    for what, found, least in (
+    for kind, found, minimum in (
         ("tensor methods", sum(map(len, index.methods.values())), MIN_METHODS),
         ("operators", len(index.operators), MIN_FUNCTIONS),
         ("functions", len(index.functions), MIN_FUNCTIONS),
         ("factories", len(index.factories), MIN_FACTORIES),
     ):
-        if found < least:
+        if found < minimum:
             raise UnexpectedTorchHeadersError(
-                f"{found} {what} were found in torch's headers, expected {least} or more"
+                f"{found} {kind} were found in torch's headers, expected {minimum} or more"
             )
-    lost = operators_in([body for bodies in index.methods.values() for body in bodies])
-    if lost - index.operators.keys():
-        raise UnexpectedTorchHeadersError(
-            f"no header declares {sorted(lost - index.operators.keys())[:5]}"
-        )
+    called = operators_in([body for bodies in index.methods.values() for body in bodies])
+    missing = called - index.operators.keys()
+    if missing:
+        raise UnexpectedTorchHeadersError(f"no header declares {sorted(missing)[:5]}")
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write `text` to `path`, with the folders above."""
+    """Write `text` to `path`; missing folders are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
 
 def find_between(text: str, start: str, end: str, where: str) -> tuple[int, int]:
-    """Return where the part of `text` from `start` up to `end` begins and ends."""
+    """Return the offsets of `start` in `text` and of the next `end`; `where` names the text."""
     first = text.find(start)
     last = text.find(end, first)
     if first < 0 or last < 0:
@@ -152,12 +180,12 @@ def _tensor_class(include: Path, light: Path) -> dict[str, list[str]]:
     methods: dict[str, list[str]] = {}
     for found in _METHOD.finditer(text, first, last):
         methods.setdefault(found.group(1), []).append(found.group())
-    heavy = "#include <ATen/MethodOperators.h>"
-    if heavy not in text:
+    heavy_include = "#include <ATen/MethodOperators.h>"
+    if heavy_include not in text:
         raise UnexpectedTorchHeadersError(f"{name} does not include ATen/MethodOperators.h")
     needed = ("ATen/core/ATen_fwd.h", "string_view", "tuple", "vector")
     rest = (text[:first] + "\n" + text[last:]).replace(
-        heavy, "\n".join(f"#include <{header}>" for header in needed)
+        heavy_include, "\n".join(f"#include <{header}>" for header in needed)
     )
     write_file(light / name, _DECLARED.sub(lambda found: _inline(found, methods), rest))
     return methods
@@ -166,8 +194,8 @@ def _tensor_class(include: Path, light: Path) -> dict[str, list[str]]:
 def _inline(found: re.Match[str], methods: dict[str, list[str]]) -> str:
     """Return a method's declaration with the `inline` that its definition has.
 
-    cudafe++ writes it there as soon as it has seen a definition; so it writes the same for all
-    candidates, and what it wrote can be compiled in advance.
+    cudafe++ adds the `inline` itself after it has read a definition.  With it in the declaration
+    cudafe++ writes the same text for all candidates, which can be compiled in advance.
     """
     return f"  inline {found['declared']}" if found["name"] in methods else found.group()
 
@@ -181,7 +209,7 @@ def _operators(include: Path) -> dict[str, str]:
 
 
 def _functions(include: Path, light: Path) -> list[str]:
-    """Write at::X for each X without what its header includes for others' sake."""
+    """Write ATen/ops/X.h for each X without its heavy includes; return the names X."""
     names = []
     for path in sorted((include / "ATen/ops").glob("*.h")):
         if path.name.endswith(OPERATOR_HEADER_SUFFIXES):
@@ -189,7 +217,7 @@ def _functions(include: Path, light: Path) -> list[str]:
         names.append(path.stem)
         text = path.read_text(encoding="utf-8")
         if "generated by torchgen" not in text:
-            continue  # by hand, like from_blob: stays as it is
+            continue  # hand-written, like from_blob: torch's own header is used
         rest = _HEAVY_INCLUDE.sub("", text)
         wanted = "".join(f"#include <{header}>\n" for header in extra_includes(rest))
         write_file(
@@ -209,8 +237,8 @@ def _factories(include: Path) -> dict[str, list[str]]:
     return found
 
 
-def _guards(include: Path, light: Path) -> None:
-    """Write DeviceGuard.h without its overload for lists, which needs every boxed type."""
+def _device_guard(include: Path, light: Path) -> None:
+    """Write DeviceGuard.h without the overload for lists, which needs every boxed type."""
     name = "ATen/DeviceGuard.h"
     text = (include / name).read_text(encoding="utf-8")
     overload = re.search(r"inline [^\n]*device_of\(ITensorListRef \w+\) \{\n.*?\n\}\n", text, re.S)
@@ -220,14 +248,14 @@ def _guards(include: Path, light: Path) -> None:
     write_file(light / name, rest)
 
 
-def _common(include: Path, light: Path, index: OperatorIndex) -> None:
+def _common_header(include: Path, light: Path, index: OperatorIndex) -> None:
     name = "torch/csrc/api/include/torch/types.h"
     text = (include / name).read_text(encoding="utf-8")
     first, last = find_between(text, "\nnamespace torch {", "\n} // namespace torch", name)
     types = text[first:last] + "\n} // namespace torch\n"
     bodies = [body for method in index.always_methods for body in index.methods[method]]
     files = sorted({index.operators[struct] for struct in operators_in(bodies)})
-    makers = [body for name in index.always_functions for body in index.factories.get(name, [])]
+    factories = [body for name in index.always_functions for body in index.factories.get(name, [])]
     operators = [
         *(f"#include <ATen/ops/{file}>\n" for file in files),
         "namespace at {\n",
@@ -236,9 +264,9 @@ def _common(include: Path, light: Path, index: OperatorIndex) -> None:
         *(f"#include <ATen/ops/{function}.h>\n" for function in index.always_functions),
         "#include <ATen/TensorOperators.h>\n#include <ATen/Dispatch.h>\n",
         "namespace torch {\n",
-        *makers,
+        *factories,
         "} // namespace torch\n",
-        # Marks in preprocessed text where the part ends that is the same for all candidates.
+        # This include marks the end of the common part in preprocessed text.
         "#include <stark/common_end.h>\n",
     ]
     template = (NATIVE / "light.h").read_text(encoding="utf-8")
@@ -252,7 +280,7 @@ def _common(include: Path, light: Path, index: OperatorIndex) -> None:
     )
 
 
-def _umbrellas(light: Path) -> None:
+def _umbrella_headers(light: Path) -> None:
     lead = "#pragma once\n#include <stark/common.h>\n#include <stark/candidate.h>\n"
     for name in UMBRELLAS:
         write_file(light / name, lead)
