@@ -1,5 +1,5 @@
 // The prebuilt binding: pybind11's own casts, signatures and errors for functions given as records.
-// Compiled once for a torch, linked into each candidate's library.
+// It is compiled once for each torch and linked into each candidate's library.
 #include <torch/extension.h>
 
 #include <optional>
@@ -22,7 +22,7 @@ namespace py = pybind11;
 namespace stark {
 namespace {
 
-// One argument of one call.  The caster stays: sizes look into it.
+// One argument of one call.  It keeps the caster, since the value of `sizes` points into it.
 struct Argument {
   virtual ~Argument() = default;
   virtual void* value() = 0;
@@ -31,9 +31,9 @@ struct Argument {
 template <class T>
 struct ArgumentOf : Argument {
   py::detail::make_caster<T> caster;
-  std::optional<T> held;
+  std::optional<T> converted;
   void* value() override {
-    return &*held;
+    return &*converted;
   }
 };
 
@@ -43,7 +43,7 @@ std::unique_ptr<Argument> load_as(py::handle source, bool convert) {
   if (!argument->caster.load(source, convert)) {
     return nullptr;
   }
-  argument->held.emplace(py::detail::cast_op<T>(std::move(argument->caster)));
+  argument->converted.emplace(py::detail::cast_op<T>(std::move(argument->caster)));
   return argument;
 }
 
@@ -62,14 +62,14 @@ std::unique_ptr<Argument> load(Kind kind, py::handle source, bool convert) {
 
 template <class T>
 py::handle cast_as(void* result, py::return_value_policy policy, py::handle parent) {
-  struct Held {
+  struct Destroyed {
     T* value;
-    ~Held() {
+    ~Destroyed() {
       value->~T();
     }
-  } held{static_cast<T*>(result)};
+  } destroyed{static_cast<T*>(result)};
   return py::detail::make_caster<T>::cast(
-      std::move(*held.value), py::detail::return_value_policy_override<T>::policy(policy), parent);
+      std::move(*destroyed.value), py::detail::return_value_policy_override<T>::policy(policy), parent);
 }
 
 py::handle cast(Kind kind, void* result, py::return_value_policy policy, py::handle parent) {
@@ -85,17 +85,17 @@ py::handle cast(Kind kind, void* result, py::return_value_policy policy, py::han
   return py::none().release();
 }
 
-// What pybind11 says of a function made for the purpose, between `from` and `to`.
-std::string said_of(const py::cpp_function& function, const std::string& from, const char* to) {
-  const auto words = py::str(function.attr("__doc__")).cast<std::string>();
-  const auto start = words.find(from) + from.size();
-  return words.substr(start, words.rfind(to) - start);
+// The part between `from` and `to` of the docstring that pybind11 makes for `function`.
+std::string docstring_part(const py::cpp_function& function, const std::string& from, const char* to) {
+  const auto text = py::str(function.attr("__doc__")).cast<std::string>();
+  const auto start = text.find(from) + from.size();
+  return text.substr(start, text.rfind(to) - start);
 }
 
 template <class T>
 std::string argument_text_of() {
   const py::cpp_function function([](T) {}, py::name("f"));
-  return "{" + said_of(function, "arg0: ", ") -> ") + "}";
+  return "{" + docstring_part(function, "arg0: ", ") -> ") + "}";
 }
 
 template <class T>
@@ -105,7 +105,7 @@ T never() {
 
 template <class T>
 std::string result_text_of() {
-  return said_of(py::cpp_function(&never<T>, py::name("f")), ") -> ", "\n");
+  return docstring_part(py::cpp_function(&never<T>, py::name("f")), ") -> ", "\n");
 }
 
 std::string argument_text(Kind kind) {
@@ -155,7 +155,7 @@ py::handle dispatch(py::detail::function_call& call) {
     }
     values[i] = arguments[i]->value();
   }
-  alignas(std::max_align_t) unsigned char result[result_bytes];
+  alignas(std::max_align_t) unsigned char result[max_result_bytes];
   invoke(record, values.data(), result);
   return cast(record.result, result, call.func.policy, call.parent);
 }

@@ -1,5 +1,5 @@
-// Stands in for thrust/complex.h where a candidate's device code names nothing complex:
-// c10::complex only has to be declared.  Members and functions that c10's headers mention.
+// The replacement of thrust/complex.h for device code that names nothing complex: c10::complex must
+// only be declared.  It has the members and functions that c10's headers mention.
 #pragma once
 namespace thrust {
 template <typename T>

@@ -1,4 +1,4 @@
-// What every candidate gets of torch, whatever it names.  Filled in by the generator.
+// The part of torch that every candidate gets.  The generator fills in the marked lines.
 #pragma once
 #define AT_PER_OPERATOR_HEADERS
 #include <ATen/core/Tensor.h>
@@ -48,7 +48,7 @@ namespace torch {
 namespace autograd {
 using Variable = at::Tensor;
 
-// What torch/csrc/autograd/variable.h offers the factories, without the graph's own types.
+// The function of torch/csrc/autograd/variable.h that factories call, without the graph's types.
 inline Variable make_variable(
     at::Tensor data,
     bool requires_grad = false,
@@ -57,8 +57,8 @@ inline Variable make_variable(
     return Variable();
   }
   c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl> body = data.getIntrusivePtr();
-  const bool ours_alone = data.use_count() == 2 && body->unique_version();
-  if (!ours_alone) {
+  const bool is_sole_owner = data.use_count() == 2 && body->unique_version();
+  if (!is_sole_owner) {
     body = body->shallow_copy_and_detach(c10::VariableVersion(0), allow_tensor_metadata_change);
   }
   body->set_allow_tensor_metadata_change(allow_tensor_metadata_change);

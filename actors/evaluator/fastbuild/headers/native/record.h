@@ -1,9 +1,9 @@
-// What a candidate's library tells the prebuilt binding about one function.  Both sides read it.
+// The record by which a candidate's library describes one function to the prebuilt binding.
 #pragma once
 #include <Python.h>
 #include <stark/kinds.h>
 
-// Values that some torch converts with what its library keeps to itself (kinds.h says so).
+// Types that some builds of torch convert with symbols they do not export (see kinds.h).
 #ifdef STARK_FEW_KINDS
 #define STARK_TORCH_KINDS(KIND)
 #else
@@ -14,7 +14,7 @@
   KIND(memory_format, at::MemoryFormat)
 #endif
 
-// Types that the binding converts, by name.  Any other type goes pybind11's own way.
+// Types that the binding converts, by name.  pybind11 itself binds functions of any other type.
 #define STARK_KINDS(KIND)                                 \
   KIND(tensor, at::Tensor)                                \
   KIND(tensor_or_none, std::optional<at::Tensor>)         \
@@ -59,7 +59,7 @@ struct Record {
   const char* name;
   const char* doc;
   void* function;
-  // Calls `function`; `arguments` point to values of the kinds below, `result` to room for one.
+  // Calls `function`; `arguments` point to values of the kinds below, `result` to memory for one.
   void (*call)(void* function, void* const* arguments, void* result);
   const Kind* kinds;
   int arguments;
@@ -67,8 +67,8 @@ struct Record {
   bool guarded; // torch's errors and warnings become Python's
 };
 
-constexpr int most_records = 64;
-constexpr int result_bytes = 256;
+constexpr int max_records = 64;
+constexpr int max_result_bytes = 256;
 
 } // namespace stark
 

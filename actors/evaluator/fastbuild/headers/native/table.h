@@ -1,5 +1,6 @@
-// Stands in for PYBIND11_MODULE where a module only lists functions: a table of records, read by
-// the prebuilt binding.  A type without a kind fails to compile by the name `stark::KindOf`.
+// The replacement of PYBIND11_MODULE for modules that only list functions: a table of records for
+// the prebuilt binding.  With a type that has no kind the compilation fails and names
+// `stark::KindOf`.
 #pragma once
 #include <Python.h>
 #include <array>
@@ -45,7 +46,7 @@ struct Caller {
   static_assert(
       !(std::is_reference_v<Result> && !std::is_same_v<Bare<Result>, at::Tensor>),
       "stark::KindOf has no references to other values");
-  static_assert(sizeof(std::conditional_t<std::is_void_v<Result>, int, Bare<Result>>) <= result_bytes);
+  static_assert(sizeof(std::conditional_t<std::is_void_v<Result>, int, Bare<Result>>) <= max_result_bytes);
   static constexpr Kind kinds[sizeof...(Arguments) + 1] = {KindOf<Bare<Arguments>>::kind..., {}};
 
   template <size_t... I>
@@ -70,7 +71,7 @@ struct Guarded {
 };
 
 struct Table {
-  Record records[most_records];
+  Record records[max_records];
   int count = 0;
 
   template <class Result, class... Arguments>
