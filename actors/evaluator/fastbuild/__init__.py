@@ -9,6 +9,7 @@ inside import each other directly.  A caller goes through it in this order:
 - `install_hook`: in the process that imports a candidate, torch's builds use the toolkit.
 - `ResultCache`, `BuildSlots`, `slots_here`: results of earlier builds; how many builds run at once.
 - `import_in_child`: one candidate imported in a child process, with an `ImportReport`.
+- `FlagSet`, the constants and the errors: what these functions take, read and raise.
 
 The judge's process must stay without torch.  So the two names that need torch, `install_hook` and
 `prepare_toolkit`, are imported at their first use.  An import of one of them at a module's top
