@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.evaluator.fastbuild.build_store import STORE_VARIABLE, BuildStore
+from actors.evaluator.fastbuild import STORE_VARIABLE, BuildStore
 
 HERE = Path(__file__).parent
 # Tests that measure times, folder by folder: beside others they would measure those, too.

@@ -73,7 +73,7 @@ ONLY_HERE = {
     # The judge's own process never imports torch: its children do, and those may crash.
     "torch": {
         "actors/evaluator/children",
-        "actors/release/guard.py",  # a text that is copied into winners, never imported
+        "actors/release/guard",  # texts that are copied into winners, never imported
         "actors/evaluator/fastbuild",
         "actors/evaluator/children/correctness.py",
         "actors/evaluator/devices/device.py",

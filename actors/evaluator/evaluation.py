@@ -16,7 +16,7 @@ from actors.evaluator.checking import CorrectnessCheck
 from actors.evaluator.children.profiler import sanitized_profile
 from actors.evaluator.devices import roofline
 from actors.evaluator.devices.card import DeviceInfo
-from actors.evaluator.fastbuild.source_requirements import may_compile
+from actors.evaluator.fastbuild import may_compile
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.layout_checks import tensor_leaves, total_bytes
 from actors.evaluator.ipc.orders import CandidateRaised, Order

@@ -22,8 +22,7 @@ import msgspec
 from actors.evaluator.build.ahead import BuildAhead, Builder, builds_ahead
 from actors.evaluator.build.stage import NO_MODULES, BuildResult
 from actors.evaluator.evaluation import MAX_SOURCE_BYTES, EvaluationRequest
-from actors.evaluator.fastbuild.build_store import store_of_user
-from actors.evaluator.fastbuild.source_requirements import may_compile
+from actors.evaluator.fastbuild import may_compile, store_of_user
 from actors.evaluator.profiling import inspection
 from actors.evaluator.reference.fixture import TaskProblem
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from actors.evaluator.build.stage import BuildStage
-from actors.evaluator.fastbuild.build_store import TOOLKITS_VARIABLE
+from actors.evaluator.fastbuild import TOOLKITS_VARIABLE
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.orders import CandidateRaised, Confinement, ImportSource
 from actors.evaluator.ipc.runner_orders import CheckRelease, FromRunner, ReleaseChecked

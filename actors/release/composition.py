@@ -1,7 +1,7 @@
-"""The text of a winner: the task's own source, the candidate's, and the guard between them.
+"""The text of a winner: the task's own source, the candidate's source, and the guard.
 
-Pure.  A release check comes from an evaluator, which another person may own: everything of it that
-enters the text is written by this file from typed values.
+Pure.  A release comes from an evaluator, which may belong to another person.  So this file writes
+everything of it that enters the text, from typed values.
 """
 
 from __future__ import annotations
@@ -12,38 +12,52 @@ from importlib import resources
 from protocol.layouts import ITEM_BYTES, Layout, Leaf, Nest, Plain
 from protocol.release import LIMITS, Release
 
-GUARD_FILE = "guard.py"
+# The texts of the guard, in the order in which a winner has them.
+GUARD_TEXTS = (
+    "judged_values.py",
+    "kernel_module.py",
+    "module_state.py",
+    "call_guard.py",
+    "compiled_operator.py",
+    "winner_class.py",
+)
 MARKER = "# --- copied from here on ---\n"
 
 
 class UnreleasableError(ValueError):
-    """A winner can't be made a drop-in module; the text is one line that says why."""
+    """No drop-in module can be made of a winner; the error text is one line with the reason."""
 
 
 def drop_in_source(task: str, candidate: str, release: Release) -> str:
     """Return the source of a module file with `Model` (plain) and `ModelNew` (the winner).
 
     Args:
-        task: the task's source, kept as it is.
-        candidate: the winner's source; it becomes a string in the file and is run when imported.
-        release: what the candidate was judged on and where it was found wrong.
+        task: the task's source, which is not changed.
+        candidate: the winner's source; it becomes a string, which the file runs when imported.
+        release: what the candidate was judged on, and the uses in which it was wrong.
 
     Raises:
-        UnreleasableError: a value that it was judged on can't be written down.
+        UnreleasableError: a value that the candidate was judged on can't be written as a literal.
     """
-    guard = resources.files(__package__).joinpath(GUARD_FILE).read_text(encoding="utf-8")
     return (
         f"{task.rstrip()}\n\n\n"
         "# --- the kernels: a candidate that was judged, as a module of its own ---\n\n"
         f"_KERNELS = {_text_literal(candidate)}\n\n"
         f"{_judged_literal(release, candidate)}\n"
         "# --- the guard: the kernels run where they are right, the plain forward elsewhere ---\n\n"
-        f"{guard.partition(MARKER)[2].lstrip()}"
+        f"{guard_text()}"
     )
 
 
+def guard_text() -> str:
+    """Return the guard: the parts of its texts below their marker lines."""
+    folder = resources.files(__package__).joinpath("guard")
+    texts = [folder.joinpath(name).read_text(encoding="utf-8") for name in GUARD_TEXTS]
+    return "\n\n\n".join(text.partition(MARKER)[2].strip() for text in texts) + "\n"
+
+
 def _text_literal(text: str) -> str:
-    """Return a Python literal of `text`, readable where its characters allow it."""
+    """Return a Python literal of `text`, a raw string where its characters allow one."""
     for quotes in ("'''", '"""'):
         if quotes not in text and not text.endswith(("\\", quotes[0])) and "\r" not in text:
             return f"r{quotes}{text}{quotes}"
@@ -73,7 +87,7 @@ def _judged_literal(release: Release, candidate: str) -> str:
 
 
 def _spec(layout: Layout) -> str:
-    """Return the literal that the guard reads: ("tensor", dtype, shape, stride, device), …"""
+    """Return a layout as a literal for the guard: ("tensor", dtype, shape, stride, device), …"""
     if isinstance(layout, Leaf):
         if layout.dtype not in ITEM_BYTES:
             raise UnreleasableError(f"unknown dtype {layout.dtype!r}")

@@ -23,11 +23,13 @@ from pathlib import Path
 import torch
 
 from actors.cli import OneLineParser
-from actors.evaluator.fastbuild import source_requirements
-from actors.evaluator.fastbuild.__main__ import build
-from actors.evaluator.fastbuild.candidate_import import ImportReport
-from actors.evaluator.fastbuild.flag_set import FlagSet
-from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
+from actors.evaluator.fastbuild import (
+    FlagSet,
+    ImportReport,
+    flag_sets_of,
+    import_in_child,
+    prepare_toolkit,
+)
 from protocol.values import Value
 from scripts.benchmarks.machine_info import machine
 
@@ -89,7 +91,7 @@ def build_side(name: str, store: Path | None) -> BuildSide:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "extensions").mkdir()
-        report = build(CANDIDATES / f"{name}.py", store, folder, LIMIT_S)
+        report = import_in_child(CANDIDATES / f"{name}.py", store, folder, LIMIT_S)
         code = device_code(folder) if name.startswith("cuda") else ""
     return BuildSide(report=report, error=first_error(report.error), code=code)
 
@@ -116,7 +118,7 @@ def row(name: str, ours: BuildSide, theirs: BuildSide | None, *, alone: bool) ->
     unequal = differences(ours, theirs) if theirs else []
     equality = "; ".join(unequal) if unequal else "equal" if theirs else "–"
     their_text = f"{their_s:8.2f}" if theirs else "       –"
-    reason = ours.report.builds[-1].why if ours.report.builds else ours.error
+    reason = ours.report.builds[-1].reason if ours.report.builds else ours.error
     return f"{name:26} {their_text} {our_s:8.2f} {ratio}  {way:8} {equality}  {reason[:90]}"
 
 
@@ -124,7 +126,7 @@ def flag_sets_for(names: list[str]) -> frozenset[FlagSet]:
     """Return the flag sets that the judge would prepare for these candidates."""
     cuda = torch.version.cuda is not None
     texts = [(CANDIDATES / f"{name}.py").read_text(encoding="utf-8") for name in names]
-    return frozenset().union(*(source_requirements.flag_sets(text, cuda=cuda) for text in texts))
+    return frozenset().union(*(flag_sets_of(text, cuda=cuda) for text in texts))
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""One toolkit for all tests of this room: half a minute, once."""
+"""One toolkit for all tests of fast builds: it takes half a minute, once."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # torch misses NumPy, once, when it is imported
+    warnings.simplefilter("ignore")  # torch's import warns that NumPy is missing
     import torch  # noqa: F401
 
-from actors.evaluator.fastbuild.build_store import BuildStore
-from actors.evaluator.fastbuild.flag_set import FlagSet
-from actors.evaluator.fastbuild.toolkit import Toolkit
+from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.request.flag_set import FlagSet
+from actors.evaluator.fastbuild.store.build_store import BuildStore
 from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
 
 

@@ -1,4 +1,4 @@
-"""Laws of whole builds, with real compilers: the way, the words, and what comes out."""
+"""Laws of whole builds with real compilers: way, error text and result."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from actors.evaluator.fastbuild.__main__ import build
-from actors.evaluator.fastbuild.candidate_import import ImportReport
-from actors.evaluator.fastbuild.result_cache import ResultCache
-from actors.evaluator.fastbuild.toolkit import Toolkit
+from actors.evaluator.fastbuild.candidate_process import import_in_child
+from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.store.build_record import ImportReport
+from actors.evaluator.fastbuild.store.result_cache import ResultCache
 
 CANDIDATES = Path(__file__).parent / "candidates"
 
 
 def built(name: str, store: Path, folder: Path) -> ImportReport:
     (folder / "extensions").mkdir(exist_ok=True)
-    return build(CANDIDATES / f"{name}.py", store, folder, limit_s=100)
+    return import_in_child(CANDIDATES / f"{name}.py", store, folder, limit_s=100)
 
 
 @pytest.mark.usefixtures("toolkit")
@@ -30,10 +30,10 @@ def built(name: str, store: Path, folder: Path) -> ImportReport:
         ("cpu_odd_argument", "pybind"),
     ],
 )
-def test_an_honest_candidate_is_built_the_light_way(
+def test_a_correct_candidate_is_built_with_light_headers(
     name: str, binding: str, store: Path, tmp_path: Path
 ) -> None:
-    """It imports, runs and was not built by torch."""
+    """The candidate imports and runs, and torch did not build it."""
     report = built(name, store, tmp_path)
 
     assert report.error == ""
@@ -45,28 +45,28 @@ def test_an_honest_candidate_is_built_the_light_way(
 
 @pytest.mark.usefixtures("toolkit")
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("broken_name", "main.cpp:4:14: error: ‘factor’ was not declared in this scope"),
         ("broken_semicolon", "main.cpp:5:3: error: expected ‘,’ or ‘;’ before ‘return’"),
         ("broken_include", "main.cpp:3:10: fatal error: no_such_header.h"),
     ],
 )
-def test_a_broken_candidate_is_told_its_own_line(
-    name: str, words: str, store: Path, tmp_path: Path
+def test_the_error_of_a_broken_candidate_names_its_own_line(
+    name: str, message: str, store: Path, tmp_path: Path
 ) -> None:
-    """The compiler's words, the candidate's own line numbers, without a second build by torch."""
+    """The error is the compiler's, with the candidate's line number, and torch does not build."""
     report = built(name, store, tmp_path)
 
     assert "refused" == report.builds[-1].way
-    assert words in report.error
+    assert message in report.error
     assert f"Error building extension '{name}'" in report.error
 
 
-def test_the_same_candidate_is_not_built_twice(
+def test_a_cached_candidate_is_not_built_again(
     store: Path, toolkit: Toolkit, tmp_path: Path
 ) -> None:
-    """What was kept after the first build serves the second, in another folder."""
+    """The result of the first build is used for the second one, in another folder."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -82,8 +82,8 @@ def test_the_same_candidate_is_not_built_twice(
 
 
 @pytest.mark.usefixtures("toolkit")
-def test_a_killed_build_leaves_nothing_that_blocks(store: Path, tmp_path: Path) -> None:
-    """torch's lock of a killed build lies in that build's folder; the next has its own."""
+def test_a_killed_build_does_not_block_the_next_one(store: Path, tmp_path: Path) -> None:
+    """torch's lock of a killed build stays in that build's folder; the next build has its own."""
     first, second = tmp_path / "first", tmp_path / "second"
     (first / "extensions/cpu_relu").mkdir(parents=True)
     (first / "extensions/cpu_relu/lock").touch()

@@ -1,20 +1,20 @@
-"""Laws of the way that a build goes: what torch builds from the start, which flags are plain."""
+"""Laws of the decisions before a build: what torch builds from the start, which flags are plain."""
 
 from __future__ import annotations
 
 import pytest
 
-from actors.evaluator.fastbuild import source_requirements
-from actors.evaluator.fastbuild.build_slots import slots_for
-from actors.evaluator.fastbuild.candidate_source import CandidateSource
-from actors.evaluator.fastbuild.flag_set import FlagSet, canonical
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.request.flag_set import FlagSet, canonical
+from actors.evaluator.fastbuild.request.source_requirements import flag_sets_of, needs_headers
+from actors.evaluator.fastbuild.store.build_slots import slots_for
 from actors.evaluator.fastbuild.unsupported import can_bind_by_table, unsupported_reason
 
 LEAD = "#include <torch/extension.h>\n"
 MODULE = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{}\n}}\n"
 
 
-def why(text: str, hidden: frozenset[str] = frozenset()) -> str | None:
+def reason_for(text: str, hidden: frozenset[str] = frozenset()) -> str | None:
     return unsupported_reason([CandidateSource(path="/x/main.cpp", text=LEAD + text)], [], hidden)
 
 
@@ -30,9 +30,9 @@ def why(text: str, hidden: frozenset[str] = frozenset()) -> str | None:
         "#include <torch/library.h>\n",
     ],
 )
-def test_whatever_needs_more_than_tensors_is_torchs(text: str) -> None:
-    """Modules, graphs, registered operators and local files are built by torch itself."""
-    assert why(text) is not None
+def test_torch_builds_what_needs_more_than_tensors(text: str) -> None:
+    """torch itself builds modules, graphs, registered operators and local files."""
+    assert reason_for(text) is not None
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,15 @@ def test_whatever_needs_more_than_tensors_is_torchs(text: str) -> None:
         "torch::NoGradGuard guard; using torch::indexing::Slice;",
     ],
 )
-def test_kernels_and_their_launchers_are_ours(text: str) -> None:
-    """Comments, strings and plain headers send nobody to torch's own build."""
-    assert why(text) is None
+def test_kernels_and_their_launchers_have_light_builds(text: str) -> None:
+    """Comments, strings and plain headers are not a reason for torch's own build."""
+    assert reason_for(text) is None
 
 
-def test_a_condition_on_a_macro_that_is_not_there_is_torchs() -> None:
-    """`#ifdef X` must not silently mean something else with fewer headers."""
-    assert why("#ifdef AT_SOMETHING\n#endif\n", frozenset(["AT_SOMETHING"])) is not None
-    assert why("#ifdef MINE\n#endif\n", frozenset(["AT_SOMETHING"])) is None
+def test_torch_builds_what_tests_a_macro_of_its_full_headers() -> None:
+    """`#ifdef X` must not have another result because the light headers lack X."""
+    assert reason_for("#ifdef AT_SOMETHING\n#endif\n", frozenset(["AT_SOMETHING"])) is not None
+    assert reason_for("#ifdef MINE\n#endif\n", frozenset(["AT_SOMETHING"])) is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_condition_on_a_macro_that_is_not_there_is_torchs() -> None:
     ],
 )
 def test_only_plain_lists_of_functions_go_through_the_table(body: str, table: bool) -> None:
-    """Whatever else a module does is pybind11's."""
+    """pybind11 binds a module that does anything else."""
     text = LEAD + MODULE.format(body)
 
     assert table == can_bind_by_table(CandidateSource(path="/x/main.cpp", text=text))
@@ -87,20 +87,20 @@ def test_only_plain_lists_of_functions_go_through_the_table(body: str, table: bo
         "-o/tmp/x",
     ],
 )
-def test_nothing_is_prepared_for_flags_that_could_do_something(flag: str) -> None:
+def test_flags_with_side_effects_are_not_plain(flag: str) -> None:
     """Trusted code compiles only with flags that neither run, read nor write anything."""
     assert not FlagSet(cflags=(flag,)).is_plain()
     assert not FlagSet(cuda_cflags=(flag,)).is_plain()
 
 
-def test_the_order_of_free_flags_does_not_matter_and_that_of_levels_does() -> None:
-    """One precompiled header serves every order, but never another optimisation level."""
+def test_the_order_of_flags_matters_only_between_optimisation_levels() -> None:
+    """A precompiled header serves every order of its flags, but no other optimisation level."""
     assert canonical(["-O3", "-Wall", "-march=native"]) == canonical(["-march=native", "-O3"])
     assert canonical(["-O3", "-O0"]) != canonical(["-O0", "-O3"])
 
 
-def test_builds_at_once_are_bound_by_memory_and_never_none() -> None:
-    """Many cores and little memory: few builds."""
+def test_memory_limits_the_builds_at_once_to_one_or_more() -> None:
+    """With many cores and little memory few builds run; one always may."""
     assert slots_for(cpus=64, free_gib=5.0) == 2
     assert slots_for(cpus=1, free_gib=0.1) == 1
 
@@ -113,27 +113,23 @@ def test_builds_at_once_are_bound_by_memory_and_never_none() -> None:
         ("load_inline(name='a')", ()),
     ],
 )
-def test_headers_are_made_for_the_flags_that_a_text_names(
-    text: str, flags: tuple[str, ...]
-) -> None:
-    """Written out or under a name; nobody runs the text to find out."""
-    assert {FlagSet(cflags=flags)} == source_requirements.flag_sets(text, cuda=True)
+def test_flag_sets_are_read_off_a_text(text: str, flags: tuple[str, ...]) -> None:
+    """The flags may be literals or in a variable; the text is not run to find them."""
+    assert {FlagSet(cflags=flags)} == flag_sets_of(text, cuda=True)
 
 
-def test_flags_that_could_do_something_are_not_asked_for() -> None:
-    """What is not plain, and what is no list of words, prepares nothing."""
-    assert not source_requirements.flag_sets('load(extra_cflags=["-fplugin=x.so"])', cuda=True)
-    assert {FlagSet()} == source_requirements.flag_sets("load(extra_cflags=flags())", cuda=True)
+def test_only_plain_literal_flags_are_read_off_a_text() -> None:
+    """Flags with side effects and flags from a call are left out."""
+    assert not flag_sets_of('load(extra_cflags=["-fplugin=x.so"])', cuda=True)
+    assert {FlagSet()} == flag_sets_of("load(extra_cflags=flags())", cuda=True)
 
 
-def test_cuda_is_prepared_for_only_with_a_card() -> None:
-    """A text with CUDA sources, judged on a CPU, costs no headers for nvcc."""
+def test_cuda_headers_are_prepared_only_for_a_gpu() -> None:
+    """A text with CUDA sources that is judged on a CPU needs no headers for nvcc."""
     text = 'load_inline(cuda_sources=SOURCE, extra_cuda_cflags=["-O3"])'
 
-    assert {FlagSet(cuda_cflags=("-O3",), with_cuda=True)} == source_requirements.flag_sets(
-        text, cuda=True
-    )
-    assert {FlagSet()} == source_requirements.flag_sets(text, cuda=False)
+    assert {FlagSet(cuda_cflags=("-O3",), with_cuda=True)} == flag_sets_of(text, cuda=True)
+    assert {FlagSet()} == flag_sets_of(text, cuda=False)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +140,6 @@ def test_cuda_is_prepared_for_only_with_a_card() -> None:
         ("load_inline(cpp_sources=S)", True),
     ],
 )
-def test_without_torchs_headers_nothing_is_prepared(text: str, needs: bool) -> None:
-    """Such a build takes two seconds either way, a toolkit half a minute."""
-    assert needs == source_requirements.needs_headers(text)
+def test_a_build_without_torchs_headers_needs_no_toolkit(text: str, needs: bool) -> None:
+    """Such a build takes two seconds with or without a toolkit; a toolkit takes half a minute."""
+    assert needs == needs_headers(text)

@@ -1,4 +1,4 @@
-"""Laws of nvcc's two halves, with a toolchain of shell scripts that copies its inputs."""
+"""Laws of nvcc's two halves, with a toolchain of shell scripts that copy their input."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from actors.evaluator.fastbuild import nvcc_compile
-from actors.evaluator.fastbuild.build_context import BuildContext
-from actors.evaluator.fastbuild.build_record import Stopwatch
-from actors.evaluator.fastbuild.candidate_source import CandidateSource
-from actors.evaluator.fastbuild.compile_commands import CompileCommand
-from actors.evaluator.fastbuild.compiler_process import Deadline
-from actors.evaluator.fastbuild.probe_build import learn_from_probe
-from actors.evaluator.fastbuild.toolkit import Toolkit
+from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.nvcc.nvcc_compile import (
+    BuildContext,
+    CudaCompilation,
+    compile_cuda,
+)
+from actors.evaluator.fastbuild.nvcc.probe_build import learn_from_probe
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
+from actors.evaluator.fastbuild.request.compiler_process import Deadline
+from actors.evaluator.fastbuild.store.build_record import Stopwatch
 
 BODY = "{ return 1; }"
 TEXT = f'# 0 "$source"\nint f() {BODY}\n# 1 "/x/stark/common_end.h"\n'
-# Each tool copies its last argument to where it is told to write, cicc without what is everybody's,
-# and notes what it was given.
+# Each tool copies its input file to its output file and appends it to a file in NOTES; cicc leaves
+# the preamble out of the copy.
 TOOL = """#!/bin/sh
 name=$(basename $0); out=
 for word in "$@"; do
@@ -29,7 +32,7 @@ for word in "$@"; do
   before=$word
 done
 cat "$given" >> "$NOTES/$name"
-case "$REFUSING" in $name) grep -q return "$given" || { echo unheard of; exit 1; };; esac
+case "$REFUSING" in $name) grep -q return "$given" || { echo unknown; exit 1; };; esac
 case $name in cicc) sed "1,/common_end/d" "$given" > "$out";; *) cp "$given" "$out";; esac
 """
 GCC = """#!/bin/sh
@@ -64,7 +67,7 @@ END
 
 @pytest.fixture
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The toolchain, first on PATH, and where it notes what it was given."""
+    """The toolchain, first on PATH; return the folder in which each tool notes its input."""
     tools = tmp_path / "tools"
     tools.mkdir()
     texts = {"nvcc": NVCC, "gcc": GCC % TEXT}
@@ -72,90 +75,90 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tools / name).write_text(texts.get(name, TOOL))
         (tools / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    found = tmp_path / "notes"
-    monkeypatch.setenv("NOTES", str(found))
+    folder = tmp_path / "notes"
+    monkeypatch.setenv("NOTES", str(folder))
     monkeypatch.delenv("REFUSING", raising=False)
-    return found
+    return folder
 
 
 @pytest.fixture
-def build(tmp_path: Path, notes: Path) -> Callable[[str], tuple[nvcc_compile.CudaCompilation, str]]:
-    """Compile a text (or learn from it) and return how it went and what g++ got."""
+def build(tmp_path: Path, notes: Path) -> Callable[[str], tuple[CudaCompilation, str]]:
+    """A function that compiles a text or learns from it; it returns the result and g++'s input."""
 
-    def run(text: str, *, probe: bool = False) -> tuple[nvcc_compile.CudaCompilation, str]:
-        place = tmp_path / f"{len(list(tmp_path.iterdir()))}"
-        (place / "out").mkdir(parents=True)
-        (place / "k.cu").write_text(text)
+    def run(text: str, *, probe: bool = False) -> tuple[CudaCompilation, str]:
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        (folder / "out").mkdir(parents=True)
+        (folder / "k.cu").write_text(text)
         context = BuildContext(
             toolkit=Toolkit(tmp_path / "toolkit"),
-            folder=place / "out",
+            folder=folder / "out",
             stopwatch=Stopwatch(),
             deadline=Deadline(60.0),
         )
-        order = CompileCommand(source="k.cu", output="k.o", command="", compiler="nvcc", flags=())
-        source = CandidateSource.read(str(place / "k.cu"))
+        command = CompileCommand(source="k.cu", output="k.o", command="", compiler="nvcc", flags=())
+        source = CandidateSource.read(str(folder / "k.cu"))
         notes.mkdir(exist_ok=True)
         for old in notes.iterdir():
             old.unlink()
         if probe:
-            learn_from_probe(context, order, source)
-            return nvcc_compile.CudaCompilation(), ""
-        compiled = nvcc_compile.compile_cuda(context, order, source)
-        made = place / "out/k.o"
+            learn_from_probe(context, command, source)
+            return CudaCompilation(), ""
+        compiled = compile_cuda(context, command, source)
+        made = folder / "out/k.o"
         return compiled, made.read_text() if made.exists() else ""
 
     return run
 
 
-def given(notes: Path, tool: str) -> str:
+def input_of(notes: Path, tool: str) -> str:
     return (notes / tool).read_text()
 
 
-def test_the_front_ends_get_declarations_and_gpp_the_whole(
-    build: Callable[..., tuple[nvcc_compile.CudaCompilation, str]], notes: Path
+def test_the_front_ends_get_declarations_and_gpp_the_whole_text(
+    build: Callable[..., tuple[CudaCompilation, str]], notes: Path
 ) -> None:
-    """Else a function of torch's that a candidate calls would be missing in its library."""
+    """Without the bodies for g++, torch's inline functions would be missing in the library."""
     build("int probe;\n", probe=True)
     compiled, made = build("int mine;\n")
 
     assert not compiled.failed
     assert compiled.precompiled
     for tool in ("cudafe++", "cicc"):
-        assert BODY not in given(notes, tool)
-        assert "int mine;" in given(notes, tool)
+        assert BODY not in input_of(notes, tool)
+        assert "int mine;" in input_of(notes, tool)
     lead, _, rest = made.partition("\n")
     assert BODY in Path(lead.split('"')[1]).read_text()
     assert "int mine;" in rest
 
 
 @pytest.mark.parametrize("tool", ["cudafe++", "cicc"])
-def test_a_caller_that_needs_the_whole_text_gets_it(
-    build: Callable[..., tuple[nvcc_compile.CudaCompilation, str]],
+def test_a_source_that_fails_with_declarations_gets_the_whole_text(
+    build: Callable[..., tuple[CudaCompilation, str]],
     notes: Path,
     monkeypatch: pytest.MonkeyPatch,
     tool: str,
 ) -> None:
-    """What one of them refuses without bodies is compiled with them, and no candidate notices."""
+    """A text that a front end rejects without bodies is compiled with them."""
     build("int probe;\n", probe=True)
     monkeypatch.setenv("REFUSING", tool)
     compiled, made = build("int mine;\n")
 
     assert not compiled.failed
     assert "int mine;" in made
-    assert BODY in given(notes, tool)
+    assert BODY in input_of(notes, tool)
 
 
 @pytest.mark.parametrize("tool", ["cudafe++", "cicc"])
-def test_what_did_not_do_for_the_probe_is_not_kept(
-    build: Callable[..., tuple[nvcc_compile.CudaCompilation, str]],
+def test_a_preamble_that_failed_for_the_probe_is_not_stored(
+    build: Callable[..., tuple[CudaCompilation, str]],
     notes: Path,
     monkeypatch: pytest.MonkeyPatch,
     tool: str,
 ) -> None:
-    """With a compiler that we do not know well everybody gets the whole text."""
+    """With a compiler that rejects the declarations every source gets the whole text."""
     monkeypatch.setenv("REFUSING", tool)
     build("int probe;\n", probe=True)
     compiled, _ = build("int mine;\n")
 
     assert not compiled.failed
-    assert given(notes, tool).count(BODY) == 1
+    assert input_of(notes, tool).count(BODY) == 1

@@ -1,4 +1,4 @@
-"""Laws of the stores: nobody else's result, nothing half, nothing that blocks."""
+"""Laws of the store: a result is its candidate's alone, complete, and blocks no other build."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from actors.evaluator.fastbuild.build_slots import BuildSlots
-from actors.evaluator.fastbuild.build_store import UNFINISHED_PREFIX, remove_unfinished
-from actors.evaluator.fastbuild.compiler_process import BuildTimeoutError, Deadline, run_compiler
-from actors.evaluator.fastbuild.result_cache import ResultCache
-from actors.evaluator.fastbuild.toolkit import Toolkit, find_toolkit
+from actors.evaluator.fastbuild.headers.toolkit import Toolkit, find_toolkit
+from actors.evaluator.fastbuild.request.compiler_process import (
+    BuildTimeoutError,
+    Deadline,
+    run_compiler,
+)
+from actors.evaluator.fastbuild.store.build_slots import BuildSlots
+from actors.evaluator.fastbuild.store.build_store import UNFINISHED_PREFIX, remove_unfinished
+from actors.evaluator.fastbuild.store.result_cache import ResultCache
 
 
 def built(folder: Path, content: bytes = b"library") -> Path:
@@ -25,8 +29,8 @@ def built(folder: Path, content: bytes = b"library") -> Path:
     return folder
 
 
-def test_a_candidate_finds_only_what_it_built_itself(tmp_path: Path) -> None:
-    """What a hostile candidate leaves is kept under its own text; another text is another key."""
+def test_a_candidate_gets_only_its_own_result(tmp_path: Path) -> None:
+    """A hostile candidate's files are cached under its own text; another text has another key."""
     result_cache = ResultCache(tmp_path / "results")
     hostile, honest = result_cache.key("hostile", "toolkit"), result_cache.key("honest", "toolkit")
 
@@ -35,8 +39,8 @@ def test_a_candidate_finds_only_what_it_built_itself(tmp_path: Path) -> None:
     assert hostile != honest != result_cache.key("honest", "another torch")
 
 
-def test_no_lock_comes_back(tmp_path: Path) -> None:
-    """torch waits for ever for a lock that a killed build left."""
+def test_a_lock_is_not_cached(tmp_path: Path) -> None:
+    """torch would wait forever for the lock of a killed build."""
     result_cache = ResultCache(tmp_path / "results")
     key = result_cache.key("a", "b")
 
@@ -47,7 +51,7 @@ def test_no_lock_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_link_to_a_secret_is_not_followed(tmp_path: Path) -> None:
-    """Trusted code copies what the candidate wrote, not what it points at."""
+    """Trusted code copies the candidate's plain files, not the targets of its links."""
     secret = tmp_path / "secret"
     secret.write_text("secret")
     folder = tmp_path / "one"
@@ -60,8 +64,8 @@ def test_a_link_to_a_secret_is_not_followed(tmp_path: Path) -> None:
     assert not result_cache.copy_to("key", tmp_path / "two")
 
 
-def test_what_arrives_first_stays(tmp_path: Path) -> None:
-    """A result is never replaced under the same key."""
+def test_an_entry_is_never_replaced(tmp_path: Path) -> None:
+    """The first result under a key stays."""
     result_cache = ResultCache(tmp_path / "results")
     result_cache.store("key", built(tmp_path / "one", b"first"))
     result_cache.store("key", built(tmp_path / "two", b"second"))
@@ -70,9 +74,9 @@ def test_what_arrives_first_stays(tmp_path: Path) -> None:
     assert (tmp_path / "back/mine/mine.so").read_bytes() == b"first"
 
 
-def test_the_oldest_results_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store of results does not grow for ever."""
-    monkeypatch.setattr("actors.evaluator.fastbuild.result_cache.MAX_ENTRIES", 2)
+def test_the_oldest_results_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache of results does not grow without limit."""
+    monkeypatch.setattr("actors.evaluator.fastbuild.store.result_cache.MAX_ENTRIES", 2)
     result_cache = ResultCache(tmp_path / "results")
     for number in range(4):
         result_cache.store(f"key{number}", built(tmp_path / str(number)))
@@ -81,8 +85,8 @@ def test_the_oldest_results_make_room(tmp_path: Path, monkeypatch: pytest.Monkey
     assert ["key2", "key3"] == sorted(path.name for path in result_cache.root.iterdir())
 
 
-def test_halves_are_swept_when_no_maker_can_be_at_work_any_more(tmp_path: Path) -> None:
-    """What a killed maker left goes; what one makes just now stays."""
+def test_unfinished_entries_are_removed_only_when_old(tmp_path: Path) -> None:
+    """The entry of a killed maker is removed; the entry of a running one stays."""
     for name in ("old", "new"):
         (tmp_path / f"{UNFINISHED_PREFIX}{name}/inside").mkdir(parents=True)
     os.utime(tmp_path / f"{UNFINISHED_PREFIX}old", (1, 1))
@@ -91,10 +95,9 @@ def test_halves_are_swept_when_no_maker_can_be_at_work_any_more(tmp_path: Path) 
     assert [f"{UNFINISHED_PREFIX}new"] == [path.name for path in tmp_path.iterdir()]
 
 
-def test_half_a_toolkit_is_none(store: Path, toolkit: Toolkit, tmp_path: Path) -> None:
-    """A maker that was killed leaves a folder that nobody takes for a toolkit."""
-    half = tmp_path / toolkit.key
-    half.mkdir()
+def test_an_incomplete_toolkit_is_not_found(store: Path, toolkit: Toolkit, tmp_path: Path) -> None:
+    """A folder without an index, as a killed maker leaves it, is not a toolkit."""
+    (tmp_path / toolkit.key).mkdir()
 
     assert find_toolkit(store).folder == toolkit.folder
     with pytest.raises(Exception, match="holds no toolkit"):
@@ -102,14 +105,14 @@ def test_half_a_toolkit_is_none(store: Path, toolkit: Toolkit, tmp_path: Path) -
 
 
 def test_a_killed_holder_frees_its_slot(tmp_path: Path) -> None:
-    """SIGKILL in the middle of a build, and the next build starts."""
-    words = (
+    """After a SIGKILL in the middle of a build the next build starts."""
+    program = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from actors.evaluator.fastbuild.build_slots import BuildSlots\n"
-        f"with BuildSlots(Path({str(tmp_path)!r}), 1).taken(5):\n"
+        "from actors.evaluator.fastbuild.store.build_slots import BuildSlots\n"
+        f"with BuildSlots(Path({str(tmp_path)!r}), 1).acquired(5):\n"
         "    print('held', flush=True)\n    time.sleep(60)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         with pytest.raises(BuildTimeoutError), BuildSlots(tmp_path, 1).acquired(0.1):
@@ -120,8 +123,8 @@ def test_a_killed_holder_frees_its_slot(tmp_path: Path) -> None:
         assert number == 0
 
 
-def ends(state: Path) -> bool:
-    """Whether a process that was killed is gone soon: on a busy machine it waits for its turn."""
+def ends_within_30_s(state: Path) -> bool:
+    """Whether a killed process is gone within 30 s; a busy machine needs seconds."""
     until = time.monotonic() + 30
     while time.monotonic() < until:
         try:
@@ -133,18 +136,18 @@ def ends(state: Path) -> bool:
     return False
 
 
-def test_at_the_deadline_the_whole_group_dies(tmp_path: Path) -> None:
-    """A driver's children do not outlive it."""
+def test_the_deadline_kills_the_whole_process_group(tmp_path: Path) -> None:
+    """The children of a compiler driver do not outlive it."""
     script = f"sleep 300 & echo $! > {tmp_path}/pid; wait"
     with pytest.raises(BuildTimeoutError):
         run_compiler(["/bin/sh", "-c", script], tmp_path, Deadline(0.5))
     child = int((tmp_path / "pid").read_text())
     state = Path(f"/proc/{child}/stat")
 
-    assert ends(state)
+    assert ends_within_30_s(state)
 
 
-def test_a_store_that_cannot_be_written_keeps_nothing_and_raises_nothing(tmp_path: Path) -> None:
-    """Nobody's verdict depends on whether a result was kept."""
+def test_a_cache_that_cannot_be_written_raises_nothing(tmp_path: Path) -> None:
+    """No verdict depends on whether a result was cached."""
     (tmp_path / "file").write_text("in the way")
     assert not ResultCache(tmp_path / "file" / "results").store("key", tmp_path)

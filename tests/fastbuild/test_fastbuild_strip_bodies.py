@@ -1,4 +1,4 @@
-"""Laws of taking functions' bodies out of preprocessed text."""
+"""Laws of the removal of function bodies from preprocessed text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.evaluator.fastbuild.strip_bodies import strip_bodies
+from actors.evaluator.fastbuild.nvcc.strip_bodies import strip_bodies
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ from actors.evaluator.fastbuild.strip_bodies import strip_bodies
         ("void f() { char c = '}'; s = \"}\"; } int x;", "void f() ; int x;"),
     ],
 )
-def test_an_ordinary_functions_body_goes(text: str, left: str) -> None:
-    """A declaration stays, and nothing where it was declared before: else it would be refused."""
+def test_the_body_of_an_ordinary_function_is_removed(text: str, left: str) -> None:
+    """A declaration is left; nothing is left of a qualified name, which was declared before."""
     assert strip_bodies(text, templates=False) == left
 
 
@@ -45,13 +45,13 @@ def test_an_ordinary_functions_body_goes(text: str, left: str) -> None:
         "template<class T, class = decltype(T())> struct A<T, void(T)> { int x; };",
     ],
 )
-def test_what_may_be_asked_for_while_compiling_stays(text: str) -> None:
-    """Constants, deduced types, device code, classes and values would be missed."""
+def test_what_a_compiler_evaluates_keeps_its_body(text: str) -> None:
+    """Constants, deduced types, device code, classes and initializers are needed."""
     assert strip_bodies(text, templates=True) == text
 
 
-def test_templates_go_only_where_they_do_not_become_code() -> None:
-    """cicc has to see which kernels a template's body launches."""
+def test_bodies_of_templates_are_removed_only_on_request() -> None:
+    """cicc must read which kernels the body of a template launches."""
     text = "template<class F> void each(F f) { f(1); } template<class T> struct A { void g() { } };"
 
     assert strip_bodies(text, templates=False) == text
@@ -87,7 +87,7 @@ def test_templates_go_only_where_they_do_not_become_code() -> None:
         )
     ).map("".join)
 )
-def test_every_line_stays_where_it_is(text: str) -> None:
-    """Whatever the text, even none of C++: messages and line tables count its lines."""
+def test_every_line_keeps_its_number(text: str) -> None:
+    """For every text, C++ or not: error messages and line tables count its lines."""
     for templates in (False, True):
         assert strip_bodies(text, templates=templates).count("\n") == text.count("\n")

@@ -35,7 +35,7 @@ def get_init_inputs():
     return [16]
 """
 
-# Right without gradients and wrong with them, as kernels over pointers are.
+# Right without gradients and wrong with them, like kernels that work on pointers.
 CANDIDATE = """
 import torch
 from torch import nn
@@ -75,7 +75,7 @@ def imported(source: str, folder: Path) -> ModuleType:
 
 
 def judged(task: ModuleType) -> Judged:
-    """Return what a judge notes of a task on this host."""
+    """Return the layouts that a judge records of a task on a CPU."""
     init, inputs = task.get_init_inputs(), task.get_inputs()
     model = task.Model(*init)
     return Judged(

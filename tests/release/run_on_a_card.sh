@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All that a card has to show of winners: a whole run, its winner in use, release checks and their times.
+# All tests of winners that need a GPU: a whole run, its winner in use, the release checks and their times.
 # Usage: run_on_a_card.sh OUTPUT_FOLDER
 set -u
 out=$1

@@ -1,4 +1,4 @@
-"""A winner's file behaves as the task's module, wherever it is put."""
+"""Laws of a winner's file: in every use it behaves like the task's module."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def file(tmp_path: Path) -> Any:
 
 
 def pair(file: Any) -> tuple[Any, Any, list[torch.Tensor]]:
-    """A plain module, a winner with the same parameters, and inputs."""
+    """Return a plain module, a winner with the same parameters, and inputs."""
     plain = file.Model(*file.get_init_inputs())
     winner = file.ModelNew(*file.get_init_inputs())
     winner.load_state_dict(plain.state_dict())
     return plain, winner, file.get_inputs()
 
 
-def test_kernels_run_for_what_they_were_judged_on(file: Any) -> None:
-    """Without gradients, on the judged shapes, the candidate's forward is what runs."""
+def test_kernels_run_for_the_judged_inputs(file: Any) -> None:
+    """Without gradients and on the judged shapes the candidate's forward runs."""
     plain, winner, inputs = pair(file)
     with torch.no_grad():
         torch.testing.assert_close(winner(*inputs), plain(*inputs))
     assert {"kernel": 1, "plain": 0, "reasons": {}} == winner.kernel_stats()
 
 
-def test_gradients_are_the_modules_own(file: Any) -> None:
-    """In a network with a residual path all gradients are those of the plain module."""
+def test_gradients_are_those_of_the_plain_module(file: Any) -> None:
+    """In a network with a residual path all gradients equal those of the plain module."""
     plain, winner, (x, y) = pair(file)
     first = torch.nn.Linear(16, 16)
     grads = []
@@ -56,7 +56,7 @@ def test_gradients_are_the_modules_own(file: Any) -> None:
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_a_compiled_winner_runs_its_kernels_and_is_right(file: Any, backend: str) -> None:
-    """`torch.compile(fullgraph=True)` sees one operator, whose outputs have memory of their own."""
+    """`torch.compile(fullgraph=True)` sees one operator, which runs the kernels at each call."""
     plain, winner, inputs = pair(file)
     compiled = torch.compile(winner, backend=backend, fullgraph=True)
     with torch.no_grad():
@@ -66,7 +66,7 @@ def test_a_compiled_winner_runs_its_kernels_and_is_right(file: Any, backend: str
 
 
 def test_a_compiled_winner_trains(file: Any) -> None:
-    """With gradients wanted the compiler sees the plain forward."""
+    """When gradients are wanted the compiler sees the plain forward."""
     plain, winner, inputs = pair(file)
     for module in (plain, torch.compile(winner, backend="aot_eager", fullgraph=True)):
         module(*inputs).square().mean().backward()
@@ -86,7 +86,7 @@ def test_export_and_trace_hold_the_plain_operations(file: Any) -> None:
         torch.testing.assert_close(traced(*inputs), plain(*inputs))
 
 
-def test_vmap_is_refused_in_words(file: Any) -> None:
+def test_vmap_is_refused_with_a_reason(file: Any) -> None:
     """A batched tensor has no memory that a kernel could read."""
     _plain, winner, inputs = pair(file)
     stacked = [torch.stack([value, value]) for value in inputs]
@@ -107,13 +107,13 @@ def misaligned(value: torch.Tensor) -> torch.Tensor:
         (lambda value: value.double(), "float64"),
     ],
 )
-def test_other_inputs_take_the_plain_forward_once_visibly(
+def test_other_inputs_run_the_plain_forward_with_one_warning(
     file: Any, change: Any, reason: str
 ) -> None:
-    """Another batch, strides, address, dtype: right or refused, warned of once, counted always."""
+    """Another batch, strides, address or dtype: right or refused, counted, with one warning."""
     plain, winner, inputs = pair(file)
     other = [change(value) for value in inputs]
-    with torch.no_grad(), warnings.catch_warnings(record=True) as said:
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _number in range(2):
             try:
@@ -125,26 +125,26 @@ def test_other_inputs_take_the_plain_forward_once_visibly(
                 torch.testing.assert_close(winner(*other), expected)
     stats = winner.kernel_stats()
     assert (0, 2) == (stats["kernel"], stats["plain"])
-    assert [True] == [reason in str(each.message) for each in said]
+    assert [True] == [reason in str(each.message) for each in caught]
 
 
-def test_other_constructor_arguments_take_the_plain_forward(file: Any) -> None:
-    """A constant that the candidate may have written into its kernel is compared, defaults too."""
+def test_other_constructor_arguments_run_the_plain_forward(file: Any) -> None:
+    """A candidate may have a constructor argument as a constant, so all are compared."""
     inputs = file.get_inputs()
-    for made in (file.ModelNew(16, 0.25), file.ModelNew(features=16, slope=0.25)):
+    for winner in (file.ModelNew(16, 0.25), file.ModelNew(features=16, slope=0.25)):
         plain = file.Model(16, 0.25)
-        plain.load_state_dict(made.state_dict())
+        plain.load_state_dict(winner.state_dict())
         with torch.no_grad():
-            torch.testing.assert_close(made(*inputs), plain(*inputs))
-        assert made.kernel_stats()["kernel"] == 0
+            torch.testing.assert_close(winner(*inputs), plain(*inputs))
+        assert winner.kernel_stats()["kernel"] == 0
     named = file.ModelNew(features=16, slope=0.5)
     with torch.no_grad():
         named(*inputs)
     assert named.kernel_stats()["kernel"] == 1
 
 
-def test_half_precision_and_autocast_take_the_plain_forward(file: Any) -> None:
-    """Kernels of one precision never see tensors of another."""
+def test_half_precision_and_autocast_run_the_plain_forward(file: Any) -> None:
+    """Kernels for one precision never get tensors of another."""
     plain, winner, inputs = pair(file)
     with torch.no_grad():
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -154,61 +154,63 @@ def test_half_precision_and_autocast_take_the_plain_forward(file: Any) -> None:
     assert winner.kernel_stats()["kernel"] == 0
 
 
-def test_parameters_that_change_in_any_way_are_used(file: Any) -> None:
-    """Loaded, assigned, replaced, trained in place: kernels read the module's own tensors."""
+def test_the_kernels_use_changed_parameters(file: Any) -> None:
+    """After a load, an assignment, a replacement and a step in place the results are right."""
     plain, winner, inputs = pair(file)
 
-    def agree() -> None:
+    def require_agreement() -> None:
         with torch.no_grad():
             torch.testing.assert_close(winner(*inputs), plain(*inputs))
 
-    agree()
+    require_agreement()
     state = {name: value * 2 for name, value in plain.state_dict().items()}
     for assign in (False, True):
         for module in (plain, winner):
             module.load_state_dict(copy.deepcopy(state), assign=assign)
-        agree()
+        require_agreement()
     for module in (plain, winner):
         module.lin.weight = torch.nn.Parameter(torch.ones(16, 16))
-    agree()
+    require_agreement()
     with torch.no_grad():
         for module in (plain, winner):
             module.lin.weight.mul_(3)
-    agree()
+    require_agreement()
     assert winner.kernel_stats()["kernel"] == 5
 
 
-def test_copies_and_pickles_are_winners_of_their_own(file: Any) -> None:
-    """A copy has its own parameters, and its kernels read those."""
+def test_copies_and_pickles_are_independent_winners(file: Any) -> None:
+    """A copy has its own parameters, and its kernels read these."""
     plain, winner, inputs = pair(file)
     with torch.no_grad():
         winner(*inputs)
-        for again in (copy.deepcopy(winner), pickle.loads(pickle.dumps(winner))):  # noqa: S301
-            again.lin.weight.zero_()
-            torch.testing.assert_close(again(*inputs), torch.relu(again.lin.bias) * 0.5 + inputs[1])
-            assert again.kernel_stats()["kernel"] == 1
+        for copied in (copy.deepcopy(winner), pickle.loads(pickle.dumps(winner))):  # noqa: S301
+            copied.lin.weight.zero_()
+            torch.testing.assert_close(
+                copied(*inputs), torch.relu(copied.lin.bias) * 0.5 + inputs[1]
+            )
+            assert copied.kernel_stats()["kernel"] == 1
         torch.testing.assert_close(winner(*inputs), plain(*inputs))
     assert list(plain.state_dict()) == list(winner.state_dict())
 
 
-def test_a_changed_module_takes_the_plain_forward(file: Any) -> None:
-    """A changed attribute or a hook is unknown to the kernels: the plain forward obeys it."""
+def test_a_changed_module_runs_the_plain_forward(file: Any) -> None:
+    """The kernels ignore a changed attribute or a hook, so the plain forward runs."""
     plain, winner, inputs = pair(file)
     with torch.no_grad():
         winner(*inputs)
         for module in (plain, winner):
             module.slope = 2.0
         assert torch.equal(winner(*inputs), plain(*inputs))
-        seen: list[int] = []
+        hook_calls: list[int] = []
         hooked = file.ModelNew(16)
         hooked(*inputs)
-        hooked.lin.register_forward_hook(lambda *_: seen.append(1))
+        hooked.lin.register_forward_hook(lambda *_: hook_calls.append(1))
         hooked(*inputs)
-        assert [1] == seen
+        assert [1] == hook_calls
 
 
-def test_without_a_compiler_the_plain_forward_runs_and_says_why(tmp_path: Path) -> None:
-    """Import works; one warning names what failed."""
+def test_without_a_compiler_the_plain_forward_runs_with_a_warning(tmp_path: Path) -> None:
+    """The import succeeds, and one warning names the error."""
     file = drop_in(tmp_path, "raise RuntimeError('Ninja is required to load C++ extensions')")
     winner, inputs = file.ModelNew(16), file.get_inputs()
     with torch.no_grad(), pytest.warns(RuntimeWarning, match="can't be built here.*Ninja"):
@@ -216,18 +218,18 @@ def test_without_a_compiler_the_plain_forward_runs_and_says_why(tmp_path: Path) 
     assert winner.kernel_stats()["plain"] == 1
 
 
-def test_a_candidate_that_raises_is_left_for_the_plain_forward(tmp_path: Path) -> None:
-    """A launch that fails at a call costs speed, not the call."""
+def test_a_candidate_that_raises_is_replaced_by_the_plain_forward(tmp_path: Path) -> None:
+    """A launch that fails costs speed, but the call succeeds."""
     file = drop_in(tmp_path, candidate(body="raise RuntimeError('CUDA error 700')"))
     plain, winner, inputs = pair(file)
     with torch.no_grad():
         assert torch.equal(winner(*inputs), plain(*inputs))
 
 
-def test_a_candidate_with_other_parameter_names_is_given_the_modules_values(
+def test_a_candidate_with_other_parameter_names_gets_the_modules_values(
     tmp_path: Path,
 ) -> None:
-    """The judge accepts such a candidate, so its file has to work for loaded weights, too."""
+    """The judge accepts such a candidate, so its file must work with loaded weights, too."""
     source = candidate(construct="self.w, self.b = self.lin.weight, self.lin.bias; del self.lin")
     source = source.replace("self.lin.weight, self.lin.bias))", "self.w, self.b))")
     file = drop_in(tmp_path, source)
@@ -243,13 +245,13 @@ def test_a_candidate_with_other_parameter_names_is_given_the_modules_values(
 @pytest.mark.parametrize(
     "text", ["x = 1", "a = '" + "''b''" + "'\nc = " + '"""d"""', "p = 'q'\\", "r = 1\r\n"]
 )
-def test_any_candidate_is_kept_character_by_character(tmp_path: Path, text: str) -> None:
-    """Quotes and backslashes of kernels survive being a string of the file."""
+def test_the_candidates_text_is_not_changed(tmp_path: Path, text: str) -> None:
+    """Quotes, backslashes and line ends of a candidate survive as a string of the file."""
     assert text == drop_in(tmp_path, text)._KERNELS
 
 
 def test_nested_inputs_and_outputs(tmp_path: Path) -> None:
-    """Lists, dictionaries and plain values are compared, and given back in their nesting."""
+    """Lists, dictionaries and plain values are compared, and returned in their nesting."""
     task = (
         TASK.replace("def forward(self, x, y):", "def forward(self, xy, scale):")
         .replace(

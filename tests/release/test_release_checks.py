@@ -1,4 +1,4 @@
-"""Each planted winner is found by the check of the use in which it is wrong."""
+"""Laws of the release checks: the check of a use fails a winner that is wrong in this use."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from protocol.release import Limit
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 GLOBAL_WEIGHT = candidate(
-    before="kept = {}",
-    body='weight = kept.setdefault("weight", weight.clone())',
+    before="cache = {}",
+    body='weight = cache.setdefault("weight", weight.clone())',
 )
 SHARED_BUFFER = candidate(
-    before="import time\nroom = torch.empty(4, 16)",
-    body="room.copy_(x); time.sleep(0.002); x = room.clone()",
+    before="import time\nbuffer = torch.empty(4, 16)",
+    body="buffer.copy_(x); time.sleep(0.002); x = buffer.clone()",
 )
 ADDRESS = candidate(
     before="import ctypes",
-    construct="self.first = self.lin.weight.detach(); self.kept = self.first.data_ptr()",
-    body="w = weight.clone(); ctypes.memmove(w.data_ptr(), self.kept, w.nbytes); weight = w",
+    construct="self.first = self.lin.weight.detach(); self.address = self.first.data_ptr()",
+    body="w = weight.clone(); ctypes.memmove(w.data_ptr(), self.address, w.nbytes); weight = w",
 )
-WITHOUT_DROPOUT = candidate()  # which evaluation does not need
+WITHOUT_DROPOUT = candidate()  # right in evaluation mode, wrong in training
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,13 @@ WITHOUT_DROPOUT = candidate()  # which evaluation does not need
         (WITHOUT_DROPOUT, "other mode"),
     ],
 )
-def test_a_planted_winner_is_found(tmp_path: Path, source: str, name: str) -> None:
-    """Global weights, a shared buffer, a replaced tensor's address, a mode left out."""
-    found = gpu_release_checks.run_check(drop_in(tmp_path, source), "cpu", name)
-    assert (False, False) == (found.passed, found.skipped)
-    assert found.reason
+def test_a_check_fails_the_winner_that_is_wrong_in_its_use(
+    tmp_path: Path, source: str, name: str
+) -> None:
+    """Global weights, a shared buffer, a stale address, a missing mode: one check finds each."""
+    checked = gpu_release_checks.run_check(drop_in(tmp_path, source), "cpu", name)
+    assert (False, False) == (checked.passed, checked.skipped)
+    assert checked.reason
 
 
 @pytest.mark.parametrize(
@@ -52,12 +54,12 @@ def test_a_planted_winner_is_found(tmp_path: Path, source: str, name: str) -> No
         (WITHOUT_DROPOUT, "other mode"),
     ],
 )
-def test_a_limit_mends_what_was_found(tmp_path: Path, source: str, limit: Limit) -> None:
-    """With its limit the file takes the plain forward there, and the kernels elsewhere."""
+def test_with_its_limit_a_wrong_winner_passes(tmp_path: Path, source: str, limit: Limit) -> None:
+    """The file runs the plain forward in the limited use, and the kernels in the others."""
     file = drop_in(tmp_path, source, limits=(limit,))
     for name in ("fresh process", limit):
-        found = gpu_release_checks.run_check(file, "cpu", name)
-        assert found.passed, f"{name}: {found.reason}"
+        checked = gpu_release_checks.run_check(file, "cpu", name)
+        assert checked.passed, f"{name}: {checked.reason}"
 
 
 @pytest.mark.parametrize(
@@ -68,13 +70,13 @@ def test_a_limit_mends_what_was_found(tmp_path: Path, source: str, limit: Limit)
         "vmap",
     ],
 )
-def test_an_honest_winner_passes(tmp_path: Path, name: str) -> None:
-    """A candidate that is right without gradients is a drop-in, by the guard around it."""
-    found = gpu_release_checks.run_check(drop_in(tmp_path, candidate()), "cpu", name)
-    assert found.passed, found.reason
+def test_a_correct_winner_passes(tmp_path: Path, name: str) -> None:
+    """The guard makes a drop-in of a candidate that is right only without gradients."""
+    checked = gpu_release_checks.run_check(drop_in(tmp_path, candidate()), "cpu", name)
+    assert checked.passed, checked.reason
 
 
-def test_what_needs_a_card_says_so(tmp_path: Path) -> None:
-    """A check that can't be made is neither passed nor failed."""
-    found = gpu_release_checks.run_check(drop_in(tmp_path, candidate()), "cpu", "CUDA graph")
-    assert (True, "there is no card") == (found.skipped, found.reason)
+def test_a_gpu_check_is_skipped_on_a_host(tmp_path: Path) -> None:
+    """A check that can't run is neither passed nor failed."""
+    checked = gpu_release_checks.run_check(drop_in(tmp_path, candidate()), "cpu", "CUDA graph")
+    assert (True, "there is no GPU") == (checked.skipped, checked.reason)

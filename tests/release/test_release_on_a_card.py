@@ -1,4 +1,4 @@
-"""Release checks of real CUDA and Triton candidates, through the judge, on a card."""
+"""Laws of the release checks with real CUDA and Triton candidates, by the judge, on a GPU."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ native = load_inline(
     cuda_sources=SOURCE,
     functions=["run"],
 )
-kept = {}
+cache = {}
 
 class ModelNew(nn.Module):
     def __init__(self, features, slope):
@@ -73,10 +73,10 @@ class ModelNew(nn.Module):
         return native.run(x, BIAS, y, self.slope)
 '''
 ON_THE_CURRENT_STREAM = CUDA.replace("256STREAM", "256, 0, at::cuda::getCurrentCUDAStream()")
-HONEST = ON_THE_CURRENT_STREAM.replace("BIAS", "self.bias")
+CORRECT = ON_THE_CURRENT_STREAM.replace("BIAS", "self.bias")
 ON_THE_DEFAULT_STREAM = CUDA.replace("256STREAM", "256").replace("BIAS", "self.bias")
 FIRST_WEIGHTS = ON_THE_CURRENT_STREAM.replace(
-    "BIAS", 'kept.setdefault((self.bias._version, "bias"), self.bias.detach().clone())'
+    "BIAS", 'cache.setdefault((self.bias._version, "bias"), self.bias.detach().clone())'
 )
 TRITON = """
 import torch
@@ -114,29 +114,29 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 def released(judge: Judge, source: str) -> Release:
     task = Task(name="fused", source=TASK, device="cuda", backend="cuda")
     assert isinstance(judge.measure(task), Reference)
-    found = judge.release(task, source)
-    assert isinstance(found, Release)
-    return found
+    release = judge.release(task, source)
+    assert isinstance(release, Release)
+    return release
 
 
 @pytest.mark.parametrize(
     ("source", "limits"),
     [
-        (HONEST, ()),
+        (CORRECT, ()),
         (TRITON, ()),
         (ON_THE_DEFAULT_STREAM, ("side stream", "CUDA graph")),
     ],
-    ids=["honest", "triton", "default_stream"],
+    ids=["correct", "triton", "default_stream"],
 )
-def test_what_is_wrong_on_a_card_becomes_a_limit(
+def test_a_use_that_is_wrong_on_a_gpu_becomes_a_limit(
     judge: Judge, source: str, limits: tuple[str, ...]
 ) -> None:
-    """Streams, graphs and instances: found by use, and right with the limit."""
-    found = released(judge, source)
-    assert not found.failed
-    assert limits == found.limits
+    """Checks find wrong kernels on streams and in graphs; with the limits the file is right."""
+    release = released(judge, source)
+    assert not release.failed
+    assert limits == release.limits
 
 
-def test_weights_of_the_first_instance_are_no_drop_in(judge: Judge) -> None:
-    """What the judge can't see, since it loads weights once: a later state dict is ignored."""
+def test_a_winner_with_the_first_instances_weights_is_not_a_drop_in(judge: Judge) -> None:
+    """It ignores a later state dict; the judge loads weights only once and can't see that."""
     assert "state dict" in essential_failure(released(judge, FIRST_WEIGHTS))

@@ -1,4 +1,4 @@
-"""Prints how long each release check of an honest CUDA candidate takes: a program for people."""
+"""Print how long each release check of a correct CUDA candidate takes (needs a GPU)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from test_release_on_a_card import HONEST, TASK
+from test_release_on_a_card import CORRECT, TASK
 
 from actors.evaluator.judge import Judge
 from actors.work_context import StandaloneContext
@@ -28,14 +28,14 @@ class PrintedSteps(StandaloneContext):
 
 
 def main() -> None:
-    """Release one candidate, and print seconds since the last line at each step."""
+    """Release one candidate; print the duration of each step."""
     judge = Judge("cuda", Limits(), Path(tempfile.mkdtemp()) / "scratch", log_line=print)
     task = Task(name="fused", source=TASK, device="cuda", backend="cuda")
     steps = PrintedSteps()
     try:
         judge.measure(task)
         steps.set_activity("building")
-        found = judge.release(task, HONEST, steps)
+        found = judge.release(task, CORRECT, steps)
         steps.set_activity("")
         print(found)
     finally:

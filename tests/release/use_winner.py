@@ -1,7 +1,8 @@
-"""Uses a winner's file as a project would: `python use_winner.py best.py [cpu|cuda]`.
+"""Use a winner's file as a project would: `python use_winner.py best.py [cpu|cuda]`.
 
-Trains a residual network with it, compiles it, runs it under DistributedDataParallel in two
-processes; prints a line for each and ends with 1 if one of them differs from the plain module.
+The program trains a residual network with the winner, compiles it, and trains it with
+DistributedDataParallel in two processes.  It prints a line for each use; its status is 1 if the
+winner differs from the plain module in one of them.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ def inputs_of(file: Any, device: str, seed: int) -> list[Any]:
     return [v.to(device) if isinstance(v, torch.Tensor) else v for v in file.get_inputs()]
 
 
-def trained(file: Any, kind: Any, device: str, wrap: Any) -> list[torch.Tensor]:
-    """Train with the first input made by a scale that learns; return all that was learned."""
+def trained(file: Any, module_class: Any, device: str, wrap: Any) -> list[torch.Tensor]:
+    """Train the module and a scale of its first input; return the trained parameters."""
     torch.manual_seed(0)
-    module = kind(*file.get_init_inputs()).to(device)
+    module = module_class(*file.get_init_inputs()).to(device)
     scale = torch.nn.Parameter(torch.ones((), device=device))
     wrapped = wrap(module) if list(module.parameters()) else module
     optimizer = torch.optim.SGD([scale, *module.parameters()], lr=0.01)
@@ -56,33 +57,34 @@ def trained(file: Any, kind: Any, device: str, wrap: Any) -> list[torch.Tensor]:
     return [scale.detach(), *[p.detach() for p in module.parameters()]]
 
 
-def agree(name: str, ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> bool:
-    largest = max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True))
+def is_same(name: str, winners: list[torch.Tensor], plains: list[torch.Tensor]) -> bool:
+    """Print and return whether the tensors of winner and plain module agree."""
+    largest = max(float((a - b).abs().max()) for a, b in zip(winners, plains, strict=True))
     right = largest < 1e-4
     print(f"{name}: {'right' if right else 'WRONG'} (largest difference {largest:.2g})")
     return right
 
 
 def worker(rank: int, path: str, device: str, port: int) -> None:
-    """One of two processes of a distributed training."""
+    """Train in one of two distributed processes."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     dist.init_process_group("gloo", rank=rank, world_size=2)
     file = loaded(path)
     wrap = torch.nn.parallel.DistributedDataParallel
-    learned = [trained(file, kind, device, wrap) for kind in (file.Model, file.ModelNew)]
-    right = agree(f"two processes, rank {rank}", learned[1], learned[0])
+    parameters = [trained(file, each, device, wrap) for each in (file.Model, file.ModelNew)]
+    right = is_same(f"two processes, rank {rank}", parameters[1], parameters[0])
     dist.destroy_process_group()
     sys.exit(0 if right else 1)
 
 
 def main(path: str, device: str) -> int:
-    """Return the exit status."""
+    """Try all uses; return the exit status."""
     warnings.simplefilter("ignore")
     file = loaded(path)
     plain = trained(file, file.Model, device, lambda m: m)
-    found = [agree("training", trained(file, file.ModelNew, device, lambda m: m), plain)]
+    results = [is_same("training", trained(file, file.ModelNew, device, lambda m: m), plain)]
     compiled = trained(file, file.ModelNew, device, torch.compile)
-    found.append(agree("training, compiled", compiled, plain))
+    results.append(is_same("training, compiled", compiled, plain))
     inputs = inputs_of(file, device, 9)
     module = file.ModelNew(*file.get_init_inputs()).to(device)
     reference = file.Model(*file.get_init_inputs()).to(device)
@@ -93,16 +95,18 @@ def main(path: str, device: str) -> int:
             torch._dynamo.reset()
             for _number in range(3):
                 got = call(*inputs)
-            one, other = (v if isinstance(v, list | tuple) else [v] for v in (got, expected))
-            found.append(agree(name, list(one), list(other)))
+            winners, plains = (
+                list(v) if isinstance(v, list | tuple) else [v] for v in (got, expected)
+            )
+            results.append(is_same(name, winners, plains))
     print(f"kernel calls in inference: {module.kernel_stats()}")
     context = mp.spawn(worker, (path, device, 29_571), nprocs=2, join=False)
     try:
         while not context.join():
             pass
     except mp.ProcessExitedException:
-        found.append(False)
-    return 0 if all(found) else 1
+        results.append(False)
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":

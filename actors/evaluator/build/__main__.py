@@ -1,8 +1,6 @@
 """`python -m actors.evaluator.build FILE`: build one file by hand; see fastbuild/README.md."""
 
-import sys
-
-from actors.evaluator.fastbuild.__main__ import main
+import runpy
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    runpy.run_module("actors.evaluator.fastbuild", run_name="__main__", alter_sys=True)

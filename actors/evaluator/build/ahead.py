@@ -12,8 +12,7 @@ from pathlib import Path
 
 from actors.evaluator.build.stage import NO_MODULES, BuildResult, BuildStage
 from actors.evaluator.build.toolkits import ToolkitProvider
-from actors.evaluator.fastbuild.build_slots import slots_here
-from actors.evaluator.fastbuild.source_requirements import may_compile
+from actors.evaluator.fastbuild import may_compile, slots_here
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.disk_space import DiskSpace

@@ -13,10 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from actors.evaluator.fastbuild.build_slots import BuildSlots, slots_here
-from actors.evaluator.fastbuild.build_store import BuildStore
-from actors.evaluator.fastbuild.compiler_process import BuildTimeoutError
-from actors.evaluator.fastbuild.result_cache import ResultCache
+from actors.evaluator.fastbuild import (
+    BuildSlots,
+    BuildStore,
+    BuildTimeoutError,
+    ResultCache,
+    slots_here,
+)
 from actors.evaluator.ipc.orders import CandidateRaised, Confinement, ImportSource
 from actors.evaluator.ipc.runner_orders import FromRunner
 from actors.evaluator.sandbox.child_client import (

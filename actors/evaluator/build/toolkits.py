@@ -10,8 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from actors.evaluator.fastbuild import source_requirements
-from actors.evaluator.fastbuild.flag_set import FlagSet
+from actors.evaluator.fastbuild import FlagSet, flag_sets_of, needs_headers
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.orders import (
     Confinement,
@@ -55,9 +54,9 @@ class ToolkitProvider:
 
         `confinement` makes that of the child that prepares it.
         """
-        if not source_requirements.needs_headers(source) or self._failures >= MAX_TRIES:
+        if not needs_headers(source) or self._failures >= MAX_TRIES:
             return self._toolkit
-        wanted = source_requirements.flag_sets(source, cuda=cuda)
+        wanted = flag_sets_of(source, cuda=cuda)
         if self._toolkit and wanted <= self._prepared_flag_sets:
             return self._toolkit
         while not self._lock.acquire(timeout=POLL_S):

@@ -19,10 +19,12 @@ from pathlib import Path
 
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate
-from actors.evaluator.fastbuild.build_store import UNFINISHED_PREFIX
-from actors.evaluator.fastbuild.compiler_process import BuildTimeoutError
-from actors.evaluator.fastbuild.precompiled_headers import PrecompiledHeaderError
-from actors.evaluator.fastbuild.toolkit import ToolkitMissingError
+from actors.evaluator.fastbuild import (
+    UNFINISHED_PREFIX,
+    BuildTimeoutError,
+    PrecompiledHeaderError,
+    ToolkitMissingError,
+)
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
 from actors.evaluator.ipc.orders import (
     Done,
@@ -65,7 +67,7 @@ def serve(descriptor: int) -> None:
 
 def prepare_toolkit(order: PrepareToolkit) -> ToolkitPrepared:
     """Make the toolkit and the precompiled headers that the working directory does not have."""
-    from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
+    from actors.evaluator.fastbuild import prepare_toolkit
 
     store = Path.cwd()
     with tempfile.TemporaryDirectory(prefix=UNFINISHED_PREFIX, dir=store) as scratch:

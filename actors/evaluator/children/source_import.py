@@ -17,9 +17,7 @@ from types import ModuleType
 
 import torch
 
-from actors.evaluator.fastbuild import torch_hook
-from actors.evaluator.fastbuild.build_store import TOOLKITS_VARIABLE
-from actors.evaluator.fastbuild.source_requirements import may_compile
+from actors.evaluator.fastbuild import TOOLKITS_VARIABLE, install_hook, may_compile
 
 DEPENDENCY_FOLDER = "beside-the-task"  # no library has a folder of this name on its path
 UNLIMITED_S = 1e6  # the judge has a limit of its own
@@ -42,7 +40,7 @@ def install_fast_builds(source: str) -> None:
     """Make torch's build functions use the toolkit for the extensions that `source` compiles."""
     toolkits = os.environ.get(TOOLKITS_VARIABLE)
     if toolkits and may_compile(source):
-        torch_hook.install_hook(Path(toolkits), UNLIMITED_S)
+        install_hook(Path(toolkits), UNLIMITED_S)
 
 
 def write_dependencies(modules: Mapping[str, str]) -> None:

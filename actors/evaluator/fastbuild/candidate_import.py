@@ -2,8 +2,8 @@
 
     python -m actors.evaluator.fastbuild.candidate_import FILE ANSWER [STORE]
 
-writes an `ImportReport` to ANSWER; without STORE nothing of torch's is replaced.  It confines
-nothing: whoever does not trust the candidate runs it in a sandbox.
+The program writes an `ImportReport` to ANSWER.  Without STORE torch builds.  Nothing here confines
+the candidate: an untrusted one needs a sandbox around this process.
 """
 
 from __future__ import annotations
@@ -18,23 +18,12 @@ import msgspec
 import torch
 import torch.utils.cpp_extension
 
-from actors.evaluator.fastbuild.build_record import BuildRecord
+from actors.evaluator.fastbuild.store.build_record import ImportReport
 from actors.evaluator.fastbuild.torch_hook import install_hook
-from protocol.values import Value
-
-
-class ImportReport(Value, frozen=True, kw_only=True):
-    """What an import did."""
-
-    seconds: float  # of the import, once torch was there
-    error: str = ""
-    builds: tuple[BuildRecord, ...] = ()
-    results: tuple[str, ...] = ()  # digests of what the candidate's `results()` returned, if any
-    documents: tuple[str, ...] = ()  # docstrings of the built module's functions
 
 
 def import_candidate(path: Path, store: Path | None) -> ImportReport:
-    """Import the candidate at `path` and call its `results`, if it has one that can run here."""
+    """Import the candidate at `path`, and call its function `results` if it has one."""
     hook = install_hook(store) if store else None
     began = time.monotonic()
     error = ""
@@ -51,9 +40,9 @@ def import_candidate(path: Path, store: Path | None) -> ImportReport:
             spec.loader.exec_module(module)
         finally:
             seconds = time.monotonic() - began
-        results = _results(module)
-        documents = _documents(getattr(module, "module", None))
-    except Exception as raised:  # noqa: BLE001  # the candidate's own: it is the answer
+        results = _result_digests(module)
+        documents = _docstrings(getattr(module, "module", None))
+    except Exception as raised:  # noqa: BLE001  # the candidate's error is what is reported
         error = f"{type(raised).__name__}: {raised}"
     return ImportReport(
         seconds=seconds,
@@ -64,26 +53,26 @@ def import_candidate(path: Path, store: Path | None) -> ImportReport:
     )
 
 
-def _results(module: object) -> list[str]:
+def _result_digests(module: object) -> list[str]:
     results = getattr(module, "results", None)
     if results is None:
         return []
-    found = []
-    for one in results():
-        held = one.detach().cpu().contiguous()
-        data = bytes(held.flatten().view(torch.uint8).tolist())
+    digests = []
+    for result in results():
+        tensor = result.detach().cpu().contiguous()
+        data = bytes(tensor.flatten().view(torch.uint8).tolist())
         content = hashlib.sha256(data).hexdigest()[:16]
-        found.append(f"{held.dtype} {list(held.shape)} {content}")
-    return found
+        digests.append(f"{tensor.dtype} {list(tensor.shape)} {content}")
+    return digests
 
 
-def _documents(module: object) -> list[str]:
+def _docstrings(module: object) -> list[str]:
     names = [name for name in dir(module) if not name.startswith("_")]
     return [f"{name}: {getattr(module, name).__doc__}" for name in sorted(names)]
 
 
 def main(arguments: list[str]) -> int:
-    """Import FILE and write the answer."""
+    """Import FILE and write the report to ANSWER."""
     path, answer = Path(arguments[0]), Path(arguments[1])
     store = Path(arguments[2]) if len(arguments) > 2 else None
     answer.write_bytes(msgspec.json.encode(import_candidate(path, store)))

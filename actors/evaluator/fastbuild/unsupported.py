@@ -1,7 +1,7 @@
-"""Which builds go torch's way from the start, and why.
+"""Which extensions torch builds from the start, and why.
 
-Fast builds are for what candidates are: kernels and the functions that launch them.  Whatever needs
-more of torch than its tensors is left to torch.
+Fast builds are made for kernels and the functions that launch them.  torch builds an extension that
+needs more of torch than its tensors.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from actors.evaluator.fastbuild.candidate_source import CandidateSource, words
-from actors.evaluator.fastbuild.header_tree import UMBRELLAS
+from actors.evaluator.fastbuild.headers.header_tree import UMBRELLAS
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource, identifiers_in
 
 _HEAVY = re.compile(
     r"\btorch\s*::\s*(nn|optim|jit|data|serialize|profiler|fft|linalg|special|sparse|nested|cuda"
@@ -20,7 +20,7 @@ _HEAVY = re.compile(
 )
 _CONDITION = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(.*(?:\\\n.*)*)", re.MULTILINE)
 _UMBRELLA = frozenset((*UMBRELLAS, "torch/extension.h", "torch/version.h"))
-# Headers of torch's own that the tree leaves alone and that need no more of it than they include.
+# Headers that the light tree does not replace and that include everything they need.
 _PLAIN_TORCH = re.compile(r"(c10|ATen|torch/headeronly)/")
 _NOT_PLAIN = re.compile(r"ATen/(native|functorch|core/(dispatch|boxing|op_registration|ivalue))")
 
@@ -30,9 +30,9 @@ def unsupported_reason(
     include_folders: Sequence[str],
     hidden_macros: frozenset[str],
 ) -> str | None:
-    """Return why these sources go torch's way, or None.
+    """Return why torch must build these sources; None if a light build can.
 
-    `hidden_macros` are those that torch's headers define and the light ones do not.
+    `hidden_macros`: the macros that torch's headers define and the light ones do not.
     """
     if include_folders:
         return "it names include folders of its own"
@@ -41,16 +41,16 @@ def unsupported_reason(
         if heavy:
             return f"it uses {' '.join(heavy.group().split())}"
         for named in source.includes:
-            reason = _include_refusal(named)
+            reason = _unsupported_include(named)
             if reason:
                 return reason
-        asked = words(" ".join(_CONDITION.findall(source.code)))
-        if asked & hidden_macros:
-            return f"it asks whether {min(asked & hidden_macros)} is defined"
+        conditions = identifiers_in(" ".join(_CONDITION.findall(source.code)))
+        if conditions & hidden_macros:
+            return f"it tests whether {min(conditions & hidden_macros)} is defined"
     return None
 
 
-def _include_refusal(named: str) -> str | None:
+def _unsupported_include(named: str) -> str | None:
     name = named[1:-1]
     if name in _UMBRELLA:
         return None
@@ -75,7 +75,7 @@ MAX_FUNCTIONS = 60
 
 
 def can_bind_by_table(source: CandidateSource) -> bool:
-    """Whether the source's module only lists functions, so that the prebuilt binding does."""
+    """Whether the source's module only lists functions, so that the prebuilt binding is enough."""
     code = source.code
     if re.search(r"\bpy\s*::|\bpybind11\b", code):
         return False

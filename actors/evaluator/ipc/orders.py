@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from actors.evaluator.fastbuild.flag_set import FlagSet
+from actors.evaluator.fastbuild import FlagSet
 from protocol.values import DeviceKind, Value
 
 ChildRole = Literal["runner", "referee", "builder", "tool"]

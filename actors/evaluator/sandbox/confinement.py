@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from actors.evaluator.fastbuild.build_store import TOOLKITS_VARIABLE, BuildStore
+from actors.evaluator.fastbuild import TOOLKITS_VARIABLE, BuildStore
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.sandbox import paths, sandbox
 from protocol.settings import Limits

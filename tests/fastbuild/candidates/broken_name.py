@@ -1,4 +1,4 @@
-"""A name that nobody declared."""
+"""An undeclared name."""
 
 from torch.utils.cpp_extension import load_inline
 

@@ -1,4 +1,4 @@
-"""Not what it says it returns."""
+"""A result of another type than the declared one."""
 
 from torch.utils.cpp_extension import load_inline
 

@@ -1,4 +1,4 @@
-"""A tensor is no float."""
+"""A float from a tensor."""
 
 from torch.utils.cpp_extension import load_inline
 

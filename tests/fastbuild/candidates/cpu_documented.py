@@ -1,4 +1,4 @@
-"""Functions with words of their own."""
+"""Functions with docstrings of their own."""
 
 import torch
 from torch.utils.cpp_extension import load_inline

@@ -1,4 +1,4 @@
-"""A tensor around memory of our own."""
+"""A tensor around the candidate's own memory."""
 
 import torch
 from torch.utils.cpp_extension import load_inline

@@ -1,4 +1,4 @@
-"""A method that no word names: a macro pastes its name."""
+"""A tensor method that no identifier names: a macro pastes its name."""
 
 import torch
 from torch.utils.cpp_extension import load_inline

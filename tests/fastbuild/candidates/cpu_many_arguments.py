@@ -1,4 +1,4 @@
-"""Many kinds of arguments, a list of tensors back."""
+"""Many kinds of arguments, a list of tensors as the result."""
 
 import torch
 from torch.utils.cpp_extension import load_inline

@@ -1,4 +1,4 @@
-"""A tuple of tensors back."""
+"""A tuple of tensors as the result."""
 
 import torch
 from torch.utils.cpp_extension import load_inline

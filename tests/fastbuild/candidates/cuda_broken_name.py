@@ -1,4 +1,4 @@
-"""A name that nobody declared, in a kernel."""
+"""An undeclared name in a kernel."""
 
 from torch.utils.cpp_extension import load_inline
 

@@ -1,4 +1,4 @@
-"""Device mathematics whose names are also torch's."""
+"""Device functions that have the names of torch's own."""
 # ruff: noqa: E501 (the long lines are C++)
 
 import torch

@@ -1,0 +1,136 @@
+"""The toolkit: what fast builds of one torch with one compiler need (headers, binding, lists).
+
+Only trusted code writes toolkits (`toolkit_builder`); a process that runs a candidate reads one.
+Everything that goes into a toolkit is in its key, which is the name of its folder.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from actors.evaluator.fastbuild.headers.header_tree import (
+    INDEX_FILE,
+    NATIVE,
+    OperatorIndex,
+    read_index,
+)
+from actors.evaluator.fastbuild.headers.precompiled_headers import (
+    PrecompiledHeaders,
+    compiler_identity,
+)
+from actors.evaluator.fastbuild.request.build_key import digest
+from actors.evaluator.fastbuild.request.build_request import compiler_in_use
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.store.build_store import ToolkitMissingError
+
+_FASTBUILD = Path(__file__).parents[1]
+# The files that decide the content of a toolkit: their text is part of its key.
+GENERATOR_FILES = (
+    "headers/cuda_header_tree.py",
+    "headers/declared_names.py",
+    "headers/header_tree.py",
+    "nvcc/probe_build.py",
+    "nvcc/strip_bodies.py",
+    "toolkit_builder.py",
+)
+NAMES_FILE, LIGHT_MACROS_FILE, MACROS_FILE = "names", "light-macros", "macros"
+EXPORTED_FILE, BINDING_FILE, LINKER_FILE = "exported", "binding.o", "linker"
+
+
+def headers_of_torch() -> Path:
+    """Return the folder of the installed torch's headers."""
+    return Path(torch.__file__).parent / "include"
+
+
+def toolkit_key() -> str:
+    """Return the name of the toolkit for the torch and the compiler in use."""
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in sorted([*map(_FASTBUILD.joinpath, GENERATOR_FILES), *NATIVE.iterdir()])
+    ]
+    return digest(
+        str(torch.__version__),
+        str(torch.version.git_version),
+        torch.compiled_with_cxx11_abi(),
+        str(headers_of_torch()),
+        sysconfig.get_config_var("SOABI"),
+        sysconfig.get_path("include", "posix_prefix"),
+        compiler_identity(compiler_in_use()),
+        texts,
+    )
+
+
+class Toolkit:
+    """One toolkit, in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.precompiled = PrecompiledHeaders(folder / "precompiled")
+        self.preambles_folder = folder / "preambles"  # of `nvcc_preamble.PreambleCache`
+
+    @property
+    def key(self) -> str:
+        return self.folder.name
+
+    @property
+    def binding(self) -> Path:
+        return self.folder / BINDING_FILE
+
+    @cached_property
+    def index(self) -> OperatorIndex:
+        return read_index(self.folder)
+
+    @cached_property
+    def torch_names(self) -> frozenset[str]:
+        """Every name that torch's full headers declare."""
+        return self._names(NAMES_FILE)
+
+    @cached_property
+    def exported(self) -> frozenset[str]:
+        """The methods of Tensor that torch's library defines, as the linker names them."""
+        return self._names(EXPORTED_FILE)
+
+    @cached_property
+    def hidden_macros(self) -> frozenset[str]:
+        """Macros that torch's full headers define and the light ones do not."""
+        return self._names(MACROS_FILE) - self._names(LIGHT_MACROS_FILE)
+
+    @cached_property
+    def linker(self) -> tuple[str, ...]:
+        """The flag for a faster linker; empty where none worked for the toolkit's probe."""
+        return tuple((self.folder / LINKER_FILE).read_text(encoding="ascii").split())
+
+    def _names(self, file: str) -> frozenset[str]:
+        return frozenset((self.folder / file).read_text(encoding="utf-8").split())
+
+    def include_folders(self, source: CandidateSource) -> list[Path]:
+        """Return the folders that are searched before torch's headers for `source`."""
+        folders = [self.folder / "light"]
+        if not source.is_cuda:
+            return folders
+        includes = " ".join(source.includes)
+        if not re.search(r"[<\"](thrust|cub|cuda|cute|cutlass|nv|cccl)/", includes) and not any(
+            "complex" in name.lower() for name in source.identifiers
+        ):
+            folders.append(self.folder / "complex")
+        if not re.search(r"cublas|cusparse|cusolver|blas|sparse", source.code, re.IGNORECASE):
+            folders.append(self.folder / "context")
+        return folders
+
+
+def find_toolkit(store: Path) -> Toolkit:
+    """Return the toolkit in the folder `store` for the torch and the compiler in use.
+
+    Raises `ToolkitMissingError` if the folder has none.
+    """
+    folder = store / toolkit_key()
+    if not (folder / INDEX_FILE).exists():
+        raise ToolkitMissingError(
+            f"{store} holds no toolkit for torch {torch.__version__}; prepare it first"
+        )
+    return Toolkit(folder)

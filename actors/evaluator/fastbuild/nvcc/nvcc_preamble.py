@@ -1,0 +1,172 @@
+"""The preamble: the beginning that the preprocessed CUDA sources of all candidates have in common.
+
+cudafe++ and cicc spend nine tenths of their time on torch's and the standard library's headers.
+When a preprocessed text begins with a preamble that trusted code has seen, the front ends get that
+preamble without function bodies (`strip_bodies`).  g++ needs the bodies: the text that cudafe++
+wrote for the whole preamble is stored, too, and replaces what cudafe++ writes for the stripped one.
+A stripped preamble is stored only if it changed nothing in the output for a probe.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import threading
+from pathlib import Path
+
+from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
+from actors.evaluator.fastbuild.request.build_key import digest
+from actors.evaluator.fastbuild.request.flag_set import canonical
+from protocol.values import Value
+
+END_MARK = "/stark/common_end.h"
+ENCODING = "utf-8"
+_ANY_SOURCE = "/stark/candidate.cu"  # replaces the path of the source in a stored text
+_STRIPPED_FILE, _WRITTEN_FILE = "stripped.ii", "written.cpp"
+
+
+def split_preamble(text: str) -> tuple[str, str] | None:
+    """Return the preamble of a preprocessed text, and the rest; None when it has no end mark."""
+    mark = text.find(f'{END_MARK}"')
+    if mark < 0:
+        return None
+    start = text.rfind("\n#", 0, mark) + 1
+    return text[:start], text[start:]
+
+
+def read_text(file: Path) -> str:
+    """Return the text that a compiler wrote to `file`."""
+    return file.read_text(encoding=ENCODING, errors="surrogateescape")
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write `text` to `file` for a compiler."""
+    file.write_text(text, encoding=ENCODING, errors="surrogateescape")
+
+
+class NvccHalf(Value, frozen=True, kw_only=True):
+    """One half of nvcc's work: the step that preprocesses, and the step that parses its output."""
+
+    text: str  # the name of the step that preprocesses
+    parser: str  # the name of the step that parses
+    templates: bool  # whether the parser can do without the bodies of templates, too
+
+
+# cicc generates code for templates.  cudafe++ only writes the text that it has read.
+DEVICE_HALF = NvccHalf(text="device text", parser="cicc", templates=False)
+HOST_HALF = NvccHalf(text="host text", parser="cudafe++", templates=True)
+
+
+class Preamble(Value, frozen=True, kw_only=True):
+    """A stored preamble."""
+
+    folder: str
+
+    def replace(self, file: Path, source: str, rest: str) -> None:
+        """Write the stripped preamble and `rest` to `file`, for the source at the path `source`."""
+        stripped = read_text(Path(self.folder) / _STRIPPED_FILE)
+        write_text(file, stripped.replace(_ANY_SOURCE, source) + rest)
+
+    @property
+    def written(self) -> str:
+        """The text that the parser writes for the whole preamble."""
+        return read_text(Path(self.folder) / _WRITTEN_FILE)
+
+
+class PreambleCache:
+    """The stored preambles of one toolkit."""
+
+    def __init__(self, toolkit: Toolkit) -> None:
+        self.root = toolkit.preambles_folder
+
+    def _folder(self, half: NvccHalf, steps: NvccSteps, text: str, source: str) -> Path:
+        flags = [*steps.flags(half.text), *steps.flags(half.parser)]
+        return self.root / digest(half, flags, text.replace(source, _ANY_SOURCE))
+
+    def find(self, half: NvccHalf, steps: NvccSteps, text: str, source: str) -> Preamble | None:
+        """Return the stored preamble for `text`, which was preprocessed from the file `source`."""
+        folder = self._folder(half, steps, text, source)
+        return Preamble(folder=str(folder)) if (folder / _STRIPPED_FILE).exists() else None
+
+    def store(
+        self,
+        half: NvccHalf,
+        steps: NvccSteps,
+        text: str,
+        source: str,
+        *,
+        stripped: str,
+        written: str,
+    ) -> None:
+        """Store the preamble `text` as `stripped`, and the parser's output for the whole text."""
+        folder = self._folder(half, steps, text, source)
+        folder.mkdir(parents=True, exist_ok=True)
+        stripped = stripped.replace(source, _ANY_SOURCE)
+        for name, content in ((_WRITTEN_FILE, written), (_STRIPPED_FILE, stripped)):
+            unfinished = folder / f".{name}.{os.getpid()}-{threading.get_ident()}"
+            write_text(unfinished, content)
+            unfinished.replace(folder / name)
+
+    def remove_unfinished(self) -> None:
+        """Remove the files of killed makers; only one maker may be running."""
+        for unfinished in self.root.glob("*/.*"):
+            unfinished.unlink(missing_ok=True)
+
+
+class CudafePrefix(Value, frozen=True, kw_only=True):
+    """The text that cudafe++ writes for the preamble, and the command that compiles it."""
+
+    file: str
+    text: str
+    rest: str
+    compiler: str
+    flags: tuple[str, ...]
+
+    def replace(self, header: Path | None) -> None:
+        """Let the file begin with the precompiled `header`, or with the prefix's own text."""
+        lead = f'#include "{header}"\n' if header else self.text
+        write_text(Path(self.file), lead + self.rest)
+
+
+def host_prefix(
+    steps: NvccSteps, scratch: Path, own_folder: Path, source: str
+) -> CudafePrefix | None:
+    """Return the common prefix of cudafe++'s output in `scratch`; None when it has no end mark.
+
+    `own_folder` has the headers of this one source, so the flags are returned without it.
+    """
+    argv = shlex.split(steps.commands["host g++"])
+    written = next((argument for argument in argv if argument.endswith(".cudafe1.cpp")), "")
+    file = scratch / written
+    parts = split_preamble(read_text(file))
+    if parts is None:
+        return None
+    # Each source is in another folder; only the name of its file is part of the prefix.
+    prefix = re.sub(rf'"[^"\n]*{re.escape(Path(source).name)}"', '"candidate.cu"', parts[0])
+    at = argv.index("-o")
+    return CudafePrefix(
+        file=str(file),
+        text=prefix,
+        rest=parts[1],
+        compiler=argv[0],
+        flags=tuple(canonical(_common_flags(argv[1:at] + argv[at + 2 :], written, own_folder))),
+    )
+
+
+def _common_flags(flags: list[str], written: str, own_folder: Path) -> list[str]:
+    """Return `flags` without those that name files of this one source."""
+    common: list[str] = []
+    rest = iter(flags)
+    for flag in rest:
+        if flag in ("-c", written):
+            continue
+        if flag == "-x":
+            next(rest)
+        elif flag == "-isystem":
+            folder = next(rest)
+            common += [] if folder == str(own_folder) else [flag, folder]
+        else:
+            common.append(flag)
+    return common

@@ -1,0 +1,114 @@
+"""nvcc's own steps for one source, read from `nvcc -dryrun`, so that they can run side by side.
+
+With one architecture and without device linking there are seven.  The device half (preprocess,
+cicc, ptxas, fatbinary) and the host half (preprocess, cudafe++) need nothing of each other except
+the module name that both must use; g++ comes last.  nvcc itself runs any other set of steps.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+from actors.evaluator.fastbuild.request.build_key import digest
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline, run_compiler
+from protocol.values import Value
+
+STEP_NAMES = ("device text", "cicc", "ptxas", "fatbinary", "host text", "cudafe++", "host g++")
+_SETTING = re.compile(r"([A-Za-z_]\w*)\s?=(.*)", re.DOTALL)
+_MODULE_FILE = re.compile(r'--module_id_file_name "([^"]+)"')
+_COMPILER = re.compile(r"\S*(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(?:-\d+)?$")
+
+
+class NvccSteps(Value, frozen=True, kw_only=True):
+    """The steps by name, and the environment that nvcc gives them."""
+
+    commands: dict[str, str]
+    settings: dict[str, str]
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, **self.settings}
+
+    @property
+    def module_file(self) -> str:
+        """The file with the module name that both halves must use; "" if cudafe++ names none."""
+        found = _MODULE_FILE.search(self.commands["cudafe++"])
+        return found[1] if found else ""
+
+    def name_module(self, source: CandidateSource) -> None:
+        """Write the module name, so that cicc need not wait until cudafe++ has written it."""
+        text_digest = digest(source.text)
+        stem = re.sub(r"\W", "_", Path(source.path).name)
+        name = f"_{text_digest[:8]}_{len(stem)}_{stem}_{text_digest[8:16]}"
+        Path(self.module_file).write_text(name, encoding="ascii")
+
+    def output(self, name: str) -> Path:
+        """Return the file that a step writes its text to."""
+        argv = shlex.split(self.commands[name])
+        return Path(argv[argv.index("--gen_c_file_name" if name == "cudafe++" else "-o") + 1])
+
+    def flags(self, name: str) -> list[str]:
+        """Return a step's flags without those that name files."""
+        argv = shlex.split(self.commands[name])
+        return [argument for argument in argv if argument.startswith("-") and "/" not in argument]
+
+    def run(self, name: str, folder: Path, deadline: Deadline) -> CompilerRun:
+        """Run one step in `folder`."""
+        return run_compiler(
+            ["/bin/sh", "-c", self.commands[name]], folder, deadline, self.environment()
+        )
+
+    def host_text_argv(self) -> tuple[str, ...]:
+        """Return the host compiler's command for the source, without -E and -o."""
+        argv = shlex.split(self.commands["host text"])
+        at = argv.index("-o")
+        return tuple(argument for argument in argv[:at] + argv[at + 2 :] if argument != "-E")
+
+
+def step_of(command: str) -> str:
+    """Return the name of the step that `command` is; "" for a command that is not a known step."""
+    first = command.split()[0].strip('"')
+    name = first.rsplit("/", 1)[-1]
+    if name in ("cicc", "ptxas", "fatbinary", "cudafe++"):
+        return name
+    if not _COMPILER.match(name):
+        return ""
+    if " -E " not in command:
+        return "host g++"
+    return "device text" if "-D__CUDA_ARCH__=" in command else "host text"
+
+
+def plan_steps(
+    argv: list[str], folder: Path, scratch: Path, deadline: Deadline
+) -> NvccSteps | CompilerRun | None:
+    """Return the steps of the nvcc command `argv`.
+
+    Returns the failed run when nvcc rejects the flags, and None when the steps are not the usual
+    seven.
+    """
+    ran = run_compiler([*argv, "--keep", "--keep-dir", str(scratch), "-dryrun"], folder, deadline)
+    if ran.status:
+        return ran
+    settings: dict[str, str] = {}
+    commands: dict[str, str] = {}
+    for line in ran.output.splitlines():
+        if not line.startswith("#$ "):
+            continue
+        text = line[3:].strip()
+        setting = _SETTING.fullmatch(text)
+        if setting and not commands:
+            settings[setting[1]] = setting[2].strip()
+            continue
+        if text.startswith(("rm ", "-- ")):
+            continue
+        name = step_of(text)
+        if not name or name in commands:
+            return None
+        commands[name] = text.replace(" --gen_module_id_file", "")
+    if set(commands) != set(STEP_NAMES):
+        return None
+    steps = NvccSteps(commands=commands, settings=settings)
+    return steps if steps.module_file else None

@@ -1,0 +1,107 @@
+"""The build of a probe, from which trusted code prepares builds with the same flags.
+
+It makes the precompiled header for g++, and the stripped preambles for nvcc's front ends; a
+preamble is stored only if the probe's output stays the same with it.  Trusted code only.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext, nvcc_command
+from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
+    DEVICE_HALF,
+    HOST_HALF,
+    CudafePrefix,
+    NvccHalf,
+    PreambleCache,
+    host_prefix,
+    read_text,
+    split_preamble,
+    write_text,
+)
+from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps, plan_steps
+from actors.evaluator.fastbuild.nvcc.strip_bodies import strip_bodies
+from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
+from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
+
+
+def learn_from_probe(
+    context: BuildContext, compilation: CompileCommand, source: CandidateSource
+) -> None:
+    """Store what `nvcc_compile.compile_cuda` can use for sources with these flags."""
+    own_folder = context.folder / Path(source.path).name
+    own_folder.mkdir(parents=True, exist_ok=True)
+    argv = nvcc_command(context, compilation, source, own_folder)
+    steps = plan_steps(argv, context.folder, context.folder, context.deadline)
+    if isinstance(steps, NvccSteps):
+        steps.name_module(source)
+        probe = _Probe(context, steps, own_folder, source)
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(probe.device), pool.submit(probe.host)]:
+                done.result()
+
+
+class _Probe:
+    """A trusted source; each half of it is compiled with the whole and the stripped preamble."""
+
+    def __init__(
+        self, context: BuildContext, steps: NvccSteps, own_folder: Path, source: CandidateSource
+    ) -> None:
+        self.context = context
+        self.steps = steps
+        self.own_folder = own_folder
+        self.source = source
+        self.cache = PreambleCache(context.toolkit)
+
+    def host(self) -> None:
+        if not (self._run(HOST_HALF.text) and self._run(HOST_HALF.parser)):
+            return
+        before = self._prefix()
+        if before is None:
+            return
+        preamble = self._new_preamble(HOST_HALF)
+        if preamble:
+            stripped = self._strip(HOST_HALF, preamble)
+            after = self._prefix() if self._run(HOST_HALF.parser) else None
+            if after and after.rest == before.rest:
+                self._store(HOST_HALF, preamble, stripped, written=before.text)
+        self.context.toolkit.precompiled.make(
+            before.compiler, list(before.flags), before.text, self.context.deadline
+        )
+
+    def device(self) -> None:
+        preamble = self._new_preamble(DEVICE_HALF) if self._run(DEVICE_HALF.text) else ""
+        if not preamble or not self._run(DEVICE_HALF.parser):
+            return
+        code = self.steps.output(DEVICE_HALF.parser)
+        before = code.read_bytes()
+        stripped = self._strip(DEVICE_HALF, preamble)
+        if self._run(DEVICE_HALF.parser) and code.read_bytes() == before:
+            self._store(DEVICE_HALF, preamble, stripped)
+
+    def _run(self, name: str) -> bool:
+        return not self.steps.run(name, self.context.folder, self.context.deadline).status
+
+    def _prefix(self) -> CudafePrefix | None:
+        return host_prefix(self.steps, self.context.folder, self.own_folder, self.source.path)
+
+    def _new_preamble(self, half: NvccHalf) -> str:
+        """Return the preamble of the half's text; "" if it has none or it is stored already."""
+        parts = split_preamble(read_text(self.steps.output(half.text)))
+        if parts is None or self.cache.find(half, self.steps, parts[0], self.source.path):
+            return ""
+        return parts[0]
+
+    def _strip(self, half: NvccHalf, preamble: str) -> str:
+        """Replace the preamble in the half's text by the stripped one, and return that."""
+        file = self.steps.output(half.text)
+        stripped = strip_bodies(preamble, templates=half.templates)
+        write_text(file, stripped + read_text(file)[len(preamble) :])
+        return stripped
+
+    def _store(self, half: NvccHalf, preamble: str, stripped: str, written: str = "") -> None:
+        self.cache.store(
+            half, self.steps, preamble, self.source.path, stripped=stripped, written=written
+        )

@@ -1,0 +1,81 @@
+"""Flags that many candidates share, so that headers can be precompiled for them.
+
+A flag set is data that may come from a candidate.  Trusted code compiles with plain flags only:
+flags that neither run, read nor write anything.
+"""
+
+from __future__ import annotations
+
+import re
+
+from protocol.values import Value
+
+_PLAIN = re.compile(
+    r"-O[0-3s]?|-Ofast|-g[0-3]?|-pthread|-DNDEBUG|-std=(c|gnu)\+\+(17|20|23)"
+    r"|-m(arch|tune)=[a-z0-9-]+|-m(avx|avx2|fma|f16c|sse4\.[12]|bmi2?|avx512[a-z]+)"
+    r"|-f(no-)?(fast-math|openmp|unroll-loops|tree-vectorize|math-errno|finite-math-only"
+    r"|strict-aliasing|associative-math|trapping-math|signed-zeros|omit-frame-pointer|lto|PIC)"
+)
+_PLAIN_DEVICE = re.compile(
+    r"-O[0-3]|--?use_fast_math|-?-extra-device-vectorization|--?expt-relaxed-constexpr"
+    r"|--?expt-extended-lambda|--?extended-lambda|-lineinfo|--generate-line-info"
+    r"|-std=c\+\+(17|20)|-U__CUDA_NO_[A-Z0-9_]+__|--?ftz=(true|false)|--?fmad=(true|false)"
+    r"|--?prec-(div|sqrt)=(true|false)|--?maxrregcount=\d+|-DNDEBUG"
+)
+# Flags that mean the same at any position, so that one order can stand for all.
+_ORDER_FREE = re.compile(
+    r"-O[0-3]|-march=native|-mtune=native|-f(fast-math|openmp|unroll-loops|PIC)|-DNDEBUG|-g|-pthread"
+)
+_WARNING = re.compile(r"-w|-W(?!p,|l,|a,)[a-z0-9=+-]*|-pedantic|-fdiagnostics-[a-z=-]+")
+_LEVEL = re.compile(r"-O[0-3]")
+
+
+class FlagSet(Value, frozen=True, kw_only=True):
+    """The flags that a candidate added to torch's."""
+
+    cflags: tuple[str, ...] = ()
+    cuda_cflags: tuple[str, ...] = ()
+    with_cuda: bool = False
+
+    def is_plain(self) -> bool:
+        """Whether trusted code may compile with these flags."""
+        return all(_PLAIN.fullmatch(flag) for flag in self.cflags) and all(
+            _PLAIN_DEVICE.fullmatch(flag) for flag in self.cuda_cflags
+        )
+
+
+def stripped(flags: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """Return `flags` as torch passes them on: without blanks around them and without empty ones."""
+    return tuple(flag.strip() for flag in flags if flag.strip())
+
+
+def canonical(flags: list[str]) -> list[str]:
+    """Return `flags` without warnings and with the order-free ones last, in one order.
+
+    The last of several optimisation levels counts, so flags with more than one level keep their
+    order.
+    """
+    flags = [flag for flag in flags if not _WARNING.fullmatch(flag)]
+    if sum(1 for flag in flags if _LEVEL.fullmatch(flag)) > 1:
+        return flags
+    order_free = {flag for flag in flags if _ORDER_FREE.fullmatch(flag)}
+    return [flag for flag in flags if flag not in order_free] + sorted(order_free)
+
+
+COMMON_CPU_FLAG_SETS = (
+    FlagSet(),
+    FlagSet(cflags=("-O3",)),
+    FlagSet(cflags=("-O2",)),
+    FlagSet(cflags=("-O3", "-march=native")),
+    FlagSet(cflags=("-O3", "-march=native", "-fopenmp")),
+    FlagSet(cflags=("-O3", "-march=native", "-ffast-math")),
+    FlagSet(cflags=("-O3", "-march=native", "-ffast-math", "-fopenmp")),
+)
+COMMON_CUDA_FLAG_SETS = (
+    FlagSet(with_cuda=True),
+    FlagSet(with_cuda=True, cuda_cflags=("-O3",)),
+    FlagSet(with_cuda=True, cflags=("-O3",), cuda_cflags=("-O3",)),
+    FlagSet(with_cuda=True, cflags=("-O2",), cuda_cflags=("-O2",)),
+    FlagSet(with_cuda=True, cuda_cflags=("-O3", "--use_fast_math")),
+    FlagSet(with_cuda=True, cflags=("-O3",), cuda_cflags=("-O3", "--use_fast_math")),
+)

@@ -1,0 +1,1 @@
+"""What lasts between builds on one machine: folders, results, records and build slots; no torch."""

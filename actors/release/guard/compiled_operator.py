@@ -1,0 +1,110 @@
+"""The operator that torch.compile sees in place of the kernels."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import itertools as _itertools
+
+import torch as _torch
+from torch.nn import Module as Model
+
+from actors.release.guard.call_guard import _inputs_misfit, _run
+from actors.release.guard.judged_values import (
+    _DEVICE,
+    _GRADIENTS,
+    _INPUTS,
+    _JUDGED,
+    _LIMITS,
+    _leaf_specs,
+    _modules,
+    _nest,
+    _tensors_of,
+    _warn_once,
+)
+
+# --- copied from here on ---
+
+# --- under torch.compile: one operator that the compiler does not look into ---
+
+
+def _operator(handle, inputs, state):
+    """Run one module on flat inputs; return flat, contiguous outputs of their own memory."""
+    module = _modules[handle]
+    flat = iter(inputs)
+    args = [_nest(spec, flat) for spec in _INPUTS]
+    with _torch.no_grad():
+        outputs = _tensors_of(_run(module, args))
+    held = {tensor.untyped_storage().data_ptr() for tensor in (*inputs, *state)}
+    fresh = []
+    for output in outputs:
+        output = output.detach().contiguous()
+        if output.untyped_storage().data_ptr() in held:
+            output = output.clone()
+        held.add(output.untyped_storage().data_ptr())
+        fresh.append(output)
+    return fresh
+
+
+def _fake_operator(handle, inputs, state):
+    """Return what `_operator` returns, without values."""
+    specs = _leaf_specs(_JUDGED["outputs"])
+    held = [*inputs, *state]
+    device = held[0].device if held else _torch.device(_DEVICE)
+    return [_torch.empty(spec[2], dtype=spec[1], device=device) for spec in specs]
+
+
+def _define_operator():
+    """Register the operator under a name of this file's own; return it and what keeps it alive."""
+    space = _torch.library.Library(f"stark_{_JUDGED['hash']}", "FRAGMENT")
+    name = next(
+        n for n in _itertools.count() if not hasattr(getattr(_torch.ops, space.ns), f"f{n}")
+    )
+    space.define(f"f{name}(int handle, Tensor[] inputs, Tensor[] state) -> Tensor[]")
+    space.impl(f"f{name}", _operator, "CompositeExplicitAutograd")
+    _torch.library.register_fake(f"{space.ns}::f{name}", _fake_operator, lib=space)
+    return getattr(getattr(_torch.ops, space.ns), f"f{name}").default, space
+
+
+def _traceable_misfit(module, args, kwargs):
+    """Return why a compiler must see the plain forward; "" when it may see the operator."""
+    if module._kernel_guard.off:
+        return module._kernel_guard.off
+    if "compile" in _LIMITS:
+        return "its kernels were not right under torch.compile"
+    reason = "it is called with keywords" if kwargs else _inputs_misfit(args)
+    if reason:
+        return reason
+    if _torch.is_autocast_enabled(_DEVICE):
+        return "autocast is on"
+    state = [*module.parameters(), *module.buffers()]
+    if _torch.is_grad_enabled():
+        for tensor in (*_tensors_of(list(args)), *state):
+            if tensor.requires_grad:
+                return _GRADIENTS
+    for part in module.modules():
+        if part.training and len(part._buffers):
+            return "it changes its buffers in training"
+    return ""
+
+
+@_torch.compiler.assume_constant_result
+def _note_traced(reason):
+    """Say, while a graph is traced, that it holds the plain forward."""
+    _warn_once(f"{reason} (while torch.compile traced it)")
+    return True
+
+
+def _traced(module, args, kwargs):
+    """What a compiler sees: the operator, or the plain forward."""
+    if not _torch.compiler.is_exporting():
+        reason = _traceable_misfit(module, args, kwargs)
+        if not reason:
+            inputs = _tensors_of(list(args))
+            state = [*module.parameters(), *module.buffers()]
+            outputs = _OPERATOR(module._kernel_guard.handle, inputs, state)
+            return _nest(_JUDGED["outputs"], iter(outputs))
+        _note_traced(reason)
+    return Model.forward(module, *args, **kwargs)
+
+
+_OPERATOR, _LIBRARY = _define_operator()
