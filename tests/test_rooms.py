@@ -64,6 +64,8 @@ FLOORS: dict[str, list[set[str]]] = {
         {"fastbuild"},
     ],
     "actors/evaluator/children": [{"release_checks"}, {"tensors"}],
+    "actors/evaluator/fastbuild": [{"nvcc"}, {"headers"}, {"store"}, {"request"}],
+    "actors/release": [{"guard"}],
     "actors/supervisor": [{"cli"}, {"reporting"}, {"processes"}],
     "scripts": [{"benchmarks", "tables"}, {"faults"}],
 }
@@ -196,6 +198,24 @@ def test_every_inner_room_has_a_floor() -> None:
     }
 
     assert drawn == built
+
+
+def test_fast_builds_have_one_door() -> None:
+    """Other rooms import `actors.evaluator.fastbuild` only, and its own modules not this facade."""
+    package = "actors.evaluator.fastbuild"
+    files = module_files()
+    beside_the_door, through_the_door_from_within = set(), set()
+    for module, path in files.items():
+        targets = {name if name in files else name.rpartition(".")[0] for name in imports(path)}
+        is_inside = module == package or module.startswith(package + ".")
+        if is_inside and package in targets and not module.endswith(".__main__"):
+            through_the_door_from_within.add(module)
+        if not is_inside:
+            inner = {target for target in targets if target.startswith(package + ".")}
+            beside_the_door |= {f"{module} -> {target}" for target in inner}
+
+    assert set() == beside_the_door
+    assert set() == through_the_door_from_within
 
 
 def test_folders_do_not_import_each_other_in_a_circle() -> None:
