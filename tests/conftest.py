@@ -1,4 +1,4 @@
-"""What all tests share: one store of builds, and which tests need the machine to themselves."""
+"""Shared by all tests: one store of builds, and the mark of tests that need an idle machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from actors.evaluator.fastbuild import STORE_VARIABLE, BuildStore
 
 HERE = Path(__file__).parent
-# Tests that measure times, folder by folder: beside others they would measure those, too.
+# Folders and files of tests that measure times: tests that run in parallel would slow them down.
 QUIET = (
     "evaluator",
     "whole",
@@ -28,9 +28,9 @@ _OWN_STORE = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name one store of builds for every process of the session; a store that is named stays.
+    """Name one store of builds for every process of the session; a store named by the user stays.
 
-    Before pytest-xdist starts its workers: they inherit the name.
+    This runs before pytest-xdist starts its workers, which inherit the name.
     """
     if not os.environ.get(STORE_VARIABLE):
         config.stash[_OWN_STORE] = os.environ[STORE_VARIABLE] = tempfile.mkdtemp(prefix="builds-")
@@ -44,7 +44,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that measure times: `make test` runs them one by one, after the others."""
+    """Mark the tests that measure times: `make test` runs them one by one, after all others."""
     for item in items:
         if any(item.path.is_relative_to(path) for path in QUIET_PATHS):
             item.add_marker(pytest.mark.quiet)
@@ -52,5 +52,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def build_store() -> BuildStore:
-    """Builds of all tests come from one store that goes with them, not from the user's cache."""
+    """The store of builds of this test session; the user's cache is not used."""
     return BuildStore(Path(os.environ[STORE_VARIABLE]))

@@ -1,7 +1,7 @@
-"""Scenes that have nothing to do with each other, played two at a time.
+"""Independent scenes (disturbed runs), two of which run at a time.
 
-Most of what they take is waiting: for a lease's end, for a process to start or to end.  A test
-whose parameter is called `scene` says its law of one; others of its module go on meanwhile.
+A scene mostly waits: for the end of a lease, for a process to start or to end.  A test whose
+parameter is called `scene` checks one scene; the other scenes of its module run at the same time.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ AT_ONCE = 2  # cores of the smallest machine that these tests have to pass on
 
 
 @contextmanager
-def played_in_parallel(
-    request: pytest.FixtureRequest, play: Callable[[S], T], folder: Path | None = None
+def scenes_in_parallel(
+    request: pytest.FixtureRequest, run_scene: Callable[[S], T], folder: Path | None = None
 ) -> Iterator[Callable[[S], T]]:
-    """Play the scenes of those tests of a module that were asked for; yield who hands them out.
+    """Run the scenes of the selected tests in a module; yield a function that returns results.
 
-    With a `folder` those of all modules in it.
+    With a `folder`: the scenes of all modules in it.
     """
-    where = folder or request.path
-    here = [item for item in request.session.items if item.path.is_relative_to(where)]
-    parameters = [item.callspec.params for item in here if hasattr(item, "callspec")]
-    scenes = [named["scene"] for named in parameters if "scene" in named]
+    path = folder or request.path
+    items = [item for item in request.session.items if item.path.is_relative_to(path)]
+    parameters = [item.callspec.params for item in items if hasattr(item, "callspec")]
+    scenes = [parameter["scene"] for parameter in parameters if "scene" in parameter]
     futures: dict[S, Future[T]] = {}
     with ThreadPoolExecutor(AT_ONCE) as pool:
 
-        def played_once(scene: S) -> T:
+        def result_of(scene: S) -> T:
             if scene not in futures:
-                futures[scene] = pool.submit(play, scene)
+                futures[scene] = pool.submit(run_scene, scene)
             return futures[scene].result()
 
         for scene in dict.fromkeys(scenes):
-            futures[scene] = pool.submit(play, scene)
-        yield played_once
-        for future in futures.values():  # an interrupted session waits for none that has not begun
+            futures[scene] = pool.submit(run_scene, scene)
+        yield result_of
+        for future in (
+            futures.values()
+        ):  # an interrupted session does not wait for scenes that have not begun
             future.cancel()

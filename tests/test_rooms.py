@@ -1,4 +1,4 @@
-"""The rooms: which folder may import which.  An import across a wall fails here, by name."""
+"""The rooms: the modules that each folder may import.  A failure names the wrong import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 TOP = Path(__file__).parent.parent
 OURS = {"protocol", "actors", "prompts", "scripts", "supervisor"}
 
-# room -> what it may import besides the standard library and itself
+# room -> the modules that it may import, in addition to the standard library and itself
 ROOMS: dict[str, set[str]] = {
     "protocol": {"msgspec", "zmq"},
     "actors/coordinator": {
@@ -50,8 +50,8 @@ ROOMS: dict[str, set[str]] = {
         "actors.procfs", "actors.prctl", "actors.exit_status", "actors.deadlines",
     },
 }  # fmt: skip
-# The inner rooms of a room, from the top floor down.  Rooms of one floor do not import each other;
-# an inner room imports lower floors only, never the loose files of the folder that holds it.
+# The inner rooms of a room, from the top floor down.  Rooms of one floor do not import each other.
+# An inner room imports lower floors only, never the files of the folder that contains it.
 FLOORS: dict[str, list[set[str]]] = {
     "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies"}],
     "actors/agents/recipes": [{"roles"}, {"codegen"}, {"frontend", "schedule"}, {"ir"}],
@@ -69,10 +69,10 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/supervisor": [{"cli"}, {"reporting"}, {"processes"}],
     "scripts": [{"benchmarks", "tables"}, {"faults"}],
 }
-# prompts/examples/*.py are texts that models read, not code that runs here.
+# prompts/examples/*.py are texts for models, not code that runs here.
 ONLY_HERE = {
     "anthropic": {"actors/agents/models"},
-    # The judge's own process never imports torch: its children do, and those may crash.
+    # The judge's own process never imports torch: its children import it, and children may crash.
     "torch": {
         "actors/evaluator/children",
         "actors/release/guard",  # texts that are copied into winners, never imported
@@ -82,7 +82,7 @@ ONLY_HERE = {
         "prompts/examples",
         "scripts/benchmarks",
     },
-    # An agent reads a run that is over (`--model replay:RUN`), never the one that it works for.
+    # An agent reads a finished run (`--model replay:RUN`), never the run that it works for.
     "sqlite3": {
         "actors/coordinator",
         "actors/supervisor",
@@ -94,7 +94,7 @@ ONLY_HERE = {
 
 
 def imports(path: Path) -> set[str]:
-    """Return the dotted names that a file imports, wherever in it."""
+    """Return the dotted names that a file imports, at its top or inside a function."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -114,7 +114,7 @@ def allowed(name: str, room: str) -> bool:
 
 @pytest.mark.parametrize("room", sorted(ROOMS))
 def test_a_room_imports_only_what_it_may(room: str) -> None:
-    """The coordinator has neither torch nor a model, agents have no torch."""
+    """The coordinator imports neither torch nor a model; agents do not import torch."""
     reached = {
         f"{path.relative_to(TOP)}: {name}"
         for path in (TOP / room).rglob("*.py")
@@ -127,7 +127,7 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
 
 @pytest.mark.parametrize("package", sorted(ONLY_HERE))
 def test_a_package_stays_in_its_rooms(package: str) -> None:
-    """The key's library, the candidate's library and the database each have their own place."""
+    """anthropic, torch and sqlite3 are each imported in the folders of `ONLY_HERE` alone."""
     strays = {
         str(path.relative_to(TOP))
         for top in sorted(OURS)
@@ -141,14 +141,14 @@ def test_a_package_stays_in_its_rooms(package: str) -> None:
 
 
 def module_files() -> dict[str, Path]:
-    """Return each module of ours and its file; a package is its `__init__.py`."""
+    """Return dotted name -> file of each of our modules; a package's file is its `__init__.py`."""
     paths = [path for top in OURS for path in (TOP / top).rglob("*.py")]
     dotted = {path: ".".join(path.relative_to(TOP).with_suffix("").parts) for path in paths}
     return {name.removesuffix(".__init__"): path for path, name in dotted.items()}
 
 
 def folder_imports() -> dict[str, set[str]]:
-    """Return for each folder the other folders of ours whose modules its own files import."""
+    """Return folder -> the other folders of this project from which its own files import."""
     files = module_files()
     folder_of = {
         name: str(path.parent.relative_to(TOP)).replace("/", ".") for name, path in files.items()
@@ -169,7 +169,7 @@ def floor_of(room: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("room", sorted(FLOORS))
 def test_an_inner_room_imports_only_lower_floors(room: str) -> None:
-    """No arrow points back up: neither to a higher or an equal floor, nor to the folder itself."""
+    """An inner room never imports a higher or equal floor, nor the folder that contains it."""
     package, floors = room.replace("/", "."), floor_of(room)
     upward = set()
     for folder, reached in folder_imports().items():
@@ -188,7 +188,7 @@ def test_an_inner_room_imports_only_lower_floors(room: str) -> None:
 
 
 def test_every_inner_room_has_a_floor() -> None:
-    """A new inner room is drawn into `FLOORS`; one that is gone is taken out."""
+    """`FLOORS` lists exactly the inner rooms that exist."""
     drawn = {f"{room}/{inner}" for room, floors in FLOORS.items() for inner in set().union(*floors)}
     rooms = {room for top in OURS for room in (TOP / top).rglob("*") if any(room.glob("*.py"))}
     built = {
@@ -219,7 +219,7 @@ def test_fast_builds_have_one_door() -> None:
 
 
 def test_folders_do_not_import_each_other_in_a_circle() -> None:
-    """Every folder comes after the folders that it imports, so the tree reads top down."""
+    """The folders can be sorted so that each one comes after the folders that it imports."""
     graph = folder_imports()
 
     order = list(graphlib.TopologicalSorter(graph).static_order())

@@ -91,7 +91,7 @@ def play(
         killed(files, KILLED[scene])
         return None
 
-    with parallel_scenes.played_in_parallel(request, one) as play:
+    with parallel_scenes.scenes_in_parallel(request, one) as play:
         yield play
 
 

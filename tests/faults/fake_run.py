@@ -1,4 +1,4 @@
-"""A real coordinator and real actor processes around fake work, to be killed at will."""
+"""A run of the real coordinator and fake workers (`fake_worker.py`), which tests disturb."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from protocol.values import WORKER_ROLES
 
 FAKE_WORKER = Path(__file__).parent / "fake_worker.py"
 TOP = Path(__file__).parents[2]
-PLACES = ("coordinator", *WORKER_ROLES)
+ROLES = ("coordinator", *WORKER_ROLES)
 
 
 class FakeRun:
-    """Processes by place; whatever is killed is started again at once, as a supervisor would."""
+    """One run folder and one process per role; `revive` acts as the supervisor."""
 
     def __init__(
         self,
@@ -30,50 +30,50 @@ class FakeRun:
         budget: int,
         in_flight: int = 1,
         tasks: tuple[str, ...] = ("t",),
-        **more: object,
+        **options: object,
     ) -> None:
         self.run_dir = run_dir
         (run_dir / "tasks").mkdir(parents=True)
         for task in tasks:
             (run_dir / "tasks" / f"{task}.py").write_text("# the reference\n")
         search = SearchSettings(budget=budget, in_flight=in_flight)
-        settings = Settings(tasks=tasks, search=search, beat_s=0.5, lease_s=3.0, **more)
+        settings = Settings(tasks=tasks, search=search, beat_s=0.5, lease_s=3.0, **options)
         settings_file.write(run_dir, settings)
         self.children: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, place: str) -> None:
-        if place == "coordinator":
+    def start(self, role: str) -> None:
+        if role == "coordinator":
             argv = ["-m", "actors.coordinator"]
         else:
-            argv = [str(FAKE_WORKER), "--role", place, "--connect", "ipc://coordinator.sock"]
-            argv += ["--slot", f"{place}-0", "--incarnation", secrets.token_hex(8)]
+            argv = [str(FAKE_WORKER), "--role", role, "--connect", "ipc://coordinator.sock"]
+            argv += ["--slot", f"{role}-0", "--incarnation", secrets.token_hex(8)]
         with (self.run_dir / "out.txt").open("ab") as out:
-            self.children[place] = subprocess.Popen(
+            self.children[role] = subprocess.Popen(
                 [sys.executable, *argv], cwd=self.run_dir, stdin=subprocess.DEVNULL,
                 stdout=out, stderr=out, env={**os.environ, "PYTHONPATH": str(TOP)},
             )  # fmt: skip
 
-    def kill(self, place: str, number: int = signal.SIGKILL) -> None:
-        os.kill(self.children[place].pid, number)
-        self.children[place].wait()
+    def kill(self, role: str, signal_number: int = signal.SIGKILL) -> None:
+        os.kill(self.children[role].pid, signal_number)
+        self.children[role].wait()
 
     def start_all(self) -> None:
-        for place in PLACES:
-            self.start(place)
+        for role in ROLES:
+            self.start(role)
 
     def revive(self) -> None:
-        """Start again what has died, but a coordinator that ended the run."""
-        for place, child in self.children.items():
+        """Start each dead process again, except those that ended with status 0."""
+        for role, child in self.children.items():
             if child.poll() is not None and child.returncode != 0:
-                self.start(place)
+                self.start(role)
 
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         return self.children["coordinator"].poll() == 0
 
-    def wait(self, seconds: float = 60.0) -> None:
-        until = time.monotonic() + seconds
-        while not self.over():
-            if time.monotonic() > until:
+    def wait(self, timeout_s: float = 60.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self.is_over():
+            if time.monotonic() > deadline:
                 raise TimeoutError((self.run_dir / "out.txt").read_text())
             self.revive()
             time.sleep(0.02)

@@ -1,7 +1,7 @@
-"""A worker process on the real actor loop whose outcomes are a function of the work's name.
+"""A worker process on the real actor loop; its outcomes are a function of the work's name.
 
-`python fake_worker.py --role evaluator --connect … --slot … --run-dir …`: no torch, no model, a
-few milliseconds a piece of work, so that a run can be disturbed hundreds of times.
+`python fake_worker.py --role evaluator --connect … --slot … --run-dir …` needs neither torch nor a
+model.  A piece of work takes a few milliseconds, so a test can disturb a run hundreds of times.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from protocol.values import (
     request_key,
 )
 
-EAGER_US = float(os.environ.get("FAKE_EAGER_US", "100"))  # a slower machine measures more
+EAGER_US = float(os.environ.get("FAKE_EAGER_US", "100"))  # a slower machine measures longer times
 INPUTS = "float32[64, 256]"
-USD, MAX_USD = 0.01, 0.03  # of a call
-CHARGED = Path("charged.txt")  # what the server would have on its bill
+USD, MAX_USD = 0.01, 0.03  # cost and reservation of one call
+BILL = Path("charged.txt")  # the calls that a server would charge for, a line each
 
 
 def verdict_of(source: str) -> Verdict:
-    """Return what a candidate always comes to."""
+    """Return the verdict of a candidate: a function of its source alone."""
     rng = Random(source)
     if rng.random() < 0.4:
         return Verdict(verdict=Outcome.WRONG, reason="as scripted", stage="check")
     median_us = round(rng.uniform(20.0, 150.0), 1) * EAGER_US / 100.0
-    if EAGER_US != 100.0:  # another machine also ranks a little differently
+    if EAGER_US != 100.0:  # another machine ranks candidates a little differently, too
         median_us *= Random(f"{source} {EAGER_US}").uniform(0.6, 1.6)
     return Verdict(
         verdict=Outcome.CORRECT,
@@ -52,7 +52,7 @@ def verdict_of(source: str) -> Verdict:
 
 
 class FakeWorker:
-    """Answers every request for its role."""
+    """A worker that answers every request for its role."""
 
     def __init__(self, role: Role, work_s: float) -> None:
         self.role = role
@@ -91,25 +91,29 @@ class FakeWorker:
 
             case messages.Solve() | messages.Reflect():
                 self._ask(request, context)
-                told = getattr(request, "reflections", ())
-                words = Plan(advice=f"words {lease.work} after {len(told)}", scaffold="")
-                source = f"# {lease.work} from {request.node.node}: {' | '.join(told)}\n"
-                return messages.Written(lease=lease, candidate=Candidate(source=source), plan=words)
+                reflections = getattr(request, "reflections", ())
+                advice = f"words {lease.work} after {len(reflections)}"
+                source = f"# {lease.work} from {request.node.node}: {' | '.join(reflections)}\n"
+                return messages.Written(
+                    lease=lease,
+                    candidate=Candidate(source=source),
+                    plan=Plan(advice=advice, scaffold=""),
+                )
 
     def _ask(self, request: messages.AgentWork, context: WorkContext) -> None:
-        """Buy a reply with leave, and write down on the side that it was charged."""
+        """Reserve budget, buy a reply, and note in `BILL` that the call was charged."""
         work = request.lease.work
         if request.completed_calls or not context.reserve_budget(
             "fake", request_key(work), MAX_USD
         ):
             return
-        with CHARGED.open("a") as bill:
+        with BILL.open("a") as bill:
             bill.write(f"{work}\n")
         time.sleep(self._work_s)
         context.call_completed(Call(model="fake", request=work, reply="…", usd=USD))
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: this worker holds no resources."""
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""A real coordinator, real agents with a script, an evaluator that believes: to be disturbed.
+"""A run of the real coordinator, real agents with a script, and an evaluator without torch.
 
-Processes by place, as in `fake_run`; what dies is started again at once, what was stopped is
-continued after its lease.
+Tests disturb it as they disturb a `FakeRun`.  A dead process is started again at once; a stopped
+process is continued after its lease.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEASE_S = 1.5
 
 
 class ScriptedRun(FakeRun):
-    """One run folder, and what is armed in its processes."""
+    """One run folder, its processes, and the failpoints that are armed in them."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ScriptedRun(FakeRun):
         budget: int,
         failpoints: str = "",
         listen: str = LOCAL_ADDRESS,
-        elsewhere: str = "",
+        evaluator_address: str = "",
     ) -> None:
         (run_dir / "tasks").mkdir(parents=True)
         (task,) = sample_tasks.write(run_dir / "tasks", tasks=1, budget=budget, seed=3, cheap=True)
@@ -57,47 +57,47 @@ class ScriptedRun(FakeRun):
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.starts: dict[str, int] = {}
         self._stopped: dict[int, float] = {}
-        # With it the evaluator stands on another machine, which reaches us at this address.
-        self._elsewhere = elsewhere
+        # If set, the evaluator acts as a guest machine and connects to this address with a ticket.
+        self._evaluator_address = evaluator_address
         self._ticket = (
-            guest_tickets.create_keys(run_dir, settings, time.time()) if elsewhere else None
+            guest_tickets.create_keys(run_dir, settings, time.time()) if evaluator_address else None
         )
 
     @classmethod
     @contextmanager
-    def playing(cls, run_dir: Path, **wishes: Any) -> Iterator[ScriptedRun]:
-        """Start a run, and end all of it in the end."""
-        run = cls(run_dir, **wishes)
+    def running(cls, run_dir: Path, **options: Any) -> Iterator[ScriptedRun]:
+        """Start a run; end all of its processes at the end of the block."""
+        run = cls(run_dir, **options)
         run.start_all()
         try:
             yield run
         finally:
             run.stop()
 
-    def start(self, place: str) -> None:
-        module = {
+    def start(self, role: str) -> None:
+        modules = {
             "coordinator": "actors.coordinator",
             "evaluator": "scripts.faults.cheap_evaluator",
         }
-        argv = ["-m", module.get(place, "actors.agents")]
-        if place != "coordinator":
-            argv += [*self._place_of(place), "--incarnation", secrets.token_hex(8)]
-        if place == "evaluator":
+        argv = ["-m", modules.get(role, "actors.agents")]
+        if role != "coordinator":
+            argv += [*self._connection_arguments(role), "--incarnation", secrets.token_hex(8)]
+        if role == "evaluator":
             argv += ["--work-s", "0.03"]
-        if place not in module:
-            argv += ["--role", place]
+        if role not in modules:
+            argv += ["--role", role]
         with (self.run_dir / "out.txt").open("ab") as out:
-            self.children[place] = subprocess.Popen(
+            self.children[role] = subprocess.Popen(
                 [sys.executable, *argv], cwd=self.run_dir, stdin=subprocess.DEVNULL,
                 stdout=out, stderr=out, env=self.environment,
             )  # fmt: skip
-        self.starts[place] = self.starts.get(place, 0) + 1
+        self.starts[role] = self.starts.get(role, 0) + 1
 
-    def _place_of(self, place: str) -> list[str]:
-        if place != "evaluator" or self._ticket is None:
-            return ["--connect", LOCAL_ADDRESS, "--slot", f"{place}-0"]
-        slot = f"{place}-0@there.{self._ticket.name}"
-        return ["--connect", self._elsewhere, "--slot", slot, "--ticket", tickets.FILE_NAME]
+    def _connection_arguments(self, role: str) -> list[str]:
+        if role != "evaluator" or self._ticket is None:
+            return ["--connect", LOCAL_ADDRESS, "--slot", f"{role}-0"]
+        slot = f"{role}-0@there.{self._ticket.name}"
+        return ["--connect", self._evaluator_address, "--slot", slot, "--ticket", tickets.FILE_NAME]
 
     def revive(self) -> None:
         super().revive()
@@ -109,14 +109,14 @@ class ScriptedRun(FakeRun):
             else:
                 self._stopped.pop(child.pid, None)
 
-    def fired(self) -> set[str]:
-        """Return the points at which something happened."""
+    def fired_points(self) -> set[str]:
+        """Return the failpoints that have fired, as PLACE.POINT."""
         folder = self.run_dir / "failpoints"
         names = [path.name for path in folder.iterdir()] if folder.exists() else []
         return {name.partition(".")[2] for name in names}
 
     def calls(self) -> list[tuple]:
-        """Return what was bought, without when."""
+        """Return the model calls without their times."""
         return self.rows("SELECT work, role, request, reply FROM call ORDER BY work, request")
 
     def attempts(self) -> list[tuple]:
@@ -125,7 +125,7 @@ class ScriptedRun(FakeRun):
         )
 
     def ledger(self) -> tuple[list[tuple], ...]:
-        """Return all that a disturbed run must have in common with an undisturbed one."""
+        """Return the rows that a disturbed run must have in common with an undisturbed one."""
         leases = "SELECT work FROM lease WHERE outcome = 'done' ORDER BY work"
         return self.nodes(), self.attempts(), self.calls(), self.rows(leases)
 

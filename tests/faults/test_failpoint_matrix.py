@@ -1,7 +1,7 @@
-"""Process × point × fault: at whatever moment it happens, the ledger is the undisturbed run's.
+"""Process × failpoint × fault: the ledger equals the undisturbed run's at every failpoint.
 
-All points of a process are armed in one run, and each must have been passed; those that cost a
-candidate a life have a run of their own, since two such losses are a verdict.
+All failpoints of a process are armed in one run, and each must fire.  Failpoints that charge a loss
+to a candidate have a run of their own, since two such losses end the candidate as `crashed`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import parallel_scenes
 import pytest
-from fake_run import PLACES
+from fake_run import ROLES
 from scripted_run import ScriptedRun
 
 from actors import failpoints
@@ -19,8 +19,9 @@ from actors import failpoints
 BUDGET = 14
 Ledger = tuple[list[tuple], ...]
 
-# What every run of this size comes past, by who says it; the rest needs refusals, drains, money.
-SAID = {
+# The messages that every run of this size sends, by sender.  The other messages need refusals,
+# drains or a cost cap.
+SENT_MESSAGES = {
     "coordinator": ("Welcome", "HeartbeatAck", "MakePlan", "Write", "Repair", "MeasureReference",
     "Evaluate",
                     "CallStored", "ResultStored"),
@@ -29,7 +30,7 @@ SAID = {
     "debugger": ("Repaired",),
     "evaluator": ("Hello", "CandidateRunning", "ReferenceMeasured", "Evaluated"),
 }  # fmt: skip
-HEARD = {
+RECEIVED_MESSAGES = {
     "coordinator": ("Hello", "Heartbeat", "CallCompleted", "Planned", "Written", "Repaired",
     "ReplyUnusable",
                     "CandidateRunning", "ReferenceMeasured", "Evaluated"),
@@ -38,141 +39,166 @@ HEARD = {
     "debugger": ("Repair",),
     "evaluator": ("Welcome", "MeasureReference", "Evaluate", "ResultStored"),
 }  # fmt: skip
-# An answer to a heartbeat comes with time, not with work: a process that dies often may hear none.
-TIMELY = {"hear.HeartbeatAck", "heard.HeartbeatAck"}
-# After these the candidate has run and is charged with the loss.
-CHARGED = ("sent.CandidateRunning", "after-work", "send.Evaluated", "sent.Evaluated")
+# A heartbeat's answer depends on time, not on work: a process that dies often may receive none.
+HEARTBEAT_POINTS = {"hear.HeartbeatAck", "heard.HeartbeatAck"}
+# At these points the candidate has run: a loss of the evaluator is charged to it.
+CHARGED_POINTS = ("sent.CandidateRunning", "after-work", "send.Evaluated", "sent.Evaluated")
 
 
-Play = Callable[[str], ScriptedRun]
+RunScene = Callable[[str], ScriptedRun]
 
 
-def finished(folder: Path, armed: str) -> ScriptedRun:
-    """Run to the end with these failpoints; return what is left of it."""
-    with ScriptedRun.playing(folder, budget=BUDGET, failpoints=armed) as run:
+def run_to_end(folder: Path, failpoint_text: str) -> ScriptedRun:
+    """Run to the end with these failpoints; return the finished run."""
+    with ScriptedRun.running(folder, budget=BUDGET, failpoints=failpoint_text) as run:
         run.wait(110)
     return run
 
 
 @pytest.fixture(scope="module")
-def play(
+def run_scene(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Play]:
-    """Return the run in which all of a scene was armed."""
+) -> Iterator[RunScene]:
+    """Return a function: scene -> the finished run with all failpoints of the scene."""
 
-    def one(scene: str) -> ScriptedRun:
-        return finished(tmp_path_factory.mktemp("scene") / "run", ";".join(SCENES[scene]))
+    def run_in_new_folder(scene: str) -> ScriptedRun:
+        return run_to_end(tmp_path_factory.mktemp("scene") / "run", ";".join(SCENES[scene]))
 
-    with parallel_scenes.played_in_parallel(request, one) as play:
-        yield play
+    with parallel_scenes.scenes_in_parallel(request, run_in_new_folder) as run_scene:
+        yield run_scene
 
 
 @pytest.fixture(scope="module")
-def calm(play: Play, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    """The ledger of a run that nobody disturbs."""
-    return finished(tmp_path_factory.mktemp("calm") / "run", "").ledger()
+def undisturbed_ledger(run_scene: RunScene, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """The ledger of the undisturbed run."""
+    return run_to_end(tmp_path_factory.mktemp("undisturbed") / "run", "").ledger()
 
 
-def points(place: str) -> list[str]:
-    """Return where `place` is hurt: everywhere, but what agents have in common at the planner's.
+def points(role: str) -> list[str]:
+    """Return the failpoints to test in `role`; those of all agents are tested in the planner.
 
-    A beat may come at any moment, also while a candidate runs: the evaluator is not hurt there.
+    The evaluator's list has no heartbeat: a heartbeat may be sent while a candidate runs, and a
+    kill at that moment would be charged to the candidate.
     """
-    names = [f"{moment}.{name}" for name in SAID[place] for moment in ("send", "sent")]
-    names += [f"{moment}.{name}" for name in HEARD[place] for moment in ("hear", "heard")]
-    if place in ("coordinator", "planner"):
-        names += sorted(point for point in failpoints.POINTS[place] if "." not in point)
-    if place == "evaluator":
-        names = [name for name in (*names, "before-work") if name not in CHARGED]
+    names = [f"{moment}.{name}" for name in SENT_MESSAGES[role] for moment in ("send", "sent")]
+    names += [
+        f"{moment}.{name}" for name in RECEIVED_MESSAGES[role] for moment in ("hear", "heard")
+    ]
+    if role in ("coordinator", "planner"):
+        names += sorted(point for point in failpoints.POINTS[role] if "." not in point)
+    if role == "evaluator":
+        names = [name for name in (*names, "before-work") if name not in CHARGED_POINTS]
     return names
 
 
-def killed(place: str, first: int) -> list[str]:
-    """Arm all points of a process; the coordinator has the most: every other one in a run."""
-    names = points(place)[first :: 2 if place == "coordinator" else 1]
-    return [f"{place}.{name}=kill" for name in names]
+def kill_failpoints(role: str, first: int) -> list[str]:
+    """Return a kill at each failpoint of `role`; for the coordinator at every other one.
+
+    The coordinator has the most failpoints, so they are split between two runs.
+    """
+    names = points(role)[first :: 2 if role == "coordinator" else 1]
+    return [f"{role}.{name}=kill" for name in names]
 
 
-def said(place: str, actions: tuple[str, ...]) -> list[str]:
-    """Arm all that a process says, each once for each action."""
+def message_failpoints(role: str, actions: tuple[str, ...]) -> list[str]:
+    """Return each action once at each message that `role` sends."""
     return [
-        f"{place}.{name}={action}@{hit}"
-        for name in points(place)
+        f"{role}.{name}={action}@{hit}"
+        for name in points(role)
         if name.startswith("send.")
         for hit, action in enumerate(actions, start=1)
     ]
 
 
-KILLED = {
-    f"{place}-{first}": killed(place, first)
-    for place, first in [("coordinator", 1), *((place, 0) for place in PLACES)]
+KILL_SCENES = {
+    f"{role}-{first}": kill_failpoints(role, first)
+    for role, first in [("coordinator", 1), *((role, 0) for role in ROLES)]
 }
-NOISE = {
-    f"{place}-{'-'.join(actions)}": said(place, actions)
-    for place in ("coordinator", "planner", "evaluator")
+MESSAGE_SCENES = {
+    f"{role}-{'-'.join(actions)}": message_failpoints(role, actions)
+    for role in ("coordinator", "planner", "evaluator")
     for actions in [("drop",), ("duplicate", "corrupt")]
 }
-# From the second on at the second candidate of a process: the first one is charged already.
-WHILE_IT_RAN = [f"evaluator.{CHARGED[0]}=kill", *(f"evaluator.{p}=kill@2" for p in CHARGED[1:])]
-STOPPED = ["coordinator.after-commit=stop@9", "coder.after-spool=stop@2",
+# The first kill charges the first candidate.  The other kills come at a process's second candidate.
+KILLS_WITH_CANDIDATE = [
+    f"evaluator.{CHARGED_POINTS[0]}=kill",
+    *(f"evaluator.{p}=kill@2" for p in CHARGED_POINTS[1:]),
+]
+STOPS = ["coordinator.after-commit=stop@9", "coder.after-spool=stop@2",
            "evaluator.hear.Evaluate=stop@2", "evaluator.send.Evaluated=stop@5"]  # fmt: skip
 BUGS = ["coordinator.hear.Planned=raise", "coordinator.before-commit=raise",
         "planner.after-spool=raise", "coder.before-work=raise",
         "debugger.hear.Repair=raise", "evaluator.hear.Evaluate=raise"]  # fmt: skip
-SCENES = {**KILLED, **NOISE, "while-it-ran": WHILE_IT_RAN, "stopped": STOPPED, "bugs": BUGS}
+SCENES = {
+    **KILL_SCENES,
+    **MESSAGE_SCENES,
+    "while-it-ran": KILLS_WITH_CANDIDATE,
+    "stopped": STOPS,
+    "bugs": BUGS,
+}
 
 
-def armed(scene: str) -> set[str]:
-    """Return the points at which something is to happen."""
+def armed_points(scene: str) -> set[str]:
+    """Return the failpoints of a scene, as PLACE.POINT."""
     return {point.partition("=")[0] for point in SCENES[scene]}
 
 
-@pytest.mark.parametrize("scene", KILLED)
-def test_killed_at_every_point(scene: str, calm: Ledger, play: Play) -> None:
-    """Killed at each of its points in turn, every process leaves the ledger as it was."""
-    run = play(scene)
-    place = scene.partition("-")[0]
-    timely = {f"{place}.{name}" for name in TIMELY}
+@pytest.mark.parametrize("scene", KILL_SCENES)
+def test_a_kill_at_every_failpoint_keeps_the_ledger(
+    scene: str, undisturbed_ledger: Ledger, run_scene: RunScene
+) -> None:
+    """A process is killed at each of its failpoints in turn: the ledger stays the same."""
+    run = run_scene(scene)
+    role = scene.partition("-")[0]
+    heartbeat_points = {f"{role}.{name}" for name in HEARTBEAT_POINTS}
 
-    assert calm == run.ledger()
-    assert armed(scene) - timely == run.fired() - timely
-    assert run.starts[place] > len(run.fired())
+    assert undisturbed_ledger == run.ledger()
+    assert armed_points(scene) - heartbeat_points == run.fired_points() - heartbeat_points
+    assert run.starts[role] > len(run.fired_points())
 
 
 @pytest.mark.parametrize("scene", ["while-it-ran"])
-def test_an_evaluator_killed_while_a_candidate_ran(scene: str, calm: Ledger, play: Play) -> None:
-    """Each candidate is charged with one loss, gets its second chance, and comes to the same."""
-    run = play(scene)
+def test_an_evaluator_killed_while_a_candidate_ran_keeps_the_ledger(
+    scene: str, undisturbed_ledger: Ledger, run_scene: RunScene
+) -> None:
+    """Each candidate is charged with one loss, is evaluated again, and gets the same verdict."""
+    run = run_scene(scene)
 
     charged = run.rows("SELECT work FROM lease WHERE running = 1 AND outcome = 'lost'")
-    assert calm == run.ledger()
-    assert armed(scene) == run.fired()
-    # Right after a send the word may have gone out or not: two of the four are sure to be charged.
+    assert undisturbed_ledger == run.ledger()
+    assert armed_points(scene) == run.fired_points()
+    # A kill right after a send may lose the message, so only two of the four charges are certain.
     assert 2 <= len(set(charged)) == len(charged)
 
 
-@pytest.mark.parametrize("scene", NOISE)
-def test_every_message_lost_doubled_or_garbled(scene: str, calm: Ledger, play: Play) -> None:
-    """What a process says may be lost, come twice or arrive as noise: it is said again."""
-    run = play(scene)
+@pytest.mark.parametrize("scene", MESSAGE_SCENES)
+def test_lost_doubled_or_garbled_messages_keep_the_ledger(
+    scene: str, undisturbed_ledger: Ledger, run_scene: RunScene
+) -> None:
+    """A message may be lost, arrive twice or arrive garbled: the sender repeats it."""
+    run = run_scene(scene)
 
-    assert calm == run.ledger()
-    assert armed(scene) <= run.fired()
+    assert undisturbed_ledger == run.ledger()
+    assert armed_points(scene) <= run.fired_points()
 
 
 @pytest.mark.parametrize("scene", ["stopped"])
-def test_stopped_past_the_lease_and_continued(scene: str, calm: Ledger, play: Play) -> None:
-    """The late word of a process that stood still counts for nothing, or for what it is."""
-    run = play(scene)
+def test_a_process_stopped_past_its_lease_keeps_the_ledger(
+    scene: str, undisturbed_ledger: Ledger, run_scene: RunScene
+) -> None:
+    """A late message of a process that was stopped is ignored, or is used if it is still valid."""
+    run = run_scene(scene)
 
-    assert calm == run.ledger()
-    assert armed(scene) == run.fired()
+    assert undisturbed_ledger == run.ledger()
+    assert armed_points(scene) == run.fired_points()
 
 
 @pytest.mark.parametrize("scene", ["bugs"])
-def test_a_bug_at_any_moment_costs_one_process(scene: str, calm: Ledger, play: Play) -> None:
-    """An exception that nobody expects ends its actor, and the next one takes over."""
-    run = play(scene)
+def test_a_bug_at_any_moment_costs_one_process(
+    scene: str, undisturbed_ledger: Ledger, run_scene: RunScene
+) -> None:
+    """An unexpected exception ends its actor; the actor that is started next takes over."""
+    run = run_scene(scene)
 
-    assert calm == run.ledger()
-    assert armed(scene) == run.fired()
+    assert undisturbed_ledger == run.ledger()
+    assert armed_points(scene) == run.fired_points()

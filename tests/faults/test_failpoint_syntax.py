@@ -1,4 +1,4 @@
-"""What arms failpoints: a small grammar, every mistake in it one line, and once means once."""
+"""The syntax of STARK_FAILPOINTS: a mistake is one line; a failpoint fires as often as it says."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ TOP = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def unarmed(tmp_path: Path):
+def disarmed_afterwards(tmp_path: Path):
     yield
     failpoints.arm("coder-0", tmp_path, {})
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected_error"),
     [
         ("coordinator", "expected PLACE.POINT=ACTION"),
-        ("nobody.send.Heartbeat=kill", "no place 'nobody'"),
+        ("absent.send.Heartbeat=kill", "no place 'absent'"),
         ("coder.send.Evaluated=kill", "coder has no point 'send.Evaluated'"),
         ("coder.send.Heartbeat=explode", "can't 'explode'"),
         ("coder.hear.CallStored=drop", "can't 'drop'"),
         ("coder.send.Heartbeat=kill@often", "a number in"),
     ],
 )
-def test_a_mistake_is_one_line(text: str, words: str) -> None:
-    """A failpoint that never fires would prove nothing."""
-    with pytest.raises(ValueError, match=words) as error:
+def test_a_syntax_error_is_one_line(text: str, expected_error: str) -> None:
+    """A mistyped failpoint would never fire, and its test would prove nothing."""
+    with pytest.raises(ValueError, match=expected_error) as error:
         failpoints.parse(text)
     assert "\n" not in str(error.value)
 
 
-def test_the_command_and_the_actors_refuse_a_mistake(tmp_path: Path) -> None:
-    """Exit status 2, one line, nothing made."""
+def test_the_command_and_the_actors_refuse_a_syntax_error(tmp_path: Path) -> None:
+    """Exit status 2, one line on stderr, and no run folder."""
     environment = os.environ | {"STARK_FAILPOINTS": "coder.nowhere=kill", "PYTHONPATH": str(TOP)}
     (tmp_path / "stark.toml").write_text('model = "recipes"\n')
     agent = ["-m", "actors.agents", "--role", "coder", "--connect", "ipc://x", "--slot", "coder-0"]
     for argv in ([str(TOP / "supervisor.py"), "--task", "t.py", "--run-dir", "run"], agent,
                  ["-m", "actors.coordinator"]):  # fmt: skip
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, *argv], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert (2, 1) == (done.returncode, len(done.stderr.splitlines())), done.stderr
-        assert "coder has no point 'nowhere'" in done.stderr
+        assert (2, 1) == (process.returncode, len(process.stderr.splitlines())), process.stderr
+        assert "coder has no point 'nowhere'" in process.stderr
     assert not (tmp_path / "run").exists()
 
 
-def test_a_point_fires_at_its_hit_and_once_in_a_run(tmp_path: Path) -> None:
-    """Also for the process that takes over: a kill that came again would never end."""
+def test_a_failpoint_fires_at_its_hit_and_once_in_a_run(tmp_path: Path) -> None:
+    """It does not fire again in the process that takes over: kills would never end otherwise."""
     environ = {"STARK_FAILPOINTS": "coder.after-call=raise@2; planner.after-call=raise"}
     failpoints.arm("coder-1", tmp_path, environ)
     failpoints.hit("before-call")
@@ -70,8 +70,8 @@ def test_a_point_fires_at_its_hit_and_once_in_a_run(tmp_path: Path) -> None:
         failpoints.hit("after-call")
 
 
-def test_each_and_probability_go_on(tmp_path: Path) -> None:
-    """`@each` at every hit; `%` at a share of them that its seed fixes."""
+def test_each_and_probability_fire_repeatedly(tmp_path: Path) -> None:
+    """`@each` fires at every hit; `%` fires at a share of the hits, which its seed determines."""
     frames = [b"magic", b"\x81body"]
     failpoints.arm("coder-0", tmp_path, {"STARK_FAILPOINTS": "coder.send.Heartbeat=drop@each"})
     assert [[], []] == [failpoints.frames_to_send(Heartbeat(), frames) for _ in range(2)]
@@ -89,7 +89,7 @@ def test_each_and_probability_go_on(tmp_path: Path) -> None:
 
 
 def test_a_slot_can_be_named(tmp_path: Path) -> None:
-    """One of several processes of a role."""
+    """A failpoint can name one of several processes of a role by its slot."""
     environ = {"STARK_FAILPOINTS": "coder-1.before-work=raise"}
     failpoints.arm("coder-0", tmp_path, environ)
     failpoints.hit("before-work")

@@ -1,4 +1,4 @@
-"""The faulty network does what it says; and behind one, workers and coordinator lose nothing."""
+"""The fault proxy itself, and runs whose evaluator connects through it: nothing is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUDGET = 8
 
 
 class Echo:
-    """A server that says back whatever it hears."""
+    """A server that sends back the bytes that it receives."""
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -64,8 +64,8 @@ def read(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-def test_it_passes_every_byte_in_order(proxy: FaultyProxy) -> None:
-    """Megabytes both ways, also while a delay is set."""
+def test_the_proxy_passes_every_byte_in_order(proxy: FaultyProxy) -> None:
+    """Megabytes pass in both directions, also while a delay is set."""
     sent = random.Random(1).randbytes(3_000_000)
     with connect(proxy) as connection:
         proxy.delay(0.05)
@@ -73,8 +73,9 @@ def test_it_passes_every_byte_in_order(proxy: FaultyProxy) -> None:
         assert sent == read(connection, len(sent))
 
 
-def test_a_hole_swallows_and_its_end_cuts(proxy: FaultyProxy) -> None:
-    """Nothing is heard, nothing is closed; once it passes again, old connections are gone."""
+def test_dropped_traffic_is_silent_and_its_end_closes_connections(proxy: FaultyProxy) -> None:
+    """While traffic is dropped, no byte arrives and no connection closes; old connections close
+    when traffic passes again."""
     with connect(proxy) as connection:
         connection.sendall(b"before")
         assert b"before" == read(connection, 6)
@@ -92,7 +93,7 @@ def test_a_hole_swallows_and_its_end_cuts(proxy: FaultyProxy) -> None:
 
 
 def test_a_flip_changes_one_bit_once(proxy: FaultyProxy) -> None:
-    """One bit of one chunk; what follows is as it was."""
+    """One bit of one chunk changes; later chunks are intact."""
     with connect(proxy) as connection:
         proxy.flip(Direction.UP)
         connection.sendall(bytes(9))
@@ -103,8 +104,8 @@ def test_a_flip_changes_one_bit_once(proxy: FaultyProxy) -> None:
     assert 1 == proxy.flipped
 
 
-def test_a_half_closed_way_ends_and_the_other_goes_on(proxy: FaultyProxy) -> None:
-    """As after shutdown(SHUT_WR): the far end answers what it got, then closes."""
+def test_a_half_closed_direction_ends_and_the_other_continues(proxy: FaultyProxy) -> None:
+    """As after shutdown(SHUT_WR): the server answers the bytes that it received, then closes."""
     with connect(proxy) as connection:
         connection.sendall(b"last words")
         assert b"last words" == read(connection, 10)
@@ -120,16 +121,18 @@ PARTITIONS = {
 Ledger = tuple[list[tuple], ...]
 
 
-def behind_a_hole(folder: Path, ways: tuple[Direction, ...]) -> Ledger:
-    """Return the ledger of a run whose evaluator was cut off past its lease."""
-    port = socket.create_server(("127.0.0.1", 0))
-    listen = f"tcp://127.0.0.1:{port.getsockname()[1]}"
-    port.close()
+def ledger_after_partition(folder: Path, directions: tuple[Direction, ...]) -> Ledger:
+    """Return the ledger of a run with a partition that outlasts the evaluator's lease."""
+    probe = socket.create_server(("127.0.0.1", 0))
+    listen = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    probe.close()
     proxy = FaultyProxy(("127.0.0.1", int(listen.rpartition(":")[2])))
-    with ScriptedRun.playing(folder, budget=BUDGET, listen=listen, elsewhere=proxy.endpoint) as run:
+    with ScriptedRun.running(
+        folder, budget=BUDGET, listen=listen, evaluator_address=proxy.endpoint
+    ) as run:
         while run.progress() < 3:
             time.sleep(0.01)
-        proxy.drop_traffic(*ways)
+        proxy.drop_traffic(*directions)
         time.sleep(1.5 * LEASE_S)
         proxy.drop_traffic()
         run.wait()
@@ -138,29 +141,32 @@ def behind_a_hole(folder: Path, ways: tuple[Direction, ...]) -> Ledger:
 
 
 @pytest.fixture(scope="module")
-def play(
+def run_scene(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Ledger]]:
-    """Return the ledger of a scene: a run with that partition."""
+    """Return a function: scene -> the ledger of a run with that partition."""
 
-    def one(scene: str) -> Ledger:
-        return behind_a_hole(tmp_path_factory.mktemp("scene") / "run", PARTITIONS[scene])
+    def run_in_new_folder(scene: str) -> Ledger:
+        return ledger_after_partition(tmp_path_factory.mktemp("scene") / "run", PARTITIONS[scene])
 
-    with parallel_scenes.played_in_parallel(request, one) as play:
-        yield play
+    with parallel_scenes.scenes_in_parallel(request, run_in_new_folder) as run_scene:
+        yield run_scene
 
 
 @pytest.fixture(scope="module")
-def calm(play: Callable[[str], Ledger], tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    """The ledger of a run without a network between."""
-    with ScriptedRun.playing(tmp_path_factory.mktemp("calm") / "run", budget=BUDGET) as run:
+def undisturbed_ledger(
+    run_scene: Callable[[str], Ledger], tmp_path_factory: pytest.TempPathFactory
+) -> Ledger:
+    """The ledger of a run whose evaluator connects directly."""
+    with ScriptedRun.running(tmp_path_factory.mktemp("undisturbed") / "run", budget=BUDGET) as run:
         run.wait()
     return run.ledger()
 
 
 @pytest.mark.parametrize("scene", PARTITIONS)
 def test_a_partition_past_the_lease_loses_nothing(
-    scene: str, calm: Ledger, play: Callable[[str], Ledger]
+    scene: str, undisturbed_ledger: Ledger, run_scene: Callable[[str], Ledger]
 ) -> None:
-    """An evaluator behind it is silent past its lease, or hears nothing: the tree is the same."""
-    assert calm == play(scene)
+    """The coordinator receives nothing from the evaluator, or the evaluator receives nothing, for
+    longer than a lease: the ledger is the same."""
+    assert undisturbed_ledger == run_scene(scene)

@@ -1,4 +1,4 @@
-"""Strangers on the coordinator's socket: noise, other majors, stolen names, huge frames."""
+"""Unknown peers on the coordinator's socket: noise, other versions, forged names, huge frames."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(tmp_path: Path):
 
 
 class UnknownPeer:
-    """A DEALER that says whatever a test wants."""
+    """A DEALER socket that sends arbitrary frames to the coordinator."""
 
     def __init__(self, run: FakeRun, name: str) -> None:
         self.context = zmq.Context()
@@ -32,12 +32,12 @@ class UnknownPeer:
         self.socket = transport.connect(self.context, f"ipc://{path}", name)
         self.codec = codec.worker_codec()
 
-    def say(self, frames: list[bytes]) -> None:
+    def send(self, frames: list[bytes]) -> None:
         self.socket.setsockopt(zmq.SNDTIMEO, 5000)
         self.socket.send_multipart(frames)
 
-    def hear(self, seconds: float = 5.0) -> object:
-        assert self.socket.poll(int(seconds * 1000))
+    def receive(self, timeout_s: float = 5.0) -> object:
+        assert self.socket.poll(int(timeout_s * 1000))
         return self.codec.decode(self.socket.recv_multipart())
 
     def close(self) -> None:
@@ -46,12 +46,12 @@ class UnknownPeer:
 
 
 @pytest.fixture
-def stranger(run: FakeRun):
+def unknown_peer(run: FakeRun):
     while not (run.run_dir / "coordinator.sock").exists():
         time.sleep(0.01)
-    stranger = UnknownPeer(run, "stranger")
-    yield stranger
-    stranger.close()
+    unknown_peer = UnknownPeer(run, "unknown")
+    yield unknown_peer
+    unknown_peer.close()
 
 
 def finish(run: FakeRun) -> None:
@@ -59,46 +59,47 @@ def finish(run: FakeRun) -> None:
     assert len(run.nodes()) == 7
 
 
-def test_noise_is_answered_with_a_refusal_and_the_run_goes_on(
-    run: FakeRun, stranger: UnknownPeer
-) -> None:
-    """Random bytes, too many frames and another major hurt nobody but their sender."""
-    other = codec.MAGIC[:-1] + b"\x09"
-    for frames in ([b"\xff" * 100], [b"a", b"b", b"c"], [other, b""], [codec.MAGIC, b"\xc1"]):
-        stranger.say(frames)
-        assert isinstance(stranger.hear(), Refuse)
+def test_noise_is_refused_and_the_run_goes_on(run: FakeRun, unknown_peer: UnknownPeer) -> None:
+    """Random bytes, too many frames and another major version affect only their sender."""
+    other_major = codec.MAGIC[:-1] + b"\x09"
+    for frames in ([b"\xff" * 100], [b"a", b"b", b"c"], [other_major, b""], [codec.MAGIC, b"\xc1"]):
+        unknown_peer.send(frames)
+        assert isinstance(unknown_peer.receive(), Refuse)
     finish(run)
 
 
 def test_a_frame_beyond_the_limit_closes_that_connection_only(
-    run: FakeRun, stranger: UnknownPeer
+    run: FakeRun, unknown_peer: UnknownPeer
 ) -> None:
-    """More than the largest message is never read into memory; the others do not notice."""
-    stranger.say([codec.MAGIC, bytes(codec.MAX_FRAME_BYTES + 1)])
+    """A frame above the limit is never read into memory; other connections are not affected."""
+    unknown_peer.send([codec.MAGIC, bytes(codec.MAX_FRAME_BYTES + 1)])
     finish(run)
 
 
-def test_a_verdict_without_a_lease_is_not_taken(run: FakeRun, stranger: UnknownPeer) -> None:
-    """Unknown peers are asked who they are; a role may say only its own; a lease has one holder."""
+def test_a_verdict_without_a_lease_is_refused(run: FakeRun, unknown_peer: UnknownPeer) -> None:
+    """An unknown peer has to identify itself; a role may send its own messages only; a result needs
+    a lease of its sender."""
     wire = codec.coordinator_codec()
-    lie = Evaluated(
+    forged = Evaluated(
         lease=Lease(work="t/1/evaluate", epoch=1),
         verdict=Verdict(verdict=Outcome.CORRECT, median_us=0.001, speedup=1e6),
     )
-    stranger.say(wire.encode(lie))
-    assert isinstance(stranger.hear(), Identify)
-    hello = Hello(role=Role.PLANNER, slot="spy", incarnation="stranger", pid=1, credit=0)
-    stranger.say(wire.encode(hello))
-    stranger.hear()
-    stranger.say(wire.encode(lie))
-    assert isinstance(stranger.hear(), Refuse)
+    unknown_peer.send(wire.encode(forged))
+    assert isinstance(unknown_peer.receive(), Identify)
+    hello = Hello(role=Role.PLANNER, slot="spy", incarnation="unknown", pid=1, credit=0)
+    unknown_peer.send(wire.encode(hello))
+    unknown_peer.receive()
+    unknown_peer.send(wire.encode(forged))
+    assert isinstance(unknown_peer.receive(), Refuse)
     finish(run)
     assert run.rows("SELECT COUNT(*) FROM node WHERE score_us < 1.0") == [(0,)]
 
 
-def test_a_name_that_is_not_the_sockets_is_refused(run: FakeRun, stranger: UnknownPeer) -> None:
-    """Nobody says Hello in another's name."""
-    hello = Hello(role=Role.EVALUATOR, slot="evaluator-0", incarnation="somebody", pid=1)
-    stranger.say(codec.coordinator_codec().encode(hello))
-    assert isinstance(stranger.hear(), Refuse)
+def test_an_incarnation_other_than_the_sockets_is_refused(
+    run: FakeRun, unknown_peer: UnknownPeer
+) -> None:
+    """A peer can't send Hello in the name of another incarnation."""
+    hello = Hello(role=Role.EVALUATOR, slot="evaluator-0", incarnation="another", pid=1)
+    unknown_peer.send(codec.coordinator_codec().encode(hello))
+    assert isinstance(unknown_peer.receive(), Refuse)
     finish(run)

@@ -1,4 +1,4 @@
-"""Killed with -9, stopped, or out of disk: the ledger equals the undisturbed run's."""
+"""Processes killed by SIGKILL, stopped, or out of disk: nodes equal the undisturbed run's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from random import Random
 
 import parallel_scenes
 import pytest
-from fake_run import PLACES, FakeRun
+from fake_run import ROLES, FakeRun
 
 BUDGET = 12
 
@@ -29,15 +29,15 @@ def running(run_dir: Path, **settings: object) -> Iterator[FakeRun]:
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> list[tuple]:
-    """The nodes of a run that nobody disturbs."""
-    with running(tmp_path_factory.mktemp("calm") / "run") as run:
+def undisturbed_nodes(tmp_path_factory: pytest.TempPathFactory) -> list[tuple]:
+    """The nodes of the undisturbed run."""
+    with running(tmp_path_factory.mktemp("undisturbed") / "run") as run:
         run.wait()
         return run.nodes()
 
 
-def check_books(run: FakeRun) -> None:
-    """Nodes, verdicts and leases agree: every attempt once, one lease done for each stage."""
+def check_ledger(run: FakeRun) -> None:
+    """Check that nodes, attempts and leases agree: each attempt once, one done lease per stage."""
     assert run.rows("SELECT status FROM run") == [("finished",)]
     assert run.rows("SELECT COUNT(*) FROM lease WHERE ended IS NULL") == [(0,)]
     assert run.rows("SELECT COUNT(*) FROM attempt WHERE state != 'done'") == [(0,)]
@@ -49,26 +49,28 @@ def check_books(run: FakeRun) -> None:
     assert sorted(numbers) == [(number,) for number in range(1, BUDGET + 1)]
 
 
-def test_an_undisturbed_run_is_whole_and_repeats(calm: list[tuple], tmp_path: Path) -> None:
-    """Two runs with one seed give the same tree, and its books agree."""
+def test_an_undisturbed_run_is_complete_and_reproducible(
+    undisturbed_nodes: list[tuple], tmp_path: Path
+) -> None:
+    """Two runs with one seed give the same tree, and the second run's ledger is consistent."""
     with running(tmp_path / "run") as run:
         run.wait()
-        assert calm == run.nodes()
-        check_books(run)
+        assert undisturbed_nodes == run.nodes()
+        check_ledger(run)
 
 
-def killed_again_and_again(folder: Path, place: str) -> FakeRun:
-    """Kill one process at a random moment after every other node; return the finished run."""
-    rng = Random(place)
+def run_with_repeated_kills(folder: Path, role: str) -> FakeRun:
+    """Kill `role` at a random moment after every other node; return the finished run."""
+    rng = Random(role)
     with running(folder) as run:
         killed_at = -1
-        until = time.monotonic() + 90
-        while not run.over() and time.monotonic() < until:
+        deadline = time.monotonic() + 90
+        while not run.is_over() and time.monotonic() < deadline:
             progress = run.progress()
-            if progress > killed_at + 1 and run.children[place].poll() is None:
+            if progress > killed_at + 1 and run.children[role].poll() is None:
                 time.sleep(rng.uniform(0.0, 0.05))
-                if not run.over():
-                    run.kill(place)
+                if not run.is_over():
+                    run.kill(role)
                     killed_at = progress
             run.revive()
             time.sleep(0.01)
@@ -78,44 +80,46 @@ def killed_again_and_again(folder: Path, place: str) -> FakeRun:
 
 
 @pytest.fixture(scope="module")
-def play(
+def run_scene(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], FakeRun]]:
-    """Return the run of a scene: that process is killed again and again."""
+    """Return a function: role -> the finished run in which it was killed repeatedly."""
 
-    def one(scene: str) -> FakeRun:
-        return killed_again_and_again(tmp_path_factory.mktemp("scene") / "run", scene)
+    def run_in_new_folder(scene: str) -> FakeRun:
+        return run_with_repeated_kills(tmp_path_factory.mktemp("scene") / "run", scene)
 
-    with parallel_scenes.played_in_parallel(request, one) as play:
-        yield play
+    with parallel_scenes.scenes_in_parallel(request, run_in_new_folder) as run_scene:
+        yield run_scene
 
 
-@pytest.mark.parametrize("scene", PLACES)
-def test_any_process_killed_again_and_again(
-    scene: str, calm: list[tuple], play: Callable[[str], FakeRun]
+@pytest.mark.parametrize("scene", ROLES)
+def test_repeated_kills_of_one_process_keep_the_nodes(
+    scene: str, undisturbed_nodes: list[tuple], run_scene: Callable[[str], FakeRun]
 ) -> None:
-    """One process is killed at a random moment after every other node: nothing changes."""
-    run = play(scene)
-    assert calm == run.nodes()
-    check_books(run)
+    """One process is killed at a random moment after every other node: the nodes are the same."""
+    run = run_scene(scene)
+    assert undisturbed_nodes == run.nodes()
+    check_ledger(run)
 
 
-def test_all_at_once_several_times(calm: list[tuple], tmp_path: Path) -> None:
-    """Power cut: everything dies in the same instant, three times."""
+def test_power_cuts_keep_the_nodes(undisturbed_nodes: list[tuple], tmp_path: Path) -> None:
+    """All processes are killed at the same moment, three times: the nodes are the same."""
     with running(tmp_path / "run") as run:
-        for wanted in (2, 5, 9):
-            while run.progress() < wanted:
+        for node_count in (2, 5, 9):
+            while run.progress() < node_count:
                 time.sleep(0.01)
-            for place in PLACES:
-                run.kill(place)
+            for role in ROLES:
+                run.kill(role)
             run.revive()
         run.wait()
-        assert calm == run.nodes()
-        check_books(run)
+        assert undisturbed_nodes == run.nodes()
+        check_ledger(run)
 
 
-def test_stopped_past_the_lease_then_continued(calm: list[tuple], tmp_path: Path) -> None:
-    """A worker frozen for longer than its lease: its late result is ignored, the tree is whole."""
+def test_a_worker_stopped_past_its_lease_keeps_the_nodes(
+    undisturbed_nodes: list[tuple], tmp_path: Path
+) -> None:
+    """The late result of a worker that was stopped for longer than its lease is ignored."""
     with running(tmp_path / "run", in_flight=1) as run:
         while run.progress() < 4:
             time.sleep(0.01)
@@ -124,39 +128,41 @@ def test_stopped_past_the_lease_then_continued(calm: list[tuple], tmp_path: Path
         time.sleep(4.5)  # longer than the lease of 3 s
         os.kill(pid, signal.SIGCONT)
         run.wait()
-        assert calm == run.nodes()
-        check_books(run)
+        assert undisturbed_nodes == run.nodes()
+        check_ledger(run)
 
 
 def test_replies_are_bought_once(tmp_path: Path) -> None:
-    """An agent killed after its reply was stored does not ask again: one call for each work."""
+    """Killed agents do not buy a stored reply again: each piece of work has one call."""
     with running(tmp_path / "run") as run:
-        killed = 0
-        while not run.over():
-            if run.progress() > killed + 1:
-                for place in ("planner", "coder", "debugger"):
-                    if run.children[place].poll() is None:
-                        run.kill(place)
-                killed = run.progress()
+        nodes_at_kill = 0
+        while not run.is_over():
+            if run.progress() > nodes_at_kill + 1:
+                for role in ("planner", "coder", "debugger"):
+                    if run.children[role].poll() is None:
+                        run.kill(role)
+                nodes_at_kill = run.progress()
             run.revive()
             time.sleep(0.01)
         calls = run.rows("SELECT work, COUNT(*) FROM call WHERE stop != 'lost' GROUP BY work")
         assert {count for _, count in calls} == {1}
 
 
-def test_a_full_disk_pauses_the_run_and_loses_nothing(calm: list[tuple], tmp_path: Path) -> None:
-    """Nothing is acknowledged while the store takes nothing; with room again the run goes on."""
+def test_a_full_disk_pauses_the_run_and_loses_nothing(
+    undisturbed_nodes: list[tuple], tmp_path: Path
+) -> None:
+    """No result is acknowledged while the store can't write; the run goes on when it can again."""
     with running(tmp_path / "run") as run:
         while run.progress() < 4:
             time.sleep(0.01)
         pid = run.children["coordinator"].pid
-        room = resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-        time.sleep(1.0)  # what was being written when the room went has ended
-        full = run.progress()
+        old_limit = resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        time.sleep(1.0)  # a write that was under way has ended by now
+        nodes_when_full = run.progress()
         time.sleep(1.0)
-        assert full == run.progress()
+        assert nodes_when_full == run.progress()
         assert run.children["coordinator"].poll() is None
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, room)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, old_limit)
         run.wait()
-        assert calm == run.nodes()
-        check_books(run)
+        assert undisturbed_nodes == run.nodes()
+        check_ledger(run)

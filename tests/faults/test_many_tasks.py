@@ -1,4 +1,4 @@
-"""A run of many tasks: a few are open at once, in their order, whatever dies meanwhile."""
+"""A run of many tasks: a few are open at once, in their order, even if the coordinator dies."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from fake_run import FakeRun
 
 TASKS = tuple(f"task{number}" for number in range(7))
-OPEN = 2
+TASKS_AT_ONCE = 2
 BUDGET = 3
 
 
-def most_open(run: FakeRun) -> int:
+def most_tasks_open(run: FakeRun) -> int:
     """Return the largest number of tasks between their first lease and their end."""
     begins = run.rows(
         "SELECT MIN(granted), 1 FROM lease GROUP BY substr(work, 1, instr(work, '/') - 1)"
@@ -24,22 +24,22 @@ def most_open(run: FakeRun) -> int:
     return largest
 
 
-def test_tasks_open_in_their_order_and_never_too_many(tmp_path: Path) -> None:
-    """All are finished, no more than asked for at once, also after the coordinator was killed."""
-    run = FakeRun(tmp_path / "run", budget=BUDGET, tasks=TASKS, tasks_at_once=OPEN)
+def test_tasks_open_in_order_and_within_the_limit(tmp_path: Path) -> None:
+    """All tasks finish, and at most `tasks_at_once` are open, also if the coordinator dies."""
+    run = FakeRun(tmp_path / "run", budget=BUDGET, tasks=TASKS, tasks_at_once=TASKS_AT_ONCE)
     run.start_all()
     try:
-        for wanted in (5, 14):
-            while run.progress() < wanted:
+        for node_count in (5, 14):
+            while run.progress() < node_count:
                 run.revive()
             run.kill("coordinator")
             run.revive()
         run.wait()
     finally:
         run.stop()
-    first = run.rows("SELECT task FROM node WHERE number = 0 ORDER BY id")
+    opened = run.rows("SELECT task FROM node WHERE number = 0 ORDER BY id")
 
-    assert list(TASKS) == [task for (task,) in first]
+    assert list(TASKS) == [task for (task,) in opened]
     assert run.rows("SELECT COUNT(*) FROM node WHERE number > 0") == [(len(TASKS) * BUDGET,)]
-    assert most_open(run) == OPEN
+    assert most_tasks_open(run) == TASKS_AT_ONCE
     assert run.rows("SELECT COUNT(*) FROM lease WHERE ended IS NULL") == [(0,)]

@@ -1,4 +1,4 @@
-"""A run and its replay: real coordinator, real agents, verdicts that follow from the source."""
+"""A run and its replay: real coordinator, real agents; a verdict is a function of the source."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ class AgentRun(FakeRun):
         super().__init__(run_dir, **{"budget": 9, **settings})
         (run_dir / "tasks" / "t.py").write_text(TASK)
 
-    def start(self, place: str) -> None:
-        if place not in AGENT_ROLES:
-            super().start(place)
+    def start(self, role: str) -> None:
+        if role not in AGENT_ROLES:
+            super().start(role)
             return
-        argv = ["-m", "actors.agents", "--role", place, "--connect", "ipc://coordinator.sock"]
-        argv += ["--slot", f"{place}-0", "--incarnation", os.urandom(8).hex()]
+        argv = ["-m", "actors.agents", "--role", role, "--connect", "ipc://coordinator.sock"]
+        argv += ["--slot", f"{role}-0", "--incarnation", os.urandom(8).hex()]
         with (self.run_dir / "out.txt").open("ab") as out:
-            self.children[place] = subprocess.Popen(
+            self.children[role] = subprocess.Popen(
                 [sys.executable, *argv], cwd=self.run_dir, stdin=subprocess.DEVNULL,
                 stdout=out, stderr=out, env={**os.environ, "PYTHONPATH": str(TOP)},
             )  # fmt: skip
 
 
-def finished(run_dir: Path, **settings: object) -> AgentRun:
+def run_to_end(run_dir: Path, **settings: object) -> AgentRun:
     run = AgentRun(run_dir, **settings)
     run.start_all()
     try:
@@ -78,46 +78,49 @@ def finished(run_dir: Path, **settings: object) -> AgentRun:
 
 
 @pytest.fixture(scope="module", params=["recipes stark", "script reflexion"])
-def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AgentRun:
+def stored_run(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AgentRun:
     """A finished run of a model under a strategy."""
     folder = tmp_path_factory.mktemp("stored")
     (folder / "script.jsonl").write_text(SCRIPT)
     model, strategy = request.param.split()
     name = model if model == "recipes" else f"script:{folder / 'script.jsonl'}"
-    return finished(folder / "run", model=name, strategy=strategy)
+    return run_to_end(folder / "run", model=name, strategy=strategy)
 
 
-def test_a_replay_is_the_same_tree_on_another_machine_and_ends_where_it_must(
-    stored: AgentRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_replay_gives_the_same_tree_on_another_machine_and_stops_at_its_end(
+    stored_run: AgentRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No key, no cost, other times and ranks, the same replies and nodes; asked for more than there
-    was, the run pauses, says where, and keeps what it has."""
+    """A replay has the same replies and nodes without a key and without cost, although times and
+    ranks differ.  A replay with a larger attempt budget pauses at the first missing reply, names
+    it, and keeps its nodes."""
     monkeypatch.setenv("FAKE_EAGER_US", "173.5")
-    strategy = settings_file.read(stored.run_dir).strategy
-    again = finished(
-        tmp_path / "run", model=f"replay:{stored.run_dir}", strategy=strategy, budget=12
+    strategy = settings_file.read(stored_run.run_dir).strategy
+    replayed = run_to_end(
+        tmp_path / "run", model=f"replay:{stored_run.run_dir}", strategy=strategy, budget=12
     )
     calls = "SELECT work, reply FROM call ORDER BY id"
-    ((status, reason),) = again.rows("SELECT status, reason FROM run")
+    ((status, reason),) = replayed.rows("SELECT status, reason FROM run")
 
-    assert stored.nodes() == again.nodes()
-    assert stored.rows(calls) == again.rows(calls)
-    assert [(0.0,)] == again.rows("SELECT SUM(usd) FROM call")
+    assert stored_run.nodes() == replayed.nodes()
+    assert stored_run.rows(calls) == replayed.rows(calls)
+    assert [(0.0,)] == replayed.rows("SELECT SUM(usd) FROM call")
     assert status == "blocked"
     assert "never asked for t/10/" in reason
-    assert 0 == replay.main([str(again.run_dir)])
+    assert 0 == replay.main([str(replayed.run_dir)])
 
 
 def test_a_stored_run_agrees_with_the_search(
-    stored: AgentRun, capsys: pytest.CaptureFixture[str]
+    stored_run: AgentRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every choice, window, seed and request comes out as it was stored."""
-    assert 0 == replay.main([str(stored.run_dir)])
+    """The search computes every stored choice, window, seed and request again."""
+    assert 0 == replay.main([str(stored_run.run_dir)])
     assert "looked at 9 nodes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "expected_text"),
     [
         ("UPDATE node SET parent = 0 WHERE number = 8", "node 8: its parent is 0"),
         ("UPDATE node SET parent = 77 WHERE number = 8", "node 8: its parent is 77"),
@@ -131,21 +134,27 @@ def test_a_stored_run_agrees_with_the_search(
         ("UPDATE call SET request = request || 'x' WHERE work LIKE 't/2/%'", "t/2/"),
     ],
 )
-def test_whatever_is_altered_is_named(
-    stored: AgentRun, tmp_path: Path, change: str, named: str, capsys: pytest.CaptureFixture[str]
+def test_an_altered_row_is_named(
+    stored_run: AgentRun,
+    tmp_path: Path,
+    change: str,
+    expected_text: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One row of a copy changed by hand: status 1, and a line that names it."""
+    """One row of a copied run.db is changed: status 1, and a line that names the row."""
     copy = tmp_path / "run"
-    shutil.copytree(stored.run_dir, copy, ignore=shutil.ignore_patterns("*.sock"))
+    shutil.copytree(stored_run.run_dir, copy, ignore=shutil.ignore_patterns("*.sock"))
     with closing(sqlite3.connect(copy / "run.db", isolation_level=None)) as run:
         assert run.execute(change).rowcount
 
     assert 1 == replay.main([str(copy)])
-    assert named in capsys.readouterr().out
+    assert expected_text in capsys.readouterr().out
 
 
-def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No folder, no database, a database of something else: status 2."""
+def test_a_folder_without_a_readable_run_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No folder, no database, an empty or an older database: status 2."""
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "stark.toml").write_text("")
@@ -156,8 +165,8 @@ def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     (empty / "run.db").write_bytes(b"")
     assert 2 == replay.main([str(empty)])
     assert "has not begun" in capsys.readouterr().err
-    with closing(sqlite3.connect(empty / "run.db")) as old:
-        old.executescript(
+    with closing(sqlite3.connect(empty / "run.db")) as old_run:
+        old_run.executescript(
             "CREATE TABLE run (id); INSERT INTO run VALUES (1);"
             "CREATE TABLE task (name, source, settings); INSERT INTO task VALUES ('t', '', NULL);"
             "CREATE TABLE node (number)"

@@ -1,4 +1,4 @@
-"""Chaos itself: a short one with a fixed seed loses nothing, and a loss would be seen."""
+"""`scripts/chaos.py`: a short chaos run with a fixed seed loses nothing; a loss is counted."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ def chaos(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.long
 def test_a_short_chaos_loses_nothing(tmp_path: Path) -> None:
-    """Two machines, kills, stops, partitions, noise, a full disk: the undisturbed run's ledger."""
-    done = chaos("--cheap", "--minutes", "0.2", "--machines", "2", "--seed", "7",
+    """Kills, stops, partitions, noise and full disks on two machines do not change the ledger."""
+    process = chaos("--cheap", "--minutes", "0.2", "--machines", "2", "--seed", "7",
                  "--keep", str(tmp_path / "runs"))  # fmt: skip
-    counted = dict(
-        re.findall(r"^  (survived|lost|doubled|orphans|trouble) +(\d+)$", done.stdout, re.M)
+    counts = dict(
+        re.findall(r"^  (survived|lost|doubled|orphans|trouble) +(\d+)$", process.stdout, re.M)
     )
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert {"lost": "0", "doubled": "0", "orphans": "0", "trouble": "0"}.items() <= counted.items()
-    assert int(counted["survived"]) > 0
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert {"lost": "0", "doubled": "0", "orphans": "0", "trouble": "0"}.items() <= counts.items()
+    assert int(counts["survived"]) > 0
 
 
-def test_what_is_lost_or_doubled_is_counted() -> None:
-    """A missing line, a changed one and one that is there twice each make the ledgers differ."""
-    calm = RunLedger(rows=(("node", "t", 1, "a"), ("call", "w", "q")))
+def test_lost_and_doubled_rows_are_counted() -> None:
+    """A changed row counts as lost and as doubled, an additional copy of a row as doubled."""
+    undisturbed = RunLedger(rows=(("node", "t", 1, "a"), ("call", "w", "q")))
     same = RunLedger(rows=(("call", "w", "q"), ("node", "t", 1, "a")))
     other = RunLedger(rows=(("node", "t", 1, "b"), ("call", "w", "q"), ("call", "w", "q")))
 
-    assert ((), ()) == (calm.lost(same), calm.doubled(same))
-    assert (("node", "t", 1, "a"),) == calm.lost(other)
-    assert {("node", "t", 1, "b"), ("call", "w", "q")} == set(calm.doubled(other))
+    assert ((), ()) == (undisturbed.lost(same), undisturbed.doubled(same))
+    assert (("node", "t", 1, "a"),) == undisturbed.lost(other)
+    assert {("node", "t", 1, "b"), ("call", "w", "q")} == set(undisturbed.doubled(other))
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,6 @@ def test_what_is_lost_or_doubled_is_counted() -> None:
     [("--minutes", "0"), ("--minutes", "x"), ("--seed", "x"), ("--machines", "0"), ("--what",)],
 )
 def test_a_wrong_flag_is_one_line(arguments: tuple[str, ...]) -> None:
-    """Exit status 2, and nothing begins."""
-    done = chaos(*arguments)
-    assert (2, "", 1) == (done.returncode, done.stdout, len(done.stderr.splitlines()))
+    """Exit status 2, one line on stderr, and no run."""
+    process = chaos(*arguments)
+    assert (2, "", 1) == (process.returncode, process.stdout, len(process.stderr.splitlines()))

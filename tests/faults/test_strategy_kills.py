@@ -1,6 +1,7 @@
-"""Strategies under a power cut: the ledger equals the undisturbed run's.
+"""Strategies under power cuts: the nodes equal the undisturbed run's.
 
-`test_kills.py` has STARK's; `search` and `sampling` send the messages that `reflexion` does.
+`test_kills.py` tests the strategy `stark`.  `search` and `sampling` are not tested here: their
+messages are those of `reflexion`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fake_run import PLACES, FakeRun
+from fake_run import ROLES, FakeRun
 
 from actors.coordinator.replay.verify import RunVerifier
 from actors.coordinator.storage.read_only_database import ReadOnlyDatabase
@@ -20,23 +21,23 @@ from protocol import settings as settings_file
 BUDGET = 10
 
 
-def nodes_of(
-    run_dir: Path, strategy: str, *, cuts: tuple[int, ...], in_flight: int = 1
+def nodes_after_power_cuts(
+    run_dir: Path, strategy: str, *, cut_at_nodes: tuple[int, ...], in_flight: int = 1
 ) -> list[tuple]:
-    """Run to the end, killing every process at once when so many nodes are there."""
+    """Return the nodes of a run; all processes are killed at each of these numbers of nodes."""
     run = FakeRun(run_dir, budget=BUDGET, strategy=strategy, in_flight=in_flight)
     run.start_all()
     try:
-        for wanted in cuts:
-            while run.progress() < wanted:
+        for node_count in cut_at_nodes:
+            while run.progress() < node_count:
                 time.sleep(0.01)
-            for place in PLACES:
-                run.kill(place)
+            for role in ROLES:
+                run.kill(role)
             run.revive()
         run.wait()
         assert [(BUDGET + 1,)] == run.rows("SELECT COUNT(*) FROM node")
-        answers = "SELECT work, COUNT(*) FROM call WHERE stop != 'lost' GROUP BY work"
-        calls = run.rows(answers)
+        query = "SELECT work, COUNT(*) FROM call WHERE stop != 'lost' GROUP BY work"
+        calls = run.rows(query)
         assert {count for _, count in calls} == {1}
         return run.nodes()
     finally:
@@ -44,22 +45,24 @@ def nodes_of(
 
 
 @pytest.mark.parametrize("strategy", ["team", "reflexion"])
-def test_a_power_cut_changes_no_strategys_tree(strategy: str, tmp_path: Path) -> None:
-    """Nodes, parents, sources and words are the same, and no reply was bought twice."""
+def test_power_cuts_do_not_change_the_tree(strategy: str, tmp_path: Path) -> None:
+    """Nodes, parents, sources and outcomes are the same, and no reply is bought twice."""
     with ThreadPoolExecutor() as pool:
-        beside = pool.submit(nodes_of, tmp_path / "calm", strategy, cuts=())
-        cut = nodes_of(tmp_path / "cut", strategy, cuts=(3, 6))
-    calm = beside.result()
+        undisturbed_run = pool.submit(
+            nodes_after_power_cuts, tmp_path / "undisturbed", strategy, cut_at_nodes=()
+        )
+        nodes_with_cuts = nodes_after_power_cuts(tmp_path / "cut", strategy, cut_at_nodes=(3, 6))
+    undisturbed_nodes = undisturbed_run.result()
 
-    assert calm == cut
-    assert any("words" in advice for *_, advice, _ in calm) == (strategy != "team")
+    assert undisturbed_nodes == nodes_with_cuts
+    assert any("words" in advice for *_, advice, _ in undisturbed_nodes) == (strategy != "team")
 
 
-def test_several_under_way_and_power_cuts_leave_what_the_search_decides(tmp_path: Path) -> None:
-    """Three expansions at once, everything killed twice: each choice and window still follows from
-    the verdicts in their recorded order, and no reply was bought twice."""
+def test_power_cuts_under_several_attempts_keep_the_decisions(tmp_path: Path) -> None:
+    """With three attempts under way and two power cuts, each choice and window still follows from
+    the verdicts in their recorded order, and no reply is bought twice."""
     run_dir = tmp_path / "run"
-    nodes_of(run_dir, "stark", cuts=(3, 6), in_flight=3)
+    nodes_after_power_cuts(run_dir, "stark", cut_at_nodes=(3, 6), in_flight=3)
     database = ReadOnlyDatabase(run_dir)
     ((task, *_),) = Store(database).tasks()
 

@@ -1,4 +1,4 @@
-"""The supervisor killed, or asked to stop on a full disk: nothing is left, and the run goes on."""
+"""The supervisor is killed, or stopped on a full disk: no process is left, and the run resumes."""
 
 from __future__ import annotations
 
@@ -16,52 +16,62 @@ from scripts.faults import chaos_machines, ledger_diff, sample_tasks
 from scripts.faults.chaos_machines import SupervisedMachine
 
 Scene = Callable[[Path], SupervisedMachine]
-Play = Callable[[Scene], SupervisedMachine]
+RunScene = Callable[[Scene], SupervisedMachine]
 
 BUDGET = 6
-POINTS = ("after-spawn@3", "heard.Welcome", "before-reap", "after-reap", "sent.WorkerLost")
-# Deaths for it to see, at moments when no candidate runs: nobody is charged with them.
-DEATHS = ("coder.before-work", "planner.before-work", "coder.hear.Write")
+SUPERVISOR_POINTS = (
+    "after-spawn@3",
+    "heard.Welcome",
+    "before-reap",
+    "after-reap",
+    "sent.WorkerLost",
+)
+# Actors are killed here so that the supervisor reaps children.  No candidate runs at these moments,
+# so no loss is charged.
+ACTOR_POINTS = ("coder.before-work", "planner.before-work", "coder.hear.Write")
 
 
-RUNS = "SELECT MAX(epoch) FROM lease WHERE ended IS NULL AND running = 1 AND work LIKE '%/evaluate'"
-CUTS = 3  # one more than evaluators that may be lost
+RUNNING_EPOCH = (
+    "SELECT MAX(epoch) FROM lease WHERE ended IS NULL AND running = 1 AND work LIKE '%/evaluate'"
+)
+POWER_CUTS = 3  # one more than the charged losses that end a candidate as `crashed`
 
 
 def machine(folder: Path, failpoints: str = "") -> SupervisedMachine:
     folder.mkdir()
     (task,) = sample_tasks.write(folder, tasks=1, budget=BUDGET, seed=4, cheap=True)
-    argv = [*armed(failpoints), "--task", task.name, "--budget", str(BUDGET)]
+    argv = [*command_with(failpoints), "--task", task.name, "--budget", str(BUDGET)]
     argv += ["--model", "script:script.jsonl", "--run-dir", "run", "--device", "cpu"]
     return SupervisedMachine("host", argv, folder, folder / "run")
 
 
-def armed(failpoints: str) -> list[str]:
-    """Return how the supervisor is called with these; another scene's goes without."""
+def command_with(failpoints: str) -> list[str]:
+    """Return the supervisor's command line; `env` arms the failpoints of this run alone."""
     return ["env", f"STARK_FAILPOINTS={failpoints}", *chaos_machines.command(cheap=True)]
 
 
-def wait(host: SupervisedMachine, limit_s: float = 60.0) -> int:
-    until = time.monotonic() + limit_s
-    while host.status() is None and time.monotonic() < until:
+def wait(host: SupervisedMachine, timeout_s: float = 60.0) -> int:
+    deadline = time.monotonic() + timeout_s
+    while host.status() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     status = host.status()
     assert status is not None, host.last_line()
     return status
 
 
-def undisturbed(folder: Path) -> SupervisedMachine:
-    """Nobody does anything to it."""
+def run_undisturbed(folder: Path) -> SupervisedMachine:
+    """Run to the end without a fault."""
     host = machine(folder)
     host.start()
     assert wait(host) in (0, 1), host.last_line()
     return host
 
 
-def killed_at_each_point(folder: Path) -> SupervisedMachine:
-    """It is killed at each of its points, and taken up again."""
+def kill_at_each_point(folder: Path) -> SupervisedMachine:
+    """Kill the supervisor at each of its failpoints, and resume the run each time."""
     points = [f"supervisor.{point.partition('@')[0]}=kill@{point.partition('@')[2] or 1}"
-              for point in POINTS] + [f"{point}=kill" for point in DEATHS]  # fmt: skip
+              for point in SUPERVISOR_POINTS]  # fmt: skip
+    points += [f"{point}=kill" for point in ACTOR_POINTS]
     host = machine(folder, ";".join(points))
     host.start()
     kills = 0
@@ -69,48 +79,50 @@ def killed_at_each_point(folder: Path) -> SupervisedMachine:
         kills += 1
         if not (host.run_dir / "stark.toml").exists():
             break
-        host._argv = [*armed(";".join(points)), "--resume", "run"]
+        host._argv = [*command_with(";".join(points)), "--resume", "run"]
         host.start()
 
     assert status in (0, 1), host.last_line()
-    assert len(POINTS) == kills
+    assert len(SUPERVISOR_POINTS) == kills
     return host
 
 
-def cut_under_one_candidate(folder: Path) -> SupervisedMachine:
-    """The power fails each time when the same candidate runs, which takes a second."""
+def cut_power_under_one_candidate(folder: Path) -> SupervisedMachine:
+    """Kill the supervisor each time when the same candidate runs; a candidate takes a second."""
     slow = "evaluator.after-work=sleep:1@each"
     host = machine(folder, slow)
     host.start()
     last = 0
-    for cut in range(1, CUTS + 1):
-        while ledger_diff.number(host.run_dir, RUNS) <= last:
+    for cut in range(1, POWER_CUTS + 1):
+        while ledger_diff.number(host.run_dir, RUNNING_EPOCH) <= last:
             assert host.status() is None, host.last_line()
             time.sleep(0.01)
-        last = ledger_diff.number(host.run_dir, RUNS)
+        last = ledger_diff.number(host.run_dir, RUNNING_EPOCH)
         host.kill()
-        host._argv = [*armed("" if cut == CUTS else slow), "--resume", "run"]
+        host._argv = [*command_with("" if cut == POWER_CUTS else slow), "--resume", "run"]
         host.start()
 
     assert wait(host) in (0, 1), host.last_line()
     return host
 
 
-def stopped_on_a_full_disk(folder: Path) -> SupervisedMachine:
-    """No file of it can grow any more when it gets a SIGTERM; then there is room again."""
+def stop_on_full_disk(folder: Path) -> SupervisedMachine:
+    """Send SIGTERM while no file of the run can grow; then resume without that limit."""
     host = machine(folder)
     host.start()
     while not ledger_diff.number(host.run_dir, "SELECT COUNT(*) FROM node"):
         assert host.status() is None, host.last_line()
         time.sleep(0.01)
-    nothing = (0, resource.RLIM_INFINITY)
-    resource.prlimit(host.actors()["coordinator"], resource.RLIMIT_FSIZE, nothing)
-    until = time.monotonic() + 60.0
+    no_growth = (0, resource.RLIM_INFINITY)
+    resource.prlimit(host.actors()["coordinator"], resource.RLIMIT_FSIZE, no_growth)
+    deadline = time.monotonic() + 60.0
     while "run.db can't be written" not in host.last_line():
         assert host.status() is None, host.last_line()
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         time.sleep(0.05)
-    resource.prlimit(host.pid, resource.RLIMIT_FSIZE, nothing)  # its stdout is a file, too
+    resource.prlimit(
+        host.pid, resource.RLIMIT_FSIZE, no_growth
+    )  # the supervisor's stdout is a file, too
     os.kill(host.pid, signal.SIGTERM)
 
     assert wait(host) == 3, host.last_line()
@@ -122,49 +134,51 @@ def stopped_on_a_full_disk(folder: Path) -> SupervisedMachine:
 
 
 @pytest.fixture(scope="module")
-def play(
+def run_scene(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Play]:
-    """Return the machine when its scene is over, and its run."""
+) -> Iterator[RunScene]:
+    """Return a function: scene -> the machine after the scene."""
 
-    def one(scene: Scene) -> SupervisedMachine:
+    def run_in_new_folder(scene: Scene) -> SupervisedMachine:
         return scene(tmp_path_factory.mktemp("scene") / "host")
 
-    with parallel_scenes.played_in_parallel(request, one) as play:
-        yield play
+    with parallel_scenes.scenes_in_parallel(request, run_in_new_folder) as run_scene:
+        yield run_scene
 
 
 @pytest.fixture(scope="module")
-def calm(play: Play) -> SupervisedMachine:
-    """A run that nobody disturbs."""
-    return play(undisturbed)
+def undisturbed_run(run_scene: RunScene) -> SupervisedMachine:
+    """The machine of the undisturbed run."""
+    return run_scene(run_undisturbed)
 
 
-@pytest.mark.parametrize("scene", [killed_at_each_point])
-def test_a_supervisor_killed_at_each_of_its_points(
-    scene: Scene, calm: SupervisedMachine, play: Play
+@pytest.mark.parametrize("scene", [kill_at_each_point])
+def test_a_supervisor_killed_at_each_failpoint_keeps_the_ledger(
+    scene: Scene, undisturbed_run: SupervisedMachine, run_scene: RunScene
 ) -> None:
-    """Also between a child's death, its burial and the word to the coordinator."""
-    host = play(scene)
-    assert ledger_diff.ledger(calm.run_dir) == ledger_diff.ledger(host.run_dir)
+    """The kills include the moments between a child's death, its reaping and WorkerLost."""
+    host = run_scene(scene)
+    assert ledger_diff.ledger(undisturbed_run.run_dir) == ledger_diff.ledger(host.run_dir)
     assert {} == chaos_machines.orphans([host.environment_mark()])
 
 
-@pytest.mark.parametrize("scene", [cut_under_one_candidate])
-def test_power_cuts_under_one_candidate_are_not_its_doing(
-    scene: Scene, calm: SupervisedMachine, play: Play
+@pytest.mark.parametrize("scene", [cut_power_under_one_candidate])
+def test_power_cuts_under_one_candidate_are_not_charged(
+    scene: Scene, undisturbed_run: SupervisedMachine, run_scene: RunScene
 ) -> None:
-    """The supervisor dies again and again while the same candidate runs: the candidate is judged
-    in the end, as in a run that nobody disturbed."""
-    host = play(scene)
+    """The supervisor is killed repeatedly while the same candidate runs: the candidate gets the
+    same verdict as in the undisturbed run."""
+    host = run_scene(scene)
     query = "SELECT work, COUNT(*) FROM lease WHERE outcome = 'cut' AND running GROUP BY work"
-    assert [CUTS] == [count for _, count in ledger_diff.rows(host.run_dir, query)]
-    assert ledger_diff.ledger(calm.run_dir) == ledger_diff.ledger(host.run_dir)
+    assert [POWER_CUTS] == [count for _, count in ledger_diff.rows(host.run_dir, query)]
+    assert ledger_diff.ledger(undisturbed_run.run_dir) == ledger_diff.ledger(host.run_dir)
 
 
-@pytest.mark.parametrize("scene", [stopped_on_a_full_disk])
-def test_a_stop_on_a_full_disk_is_a_stop(scene: Scene, calm: SupervisedMachine, play: Play) -> None:
-    """Neither run.db nor the results can be written: SIGTERM ends it all the same, with 3, soon
-    and with nothing left behind; when there is room it goes on and nothing is missing."""
-    host = play(scene)
-    assert ledger_diff.ledger(calm.run_dir) == ledger_diff.ledger(host.run_dir)
+@pytest.mark.parametrize("scene", [stop_on_full_disk])
+def test_a_sigterm_on_a_full_disk_stops_the_run(
+    scene: Scene, undisturbed_run: SupervisedMachine, run_scene: RunScene
+) -> None:
+    """Neither run.db nor the results can be written: SIGTERM still ends the run with status 3 and
+    leaves no process behind.  The run resumes when files can grow again, and nothing is missing."""
+    host = run_scene(scene)
+    assert ledger_diff.ledger(undisturbed_run.run_dir) == ledger_diff.ledger(host.run_dir)

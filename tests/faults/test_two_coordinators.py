@@ -1,4 +1,4 @@
-"""Two coordinators on one run: the second one leaves, and the first does not notice."""
+"""Two coordinators on one run: the second one ends, and the first one is not affected."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fake_run import TOP, FakeRun
 
 
 def test_a_second_coordinator_takes_nothing_from_the_first(tmp_path: Path) -> None:
-    """It says so and ends with 4; workers that come afterwards still find the first one."""
+    """The second coordinator ends with status 4 and one line; later workers reach the first one."""
     run = FakeRun(tmp_path / "run", budget=3)
     try:
         run.start("coordinator")
         files = [run.run_dir / name for name in ("coordinator.sock", "run.db")]
-        until = time.monotonic() + 30
+        deadline = time.monotonic() + 30
         while not all(file.exists() for file in files):
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         second = subprocess.run(
             [sys.executable, "-m", "actors.coordinator"],
@@ -28,8 +28,8 @@ def test_a_second_coordinator_takes_nothing_from_the_first(tmp_path: Path) -> No
         )  # fmt: skip
         assert (4, 1) == (second.returncode, len(second.stderr.splitlines()))
         assert "another coordinator" in second.stderr
-        for place in ("planner", "coder", "debugger", "evaluator"):
-            run.start(place)
+        for role in ("planner", "coder", "debugger", "evaluator"):
+            run.start(role)
         run.wait()
         assert len(run.nodes()) == 4
     finally:

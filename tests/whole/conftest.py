@@ -1,10 +1,10 @@
-"""Whole runs are played two at a time, those of all modules here: they mostly wait."""
+"""The whole runs of all modules here are made two at a time: a run mostly waits."""
 
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # command
+sys.path.insert(0, str(Path(__file__).parent))  # supervisor_command
 
 import parallel_scenes
 import pytest
@@ -14,13 +14,18 @@ Scene = Callable[[Path], Command]
 
 
 @pytest.fixture(scope="session")
-def play(
+def run_scene(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Scene], Command]]:
-    """Return the command when a scene is over: what was done to it, and asserted meanwhile."""
+    """Return a function: scene -> the command after the scene.
 
-    def one(scene: Scene) -> Command:
-        return scene(tmp_path_factory.mktemp("scene") / "here")
+    A scene disturbs the command, and asserts what must hold on the way.
+    """
 
-    with parallel_scenes.played_in_parallel(request, one, Path(__file__).parent) as play:
-        yield play
+    def run_in_new_folder(scene: Scene) -> Command:
+        return scene(tmp_path_factory.mktemp("scene") / "folder")
+
+    with parallel_scenes.scenes_in_parallel(
+        request, run_in_new_folder, Path(__file__).parent
+    ) as run_scene:
+        yield run_scene

@@ -14,8 +14,8 @@ from pathlib import Path
 TOP = Path(__file__).parent.parent.parent
 SUPERVISOR = TOP / "supervisor.py"
 
-# The work is repeated so that candidates differ by large factors, and done by one thread: threads
-# that wait for each other on a busy machine would shuffle the ranks that these tests compare.
+# The work is repeated so that candidates differ by large factors.  One thread does it: threads that
+# wait for each other on a busy machine would change the ranks that these tests compare.
 TASK = '''"""Shift, scale and square roots, 27 times over: work that need be done but once."""
 
 import torch
@@ -49,8 +49,8 @@ def candidate(times: int, wrong: bool = False) -> str:
     return source.replace("return y", "return y + 1.0") if wrong else source
 
 
-def script(path: Path) -> Path:
-    """Write a script of attempts whose outcomes are far apart; return its path."""
+def write_script(path: Path) -> Path:
+    """Write a script of attempts whose times differ by large factors; return its path."""
     lines: list[dict[str, object]] = [{"role": "planner", "advice": "Do the work less often."}]
     lines += [
         {"role": "coder", "code": candidate(times)} for times in (9, 9, 80, 9, 240, 3, 1, 120)
@@ -63,7 +63,7 @@ def script(path: Path) -> Path:
 
 
 class Command:
-    """One run folder and the command that serves it."""
+    """One run folder, and the supervisor command that a user runs on it."""
 
     def __init__(self, folder: Path, *, budget: int = 6) -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class Command:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "chain.py").write_text(TASK, encoding="utf-8")
         (folder / "stark.toml").write_text("[limits]\ntime_s = 0.4\n", encoding="utf-8")
-        script(folder / "script.jsonl")
+        write_script(folder / "script.jsonl")
 
     def arguments(self) -> list[str]:
         argv = ["--task", "chain.py", "--model", "script:script.jsonl", "--json"]
@@ -103,7 +103,7 @@ class Command:
         return self.rows("SELECT number, parent, source, advice, word FROM node ORDER BY number")
 
     def mark(self) -> str:
-        """Return what marks this run's processes in their environment; "" before it has begun."""
+        """Return the value of STARK_RUN in this run's processes; "" before the run has begun."""
         with suppress(FileNotFoundError):
             return (self.run_dir / "lock").read_text(encoding="utf-8").partition("\n")[0]
         return ""
@@ -124,9 +124,10 @@ class Command:
         return {pid: name for pid, name in found.items() if name and pid != os.getpid()}
 
     def kill_actor(self, slot: str) -> None:
-        """SIGKILL the actor in `slot`, and none of its children.
+        """SIGKILL the actor in `slot`, but none of its children.
 
-        These carry its slot in their arguments, too, and a killed runner is a candidate's verdict.
+        The children have the slot in their arguments, too; a killed runner would be a verdict on
+        its candidate.
         """
         found = {pid for pid, name in self.processes().items() if slot in name}
         for pid in found:

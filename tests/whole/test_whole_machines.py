@@ -1,4 +1,4 @@
-"""Machines that come and go, as a user sees them: the command on both sides, a real evaluator."""
+"""Machines that join and leave: the command on both sides, with a real evaluator."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def free_port() -> int:
 
 
 class Guest:
-    """One `--join`, with its output in a file."""
+    """One supervisor with `--join`, and its output in a file."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        self.said = folder / f"said-{time.monotonic_ns()}"
-        with self.said.open("wb") as out:
+        self.output_path = folder / f"output-{time.monotonic_ns()}"
+        with self.output_path.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, str(SUPERVISOR), "--join", "run/ticket.json", *arguments],
                 cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             )  # fmt: skip
 
-    def text(self) -> str:
-        return self.said.read_text(encoding="utf-8")
+    def output(self) -> str:
+        return self.output_path.read_text(encoding="utf-8")
 
-    def status(self, seconds: float = 60.0) -> int:
-        return self.process.wait(timeout=seconds)
+    def status(self, timeout_s: float = 60.0) -> int:
+        return self.process.wait(timeout=timeout_s)
 
 
 @contextmanager
-def ended(*processes: subprocess.Popen):
+def stop_at_exit(*processes: subprocess.Popen):
     try:
         yield
     finally:
@@ -53,15 +53,15 @@ def ended(*processes: subprocess.Popen):
                 process.wait(timeout=40)
 
 
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    give_up = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < give_up
+def wait_until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def early_and_late(folder: Path) -> Command:
-    """A phase without evaluators; then one that waits, is warned in the middle and comes back."""
+def join_early_and_rejoin(folder: Path) -> Command:
+    """Run without evaluators first; then an evaluator waits, is warned, leaves and joins again."""
     command = Command(folder, budget=3)
     address = f"tcp://127.0.0.1:{free_port()}"
     status, _, err = command.finish(
@@ -70,40 +70,40 @@ def early_and_late(folder: Path) -> Command:
     assert status == 0, err
     assert "nothing is left for the roles that run here" in err
     early = Guest(folder, "--run-dir", "guest")
-    with ended(early.process):
-        until(lambda: "does not answer yet" in early.text())
+    with stop_at_exit(early.process):
+        wait_until(lambda: "does not answer yet" in early.output())
         host = command.start("--resume", "run", "--json")
-        with ended(host):
-            until(lambda: command.rows("SELECT 1 FROM lease WHERE running = 1"))
+        with stop_at_exit(host):
+            wait_until(lambda: command.rows("SELECT 1 FROM lease WHERE running = 1"))
             early.process.send_signal(signal.SIGUSR1)
-            assert early.status() == 0, early.text()
-            assert "asked to leave by SIGUSR1" in early.text()
+            assert early.status() == 0, early.output()
+            assert "asked to leave by SIGUSR1" in early.output()
             late = Guest(folder, "--run-dir", "guest")
-            with ended(late.process):
+            with stop_at_exit(late.process):
                 _, err = host.communicate(timeout=110)
                 assert host.returncode == 0, err
-                assert late.status() == 0, late.text()
-    assert "the run is finished" in late.text()
+                assert late.status() == 0, late.output()
+    assert "the run is finished" in late.output()
     return command
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scene", [early_and_late])
-def test_an_evaluator_that_came_early_leaves_and_comes_back(
-    scene: Scene, play: Callable[[Scene], Command]
+@pytest.mark.parametrize("scene", [join_early_and_rejoin])
+def test_an_evaluator_joins_early_leaves_and_joins_again(
+    scene: Scene, run_scene: Callable[[Scene], Command]
 ) -> None:
-    """A phase without evaluators ends with 0 and leaves a ticket. A machine joins before the run is
-    there, is warned by its batch system in the middle, hands back what it holds, and comes again:
-    nobody is charged, everything ends with 0, nothing is left running."""
-    command = play(scene)
+    """A run without evaluators ends with status 0 and leaves a ticket.  A machine joins before the
+    run is resumed, is warned by its batch system, hands back its work, and joins again: no loss is
+    charged, every command ends with status 0, and no process is left."""
+    command = run_scene(scene)
     task = json.loads((command.run_dir / "result.json").read_text())["tasks"][0]
     assert (3, "finished") == (task["attempts"], task["status"])
     assert command.rows(
         "SELECT COUNT(*) FROM lease WHERE running = 1 AND outcome IN ('lost', 'expired')"
     ) == [(0,)]
     slots = command.rows("SELECT slot FROM worker WHERE role = 'evaluator'")
-    assert len(slots) == 1  # it came back as itself
+    assert len(slots) == 1  # the machine joined again under its own name
     assert command.processes() == {}
     settings = (command.folder / "guest" / "stark.toml").read_text()
-    assert "time_s = 0.4" in settings  # the run's own limits are obeyed there
+    assert "time_s = 0.4" in settings  # the guest obeys the run's limits
     assert not (command.folder / "guest" / "keys").exists()

@@ -15,13 +15,13 @@ from random import Random
 import pytest
 from supervisor_command import TASK, Command
 
-PLACES = ("planner-0", "coder-0", "debugger-0", "evaluator-0")
+WORKER_SLOTS = ("planner-0", "coder-0", "debugger-0", "evaluator-0")
 Scene = Callable[[Path], Command]
-Play = Callable[[Scene], Command]
+RunScene = Callable[[Scene], Command]
 
 
-def undisturbed(folder: Path) -> Command:
-    """Nobody does anything to it."""
+def run_undisturbed(folder: Path) -> Command:
+    """Run the command to the end without a fault."""
     command = Command(folder)
     status, out, err = command.finish()
     assert status == 0, err
@@ -29,49 +29,49 @@ def undisturbed(folder: Path) -> Command:
     return command
 
 
-def actors_killed(folder: Path) -> Command:
-    """Each of its actors is killed, at a random moment after another node."""
+def kill_every_actor(folder: Path) -> Command:
+    """Kill each actor once, at a random moment after another node."""
     rng = Random(7)
     command = Command(folder)
     run = command.start()
-    places = [*PLACES, "coordinator"]
-    seen = -1
+    slots = [*WORKER_SLOTS, "coordinator"]
+    last_count = -1
     while run.poll() is None:
-        nodes = len(command.nodes())
-        if nodes > seen and places and command.mark():
-            seen = nodes
+        node_count = len(command.nodes())
+        if node_count > last_count and slots and command.mark():
+            last_count = node_count
             time.sleep(rng.uniform(0.0, 1.0))
-            command.kill_actor(places.pop(0))
+            command.kill_actor(slots.pop(0))
         time.sleep(0.05)
     _, err = run.communicate()
 
     assert run.returncode == 0, err
-    assert places == []
+    assert slots == []
     return command
 
 
-def supervisor_killed(folder: Path) -> Command:
-    """Its supervisor is killed: nothing lives on; then it is resumed."""
+def kill_supervisor(folder: Path) -> Command:
+    """Kill the supervisor, check that every process of the run ends, and resume the run."""
     command = Command(folder)
     run = command.start()
     while len(command.nodes()) < 4:
         assert run.poll() is None
         time.sleep(0.05)
-    mine = set(command.processes())
+    first_processes = set(command.processes())
     run.kill()
     run.communicate()
-    until = time.monotonic() + 10
-    while set(command.processes()) & mine and time.monotonic() < until:
+    deadline = time.monotonic() + 10
+    while set(command.processes()) & first_processes and time.monotonic() < deadline:
         time.sleep(0.05)
 
-    assert not set(command.processes()) & mine
+    assert not set(command.processes()) & first_processes
     status, _, err = command.finish("--resume", str(command.run_dir), "--json")
     assert status == 0, err
     return command
 
 
-def interrupted(folder: Path) -> Command:
-    """It gets a SIGINT: status 3, the line that resumes; then the rest."""
+def interrupt_once(folder: Path) -> Command:
+    """Send SIGINT, check status 3 and the line that tells how to resume, and resume the run."""
     command = Command(folder)
     run = command.start()
     while len(command.nodes()) < 3:
@@ -89,13 +89,13 @@ def interrupted(folder: Path) -> Command:
 
 
 @pytest.fixture(scope="module")
-def calm(play: Play) -> Command:
-    """A run that nobody disturbs."""
-    return play(undisturbed)
+def undisturbed_run(run_scene: RunScene) -> Command:
+    """The command of the undisturbed run."""
+    return run_scene(run_undisturbed)
 
 
 def check_ledger(command: Command) -> None:
-    """Attempts, nodes and leases agree, and nothing of the run is left on the machine."""
+    """Check that nodes and leases agree, and that no process or scratch file of the run is left."""
     numbers = [row[0] for row in command.rows("SELECT number FROM node ORDER BY number")]
     assert list(range(command.budget + 1)) == numbers
     assert command.rows("SELECT COUNT(*) FROM lease WHERE ended IS NULL") == [(0,)]
@@ -108,27 +108,29 @@ def check_ledger(command: Command) -> None:
     assert not list(command.run_dir.glob("scratch/*"))
 
 
-@pytest.mark.parametrize("scene", [undisturbed])
-def test_the_result_says_what_the_ledger_holds(scene: Scene, play: Play) -> None:
-    """result.json, run.db and the files of the run folder tell one story."""
-    calm = play(scene)
-    check_ledger(calm)
-    task = json.loads((calm.run_dir / "result.json").read_text())["tasks"][0]
-    words = [row[0] for row in calm.rows("SELECT word FROM node WHERE number > 0")]
+@pytest.mark.parametrize("scene", [run_undisturbed])
+def test_the_result_agrees_with_the_ledger(scene: Scene, run_scene: RunScene) -> None:
+    """result.json, run.db and report.html of an undisturbed run agree."""
+    undisturbed_run = run_scene(scene)
+    check_ledger(undisturbed_run)
+    task = json.loads((undisturbed_run.run_dir / "result.json").read_text())["tasks"][0]
+    words = [row[0] for row in undisturbed_run.rows("SELECT word FROM node WHERE number > 0")]
 
     assert task["correct"] == words.count("correct")
     assert task["status"] == "finished"
     assert task["best"]["speedup_eager"] > 2.0
     low, high = task["best"]["speedup_eager_ci95"]
     assert low <= task["best"]["speedup_eager"] <= high
-    assert "<html" in (calm.run_dir / "report.html").read_text()
+    assert "<html" in (undisturbed_run.run_dir / "report.html").read_text()
 
 
-def test_the_winner_runs_alone_and_agrees_with_the_task(calm: Command, tmp_path: Path) -> None:
-    """best.py needs nothing of ours: another process, another folder, the reference's output."""
+def test_the_winner_runs_alone_and_agrees_with_the_task(
+    undisturbed_run: Command, tmp_path: Path
+) -> None:
+    """best.py needs no module of ours: in another folder it gives the reference's output."""
     (tmp_path / "chain.py").write_text(TASK)
     best = tmp_path / "best.py"
-    best.write_text((calm.run_dir / "best.py").read_text())
+    best.write_text((undisturbed_run.run_dir / "best.py").read_text())
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "import torch, chain, best\n"
@@ -147,29 +149,31 @@ def test_the_winner_runs_alone_and_agrees_with_the_task(calm: Command, tmp_path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scene", [actors_killed])
+@pytest.mark.parametrize("scene", [kill_every_actor])
 def test_every_actor_killed_in_turn_leaves_the_same_tree(
-    scene: Scene, calm: Command, play: Play
+    scene: Scene, undisturbed_run: Command, run_scene: RunScene
 ) -> None:
     """SIGKILL to planner, coder, debugger, evaluator and coordinator in turn, at random moments."""
-    command = play(scene)
-    assert calm.nodes() == command.nodes()
+    command = run_scene(scene)
+    assert undisturbed_run.nodes() == command.nodes()
     check_ledger(command)
 
 
-@pytest.mark.parametrize("scene", [supervisor_killed])
-def test_a_killed_supervisor_leaves_nothing_and_the_run_goes_on(
-    scene: Scene, calm: Command, play: Play
+@pytest.mark.parametrize("scene", [kill_supervisor])
+def test_a_killed_supervisor_leaves_no_process_and_the_run_goes_on(
+    scene: Scene, undisturbed_run: Command, run_scene: RunScene
 ) -> None:
-    """SIGKILL to the supervisor: every process of the run goes with it; --resume ends the run."""
-    command = play(scene)
-    assert calm.nodes() == command.nodes()
+    """SIGKILL to the supervisor ends every process of the run; --resume finishes the run."""
+    command = run_scene(scene)
+    assert undisturbed_run.nodes() == command.nodes()
     check_ledger(command)
 
 
-@pytest.mark.parametrize("scene", [interrupted])
-def test_ctrl_c_drains_and_says_how_to_resume(scene: Scene, calm: Command, play: Play) -> None:
-    """One SIGINT: status 3, the line that resumes, a whole ledger; then the rest of the run."""
-    command = play(scene)
-    assert calm.nodes() == command.nodes()
+@pytest.mark.parametrize("scene", [interrupt_once])
+def test_ctrl_c_drains_and_tells_how_to_resume(
+    scene: Scene, undisturbed_run: Command, run_scene: RunScene
+) -> None:
+    """One SIGINT gives status 3 and a line with --resume; the resumed run has the same tree."""
+    command = run_scene(scene)
+    assert undisturbed_run.nodes() == command.nodes()
     check_ledger(command)

@@ -1,4 +1,4 @@
-"""--max-cost as a user meets it: the command, a real HTTP server that charges, a real evaluator."""
+"""--max-cost for a user: the command, a real HTTP server that charges, a real evaluator."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ PLAN = TASK.replace(
 
 
 def reply(body: dict[str, Any]) -> Answer:
-    """Answer a planner with anchors and a coder with a candidate, for known tokens."""
+    """Answer a planner with anchors and a coder with a candidate, with fixed token counts."""
     text = json.dumps(body["messages"])
     if "# Your part: planner" in text:
-        said = f"## Advice\n\nLess.\n\n## Source\n\n```python\n{PLAN}```\n"
-        return answer(text=said, input_tokens=3000, cache_read_tokens=1000, output_tokens=500)
-    said = f"## Candidate\n\n```python\n{candidate(3)}```\n"
-    return answer(text=said, input_tokens=4000, output_tokens=900)
+        text_reply = f"## Advice\n\nLess.\n\n## Source\n\n```python\n{PLAN}```\n"
+        return answer(text=text_reply, input_tokens=3000, cache_read_tokens=1000, output_tokens=500)
+    text_reply = f"## Candidate\n\n```python\n{candidate(3)}```\n"
+    return answer(text=text_reply, input_tokens=4000, output_tokens=900)
 
 
-def capped(folder: Path) -> Command:
-    """The cap is too low for one call; then there is more money."""
+def reach_cap_and_resume(folder: Path) -> Command:
+    """Run with a cap below the cost of one call; then resume with a larger cap."""
     command = Command(folder, budget=1)
     with (folder / "stark.toml").open("a") as file:
         file.write('[prices."m"]\ninput = 2.0\noutput = 10.0\ncache_read = 0.5\n')
@@ -53,12 +53,12 @@ def capped(folder: Path) -> Command:
 
 
 @pytest.mark.timeout(300)  # two starts of a whole run
-@pytest.mark.parametrize("scene", [capped])
-def test_a_cap_stops_before_the_call_and_more_money_goes_on(
-    scene: Scene, play: Callable[[Scene], Command]
+@pytest.mark.parametrize("scene", [reach_cap_and_resume])
+def test_a_cap_stops_before_the_call_and_a_larger_cap_continues(
+    scene: Scene, run_scene: Callable[[Scene], Command]
 ) -> None:
-    """Status 3 with a line and no request; resumed, it ends, and the dollars are the bill's."""
-    command = play(scene)
+    """Status 3, one line and no request; the resumed run ends, and its cost equals the bill."""
+    command = run_scene(scene)
     task = json.loads((command.run_dir / "result.json").read_text())["tasks"][0]
     bill = (3000 * 2 + 1000 * 0.5 + 500 * 10 + 4000 * 2 + 900 * 10) / 1e6
     assert task["usd"] == pytest.approx(bill, abs=1e-9)
