@@ -31,8 +31,8 @@ def test_link_local_addresses_are_left_out(tmp_path: Path) -> None:
     listed = tmp_path / "if_inet6"
     listed.write_text(LISTED)
 
-    assert ["::1", "fd00:99:1::1"] == list(guest_tickets._interfaces_6(listed))
-    assert [] == list(guest_tickets._interfaces_6(tmp_path / "nowhere"))
+    assert ["::1", "fd00:99:1::1"] == list(guest_tickets._ipv6_addresses(listed))
+    assert [] == list(guest_tickets._ipv6_addresses(tmp_path / "nowhere"))
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
