@@ -12,12 +12,12 @@ LEFT_OUT := gpu or live or long
 run: $(READY)          ## the main job on an example, without a GPU or a key
 	$(BIN)/python supervisor.py --task examples/gelu_bias_residual.py --budget 12
 
-test: $(READY)         ## the gate: first what may run side by side, then what measures times
+test: $(READY)         ## the gate: first the tests that may run in parallel, then the others alone
 	@store=$$(mktemp -d) && trap 'rm -rf "$$store"' EXIT && export STARK_BUILD_STORE="$$store" && \
-	$(BIN)/python -m pytest -m "not ($(LEFT_OUT) or quiet)" --numprocesses 4 --dist loadfile && \
-	$(BIN)/python -m pytest -m "quiet and not ($(LEFT_OUT))"
+	$(BIN)/python -m pytest -m "not ($(LEFT_OUT) or alone)" --numprocesses auto --dist loadfile && \
+	$(BIN)/python -m pytest -m "alone and not ($(LEFT_OUT))"
 
-test-long: $(READY)    ## the slow seasons: the whole corpus, chaos, partitions, machines that come and go
+test-long: $(READY)    ## slow tests: the whole corpus, chaos, partitions, repeated kills, guests
 	$(BIN)/python -m pytest -m "long and not (gpu or live)" --timeout 600
 
 check: lint test       ## format, lint, types, tests

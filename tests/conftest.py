@@ -1,4 +1,4 @@
-"""Shared by all tests: one store of builds, and the mark of tests that need an idle machine."""
+"""Shared by all tests: one store of builds, and the mark of tests that run alone."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ import pytest
 from actors.evaluator.fastbuild import STORE_VARIABLE, BuildStore
 
 HERE = Path(__file__).parent
-# Folders and files of tests that measure times: tests that run in parallel would slow them down.
-QUIET = (
+# Folders and files of tests that run alone: they measure times, or they have leases and heartbeats
+# of a second or two, which end too early where other tests take the processors.
+ALONE = (
     "evaluator",
+    "faults",
+    "network",
     "whole",
     "release",
     "agents/test_example_pairs.py",
+    "launcher/test_launcher_slurm.py",
+    "supervisor/test_supervisor_processes.py",
     "tables/test_tables_command.py",
     "test_corpus.py",
     "test_how_to_pages.py",
     "test_installed.py",
 )
-QUIET_PATHS = tuple(HERE / name for name in QUIET)
+ALONE_PATHS = tuple(HERE / name for name in ALONE)
 _OWN_STORE = pytest.StashKey[str]()
 
 
@@ -46,8 +51,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that measure times: `make test` runs them one by one, after all others."""
     for item in items:
-        if any(item.path.is_relative_to(path) for path in QUIET_PATHS):
-            item.add_marker(pytest.mark.quiet)
+        if any(item.path.is_relative_to(path) for path in ALONE_PATHS):
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import sys
 from pathlib import Path
@@ -93,7 +94,8 @@ ONLY_HERE = {
 }
 
 
-def imports(path: Path) -> set[str]:
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Return the dotted names that a file imports, at its top or inside a function."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -101,7 +103,7 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def allowed(name: str, room: str) -> bool:
@@ -140,6 +142,7 @@ def test_a_package_stays_in_its_rooms(package: str) -> None:
     assert set() == strays
 
 
+@functools.cache
 def module_files() -> dict[str, Path]:
     """Return dotted name -> file of each of our modules; a package's file is its `__init__.py`."""
     paths = [path for top in OURS for path in (TOP / top).rglob("*.py")]
@@ -147,6 +150,7 @@ def module_files() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for path, name in dotted.items()}
 
 
+@functools.cache
 def folder_imports() -> dict[str, set[str]]:
     """Return folder -> the other folders of this project from which its own files import."""
     files = module_files()

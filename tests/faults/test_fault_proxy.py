@@ -163,6 +163,7 @@ def undisturbed_ledger(
     return run.ledger()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", PARTITIONS)
 def test_a_partition_past_the_lease_loses_nothing(
     scene: str, undisturbed_ledger: Ledger, run_scene: Callable[[str], Ledger]

@@ -92,6 +92,7 @@ def run_scene(
         yield run_scene
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", ROLES)
 def test_repeated_kills_of_one_process_keep_the_nodes(
     scene: str, undisturbed_nodes: list[tuple], run_scene: Callable[[str], FakeRun]

@@ -44,6 +44,7 @@ def nodes_after_power_cuts(
         run.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["team", "reflexion"])
 def test_power_cuts_do_not_change_the_tree(strategy: str, tmp_path: Path) -> None:
     """Nodes, parents, sources and outcomes are the same, and no reply is bought twice."""

@@ -152,6 +152,7 @@ def undisturbed_run(run_scene: RunScene) -> SupervisedMachine:
     return run_scene(run_undisturbed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", [kill_at_each_point])
 def test_a_supervisor_killed_at_each_failpoint_keeps_the_ledger(
     scene: Scene, undisturbed_run: SupervisedMachine, run_scene: RunScene

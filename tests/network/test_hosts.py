@@ -72,7 +72,8 @@ def check_database(run: NetRun) -> None:
     assert {count for _, count in done} == {1}
 
 
-@pytest.mark.parametrize("seconds", [2.0, pytest.param(LONG_S, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [2.0, LONG_S])
 def test_a_partition_shorter_and_longer_than_a_lease(
     seconds: float, undisturbed: list[tuple], tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_partition_shorter_and_longer_than_a_lease(
         check_database(run)
 
 
+@pytest.mark.long
 def test_three_hosts_with_two_partitions(undisturbed: list[tuple], tmp_path: Path) -> None:
     """The machine of the agents and that of the evaluator are cut off one after the other."""
     with (
