@@ -49,7 +49,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that measure times: `make test` runs them one by one, after all others."""
+    """Mark the tests that run alone: `make test` runs them one by one, after all others."""
     for item in items:
         if any(item.path.is_relative_to(path) for path in ALONE_PATHS):
             item.add_marker(pytest.mark.alone)
