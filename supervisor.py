@@ -6,7 +6,7 @@ conclude it.  Every mistake of the user is one line and exit status 2.
 
 from __future__ import annotations
 
-from actors.early_signals import end_when_interrupted
+from actors.startup_signals import end_when_interrupted
 
 if __name__ == "__main__":
     end_when_interrupted()  # the imports below take a while
@@ -26,9 +26,9 @@ from rich.console import Console
 
 from actors import failpoints
 from actors.cli import UsageError, discard_unflushed_output, ensure_std_streams
-from actors.early_signals import SignalReceivedError, ignore_interrupts, unwind_when_interrupted
 from actors.exit_status import ExitStatus
 from actors.log import open_log
+from actors.startup_signals import SignalReceivedError, ignore_interrupts, unwind_when_interrupted
 from actors.supervisor import finish, guest_tickets, join, run_folder
 from actors.supervisor.cli import flags, gpu_discovery, preflight, run_settings
 from actors.supervisor.cli.flags import Arguments

@@ -1,7 +1,7 @@
 """The exit statuses of the command, of every actor and of every script.
 
 The one exception is the end by a signal, with 128 and the signal's number as in a shell:
-`actors/early_signals.py` must not pay for importing `enum`.
+`actors/startup_signals.py` must not pay for importing `enum`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal, TypeAlias
 
-from protocol.value import Value
+from protocol.frozen_struct import Value
 
 ITEM_BYTES = {
     "bool": 1,

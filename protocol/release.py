@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 import msgspec
 
+from protocol.frozen_struct import Value
 from protocol.layouts import Layout
-from protocol.value import Value
 
 DeviceKind = Literal["cpu", "cuda"]
 # Uses in which a candidate's kernels may turn out wrong: the drop-in then runs the plain forward.

@@ -13,9 +13,9 @@ from typing import Literal, get_args
 
 import msgspec
 
+from protocol.frozen_struct import Value as Value
 from protocol.release import DeviceKind as DeviceKind
 from protocol.release import Judged, Release
-from protocol.value import Value as Value
 
 
 class Role(StrEnum):

@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
         "protocol", "actors.release", "actors.actor", "actors.work_context", "actors.identity",
         "actors.log",
         "actors.cli", "actors.failpoints", "actors.commands", "actors.installation",
-        "actors.early_signals", "actors.task_imports", "actors.procfs", "actors.prctl",
+        "actors.startup_signals", "actors.task_imports", "actors.procfs", "actors.prctl",
         "actors.exit_status",
     },
     "actors/launcher": {

@@ -14,6 +14,7 @@ from actors.coordinator.gateway.work_messages import ROLE_OF, WorkMessages, pars
 from actors.coordinator.replay.replay_strategy import search_of_task
 from actors.coordinator.scheduling.scheduler import Scheduler
 from actors.coordinator.scheduling.work_queue import Placement
+from actors.coordinator.search.attempt_stages import Stage
 from actors.coordinator.search.scoring import kernel_of, score_us
 from actors.coordinator.search.search import (
     AttemptEnded,
@@ -26,7 +27,6 @@ from actors.coordinator.search.search import (
     SaveAttempt,
     StageEnded,
 )
-from actors.coordinator.search.stages import Stage
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.decisions import DecisionStore

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from actors.early_signals import end_when_interrupted
+from actors.startup_signals import end_when_interrupted
 
 if __name__ == "__main__":
     end_when_interrupted()  # the imports below take a while

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from actors.evaluator import verdict_annotations
-from actors.evaluator.build.stage import BuildResult, CandidateBuild, FinishedBuild
+from actors.evaluator.build.build_stage import BuildResult, CandidateBuild, FinishedBuild
 from actors.evaluator.checking import CorrectnessCheck
 from actors.evaluator.children.profiler import sanitized_profile
 from actors.evaluator.devices import roofline
-from actors.evaluator.devices.card import DeviceInfo
+from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.fastbuild import may_compile
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.layout_checks import tensor_leaves, total_bytes
@@ -35,8 +35,8 @@ from actors.evaluator.sandbox.freezer import ProcessFreezer, freezer_for_new_chi
 from actors.evaluator.sandbox.zygote_client import DeviceMemoryFullError
 from actors.evaluator.timing.audit import GroupClaim
 from actors.evaluator.timing.paired_benchmark import PairedBenchmark
-from actors.evaluator.timing.policy import POLICY
 from actors.evaluator.timing.sides import CandidateProcess
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Timing, against_alone, against_best
 from actors.work_context import EvaluationContext
 from protocol.values import Outcome, Seconds, Stage, Value, Verdict

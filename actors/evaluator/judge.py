@@ -19,8 +19,8 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.evaluator.build.ahead import BuildAhead, Builder, builds_ahead
-from actors.evaluator.build.stage import NO_MODULES, BuildResult
+from actors.evaluator.build.build_ahead import BuildAhead, Builder, builds_ahead
+from actors.evaluator.build.build_stage import NO_MODULES, BuildResult
 from actors.evaluator.evaluation import MAX_SOURCE_BYTES, EvaluationRequest
 from actors.evaluator.fastbuild import may_compile, store_of_user
 from actors.evaluator.profiling import inspection

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from actors.evaluator.build.stage import BuildStage
+from actors.evaluator.build.build_stage import BuildStage
 from actors.evaluator.fastbuild import TOOLKITS_VARIABLE
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.orders import CandidateRaised, Confinement, ImportSource

@@ -15,10 +15,10 @@ from contextlib import ExitStack
 import msgspec
 
 from actors.evaluator import verdict_annotations
-from actors.evaluator.build.ahead import Builder
-from actors.evaluator.build.stage import BuildStage, FinishedBuild
-from actors.evaluator.devices.card import DeviceInfo
+from actors.evaluator.build.build_ahead import Builder
+from actors.evaluator.build.build_stage import BuildStage, FinishedBuild
 from actors.evaluator.devices.device_health import DeviceHealth
+from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.evaluation import Evaluation, EvaluationRequest
 from actors.evaluator.ipc.layout_checks import describe
 from actors.evaluator.ipc.orders import Confinement

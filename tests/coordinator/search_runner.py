@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.policy import make_policy
 from actors.coordinator.search.search import (
     AttemptEnded,
@@ -16,7 +17,6 @@ from actors.coordinator.search.search import (
     Search,
     StageEnded,
 )
-from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.search.strategy import make_strategy
 from actors.coordinator.storage.decisions import Decision
 from protocol.settings import SearchSettings

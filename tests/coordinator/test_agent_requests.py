@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from actors.coordinator.gateway.work_messages import WorkMessages, work_id
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.search import OfferWork
-from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.store import Store

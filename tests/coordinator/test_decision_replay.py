@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from search_runner import InMemoryRun, make_search
 
 from actors.coordinator.replay.rebuild import DecisionReplay, Difference, RecordedNode
-from actors.coordinator.search.stages import Stage
+from actors.coordinator.search.attempt_stages import Stage
 from actors.coordinator.search.strategy import STRATEGIES
 from protocol.values import GiveUpScope
 

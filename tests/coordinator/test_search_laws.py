@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_runner import InMemoryRun, make_search
 
+from actors.coordinator.search.attempt_stages import Stage
 from actors.coordinator.search.scoring import kernel_of
 from actors.coordinator.search.search import (
     AttemptEnded,
@@ -19,7 +20,6 @@ from actors.coordinator.search.search import (
     ReferenceRefused,
     StageEnded,
 )
-from actors.coordinator.search.stages import Stage
 from protocol.values import Outcome, Verdict
 
 

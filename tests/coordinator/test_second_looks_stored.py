@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.search import OfferWork
-from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.store import Store

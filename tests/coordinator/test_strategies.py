@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_runner import InMemoryRun, make_search
 
+from actors.coordinator.search.attempt_stages import Stage
 from actors.coordinator.search.policy import POLICIES
-from actors.coordinator.search.stages import Stage
 from actors.coordinator.search.strategy import STRATEGIES, make_strategy
 from actors.coordinator.search.tree import ROOT
 from protocol import settings as settings_file

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from actors.evaluator.timing import audit, timing_statistics
 from actors.evaluator.timing.audit import FreshBlock, GroupClaim, TimedBlock
 from actors.evaluator.timing.block_size import BlockSize
-from actors.evaluator.timing.policy import POLICY
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import TimedGroup
 
 LOGS = st.lists(st.floats(-3, 3), min_size=2, max_size=60)

@@ -12,7 +12,7 @@ import re
 from msgspec.structs import replace
 
 from actors.coordinator.scheduling.workers import Peer, PeerIdentity, machine_of
-from actors.coordinator.search.stages import Stage
+from actors.coordinator.search.attempt_stages import Stage
 from protocol import codec, messages
 from protocol.messages import Lease, Message
 from protocol.settings import COMPUTED_MODELS, Settings

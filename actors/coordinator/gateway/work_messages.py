@@ -13,8 +13,8 @@ from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.search import OfferWork
-from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.search.tree import ROOT
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.store import Store

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.search import (
     AttemptEnded,
     BestConfirmed,
@@ -20,7 +21,6 @@ from actors.coordinator.search.search import (
     SearchEvent,
     StageEnded,
 )
-from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.search.tree import FAILED_SCORE, ROOT
 from actors.coordinator.storage.decisions import Decision
 from protocol.values import GiveUpScope

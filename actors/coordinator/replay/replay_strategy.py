@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.policy import make_policy
 from actors.coordinator.search.search import Search
-from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.search.strategy import Strategy, WindowContext, make_strategy
 from actors.coordinator.search.tree import Node, Tree
 from actors.coordinator.storage.decisions import Decision, DecisionStore

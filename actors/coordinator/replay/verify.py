@@ -16,9 +16,9 @@ import msgspec
 from actors.coordinator.gateway.work_messages import WorkMessages, work_id
 from actors.coordinator.replay.rebuild import OPENING_STAGES, DecisionReplay, RecordedNode
 from actors.coordinator.replay.replay_strategy import search_of_task
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.scoring import kernel_of, score_us
 from actors.coordinator.search.search import BestConfirmed, OfferWork
-from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.decisions import Decision, DecisionStore

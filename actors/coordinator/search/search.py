@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.leaderboard import Leaderboard
-from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.search.strategy import Strategy, WaitsForNodes, WindowContext
 from actors.coordinator.search.tree import FAILED_SCORE, ROOT, Tree
 from protocol.settings import SearchSettings

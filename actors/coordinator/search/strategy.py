@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol, runtime_checkable
 
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.leaderboard import Leaderboard
 from actors.coordinator.search.policy import Policy
-from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.search.tree import ROOT, Node, Tree
 from actors.coordinator.search.window import code_window, debug_window, plan_window
 from protocol.settings import SearchSettings, StrategyName

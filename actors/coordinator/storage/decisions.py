@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.search import OfferWork
-from actors.coordinator.search.stages import Attempt, Stage
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.database import Database
 from protocol.values import Value, Verdict

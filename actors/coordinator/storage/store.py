@@ -11,7 +11,7 @@ import secrets
 
 import msgspec
 
-from actors.coordinator.search.stages import Attempt, Stage
+from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.storage.database import Database
 from protocol.values import (
     RENAMED_REFERENCE,

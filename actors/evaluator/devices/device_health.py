@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from actors.evaluator.devices.card import DeviceInfo
+from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.ipc.orders import Done
 from actors.evaluator.ipc.runner_orders import CheckDevice, FromRunner
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure

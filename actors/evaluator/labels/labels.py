@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from actors.evaluator.labels import precision, renamed_reference, shortcuts
-from actors.evaluator.labels.anatomy import CandidateAnatomy
+from actors.evaluator.labels.candidate_structure import CandidateStructure
 from actors.evaluator.labels.syntax import calls_in, is_library_name, last_name, variables_read
 from protocol.values import RENAMED_REFERENCE
 
@@ -66,8 +66,8 @@ def labels_of(
     if len(source) > MAX_CHARS:
         return ()
     try:
-        candidate = CandidateAnatomy(source)
-        task = CandidateAnatomy(reference, "Model")
+        candidate = CandidateStructure(source)
+        task = CandidateStructure(reference, "Model")
         found = {
             "library_only": is_library_only(candidate),
             "fallback_swallowed": has_silent_fallback(candidate),
@@ -86,38 +86,38 @@ def rejection_reason(labels: Sequence[str]) -> str | None:
     return next((reason for label, reason in REJECTION_REASONS.items() if label in labels), None)
 
 
-def is_library_only(anatomy: CandidateAnatomy) -> bool:
+def is_library_only(structure: CandidateStructure) -> bool:
     """Whether the file has no kernel of its own."""
-    if anatomy.runs_dynamic_code:
+    if structure.runs_dynamic_code:
         return False
-    if not anatomy.has_kernel:
+    if not structure.has_kernel:
         return True
-    if anatomy.kernel_names or not anatomy.native_texts:
+    if structure.kernel_names or not structure.native_texts:
         return False
-    return not any(KERNEL_WORK.search(text) for text in anatomy.native_texts)
+    return not any(KERNEL_WORK.search(text) for text in structure.native_texts)
 
 
 # --- decoys ---------------------------------------------------------------------------------------
 
 
-def has_decoy_kernel(anatomy: CandidateAnatomy, kernels: Sequence[str]) -> bool:
+def has_decoy_kernel(structure: CandidateStructure, kernels: Sequence[str]) -> bool:
     """Whether the file has a kernel that does not contribute to forward's result."""
-    if not anatomy.has_kernel or anatomy.runs_dynamic_code:
+    if not structure.has_kernel or structure.runs_dynamic_code:
         return False
     used = [
         call
-        for part in anatomy.forward_path
+        for part in structure.forward_path
         for call in calls_in(part)
-        if anatomy.calls_kernel(call)
+        if structure.calls_kernel(call)
     ]
-    if {id(call) for call in used} <= _calls_without_effect(anatomy):
+    if {id(call) for call in used} <= _calls_without_effect(structure):
         return True
-    return bool(kernels) and _never_ran(anatomy, kernels)
+    return bool(kernels) and _never_ran(structure, kernels)
 
 
-def _calls_without_effect(anatomy: CandidateAnatomy) -> set[int]:
+def _calls_without_effect(structure: CandidateStructure) -> set[int]:
     """Return the kernel calls in forward whose result is not read and that write nothing."""
-    forward = anatomy.forward
+    forward = structure.forward
     if forward is None:
         return set()
     given = {argument.arg for argument in forward.args.args} - {"self"}
@@ -159,24 +159,27 @@ def _own_memory(argument: ast.expr) -> bool:
     )
 
 
-def _never_ran(anatomy: CandidateAnatomy, kernels: Sequence[str]) -> bool:
+def _never_ran(structure: CandidateStructure, kernels: Sequence[str]) -> bool:
     """Whether the card's profile has none of the kernels that the file defines."""
-    text = " ".join(anatomy.native_texts)
-    if not anatomy.kernel_names or "##" in text:
+    text = " ".join(structure.native_texts)
+    if not structure.kernel_names or "##" in text:
         return False
-    own = [*anatomy.kernel_names, *(name for name in ("cub", "thrust", "cutlass") if name in text)]
+    own = [
+        *structure.kernel_names,
+        *(name for name in ("cub", "thrust", "cutlass") if name in text),
+    ]
     return not any(name in kernel for name in own for kernel in kernels)
 
 
 # --- fallbacks ------------------------------------------------------------------------------------
 
 
-def has_silent_fallback(anatomy: CandidateAnatomy) -> bool:
+def has_silent_fallback(structure: CandidateStructure) -> bool:
     """Whether a kernel may fail silently because torch takes over."""
     computing = [
-        call for part in anatomy.forward_path for call in calls_in(part) if _computes(call)
+        call for part in structure.forward_path for call in calls_in(part) if _computes(call)
     ]
-    return any(_takes_over(anatomy, computing, *parts) for parts in _guarded(anatomy.tree))
+    return any(_takes_over(structure, computing, *parts) for parts in _guarded(structure.tree))
 
 
 def _guarded(tree: ast.AST) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
@@ -194,7 +197,7 @@ def _guarded(tree: ast.AST) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
 
 
 def _takes_over(
-    anatomy: CandidateAnatomy,
+    structure: CandidateStructure,
     computing: list[ast.Call],
     body: list[ast.stmt],
     handler: list[ast.stmt],
@@ -202,7 +205,8 @@ def _takes_over(
     guarded = ast.Module(body=body, type_ignores=[])
     fallback = ast.Module(body=handler, type_ignores=[])
     if not any(
-        anatomy.produces_kernel(call) or anatomy.calls_kernel(call) for call in calls_in(guarded)
+        structure.produces_kernel(call) or structure.calls_kernel(call)
+        for call in calls_in(guarded)
     ):
         return False
     if any(isinstance(node, ast.Raise) for node in ast.walk(fallback)):
@@ -210,8 +214,8 @@ def _takes_over(
     for call in calls_in(fallback):
         if (
             last_name(call.func) in EXIT_CALLS
-            or anatomy.produces_kernel(call)
-            or anatomy.calls_kernel(call)
+            or structure.produces_kernel(call)
+            or structure.calls_kernel(call)
         ):
             return False
     inside = {id(node) for node in ast.walk(guarded)}

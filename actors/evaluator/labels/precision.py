@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from actors.evaluator.labels.anatomy import CandidateAnatomy
+from actors.evaluator.labels.candidate_structure import CandidateStructure
 from actors.evaluator.labels.syntax import identifiers, last_name
 
 # A lower rank has fewer bits of mantissa.
@@ -39,13 +39,13 @@ NATIVE_CASTS = (
 DISPATCH = re.compile(r"AT_DISPATCH\w*(?:HALF|REDUCED|TYPES_AND|_V2)|scalar_type\(\)|\.dtype\(\)")
 
 
-def has_lower_precision(anatomy: CandidateAnatomy, task: CandidateAnatomy) -> bool:
-    """Whether `anatomy` casts to less than the lowest precision that `task` names."""
+def has_lower_precision(structure: CandidateStructure, task: CandidateStructure) -> bool:
+    """Whether `structure` casts to less than the lowest precision that `task` names."""
     named = [rank for node in ast.walk(task.tree) for rank in _named(node)]
     least = min([TASK_RANK, *named])
     if not any(rank < TASK_RANK for rank in named) and 4 in named:
         least = 4  # a task of doubles permits no lower precision
-    return any(rank < least for rank in (*_python(anatomy), *_native(anatomy)))
+    return any(rank < least for rank in (*_python(structure), *_native(structure)))
 
 
 def _named(node: ast.AST) -> Iterator[int]:
@@ -58,15 +58,15 @@ def _named(node: ast.AST) -> Iterator[int]:
             return
 
 
-def _native(anatomy: CandidateAnatomy) -> Iterator[int]:
-    for text in anatomy.native_texts:
+def _native(structure: CandidateStructure) -> Iterator[int]:
+    for text in structure.native_texts:
         if not DISPATCH.search(text):
             yield from (rank for rank, pattern in NATIVE_CASTS if pattern.search(text))
 
 
-def _python(anatomy: CandidateAnatomy) -> Iterator[int]:
+def _python(structure: CandidateStructure) -> Iterator[int]:
     """Yield the ranks of casts on forward's path, at construction, and at the file's import."""
-    for part in (anatomy.tree, *anatomy.forward_path):
+    for part in (structure.tree, *structure.forward_path):
         for node in _undispatched(part):
             yield from _cast(node)
 

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from actors.evaluator.labels.anatomy import CandidateAnatomy
+from actors.evaluator.labels.candidate_structure import CandidateStructure
 from actors.evaluator.labels.syntax import calls_in, identifiers, last_name, variables_read
 
 CONTRACTIONS = frozenset(
@@ -36,27 +36,27 @@ LIKE = frozenset(
 )
 
 
-def leaves_out_work(anatomy: CandidateAnatomy, task: CandidateAnatomy) -> bool:
+def leaves_out_work(structure: CandidateStructure, task: CandidateStructure) -> bool:
     """Whether work of the task is left out: its inputs, its products, or their order."""
-    if anatomy.forward is None or task.forward is None or anatomy.runs_dynamic_code:
+    if structure.forward is None or task.forward is None or structure.runs_dynamic_code:
         return False
-    if _ignores(anatomy.forward) and not _ignores(task.forward):
+    if _ignores(structure.forward) and not _ignores(task.forward):
         return True
     if not _contracts(task):
         return False
-    python = _contracts(anatomy)
-    if not python and not any(PRODUCT_SUM.search(text) for text in _texts(anatomy)):
+    python = _contracts(structure)
+    if not python and not any(PRODUCT_SUM.search(text) for text in _texts(structure)):
         return True
     # Weights summed up before the product instead of products summed up after it.
-    return bool(_sums(task)) and _sums_weights(anatomy) and not _sums_weights(task)
+    return bool(_sums(task)) and _sums_weights(structure) and not _sums_weights(task)
 
 
-def _texts(anatomy: CandidateAnatomy) -> Iterator[str]:
-    yield from anatomy.native_texts
-    for name in anatomy.kernel_names:
-        for definition in anatomy.definitions.get(name, []):
+def _texts(structure: CandidateStructure) -> Iterator[str]:
+    yield from structure.native_texts
+    for name in structure.kernel_names:
+        for definition in structure.definitions.get(name, []):
             yield ast.unparse(definition)
-    if anatomy.has_kernel and not anatomy.native_texts and not anatomy.kernel_names:
+    if structure.has_kernel and not structure.native_texts and not structure.kernel_names:
         yield "dot"  # another library may compute anything
 
 
@@ -77,28 +77,30 @@ def _read(tree: ast.AST) -> set[str]:
     return own.union(*(_read(part) for part in ast.iter_child_nodes(tree)))
 
 
-def _contracts(anatomy: CandidateAnatomy) -> bool:
-    names = {name for part in (anatomy.tree, *anatomy.forward_path) for name in identifiers(part)}
+def _contracts(structure: CandidateStructure) -> bool:
+    names = {
+        name for part in (structure.tree, *structure.forward_path) for name in identifiers(part)
+    }
     operators = any(
         isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult)
-        for part in anatomy.forward_path
+        for part in structure.forward_path
         for node in ast.walk(part)
     )
     return operators or bool(names & CONTRACTIONS) or any(map(CONVOLUTION.match, names))
 
 
-def _sums(anatomy: CandidateAnatomy) -> list[ast.Call]:
+def _sums(structure: CandidateStructure) -> list[ast.Call]:
     return [
         call
-        for part in anatomy.forward_path
+        for part in structure.forward_path
         for call in calls_in(part)
         if last_name(call.func) in SUMS
     ]
 
 
-def _sums_weights(anatomy: CandidateAnatomy) -> bool:
+def _sums_weights(structure: CandidateStructure) -> bool:
     """Whether a parameter alone is summed up: `self.weight.sum(0)`."""
-    for call in calls_in(anatomy.tree):
+    for call in calls_in(structure.tree):
         if last_name(call.func) in SUMS and isinstance(call.func, ast.Attribute):
             read = variables_read(call) - {"torch"}
             if read == {"self"} and {"weight", "w", "W"} & identifiers(call):

@@ -20,7 +20,7 @@ from statistics import mean, median
 
 import msgspec
 
-from actors.evaluator.timing.policy import POLICY
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import (
     TimedGroup,
     Timing,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.evaluator.timing import timing_statistics
 from actors.evaluator.timing.audit import GroupClaim
-from actors.evaluator.timing.policy import POLICY
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
 
 

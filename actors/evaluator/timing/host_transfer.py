@@ -27,10 +27,10 @@ from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.reference.referee_client import InputBatch
 from actors.evaluator.sandbox.child_failures import wrong_result
 from actors.evaluator.timing import process_memory
-from actors.evaluator.timing.policy import POLICY
 from actors.evaluator.timing.process_memory import MemoryPiece, ProcessMemoryError
 from actors.evaluator.timing.sides import CandidateFaultError, Sides, TimedWindow, rejected
 from actors.evaluator.timing.spot_checks import SpotChecks
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
 from protocol.values import Value
 

@@ -24,10 +24,10 @@ from actors.evaluator.timing import audit, timing_statistics
 from actors.evaluator.timing.audit import FreshBlock, GroupClaim, TimedBlock
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.host_transfer import HostTransfer
-from actors.evaluator.timing.policy import POLICY
 from actors.evaluator.timing.runner_transfer import RunnerTransfer
 from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides, rejected
 from actors.evaluator.timing.spot_checks import SpotChecks
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side, Timing
 
 MAX_WARM_UP_GROUPS = 1000  # the warm-up ends by its time; this is a limit for a clock that does not

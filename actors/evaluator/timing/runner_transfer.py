@@ -22,9 +22,9 @@ from actors.evaluator.ipc.runner_orders import (
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.reference.referee_client import InputBatch
 from actors.evaluator.sandbox.child_failures import wrong_result
-from actors.evaluator.timing.policy import POLICY
 from actors.evaluator.timing.sides import CandidateFaultError, Sides, TimedWindow
 from actors.evaluator.timing.spot_checks import SpotChecks
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
 
 

@@ -16,7 +16,7 @@ from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
 from actors.evaluator.sandbox.freezer import ProcessFreezer
 from actors.evaluator.timing import cpu_contention
-from actors.evaluator.timing.policy import POLICY
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
 from protocol.values import Outcome, Value
 

@@ -10,8 +10,8 @@ from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.reference.referee_client import InputBatch
 from actors.evaluator.sandbox.child_failures import wrong_result
-from actors.evaluator.timing.policy import POLICY
 from actors.evaluator.timing.sides import CandidateFaultError
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
 
 ChosenOutput: TypeAlias = tuple[int, Layout]  # the call's number, and the output's layout

@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from actors.evaluator.timing.policy import POLICY
+from actors.evaluator.timing.timing_policy import POLICY
 from protocol.values import Value
 
 Side = Literal["reference", "candidate"]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from actors.evaluator.build.stage import NO_MODULES, BuildResult, BuildStage
+from actors.evaluator.build.build_stage import NO_MODULES, BuildResult, BuildStage
 from actors.evaluator.build.toolkits import ToolkitProvider
 from actors.evaluator.fastbuild import may_compile, slots_here
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError

@@ -49,7 +49,7 @@ LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s{0,20}\([^)]{0,200}\)")
 MAX_ROUNDS = 20  # a kernel that passes through more names than this is hidden on purpose
 
 
-class CandidateAnatomy:
+class CandidateStructure:
     """One parsed file; raises `SyntaxError` (or `ValueError`) where it is not Python."""
 
     def __init__(self, source: str, class_name: str = "ModelNew") -> None:
