@@ -35,7 +35,7 @@ _OWN_STORE = pytest.StashKey[str]()
 def pytest_configure(config: pytest.Config) -> None:
     """Name one store of builds for every process of the session; a store named by the user stays.
 
-    This runs before pytest-xdist starts its workers, which inherit the name.
+    `make test` names one for all of its processes.
     """
     if not os.environ.get(STORE_VARIABLE):
         config.stash[_OWN_STORE] = os.environ[STORE_VARIABLE] = tempfile.mkdtemp(prefix="builds-")
