@@ -7,8 +7,8 @@ READY := $(VENV)/.ready
 # Tests that need a device or a key are run by name; slow tests by `make test-long`.
 LEFT_OUT := gpu or live or long
 PYTEST := $(BIN)/python -m pytest -m
-# Of the tests that need no quiet machine, those that take about half of the time.
-FIRST_HALF := tests/agents tests/fastbuild tests/recipes
+# Of the tests that may run beside others, those that take about half of the time.
+FIRST_HALF := tests/agents tests/evaluator tests/fastbuild tests/recipes tests/release
 
 .PHONY: run test test-long check lint format bench bench-judge chaos doctor clean
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,21 +14,16 @@ import pytest
 from actors.evaluator.fastbuild import STORE_VARIABLE, BuildStore
 
 HERE = Path(__file__).parent
-# Folders and files of tests that run alone: they measure times, or they have leases and heartbeats
-# of a second or two, which end too early where other tests take the processors.
+# Folders and files of tests that run alone: what they assert depends on measured times, or on
+# real candidates that are judged within their time limits.
 ALONE = (
-    "evaluator",
-    "faults",
-    "network",
-    "whole",
-    "release",
     "agents/test_example_pairs.py",
-    "launcher/test_launcher_slurm.py",
-    "supervisor/test_supervisor_processes.py",
+    "evaluator/test_evaluator_timing_laws.py",
     "tables/test_tables_command.py",
     "test_corpus.py",
     "test_how_to_pages.py",
     "test_installed.py",
+    "whole",
 )
 ALONE_PATHS = tuple(HERE / name for name in ALONE)
 _OWN_STORE = pytest.StashKey[str]()
@@ -53,6 +50,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(path) for path in ALONE_PATHS):
             item.add_marker(pytest.mark.alone)
+
+
+@pytest.fixture(autouse=True)
+def python_signals() -> Iterator[None]:
+    """Undo what a command that a test calls in this process does to SIGPIPE.
+
+    `actors.cli.exit_when_reader_closes` lets the kernel end the process with its reader; the HTTP
+    server of another test would end the whole session when a client hangs up.
+    """
+    yield
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session")

@@ -52,6 +52,7 @@ def reach_cap_and_resume(folder: Path) -> Command:
     return command
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # two starts of a whole run
 @pytest.mark.parametrize("scene", [reach_cap_and_resume])
 def test_a_cap_stops_before_the_call_and_a_larger_cap_continues(
