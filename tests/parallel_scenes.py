@@ -21,7 +21,10 @@ AT_ONCE = 2  # cores of the smallest machine that these tests have to pass on
 
 @contextmanager
 def scenes_in_parallel(
-    request: pytest.FixtureRequest, run_scene: Callable[[S], T], folder: Path | None = None
+    request: pytest.FixtureRequest,
+    run_scene: Callable[[S], T],
+    folder: Path | None = None,
+    at_once: int = AT_ONCE,
 ) -> Iterator[Callable[[S], T]]:
     """Run the scenes of the selected tests in a module; yield a function that returns results.
 
@@ -32,7 +35,7 @@ def scenes_in_parallel(
     parameters = [item.callspec.params for item in items if hasattr(item, "callspec")]
     scenes = [parameter["scene"] for parameter in parameters if "scene" in parameter]
     futures: dict[S, Future[T]] = {}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
 
         def result_of(scene: S) -> T:
             if scene not in futures:
@@ -42,7 +45,6 @@ def scenes_in_parallel(
         for scene in dict.fromkeys(scenes):
             futures[scene] = pool.submit(run_scene, scene)
         yield result_of
-        for future in (
-            futures.values()
-        ):  # an interrupted session does not wait for scenes that have not begun
+        # An interrupted session does not wait for scenes that have not begun.
+        for future in futures.values():
             future.cancel()

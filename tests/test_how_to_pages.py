@@ -110,7 +110,7 @@ def test_a_backend_is_added_by_its_page(tree: Path) -> None:
         "after agrees",
     ] == run(tree, "check_backend.py").splitlines()
     laws = (
-        "test_every_backend_has_its_words",
-        "test_the_examples_answers_are_ones_that_we_would_take",
+        "test_every_backend_has_notes_and_examples",
+        "test_the_examples_answers_pass_our_checks",
     )
     run(tree, "-m", "pytest", *(f"tests/agents/test_prompt_sections.py::{law}[c]" for law in laws))

@@ -1,4 +1,6 @@
-"""The whole runs of all modules here are made two at a time: a run mostly waits."""
+"""The whole runs of all modules here, one after the other: two at once would widen each other's
+intervals, and a wide interval is measured again.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +28,6 @@ def run_scene(
         return scene(tmp_path_factory.mktemp("scene") / "folder")
 
     with parallel_scenes.scenes_in_parallel(
-        request, run_in_new_folder, Path(__file__).parent
+        request, run_in_new_folder, Path(__file__).parent, at_once=1
     ) as run_scene:
         yield run_scene

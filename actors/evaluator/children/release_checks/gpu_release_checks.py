@@ -30,7 +30,7 @@ class GpuReleaseChecks(HostReleaseChecks):
     """All release checks; on a host those of this file raise `NotCheckableError`."""
 
     def check_side_stream(self) -> None:
-        self._needs_card()
+        self._require_gpu()
         plain, winner = self.pair()
         inputs = self.inputs()
         self.expect(winner, plain, inputs, kernels=True)
@@ -50,7 +50,7 @@ class GpuReleaseChecks(HostReleaseChecks):
         require_same(got, expected)
 
     def check_CUDA_graph(self) -> None:  # the spelling of the check's name
-        self._needs_card()
+        self._require_gpu()
         plain, winner = self.pair()
         static = self.inputs()
         self.expect(winner, plain, static, kernels=True)
@@ -79,7 +79,7 @@ class GpuReleaseChecks(HostReleaseChecks):
             require_same(clone(captured), call_on_copies(plain, fresh), f"replay {seed}: ")
 
     def check_second_device(self) -> None:
-        self._needs_card()
+        self._require_gpu()
         if torch.cuda.device_count() < 2:
             raise NotCheckableError("there is one card")
         plain, winner = self.pair()
@@ -91,9 +91,9 @@ class GpuReleaseChecks(HostReleaseChecks):
                 self.expect(other.to("cuda:1"), one.to("cuda:1"), moved)
         self.expect(winner, plain, self.inputs(2), kernels=True, where="the first card again: ")
 
-    def _needs_card(self) -> None:
+    def _require_gpu(self) -> None:
         if self.device != "cuda":
-            raise NotCheckableError("there is no card")
+            raise NotCheckableError("there is no GPU")
 
 
 def run_check(module: ModuleType, device: DeviceKind, name: str) -> ReleaseChecked:

@@ -1,4 +1,4 @@
-"""The release checks that need no card: a winner in each use, compared with the plain module."""
+"""The release checks that need no GPU: a winner in each use, compared with the plain module."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BACKENDS = ("eager", "aot_eager", "inductor")
 
 
 class HostReleaseChecks(ReleaseComparison):
-    """The checks that need no card."""
+    """The checks that need no GPU."""
 
     def run(self, name: str) -> None:
         """Run one check by its name; raise `ReleaseCheckError` or `NotCheckableError`."""
