@@ -18,7 +18,9 @@ HERE = Path(__file__).parent
 # real candidates that are judged within their time limits.
 ALONE = (
     "agents/test_example_pairs.py",
+    "evaluator/test_evaluator_hostile.py",
     "evaluator/test_evaluator_timing_laws.py",
+    "evaluator/test_task_dependencies.py",
     "tables/test_tables_command.py",
     "test_corpus.py",
     "test_how_to_pages.py",

@@ -163,6 +163,7 @@ def test_a_supervisor_killed_at_each_failpoint_keeps_the_ledger(
     assert {} == chaos_machines.orphans([host.environment_mark()])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", [cut_power_under_one_candidate])
 def test_power_cuts_under_one_candidate_are_not_charged(
     scene: Scene, undisturbed_run: SupervisedMachine, run_scene: RunScene
