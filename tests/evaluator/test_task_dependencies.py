@@ -20,10 +20,10 @@ MODULES = {
 SOURCE = f"import lib\n{TASK}".replace("[2.0]", "[lib.SCALE]")
 ENDLESS = "while True: pass"
 STEPS = (
-    (("import torch\n", f"{ENDLESS}\n"), "import", "0.5 s"),
-    (("return [2.0]", ENDLESS), "Model(...)", "0.6 s"),
-    (("return [torch", f"{ENDLESS} #"), "Model(...) and get_inputs()", "0.6 s"),
-    (("return torch", f"{ENDLESS} #"), "get_inputs() and forward", "0.6 s"),
+    (("import torch\n", f"{ENDLESS}\n"), "import", "1.5 s"),
+    (("return [2.0]", ENDLESS), "Model(...)", "2 s"),
+    (("return [torch", f"{ENDLESS} #"), "Model(...) and get_inputs()", "2 s"),
+    (("return torch", f"{ENDLESS} #"), "get_inputs() and forward", "2 s"),
 )
 
 
@@ -53,7 +53,7 @@ def test_what_is_missing_beside_a_task_is_one_line_that_says_why(judge: Judge) -
 
 def test_a_task_that_does_not_return_is_reported_while_it_is_waited_for(tmp_path: Path) -> None:
     """Each step of the task's own code has a limit, which is reported before and after."""
-    limits = msgspec.structs.replace(LIMITS, import_s=0.5, check_s=0.6)
+    limits = msgspec.structs.replace(LIMITS, import_s=1.5, check_s=2.0)
     judge = Judge("cpu", limits, tmp_path / "judge")
     try:
         for change, step, limit in STEPS:
