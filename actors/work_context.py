@@ -19,14 +19,22 @@ from protocol.messages import (
 from protocol.values import Call, Device, Role
 
 
-class WorkContext(Protocol):
-    """The reports of a piece of work while it runs."""
+class EvaluationContext(Protocol):
+    """The reports of a piece of work while it runs: the part that an evaluation uses."""
 
     def set_activity(self, text: str) -> None:
         """Report for people what is under way."""
 
     def candidate_running(self) -> None:
         """Report that candidate code runs from now on: a loss is charged to the candidate."""
+
+    def is_revoked(self) -> bool:
+        """Whether the work is to stop soon: its lease is revoked, or the actor drains."""
+        ...
+
+
+class WorkContext(EvaluationContext, Protocol):
+    """All reports of a leased piece of work: an agent's model calls, too."""
 
     def call_completed(self, call: Call) -> None:
         """Hand over a reply; return when it is stored, or when the work is to stop."""
@@ -40,10 +48,6 @@ class WorkContext(Protocol):
 
         `partial`: its tokens and dollars as far as the server sent them; None: none are known.
         """
-
-    def is_revoked(self) -> bool:
-        """Whether the work is to stop soon: its lease is revoked, or the actor drains."""
-        ...
 
 
 class Worker(Protocol):
@@ -121,20 +125,6 @@ class LeaseContext:
 
     def is_revoked(self) -> bool:
         return self._held_lease.stop_requested.is_set()
-
-
-class EvaluationContext(Protocol):
-    """The part of a `WorkContext` that an evaluation uses."""
-
-    def set_activity(self, text: str) -> None:
-        """Report for people what is under way."""
-
-    def candidate_running(self) -> None:
-        """Report that candidate code runs from now on: a loss is charged to the candidate."""
-
-    def is_revoked(self) -> bool:
-        """Whether the work is to stop soon."""
-        ...
 
 
 class StandaloneContext:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,23 +26,6 @@ ALONE = (
     "whole",
 )
 ALONE_PATHS = tuple(HERE / name for name in ALONE)
-_OWN_STORE = pytest.StashKey[str]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Name one store of builds for every process of the session; a store named by the user stays.
-
-    `make test` names one for all of its processes.
-    """
-    if not os.environ.get(STORE_VARIABLE):
-        config.stash[_OWN_STORE] = os.environ[STORE_VARIABLE] = tempfile.mkdtemp(prefix="builds-")
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the store of this session."""
-    if made := config.stash.get(_OWN_STORE, None):
-        shutil.rmtree(made, ignore_errors=True)
-        del os.environ[STORE_VARIABLE]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,7 +46,9 @@ def python_signals() -> Iterator[None]:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
-@pytest.fixture(scope="session")
-def build_store() -> BuildStore:
-    """The store of builds of this test session; the user's cache is not used."""
+@pytest.fixture(scope="session", autouse=True)
+def build_store(tmp_path_factory: pytest.TempPathFactory) -> BuildStore:
+    """Name one store for every process that a test starts, not the user's; a named one stays."""
+    if not os.environ.get(STORE_VARIABLE):
+        os.environ[STORE_VARIABLE] = str(tmp_path_factory.mktemp("builds"))
     return BuildStore(Path(os.environ[STORE_VARIABLE]))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from _pytest.mark.structures import ParameterSet
 from corpus.scene import Scene, candidates, category, scene
 
 from protocol.values import Outcome
@@ -31,13 +30,18 @@ def is_last_of_category(path: Path) -> bool:
     return number + 1 == len(PATHS) or category(PATHS[number + 1]) != category(path)
 
 
-def marked(path: Path) -> ParameterSet:
-    """Return a candidate as a parameter: one of each category is in the gate, the rest is long."""
-    marks = () if is_last_of_category(path) else (pytest.mark.long,)
-    return pytest.param(path, id=f"{path.parent.name}-{path.stem}", marks=marks)
+# One candidate of each category is in the gate; the others are slow tests.
+PARAMETERS = [
+    pytest.param(
+        path,
+        id=f"{path.parent.name}-{path.stem}",
+        marks=() if is_last_of_category(path) else (pytest.mark.long,),
+    )
+    for path in PATHS
+]
 
 
-@pytest.mark.parametrize("path", [marked(path) for path in PATHS])
+@pytest.mark.parametrize("path", PARAMETERS)
 def test_candidates_are_judged_as_they_deserve(stage: Scene, path: Path) -> None:
     """An honest candidate is correct, a hostile one is not credited, and neither does damage.
 

@@ -212,7 +212,7 @@ def test_fast_builds_have_one_door() -> None:
     for module, path in files.items():
         targets = {name if name in files else name.rpartition(".")[0] for name in imports(path)}
         is_inside = module == package or module.startswith(package + ".")
-        if is_inside and package in targets and not module.endswith(".__main__"):
+        if is_inside and package in targets:
             through_the_door_from_within.add(module)
         if not is_inside:
             inner = {target for target in targets if target.startswith(package + ".")}

@@ -23,6 +23,7 @@ from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.screen import Screen
 from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.run_folder import RunFolder
+from protocol.read_only import RUN_DB
 from protocol.settings import Settings
 from protocol.values import Role, Value
 
@@ -200,7 +201,7 @@ class RunLoop:
         try:
             snapshot = self._reader.poll()
         except sqlite3.DatabaseError as error:
-            self._end(EndKind.FAULT, f"{self._folder.path / 'run.db'} can't be read: {error}")
+            self._end(EndKind.FAULT, f"{self._folder.path / RUN_DB} can't be read: {error}")
             return
         if snapshot is not None:
             self.snapshot = snapshot

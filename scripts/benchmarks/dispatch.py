@@ -22,6 +22,7 @@ from actors.identity import add_identity_arguments, identity_from
 from actors.work_context import WorkContext
 from protocol import messages
 from protocol import settings as settings_file
+from protocol.read_only import RUN_DB
 from protocol.settings import SearchSettings, Settings
 from protocol.values import WORKER_ROLES, Candidate, Device, Outcome, Plan, Reference, Role, Verdict
 from scripts.benchmarks.machine_info import percentile
@@ -117,7 +118,7 @@ def _times(run_dir: Path) -> list[float]:
 
 def _rate(run_dir: Path) -> float:
     """Return finished leases a second, between the first and the last."""
-    with sqlite3.connect(run_dir / "run.db") as db:
+    with sqlite3.connect(run_dir / RUN_DB) as db:
         count, first, last = db.execute(
             "SELECT COUNT(*), MIN(granted), MAX(ended) FROM lease WHERE outcome = 'done'"
         ).fetchone()

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from actors.cli import OneLineParser
 from protocol.values import Verdict
+from scripts.faults.ledger_diff import rows
 
 TOP = Path(__file__).parent.parent.parent
 TASK = TOP / "examples" / "softmax_scaled.py"
@@ -33,15 +32,6 @@ def start(run_dir: Path, *more: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, str(TOP / "supervisor.py"), *argv], stdout=subprocess.DEVNULL
     )
-
-
-def rows(run_dir: Path, query: str) -> list[tuple[object, ...]]:
-    """Return a query's rows; none while the run has no tables yet."""
-    try:
-        with closing(sqlite3.connect(f"file:{run_dir / 'run.db'}?mode=ro", uri=True)) as db:
-            return db.execute(query).fetchall()
-    except sqlite3.OperationalError:
-        return []
 
 
 def number(run_dir: Path, query: str) -> float:

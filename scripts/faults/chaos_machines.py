@@ -108,7 +108,7 @@ class SupervisedMachine:
         return pids
 
 
-class GuestMachine(SupervisedMachine):
+class ChaosGuest(SupervisedMachine):
     """A machine that joins a run through a proxy of its own."""
 
     def __init__(self, name: str, folder: Path, ticket: Path, port: int, *, cheap: bool) -> None:

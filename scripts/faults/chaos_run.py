@@ -15,7 +15,7 @@ from random import Random
 
 from protocol.values import Value
 from scripts.faults import chaos_machines, ledger_diff, sample_tasks
-from scripts.faults.chaos_machines import GuestMachine, SupervisedMachine
+from scripts.faults.chaos_machines import ChaosGuest, SupervisedMachine
 from scripts.faults.fault_injection import FaultInjector, InjectedFault
 from scripts.faults.ledger_diff import RunLedger
 
@@ -82,7 +82,7 @@ class ChaosRun:
         self._begin = [*tasks, "--model", "script:script.jsonl", "--budget", str(arguments.budget)]
         self._begin += ["--run-dir", "run", "--in-flight", "1", "--device", "cpu"]
         self._begin += ["--evaluators", "1", "--listen", f"tcp://127.0.0.1:{self.port}"]
-        self.guests: list[GuestMachine] = []
+        self.guests: list[ChaosGuest] = []
 
     def start_machines(self) -> None:
         """Start the host, then the guests with the ticket that it wrote."""
@@ -94,7 +94,7 @@ class ChaosRun:
                 raise RuntimeError(f"the host wrote no ticket: {self.host.last_line()}")
             time.sleep(POLL_S)
         for number in range(self._guests_wanted):
-            guest = GuestMachine(
+            guest = ChaosGuest(
                 f"guest{number + 1}", self.folder, ticket, self.port, cheap=self._cheap
             )
             guest.start()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from scripts.faults import ledger_diff
-from scripts.faults.chaos_machines import GuestMachine, SupervisedMachine
+from scripts.faults.chaos_machines import ChaosGuest, SupervisedMachine
 from scripts.faults.tcp_proxy import Direction
 
 # (deaths, seconds): one death less in a slot than its supervisor tolerates within that time.
@@ -46,7 +46,7 @@ class FaultInjector:
     """Injects faults into one run and records them."""
 
     host: SupervisedMachine
-    guests: list[GuestMachine]
+    guests: list[ChaosGuest]
     port: int
     lease_s: float
     rng: Random
@@ -252,7 +252,7 @@ class FaultInjector:
                 return self._partition(kind, guest, now)
         return InjectedFault(kind=kind, where=guest.name, at=now, until=now)
 
-    def _partition(self, kind: str, guest: GuestMachine, now: float) -> InjectedFault | None:
+    def _partition(self, kind: str, guest: ChaosGuest, now: float) -> InjectedFault | None:
         charging = kind == "long partition"
         if charging and not self._may_charge():
             return None
@@ -265,7 +265,7 @@ class FaultInjector:
             kind=kind, where=guest.name, at=now, until=now + seconds + rest_s, charging=charging
         )
 
-    def _kill_machine(self, kind: str, guest: GuestMachine, now: float) -> InjectedFault | None:
+    def _kill_machine(self, kind: str, guest: ChaosGuest, now: float) -> InjectedFault | None:
         slot = f"{guest.name}:machine"
         if not (self._may_charge() and self._may_die(slot, now)):
             return None

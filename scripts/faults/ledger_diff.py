@@ -11,6 +11,7 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
+from protocol.read_only import RUN_DB
 from protocol.values import Value
 
 NODES = "SELECT task, number, parent, source, advice, word FROM node"
@@ -48,7 +49,7 @@ class RunLedger(Value, frozen=True, kw_only=True):
 def rows(run_dir: Path, query: str) -> list[Row]:
     """Return a query's rows; none while the run has no tables yet."""
     try:
-        uri = f"{(run_dir / 'run.db').resolve().as_uri()}?mode=ro"
+        uri = f"{(run_dir / RUN_DB).resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=2.0)) as db:
             return db.execute(query).fetchall()
     except sqlite3.OperationalError:
