@@ -81,12 +81,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (run / "logs" / "coordinator.jsonl").write_text("{}\n")
         (run / "coordinator.lock").touch()
         (run / "lock").write_text("abcd\nrecorded 6\n")
-        for number in range(1, 7):
-            sample.db.execute(
-                "INSERT INTO attempt (task, number, parent, kind, state)"
-                " VALUES ('gelu', ?, 0, 'improve', 'done')",
-                (number,),
-            )
         sample.db.execute("INSERT INTO event VALUES (1, 1.0, 'selected', 'gelu/3', 'node 2')")
         if name == FINISHED:
             sample.db.close()

@@ -12,6 +12,7 @@ from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.search import OfferWork
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.database import Database
+from protocol.run_views import VERDICT_COLUMNS
 from protocol.values import Value, Verdict
 
 DECISION_COLUMNS = ("id", "number", "stage", "parent", "window", "seed", "recorded")
@@ -91,9 +92,10 @@ class DecisionStore:
 
     def keep_unconfirmed_verdict(self, task: str, number: int) -> None:
         """Copy a node's verdict and score before a confirmation replaces them."""
+        columns = ", ".join(("task", "number", "verdict", "score_us", "word", *VERDICT_COLUMNS))
         self._db.write(
-            "INSERT OR IGNORE INTO first_look (task, number, verdict, score_us)"
-            " SELECT task, number, verdict, score_us FROM node WHERE task = ? AND number = ?",
+            f"INSERT OR IGNORE INTO first_look ({columns})"  # noqa: S608  # names in our code
+            f" SELECT {columns} FROM node WHERE task = ? AND number = ?",
             (task, number),
         )
 

@@ -20,7 +20,11 @@ CREATE TABLE IF NOT EXISTS task (
     budget INTEGER NOT NULL,
     reference BLOB,                -- msgpack protocol.values.Reference, once measured
     problem TEXT NOT NULL DEFAULT '',
-    status TEXT NOT NULL           -- new, measured, finished, refused
+    status TEXT NOT NULL,          -- new, measured, finished, refused
+    eager_us REAL,                 -- this and the following columns: the reference's figures again
+    compile_us REAL,
+    max_autotune_us REAL,
+    device_name TEXT
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS attempt (
@@ -31,6 +35,7 @@ CREATE TABLE IF NOT EXISTS attempt (
     plan BLOB,                     -- msgpack protocol.values.Plan
     candidate BLOB,                -- msgpack protocol.values.Candidate
     state TEXT NOT NULL,           -- plan, write, repair, evaluate, done
+    advice TEXT NOT NULL DEFAULT '', -- the plan's
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 
@@ -48,6 +53,20 @@ CREATE TABLE IF NOT EXISTS node (
     outside TEXT NOT NULL,         -- JSON list of diff hunks outside the anchors
     at REAL NOT NULL,
     confirmed INTEGER NOT NULL DEFAULT 0, -- 1: verdict and score are of the longer, second look; 2: it could not be had
+    reason TEXT,                   -- from here on the verdict's figures again, for sqlite3 and the views
+    stage TEXT,                    -- that decided; '' of a correct one
+    speedup REAL,
+    low REAL,                      -- the 95 % interval of the speed-up
+    high REAL,
+    median_us REAL,                -- as measured; score_us is on the clock of the task's reference
+    reference_us REAL,             -- measured in turn with it
+    max_error REAL,
+    build_s REAL,
+    check_s REAL,
+    timing_s REAL,
+    labels TEXT,
+    sandbox_level INTEGER,
+    device TEXT,
     UNIQUE (task, number)
 ) STRICT;
 
@@ -71,6 +90,21 @@ CREATE TABLE IF NOT EXISTS first_look (
     number INTEGER NOT NULL,
     verdict BLOB NOT NULL,         -- msgpack protocol.values.Verdict
     score_us REAL,                 -- null: not correct
+    word TEXT,                     -- this and the following columns: as in `node`
+    reason TEXT,
+    stage TEXT,
+    speedup REAL,
+    low REAL,
+    high REAL,
+    median_us REAL,
+    reference_us REAL,
+    max_error REAL,
+    build_s REAL,
+    check_s REAL,
+    timing_s REAL,
+    labels TEXT,
+    sandbox_level INTEGER,
+    device TEXT,
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 
@@ -105,7 +139,12 @@ CREATE TABLE IF NOT EXISTS call (
     seconds REAL NOT NULL,
     at REAL NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS call_work ON call (work);
+-- The spend of a node or of the run is read without the texts of its calls.
+CREATE INDEX IF NOT EXISTS call_spend ON call (
+    work, role, model, stop, usd, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
+    seconds
+);
+DROP INDEX IF EXISTS call_work;    -- of older versions
 
 -- Kept before a call is made, so that what is spent never passes --max-cost.
 CREATE TABLE IF NOT EXISTS reservation (
