@@ -25,13 +25,13 @@ LATER_TABLES = {
     "decision": ("id", "task", "number", "stage"),
 }
 SUMMARY_QUERY = """
-    SELECT attempts.task, attempts.number, parent, kind, idea, verdict, attempts.reason,
-        attempts.speedup, attempts.low, attempts.high, us, confirmed, at, usd,
-        input_tokens + output_tokens AS tokens, attempts.build_s, attempts.check_s,
-        attempts.timing_s, COALESCE(first_look.speedup, attempts.speedup) AS first_speedup
-    FROM attempts LEFT JOIN first_look
-        ON first_look.task = attempts.task AND first_look.number = attempts.number
-    WHERE state = 'done'
+    SELECT task, number, parent, kind, idea, verdict, reason, speedup, low, high, us, confirmed, at,
+        usd, input_tokens + output_tokens AS tokens, build_s, check_s, timing_s,
+        COALESCE((
+            SELECT first_look.speedup FROM first_look
+            WHERE first_look.task = attempts.task AND first_look.number = attempts.number
+        ), speedup) AS first_speedup
+    FROM attempts WHERE state = 'done'
 """
 ROOT_QUERY = """
     SELECT task, 0 AS number, NULL AS parent, 'reference' AS kind, '' AS idea, word AS verdict,
@@ -139,9 +139,8 @@ def node_summaries(
             (query.format("", "") + " ORDER BY 1, 2", ())
         ]
     else:
-        one = query.format(
-            "AND attempts.task = ? AND attempts.number = ?", "AND task = ? AND number = ?"
-        )
+        condition = "AND task = ? AND number = ?"
+        one = query.format(condition, condition)
         queries = ((one, (*key, *key)) for key in keys)
     for text, values in queries:
         for row in _rows(connection, text, values):
