@@ -70,6 +70,9 @@ def main(arguments: list[str] | None = None) -> int:
             parsed.run, folder, "json" if parsed.json else "csv", texts=parsed.texts
         ):
             print(line, flush=True)
+    except FileExistsError as error:
+        print(f"export: {error.filename} is not a folder: name one with --out", file=sys.stderr)
+        return ExitStatus.USAGE
     except OSError as error:
         print(f"export: can't write {error.filename}: {error.strerror}", file=sys.stderr)
         return ExitStatus.USAGE
