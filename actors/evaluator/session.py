@@ -9,6 +9,7 @@ is not wanted any more.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -38,6 +39,7 @@ from protocol.release import Release
 from protocol.settings import JudgeRules
 from protocol.values import Outcome, Reference, Seconds, Task, Verdict
 
+LONG_PREPARATION_S = 1.0  # a shorter one is not logged
 # After these outcomes the device is checked: a process ended that should not have ended.
 ABNORMAL = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY)
 
@@ -88,7 +90,7 @@ class DeviceSession:
         facts = fixture.facts
         compiled = self._rules.baselines == "all"
         measured = baselines.measure_baselines(
-            fixture, self.device_info.device, self._baselines, compiled=compiled
+            fixture, self.device_info.device, self._baselines, context, compiled=compiled
         )
         fixture.note_time(measured.eager_us)
         return Reference(
@@ -182,7 +184,8 @@ class TurnBuilds(ExitStack):
         session = self._session
         folder = session.scratch.fresh(name.replace(" ", "-"))
         self.callback(session.scratch.remove, folder)
-        return session.builder.build_stage(
+        began = time.monotonic()
+        stage = session.builder.build_stage(
             source,
             session.zygote,
             folder,
@@ -190,6 +193,10 @@ class TurnBuilds(ExitStack):
             self._context.is_revoked,
             self._task.modules,
         )
+        seconds = time.monotonic() - began
+        if seconds > LONG_PREPARATION_S:
+            self._context.log_step("headers of fast builds prepared", seconds=round(seconds, 1))
+        return stage
 
 
 class ReportedContext:
@@ -197,6 +204,7 @@ class ReportedContext:
 
     def __init__(self, context: EvaluationContext) -> None:
         self.set_activity = context.set_activity
+        self.log_step = context.log_step
         self.is_revoked = context.is_revoked
 
     def candidate_running(self) -> None:
