@@ -233,7 +233,7 @@ def test_summaries_list_the_nodes_that_are_asked_for(sample: Sample) -> None:
         keys = [("gelu", 0), ("gelu", 3), ("nor_m", 3), ("no", 1)]
         some = list(run_tables.node_summaries(connection, keys))
     assert [everything["gelu", 0], everything["gelu", 3]] == some
-    assert ("reference", 0, 1000.0) == (some[0].kind, some[0].tokens, some[0].us)
+    assert ("root", 0, 1000.0) == (some[0].kind, some[0].tokens, some[0].us)
     assert (240, 1000.0 / 400.0) == (some[1].tokens, some[1].first_speedup)
     assert 10 == len(everything)
 

@@ -34,7 +34,7 @@ SUMMARY_QUERY = """
     FROM attempts WHERE state = 'done'
 """
 ROOT_QUERY = """
-    SELECT task, 0 AS number, NULL AS parent, 'reference' AS kind, '' AS idea, word AS verdict,
+    SELECT task, 0 AS number, NULL AS parent, 'root' AS kind, '' AS idea, word AS verdict,
         reason, speedup, low, high, score_us AS us, 0 AS confirmed, at, 0.0 AS usd, 0 AS tokens,
         build_s, check_s, timing_s, speedup AS first_speedup
     FROM node WHERE number = 0
@@ -76,7 +76,7 @@ class NodeSummary(Value, frozen=True, kw_only=True, omit_defaults=False):
     task: str
     number: int
     parent: int | None
-    kind: str  # improve, repair, reference
+    kind: str  # improve, repair, root
     idea: str
     verdict: str
     reason: str
