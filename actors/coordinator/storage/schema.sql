@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS node (
     at REAL NOT NULL,
     confirmed INTEGER NOT NULL DEFAULT 0, -- 1: verdict and score are of the longer, second look; 2: it could not be had
     reason TEXT,                   -- from here on the verdict's figures again, for sqlite3 and the views
-    stage TEXT,                    -- that decided; '' of a correct one
+    failed_in TEXT,                -- the stage that decided; '' of a correct one
     speedup REAL,
     low REAL,                      -- the 95 % interval of the speed-up
     high REAL,
@@ -92,7 +92,7 @@ CREATE TABLE IF NOT EXISTS first_look (
     score_us REAL,                 -- null: not correct
     word TEXT,                     -- this and the following columns: as in `node`
     reason TEXT,
-    stage TEXT,
+    failed_in TEXT,
     speedup REAL,
     low REAL,
     high REAL,

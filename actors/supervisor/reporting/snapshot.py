@@ -213,6 +213,9 @@ class Snapshot(Value, frozen=True, kw_only=True):
     status: str = ""  # "" before there is a database
     reason: str = ""
     seconds: float = 0.0  # active seconds, over all starts
+    is_paused: bool = False  # by a person
+    is_finishing: bool = False  # a person has it end with what is under way
+    cap_usd: float | None = None  # the cap in force; None: --max-cost, if there is one
     tasks: tuple[TaskState, ...] = ()
     workers: tuple[WorkerState, ...] = ()
 
