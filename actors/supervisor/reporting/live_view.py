@@ -120,8 +120,11 @@ class LiveScreen:
         drawn = (open_tasks or list(snapshot.tasks))[:MAX_TREES]
         others = [task for task in snapshot.tasks if task not in drawn]
         titles = [task_lines(task, workers, self._console) for task in drawn]
-        taken = self._height(*(line for lines in titles for line in lines)) if titles else 0
-        free = rows - taken - bool(others)
+        free = rows - bool(others) - self._height(*_flat(titles))
+        for place in reversed(range(len(drawn))):
+            if free < 0 and len(titles[place]) > 1:  # a low terminal: one line for this task
+                free += self._height(*titles[place]) - 1
+                titles[place] = [_line(formatting.best_line(drawn[place]), "bold")]
         trees = sum(bool(task.attempts) for task in drawn)  # that are not drawn yet
         parts: list[RenderableType] = []
         for task, lines in zip(drawn, titles, strict=True):
@@ -140,6 +143,10 @@ class LiveScreen:
 def _line(text: str, style: str = "") -> Text:
     """Return one line that is cut at the terminal's edge."""
     return Text(formatting.printable(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _flat(lists: list[list[RenderableType]]) -> list[RenderableType]:
+    return [part for parts in lists for part in parts]
 
 
 def _other_tasks(snapshot: Snapshot, others: list[TaskState]) -> Text:
