@@ -205,9 +205,15 @@ def nodes_to_show(task: TaskState, rows: int) -> list[NodeView]:
     chosen: dict[int, NodeView] = {}
     first = [task.best] if task.best else []
     for node in [*first, *reversed(task.attempts)]:
-        ancestry = []
+        if len(chosen) == rows:
+            break
+        ancestry: list[NodeView] = []
         ancestor: NodeView | None = node
-        while ancestor is not None and ancestor.number not in chosen:
+        while (
+            ancestor is not None
+            and ancestor.number not in chosen
+            and len(chosen) + len(ancestry) <= rows  # of thousands of nodes few are looked at
+        ):
             ancestry.append(ancestor)
             ancestor = by_number.get(ancestor.parent or 0)
         if len(chosen) + len(ancestry) <= rows:
