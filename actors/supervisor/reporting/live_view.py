@@ -83,10 +83,10 @@ class LiveScreen:
         self, snapshot: Snapshot, workers: tuple[WorkerStatus, ...], elapsed_s: float
     ) -> RenderableType:
         width, height = self._console.size
-        above = [*self._head(snapshot, elapsed_s), *self._message_lines()]
+        above: list[RenderableType] = [*self._head(snapshot, elapsed_s), *self._message_lines()]
         table = worker_table(workers, width, max(MIN_WORKER_ROWS, height // 3))
         spent = formatting.total_spend([task.spend for task in snapshot.tasks])
-        below = [Text(""), table, _line(formatting.spend_line(spent), "dim")]
+        below: list[RenderableType] = [Text(""), table, _line(formatting.spend_line(spent), "dim")]
         # The last row stays free: a picture as high as the terminal would scroll.
         rows = height - 1 - self._height(*above) - self._height(*below)
         return Group(*above, *self._tasks(snapshot, workers, rows), *below)
