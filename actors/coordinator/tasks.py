@@ -150,9 +150,9 @@ class RunTasks:
 
     def message_for(self, lease: Lease) -> messages.Work:
         """Return the message for a granted lease."""
-        under_way = self._searches[parse_work(lease.work)[0]].under_way
+        search = self._searches[parse_work(lease.work)[0]]
         return self._work_messages.message_for(
-            lease, self._offers[lease.work], tuple(under_way.values())
+            lease, self._offers[lease.work], tuple(search.under_way.values()), search.best_speedup
         )
 
     def fail_work(self, work: str, reason: str) -> None:

@@ -53,6 +53,7 @@ class EvaluationRequest(Value, frozen=True, kw_only=True):
     labelled_source: str  # labels are read off this: the agent's file, without a drop-in around it
     built: BuildResult | None = None  # what was built ahead of the turn; it is used once
     profiled: bool = False  # whether to profile a correct candidate, which takes seconds
+    best_speedup: float = 0.0  # of the task so far; 0: time the candidate well in any case
 
 
 class Evaluation:
@@ -204,6 +205,7 @@ class Evaluation:
             self._device_info.sensors,
             floor_us=self._floor_us(),
             earlier_claims=self._earlier_claims,
+            best_speedup=self._request.best_speedup,
         )
         result = self._benchmark.run()
         if isinstance(result, CandidateFault):

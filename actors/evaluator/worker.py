@@ -119,6 +119,7 @@ class EvaluatorWorker:
             built=self.judge.build(source, request.task.modules, context),
             profiled=profiled,
             labelled_source=request.source,
+            best_speedup=request.best_speedup,
         )
         if isinstance(verdict, TaskProblem):
             # The task was measured before, so the fault is this machine's.

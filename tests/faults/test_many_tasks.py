@@ -46,7 +46,7 @@ def test_tasks_open_in_order_and_within_the_limit(tmp_path: Path) -> None:
 
 
 def test_a_phase_without_agents_measures_every_task(tmp_path: Path) -> None:
-    """With `until_idle` and an evaluator alone, tasks that wait for agents hold no other task up."""
+    """With `until_idle` and an evaluator alone, tasks that wait for agents hold up no other."""
     run = FakeRun(
         tmp_path / "run",
         budget=BUDGET,

@@ -124,6 +124,12 @@ class Search:
         return len(self.tree.recorded) if self.tree is not None else 0
 
     @property
+    def best_speedup(self) -> float:
+        """The speed-up of the best node, the reference included; 0 before it is measured."""
+        best = self.leaderboard.best if self.leaderboard is not None else None
+        return self._tree[ROOT].score / best[0] if best is not None else 0.0
+
+    @property
     def ended(self) -> int:
         """The number of attempts with a verdict."""
         return self.begun - len(self.under_way)

@@ -44,8 +44,13 @@ class PairedBenchmark:
         *,
         floor_us: float,
         earlier_claims: Sequence[GroupClaim] = (),
+        best_speedup: float = 0.0,
     ) -> None:
-        """`earlier_claims`: of the same candidate in another process, where they were doubted."""
+        """`earlier_claims`: of the same candidate in another process, where they were doubted.
+
+        `best_speedup`: of the task so far; a candidate that is clearly slower is timed roughly.
+        """
+        self._best_speedup = best_speedup
         self.fixture = fixture
         self.reading: SensorReading | None = None  # of the GPU's sensors, after the last group
         self.claims: list[GroupClaim] = []
@@ -106,7 +111,9 @@ class PairedBenchmark:
         """Time groups until enough is known; return the audited figures."""
         began = time.monotonic()
         groups: list[timing_statistics.TimedGroup] = []
-        while not timing_statistics.is_enough(groups, time.monotonic() - began, self._time_s):
+        while not timing_statistics.is_enough(
+            groups, time.monotonic() - began, self._time_s, self._best_speedup
+        ):
             self.claims.append(self._group())
             groups.append(self.claims[-1].as_group)
             on_group(len(groups))
