@@ -16,10 +16,8 @@ import zmq
 from fake_worker import FakeWorker
 
 from actors import failpoints
-from actors.coordinator import coordinator as coordinator_module
 from actors.coordinator.__main__ import read_tasks
 from actors.coordinator.coordinator import Coordinator
-from actors.coordinator.steering import spool
 from actors.coordinator.storage.database import Database
 from protocol import codec, messages
 from protocol import settings as settings_file
@@ -102,8 +100,6 @@ class InProcessRun:
     def __init__(
         self, run_dir: Path, *, tasks: tuple[str, ...] = ("t",), budget: int = 8, **options: object
     ) -> None:
-        coordinator_module.RETIRE_S = 0.0
-        spool.SCAN_S = 0.0
         self.run_dir = run_dir
         (run_dir / "tasks").mkdir(parents=True)
         for task in tasks:

@@ -9,6 +9,8 @@ import pytest
 from in_process_run import InProcessRun
 
 from actors import failpoints
+from actors.coordinator import coordinator
+from actors.coordinator.gateway import directive_spool
 from protocol import messages, questions
 from protocol.directives import VERBS, waiting_files
 from protocol.values import Role
@@ -18,8 +20,10 @@ MakeRun = Callable[..., InProcessRun]
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Iterator[MakeRun]:
+def make_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeRun]:
     """Return a function that makes a run; all of them are closed after the test."""
+    monkeypatch.setattr(coordinator, "RETIRE_S", 0.0)
+    monkeypatch.setattr(directive_spool, "SCAN_S", 0.0)
     made: list[InProcessRun] = []
 
     def make(**options: object) -> InProcessRun:
