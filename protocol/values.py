@@ -156,6 +156,7 @@ class Reference(Value, frozen=True, kw_only=True):
     outputs: str = ""
     notes: tuple[str, ...] = ()
     judged: Judged | None = None  # device and layouts of the figures; None in older runs
+    floor_us: float | None = None  # what no device like this can beat; None: not known
 
 
 class Task(Value, frozen=True, kw_only=True):
