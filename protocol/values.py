@@ -54,6 +54,7 @@ GiveUpScope = Literal["attempt", "node", "task"]
 
 
 RENAMED_REFERENCE = "renamed_reference"  # the label of a candidate that is the task's own module
+MAX_SHOWN_GROUPS = 60  # of a verdict, for people
 MAX_INTERVAL_WIDTH = 0.08  # to either side, as a share of the figure; beyond it an interval is wide
 
 
@@ -63,6 +64,17 @@ class Seconds(Value, frozen=True, kw_only=True):
     build: float = 0.0
     check: float = 0.0
     time: float = 0.0
+
+
+class TimedGroups(Value, frozen=True, kw_only=True):
+    """The groups of a paired benchmark that figures are made of, microseconds a call.
+
+    Each value is the mean of two blocks of one side.  Of more than `MAX_SHOWN_GROUPS`, some are
+    kept, evenly chosen.
+    """
+
+    reference_us: tuple[float, ...] = ()
+    candidate_us: tuple[float, ...] = ()
 
 
 class Verdict(Value, frozen=True, kw_only=True):
@@ -83,6 +95,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     device: str = ""  # fingerprint of the device that ran it
     release: Release | None = None  # of a winner: the checks of its file as a drop-in module
     gives_up_on: GiveUpScope = "attempt"  # of no_candidate: no further attempt is made on that
+    groups: TimedGroups | None = None  # what was timed, as measured; None in older runs
 
     @property
     def is_correct(self) -> bool:
