@@ -105,7 +105,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     def labels(self) -> tuple[str, ...]:
         """The evaluator's labels: how the candidate gets its result."""
         joined = (self.profile or {}).get("labels", "")
-        return tuple(label for label in joined.split(", ") if label)
+        return tuple(label for label in joined.split(", ") if label) if joined else ()
 
     @property
     def is_renamed_reference(self) -> bool:

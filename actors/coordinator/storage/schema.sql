@@ -87,6 +87,7 @@ CREATE TABLE IF NOT EXISTS lease (
     running INTEGER NOT NULL       -- 1 once candidate code ran under it
 ) STRICT;
 CREATE INDEX IF NOT EXISTS lease_open ON lease (work) WHERE ended IS NULL;
+CREATE INDEX IF NOT EXISTS lease_work ON lease (work);
 CREATE INDEX IF NOT EXISTS lease_charged ON lease (work) WHERE running = 1;
 
 CREATE TABLE IF NOT EXISTS call (

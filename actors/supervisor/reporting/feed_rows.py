@@ -148,8 +148,9 @@ def _node_row(row: tuple[Any, ...], first: Verdict | None) -> NodeRow:
 
 def _without_texts(verdict: Verdict) -> Verdict:
     """Return a verdict without its large parts: 10,000 of them are kept in memory."""
-    labels = {"labels": ", ".join(verdict.labels)} if verdict.labels else None
-    return msgspec.structs.replace(verdict, log="", profile=labels, groups=None)
+    labels = verdict.labels
+    profile = {"labels": ", ".join(labels)} if labels else None
+    return msgspec.structs.replace(verdict, log="", profile=profile, groups=None)
 
 
 def spends(run: sqlite3.Connection) -> dict[AttemptKey, NodeSpend]:

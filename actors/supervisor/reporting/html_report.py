@@ -1,8 +1,9 @@
-"""report.html: one file that works offline and without JavaScript, made from the run directory.
+"""report.html: one file that works offline, made from the run directory.
 
 The templates are `report.html.j2` and `best_so_far.svg.j2`.  jinja2 escapes every value, so the
 text of a candidate, a model or a compiler stays text.  Folding is `<details>`; pictures are inline
-SVG.
+SVG; all of that works without JavaScript.  Beside it the file holds the page of `watch` with the
+run's data (`report_page.py`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from actors.supervisor.reporting import formatting, report_tables
+from actors.supervisor.reporting import formatting, report_page, report_tables
 from actors.supervisor.reporting.best_so_far_chart import BestSoFarChart, best_so_far_chart
 from actors.supervisor.reporting.report_edits import (
     DiffLine,
@@ -22,6 +24,7 @@ from actors.supervisor.reporting.report_edits import (
     spend_by_role,
     spend_of_nodes,
 )
+from actors.supervisor.reporting.report_page import InlinePage
 from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.snapshot import Snapshot, SpendRow, TaskState
 from protocol import settings as settings_file
@@ -62,6 +65,7 @@ def render_report(run_dir: Path) -> str:
             raise ValueError(f"{run_dir} has no run.db that can be read yet")
         spent = reader.spend_by_node()
         sections = list(_task_sections(snapshot, reader, spent))
+        page = report_page.inline_page(run_dir, snapshot)
     finally:
         reader.close()
     return (
@@ -72,10 +76,21 @@ def render_report(run_dir: Path) -> str:
             settings_text=settings_file.to_toml(settings),
             snapshot=snapshot,
             sections=sections,
+            page=_as_it_is(page),
             spend_rows=spend_by_role(spent),
             total_spend=formatting.total_spend([task.spend for task in snapshot.tasks]),
         )
     )
+
+
+def _as_it_is(page: InlinePage) -> dict[str, object]:
+    """Return the page's parts for the template: its own files are no text to be escaped."""
+    return {
+        "policy": page.policy,
+        "styles": [Markup(style) for style in page.styles],  # noqa: S704  # our files
+        "scripts": [Markup(script) for script in page.scripts],  # noqa: S704
+        "data": page.data,
+    }
 
 
 def render_chart(task: TaskState) -> str:
