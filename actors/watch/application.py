@@ -170,6 +170,8 @@ class WatchApplication:
             raise HTTPException(405, "this page only shows: start watch with --steer")
         run = self._run(request)
         body = await _body(request, DirectiveRequest)
+        if not body.key:  # a page that repeats its request must not act twice
+            raise HTTPException(400, "key: a directive needs one, chosen by the page")
         try:
             directive = new_directive(
                 body.verb,

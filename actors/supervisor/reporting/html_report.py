@@ -104,7 +104,7 @@ def _task_sections(
 ) -> Iterator[TaskSection]:
     for task in snapshot.tasks:
         costs = spend_of_nodes(spent, task.name)
-        edits, left = shown_edits(reader.attempt_edits(task.name), costs)
+        edits = shown_edits(reader.attempt_edits(task.name), costs)
         source, diff = "", tuple[DiffLine, ...]()
         if task.best is not None:
             source = reader.source_of(task.name, task.best.number)
@@ -113,7 +113,7 @@ def _task_sections(
             task=task,
             chart=best_so_far_chart(task),
             edits=tuple(edits),
-            edits_left=left,
+            edits_left=len(task.attempts) - len(edits),
             winner=source,
             winner_diff=diff,
         )

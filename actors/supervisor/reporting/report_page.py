@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,35 +24,25 @@ from actors.supervisor.reporting.snapshot import Snapshot, TaskState
 from actors.supervisor.reporting.text_pieces import TextPieces
 from protocol.values import Value
 
-MAX_BYTES = 4_500_000  # of the data as base64; the rest of 5 MB is the report and the page's files
+MAX_BYTES = 3_000_000  # of the packed data, as base64 a third more; report and page need the rest
+MAX_NODES = 1_200  # with details
 MIN_TEXT = 100  # characters; a shorter text stays where it is
 MAX_LOG = 6_000  # characters of a log, its beginning and its end
+REQUESTS_SHARE = 0.85  # of the data may be taken before requests are left out
+PACK_LEVEL = 6
 IDENTIFIER = "report"
 
 
-class DetailLevel(Value, frozen=True, kw_only=True):
-    """How much of a run is in its report."""
+class PackedSize:
+    """How long a text gets when it is packed, known before all of it is there; never too short."""
 
-    nodes: int
-    has_requests: bool
+    def __init__(self) -> None:
+        self._packer = zlib.compressobj(1)  # fast, and longer than what is written in the end
+        self.bytes = 0
 
-    def left_out(self, nodes: int) -> tuple[str, ...]:
-        """Say what is missing for a run of so many nodes."""
-        lines = []
-        if nodes > self.nodes:
-            lines.append(f"the details of {nodes - self.nodes} of {nodes} nodes are not in here")
-        if not self.has_requests:
-            lines.append("the requests to the models are not in here")
-        return tuple(lines)
-
-
-# The first level that is small enough is taken.
-LEVELS = (
-    DetailLevel(nodes=1_000, has_requests=True),
-    DetailLevel(nodes=1_000, has_requests=False),
-    DetailLevel(nodes=200, has_requests=False),
-    DetailLevel(nodes=0, has_requests=False),
-)
+    def add(self, content: bytes) -> None:
+        """Count a part."""
+        self.bytes += len(self._packer.compress(content))
 
 
 class InlinePage(Value, frozen=True, kw_only=True):
@@ -84,29 +75,73 @@ def inline_page(run_dir: Path, snapshot: Snapshot, folder: Path = FOLDER) -> Inl
 
 
 def embedded_data(run_dir: Path, snapshot: Snapshot) -> str:
-    """Return the data of a run, with as many details as fit."""
+    """Return the data of a run, with as many details as fit: the most interesting nodes first."""
     feed = RunFeed(run_dir, IDENTIFIER)
     feed.refresh()
     since = feed.since(0)
+    size, packed_nodes = PackedSize(), EmbeddedNodes()
+    size.add(msgspec.json.encode(since))
     keys = _in_order_of_interest(snapshot)
-    for level in LEVELS:
-        pieces = TextPieces()
-        nodes = {
-            f"{task}/{number}": _with_pieces(details, pieces, has_requests=level.has_requests)
-            for (task, number), details in _details(run_dir, keys[: level.nodes])
-        }
-        content = {
-            "since": since,
-            "nodes": nodes,
-            "pieces": pieces.pieces,
-            "texts": pieces.texts,
-            "left_out": level.left_out(len(keys)),
-        }
-        packed = gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)
-        encoded = base64.b64encode(packed).decode()
-        if len(encoded) <= MAX_BYTES:
+    for key, details in _details(run_dir, keys[:MAX_NODES]):
+        packed_nodes.add(key, details, size)
+        if size.bytes > MAX_BYTES:
             break
-    return encoded
+    content = {
+        "since": since,
+        "nodes": packed_nodes.nodes,
+        "pieces": packed_nodes.pieces.pieces,
+        "texts": packed_nodes.pieces.texts,
+        "left_out": packed_nodes.left_out(len(keys)),
+    }
+    packed = gzip.compress(msgspec.json.encode(content), compresslevel=PACK_LEVEL, mtime=0)
+    return base64.b64encode(packed).decode()
+
+
+class EmbeddedNodes:
+    """The details of nodes as JSON values, their long texts stored once."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.pieces = TextPieces()
+        self._requests_left_out = 0
+
+    def add(self, key: AttemptKey, details: NodeDetails, size: PackedSize) -> None:
+        """Add a node, and its requests while there is room for them."""
+        # The sources of other nodes are theirs: the page takes them from there.
+        found: dict[str, Any] = {
+            name: value
+            for name, value in msgspec.to_builtins(details).items()
+            if name not in ("parent_source", "best_source", "root_source")
+        }
+        pieces, texts = len(self.pieces.pieces), len(self.pieces.texts)
+        found["source"] = self._piece(found["source"])
+        found["log"] = self._piece(_cut(found["log"]))
+        if found["plan"] is not None:
+            found["plan"]["text"] = self._piece(found["plan"]["text"])
+        has_room = size.bytes <= MAX_BYTES * REQUESTS_SHARE
+        self._requests_left_out += bool(found["calls"]) and not has_room
+        for call in found["calls"]:
+            call["request"] = self._piece(call["request"]) if has_room else None
+            call["reply"] = self._piece(call["reply"])
+        self.nodes[f"{key[0]}/{key[1]}"] = found
+        new = (found, self.pieces.pieces[pieces:], self.pieces.texts[texts:])
+        size.add(msgspec.json.encode(new))
+
+    def left_out(self, nodes: int) -> list[str]:
+        """Say what is missing for a run of so many nodes."""
+        lines = []
+        if nodes > len(self.nodes):
+            count = nodes - len(self.nodes)
+            lines.append(f"The details of {count:,} of {nodes:,} nodes are not in this file.")
+        if self._requests_left_out:
+            count = self._requests_left_out
+            lines.append(f"The requests to the models of {count:,} nodes are not in this file.")
+        return lines
+
+    def _piece(self, text: str | None) -> object:
+        if text is None or len(text) < MIN_TEXT:
+            return text
+        return {"$text": self.pieces.add(text)}
 
 
 def _in_order_of_interest(snapshot: Snapshot) -> list[AttemptKey]:
@@ -139,30 +174,6 @@ def _details(run_dir: Path, keys: Sequence[AttemptKey]) -> Iterator[tuple[Attemp
             details = node_details(run, key)
             if details is not None:
                 yield key, details
-
-
-def _with_pieces(details: NodeDetails, pieces: TextPieces, *, has_requests: bool) -> dict[str, Any]:
-    """Return the details as JSON values, long texts replaced by their places in `pieces`."""
-    # The sources of other nodes are theirs: the page takes them from there.
-    found: dict[str, Any] = {
-        name: value
-        for name, value in msgspec.to_builtins(details).items()
-        if name not in ("parent_source", "best_source", "root_source")
-    }
-    found["source"] = _piece(found["source"], pieces)
-    found["log"] = _piece(_cut(found["log"]), pieces)
-    if found["plan"] is not None:
-        found["plan"]["text"] = _piece(found["plan"]["text"], pieces)
-    for call in found["calls"]:
-        call["request"] = _piece(call["request"], pieces) if has_requests else None
-        call["reply"] = _piece(call["reply"], pieces)
-    return found
-
-
-def _piece(text: str | None, pieces: TextPieces) -> object:
-    if text is None or len(text) < MIN_TEXT:
-        return text
-    return {"$text": pieces.add(text)}
 
 
 def _cut(log: str | None) -> str | None:

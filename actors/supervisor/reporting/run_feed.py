@@ -25,6 +25,7 @@ from protocol.settings import Settings
 from protocol.values import Value
 
 SETTLED_S = 1.0  # a file that was not written for so long has been read as it is
+BUSY_MS = 500  # a page tries again; other pages wait meanwhile
 SERVED_S = 5.0  # a coordinator writes four times a second
 LIVE_STATUSES = ("running", "draining")
 
@@ -185,6 +186,7 @@ def opened_run(run_dir: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(run_folder_integrity.open_read_only(run_dir)) as run:
             run.text_factory = _text  # a byte that is not UTF-8 must not end a page
+            run.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
             run.execute("BEGIN")
             yield run
     except (sqlite3.Error, msgspec.MsgspecError, UnicodeError, OSError) as error:

@@ -38,32 +38,29 @@ class TextPieces:
         )
 
     def _runs(self, lines: Sequence[str]) -> list[int]:
+        pieces, line_places, pair_places = self.pieces, self._lines, self._pairs
         runs: list[int] = []
         end = -1  # of the run that is being made
-        for number, line in enumerate(lines):
-            following = lines[number + 1] if number + 1 < len(lines) else ""
-            if 0 <= end < len(self.pieces) and self.pieces[end] == line:
-                runs[-1] += 1
-                end += 1
-                continue
-            # A line such as "}" is in many places: the right one is followed by the same line.
-            start = self._pairs.get((line, following), self._lines.get(line))
-            if start is None:
+        for line, following in zip(lines, [*lines[1:], ""], strict=True):
+            if 0 <= end < len(pieces) and pieces[end] == line:
+                start = end
+            else:
+                # A line such as "}" is in many places: the right one is followed by the same line.
+                known = pair_places.get((line, following))
+                start = line_places.get(line, -1) if known is None else known
+            if start < 0:
                 start = self._append(line)
-                self._note_pair(start)
             if start == end:
                 runs[-1] += 1
             else:
-                runs += [start, 1]
+                runs += (start, 1)
             end = start + 1
         return runs
 
     def _append(self, line: str) -> int:
         start = len(self.pieces)
         self.pieces.append(line)
-        self._lines.setdefault(line, start)
+        self._lines[line] = start
+        if start:
+            self._pairs.setdefault((self.pieces[start - 1], line), start - 1)
         return start
-
-    def _note_pair(self, second: int) -> None:
-        if second:
-            self._pairs.setdefault((self.pieces[second - 1], self.pieces[second]), second - 1)
