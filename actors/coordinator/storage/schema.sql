@@ -10,7 +10,11 @@ CREATE TABLE IF NOT EXISTS run (
     created REAL NOT NULL,         -- wall clock, seconds since 1970, for people only
     started REAL NOT NULL,         -- when the present coordinator began
     seconds REAL NOT NULL,         -- that any coordinator served it
-    supervisor TEXT NOT NULL DEFAULT '' -- incarnation of the one that started this coordinator
+    supervisor TEXT NOT NULL DEFAULT '', -- incarnation of the one that started this coordinator
+    paused INTEGER NOT NULL DEFAULT 0,   -- 1: a person paused it, and nothing is leased
+    finishing INTEGER NOT NULL DEFAULT 0, -- 1: a person has it end with what is under way
+    max_cost REAL,                 -- --max-cost at the last start; null: none
+    cap_usd REAL                   -- the cap in force: --max-cost, or a person's later one; null: none
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS task (
@@ -20,14 +24,15 @@ CREATE TABLE IF NOT EXISTS task (
     budget INTEGER NOT NULL,
     reference BLOB,                -- msgpack protocol.values.Reference, once measured
     problem TEXT NOT NULL DEFAULT '',
-    status TEXT NOT NULL           -- new, measured, finished, refused
+    status TEXT NOT NULL,          -- new, measured, finished, refused
+    named_budget INTEGER           -- --budget at the last start; `budget` may be a person's later one
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS attempt (
     task TEXT NOT NULL REFERENCES task (name),
     number INTEGER NOT NULL,
     parent INTEGER NOT NULL,
-    kind TEXT NOT NULL,            -- improve, repair
+    kind TEXT NOT NULL,            -- improve, repair, inject (its source is a person's)
     plan BLOB,                     -- msgpack protocol.values.Plan
     candidate BLOB,                -- msgpack protocol.values.Candidate
     state TEXT NOT NULL,           -- plan, write, repair, evaluate, done
@@ -50,6 +55,8 @@ CREATE TABLE IF NOT EXISTS node (
     outside TEXT NOT NULL,         -- JSON list of diff hunks outside the anchors
     at REAL NOT NULL,
     confirmed INTEGER NOT NULL DEFAULT 0, -- 1: verdict and score are of the longer, second look; 2: it could not be had
+    pinned INTEGER NOT NULL DEFAULT 0,    -- 1: by a person
+    pruned INTEGER NOT NULL DEFAULT 0,    -- how many nodes that a person pruned are above it, or it
     UNIQUE (task, number)
 ) STRICT;
 
@@ -73,6 +80,38 @@ CREATE TABLE IF NOT EXISTS first_look (
     number INTEGER NOT NULL,
     verdict BLOB NOT NULL,         -- msgpack protocol.values.Verdict
     score_us REAL,                 -- null: not correct
+    PRIMARY KEY (task, number)
+) STRICT, WITHOUT ROWID;
+
+-- What a person asked of the run (protocol/directives.py).  A row is written together with its
+-- effects; a directive that waits is a file in the run folder.
+CREATE TABLE IF NOT EXISTS directive (
+    id INTEGER PRIMARY KEY,        -- the order in which they took effect
+    key TEXT NOT NULL UNIQUE,
+    verb TEXT NOT NULL,
+    task TEXT NOT NULL,            -- '': the run
+    node INTEGER,                  -- of inject: the parent
+    arguments TEXT NOT NULL,       -- JSON protocol.directives.DirectiveArguments, less source and reply
+    "by" TEXT NOT NULL,
+    wanted_at REAL NOT NULL,
+    state TEXT NOT NULL,           -- applied, refused
+    reason TEXT NOT NULL DEFAULT '', -- why it was refused
+    applied_at REAL NOT NULL,      -- or refused
+    attempt INTEGER,               -- that inject began
+    -- Where it stands among the decisions of its task, for a replay:
+    decided INTEGER NOT NULL DEFAULT 0,   -- decisions of the run by then: the largest decision.id
+    recorded INTEGER NOT NULL DEFAULT 0,  -- nodes of the task by then, less the root
+    begun INTEGER NOT NULL DEFAULT 0,     -- attempts of the task by then
+    confirmed INTEGER NOT NULL DEFAULT 0  -- nodes of the task that were judged again by then
+) STRICT;
+
+-- What the judge said of a node that a person rejected later.
+CREATE TABLE IF NOT EXISTS rejection (
+    task TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    verdict BLOB NOT NULL,         -- msgpack protocol.values.Verdict
+    score_us REAL,                 -- null: not correct
+    decided INTEGER NOT NULL,      -- as in directive
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 
