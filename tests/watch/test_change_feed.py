@@ -20,9 +20,11 @@ from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore
+from actors.coordinator.storage.directive_store import DirectiveStore, Place
 from actors.coordinator.storage.store import Store
 from actors.supervisor.reporting import feed_rows
 from actors.supervisor.reporting.run_feed import RunFeed
+from protocol.directives import DirectiveArguments, new_directive, submit_directive
 from protocol.values import Call, Candidate, Outcome, Plan, Reference, Task, Verdict
 
 TASK = "relu"
@@ -55,6 +57,7 @@ class FollowingPage:
         self.seq = 0
         self.rows: dict[str, dict[tuple[object, ...], Any]] = {name: {} for name, _ in self.KEYS}
         self.attempts: list[Any] = []
+        self.run: dict[str, Any] = {}
 
     def take(self, changes: dict[str, Any]) -> None:
         for name, fields in self.KEYS:
@@ -63,18 +66,23 @@ class FollowingPage:
             for row in changes[name]:
                 self.rows[name][tuple(row[field] for field in fields)] = row
         self.attempts = changes["attempts"]
+        self.run = changes["run"]
         self.seq = changes["seq"]
 
 
 class Coordinator:
     """Writes as a coordinator does, one random step a transaction."""
 
-    STEPS = ("begin", "plan", "lease", "end", "call", "node", "confirm", "worker", "event", "run")
+    STEPS = (
+        *("begin", "plan", "lease", "end", "call", "node", "confirm", "worker", "event", "run"),
+        *("directive", "pin", "pause"),
+    )
 
     def __init__(self, run_dir: Path, rng: random.Random) -> None:
         self.database = Database(run_dir)
         self.store, self.activity = Store(self.database), ActivityStore(self.database)
         self.decisions = DecisionStore(self.database)
+        self.directives = DirectiveStore(self.database)
         self._rng = rng
         self._open: list[int] = []
         self._done: list[int] = []
@@ -158,6 +166,19 @@ class Coordinator:
     def _run(self) -> None:
         self.store.set_status(self._rng.choice(["running", "draining"]), "a reason")
 
+    def _directive(self) -> None:
+        reason = self._rng.choice(["", "there is no such node"])
+        wish = new_directive("boost", task=TASK, node=1)
+        self.directives.add(wish, reason=reason, at=6.0, place=Place())
+
+    def _pin(self) -> None:
+        if self._done:
+            number, pinned = self._rng.choice(self._done), self._rng.random() < 0.5
+            self.directives.set_pinned(TASK, number, pinned=pinned)
+
+    def _pause(self) -> None:
+        self.directives.set_paused(paused=self._rng.random() < 0.5)
+
     def close(self) -> None:
         self.database.close()
 
@@ -177,6 +198,7 @@ def test_a_page_that_follows_knows_what_a_new_page_reads(tmp_path: Path, seed: i
 
         assert expected.rows == page.rows
         assert expected.attempts == page.attempts
+        assert expected.run == page.run
         assert expected.seq == page.seq
     coordinator.close()
 
@@ -317,6 +339,28 @@ def test_a_locked_file_is_read_later(damaged: tuple[RunFeed, Path, Path]) -> Non
 
     assert 4 == len(busy["nodes"])
     assert "stopped" == later["run"]["status"]
+
+
+def test_a_wish_is_shown_while_it_waits_and_when_it_was_taken(tmp_path: Path) -> None:
+    """A directive is "wanted" as long as its file waits; its row then replaces it, by its key."""
+    coordinator = Coordinator(tmp_path, random.Random(1))
+    feed = RunFeed(tmp_path, "id")
+    before = answer(feed, 0)
+    version = feed.version
+    wish = new_directive("advise", task=TASK, node=0, arguments=DirectiveArguments(text="try it"))
+    submit_directive(tmp_path, wish)
+    (waiting,) = answer(feed, before["seq"])["directives"]
+    grown = feed.version > version
+    coordinator.directives.add(wish, reason="", at=6.0, place=Place())
+    coordinator.database.commit()
+    taken = answer(feed, before["seq"])
+
+    assert grown
+    assert (wish.key, "wanted") == (waiting["key"], waiting["state"])
+    assert [(wish.key, "applied")] == [(one["key"], one["state"]) for one in taken["directives"]]
+    assert {"text": "try it"} == taken["directives"][0]["arguments"]
+    assert {"advise": 1} == taken["run"]["person"]
+    coordinator.close()
 
 
 def test_a_silent_coordinator_is_told_from_one_at_work(tmp_path: Path) -> None:

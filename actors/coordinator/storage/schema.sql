@@ -226,7 +226,7 @@ BEGIN
     DELETE FROM change WHERE entity = 'run' AND key = '';
     INSERT INTO change (entity, key) VALUES ('run', '');
 END;
-CREATE TRIGGER IF NOT EXISTS run_changed AFTER UPDATE OF status, reason, epoch ON run
+CREATE TRIGGER IF NOT EXISTS run_changed AFTER UPDATE OF status, reason, epoch, paused, finishing, cap_usd ON run
 BEGIN
     DELETE FROM change WHERE entity = 'run' AND key = '';
     INSERT INTO change (entity, key) VALUES ('run', '');
@@ -298,6 +298,11 @@ CREATE TRIGGER IF NOT EXISTS worker_changed AFTER UPDATE ON worker
 BEGIN
     DELETE FROM change WHERE entity = 'worker' AND key = NEW.slot;
     INSERT INTO change (entity, key) VALUES ('worker', NEW.slot);
+END;
+CREATE TRIGGER IF NOT EXISTS directive_added AFTER INSERT ON directive
+BEGIN
+    DELETE FROM change WHERE entity = 'directive' AND key = NEW.key;
+    INSERT INTO change (entity, key) VALUES ('directive', NEW.key);
 END;
 -- Events are many and never change: only the last 512 are in the feed.
 CREATE TRIGGER IF NOT EXISTS event_added AFTER INSERT ON event

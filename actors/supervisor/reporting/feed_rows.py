@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 
 from actors.supervisor.reporting.feed_values import (
+    AttemptKey,
+    DirectiveRow,
     EventRow,
-    NodeFlags,
+    NodeRow,
     NodeSpend,
     UnderWay,
     WorkerRow,
@@ -24,11 +26,10 @@ from protocol.values import Reference, Value, Verdict
 
 MAX_EVENTS = 512  # as many as the change feed keeps
 CONFIRMED = 1
-AttemptKey = tuple[str, int]  # task, number
 
 NODE_QUERY = (
     "SELECT node.task, node.number, node.parent, node.advice, node.verdict, node.score_us,"
-    " node.at, node.confirmed, attempt.kind FROM node LEFT JOIN attempt"
+    " node.at, node.confirmed, attempt.kind, {pinned}, {pruned} FROM node LEFT JOIN attempt"
     " ON attempt.task = node.task AND attempt.number = node.number"
 )
 # Both read the index `call_spend` alone; a run of an older version lacks it, and they take longer.
@@ -51,17 +52,9 @@ class RunRow(Value, frozen=True, kw_only=True):
     reason: str
     seconds: float
     created: float
-
-
-class NodeRow(Value, frozen=True, kw_only=True):
-    """A recorded node, and what kind of attempt it was."""
-
-    view: NodeView
-    kind: str
-
-    @property
-    def key(self) -> AttemptKey:
-        return self.view.task, self.view.number
+    paused: bool = False
+    finishing: bool = False
+    cap_usd: float | None = None
 
 
 def has_table(run: sqlite3.Connection, name: str) -> bool:
@@ -72,13 +65,15 @@ def has_table(run: sqlite3.Connection, name: str) -> bool:
 
 def run_row(run: sqlite3.Connection) -> RunRow | None:
     """Return the row of the run; None while its first coordinator has not written it."""
-    row = run.execute("SELECT run_id, status, reason, seconds, created FROM run").fetchone()
+    cursor = run.execute("SELECT * FROM run")
+    row = cursor.fetchone()
     if row is None:
         return None
-    run_id, status, reason, seconds, created = row
-    return RunRow(
-        run_id=run_id, status=status, reason=reason or "", seconds=seconds, created=created
-    )
+    names = [column[0] for column in cursor.description]
+    # A run of an older version lacks some of these columns; they have defaults.
+    known = dict(zip(names, row, strict=True))
+    fields = {name: known[name] for name in RunRow.__struct_fields__ if name in known}
+    return msgspec.convert(fields, RunRow, strict=False)
 
 
 def tasks(run: sqlite3.Connection) -> list[TaskState]:
@@ -99,15 +94,24 @@ def tasks(run: sqlite3.Connection) -> list[TaskState]:
 def nodes(run: sqlite3.Connection) -> Iterator[NodeRow]:
     """Yield all nodes."""
     first_looks = _first_looks(run)
-    for row in run.execute(f"{NODE_QUERY} ORDER BY node.id"):
+    for row in run.execute(f"{_node_query(run)} ORDER BY node.id"):
         yield _node_row(row, first_looks.get((row[0], row[1])))
 
 
 def node(run: sqlite3.Connection, key: AttemptKey) -> NodeRow | None:
     """Return one node, if it is recorded."""
-    query = f"{NODE_QUERY} WHERE node.task = ? AND node.number = ?"
+    query = f"{_node_query(run)} WHERE node.task = ? AND node.number = ?"
     row = run.execute(query, key).fetchone()
     return None if row is None else _node_row(row, first_look(run, key))
+
+
+def _node_query(run: sqlite3.Connection) -> str:
+    """Return the query of nodes; what a person asked for at them is new."""
+    there = {row[1] for row in run.execute("PRAGMA table_info(node)")}
+    return NODE_QUERY.format(
+        pinned="node.pinned" if "pinned" in there else "0",
+        pruned="node.pruned" if "pruned" in there else "0",
+    )
 
 
 def first_look(run: sqlite3.Connection, key: AttemptKey) -> Verdict | None:
@@ -130,7 +134,7 @@ def _first_looks(run: sqlite3.Connection) -> dict[AttemptKey, Verdict]:
 
 
 def _node_row(row: tuple[Any, ...], first: Verdict | None) -> NodeRow:
-    task, number, parent, advice, blob, score_us, at, confirmed, kind = row
+    task, number, parent, advice, blob, score_us, at, confirmed, kind, pinned, pruned = row
     view = NodeView(
         task=task,
         number=number,
@@ -143,7 +147,9 @@ def _node_row(row: tuple[Any, ...], first: Verdict | None) -> NodeRow:
         unconfirmable=confirmed > CONFIRMED,
         first_look=_without_texts(first) if first is not None else None,
     )
-    return NodeRow(view=view, kind=kind or "improve")
+    return NodeRow(
+        view=view, kind=kind or "improve", is_pinned=bool(pinned), is_pruned=bool(pruned)
+    )
 
 
 def _without_texts(verdict: Verdict) -> Verdict:
@@ -256,6 +262,40 @@ def events(run: sqlite3.Connection, ids: Iterable[int] | None = None) -> list[Ev
     ]
 
 
-def flags(run: sqlite3.Connection) -> dict[AttemptKey, NodeFlags]:
-    """Return what persons asked for at nodes; most nodes have nothing."""
-    return {}
+def directives(
+    run: sqlite3.Connection, keys: Iterable[str] | None = None
+) -> Iterator[DirectiveRow]:
+    """Yield the directives that were applied or refused: all of them, or those of these keys."""
+    if not has_table(run, "directive"):
+        return
+    query = (
+        'SELECT key, verb, task, node, arguments, "by", wanted_at, state, reason, applied_at,'
+        " attempt FROM directive"
+    )
+    if keys is None:
+        rows = run.execute(f"{query} ORDER BY id").fetchall()
+    else:
+        found = (run.execute(f"{query} WHERE key = ?", (key,)).fetchone() for key in keys)
+        rows = [row for row in found if row is not None]
+    for key, verb, task, number, arguments, by, wanted_at, state, reason, at, attempt in rows:
+        yield DirectiveRow(
+            key=key,
+            verb=verb,
+            task=task,
+            node=number,
+            arguments=msgspec.Raw(arguments.encode()),
+            by=by,
+            wanted_at=wanted_at,
+            state=state,
+            reason=reason,
+            applied_at=at,
+            attempt=attempt,
+        )
+
+
+def applied_by_verb(run: sqlite3.Connection) -> dict[str, int]:
+    """Return how many directives of each verb were applied."""
+    if not has_table(run, "directive"):
+        return {}
+    query = "SELECT verb, COUNT(*) FROM directive WHERE state = 'applied' GROUP BY 1 ORDER BY 1"
+    return dict(run.execute(query).fetchall())

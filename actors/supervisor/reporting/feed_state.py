@@ -14,9 +14,9 @@ from typing import TypeVar
 import msgspec
 
 from actors.supervisor.reporting import feed_rows
-from actors.supervisor.reporting.feed_rows import AttemptKey, NodeRow
 from actors.supervisor.reporting.feed_values import (
-    NodeFlags,
+    AttemptKey,
+    NodeRow,
     NodeSpend,
     UnderWay,
     node_summary,
@@ -26,7 +26,6 @@ from actors.supervisor.reporting.snapshot import NodeView, TaskState
 from protocol.values import Value
 
 MAX_STEP = 2_000  # changed attempts that are read one by one; with more, all are read at once
-NO_FLAGS = NodeFlags()
 NO_SPEND = NodeSpend()
 Key = TypeVar("Key")
 
@@ -69,12 +68,12 @@ class FeedState:
         self.events: dict[int, FeedEntry] = {}
         self.directives: dict[str, FeedEntry] = {}
         self.attempts: list[UnderWay] = []
+        self.person: dict[str, int] = {}
         self.spends: dict[AttemptKey, NodeSpend] = {}
         self.best: dict[str, int | None] = {}
         self.budget = 0
         self._task_states: dict[str, TaskState] = {}
         self._task_nodes: dict[str, TaskNodes] = {}
-        self._flags: dict[AttemptKey, NodeFlags] = {}
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -87,7 +86,6 @@ class FeedState:
             seqs = {(entity, key): seq for entity, key, seq in rows}
         self.seq = max(seqs.values(), default=0)
         self.spends = feed_rows.spends(run)
-        self._flags = feed_rows.flags(run)
         self._read_tasks(run)
         for row in feed_rows.nodes(run):
             task, number = row.key
@@ -97,6 +95,10 @@ class FeedState:
             self.workers[worker.slot] = _entry(worker, seqs.get(("worker", worker.slot), 0))
         for event in feed_rows.events(run):
             self.events[event.id] = _entry(event, seqs.get(("event", str(event.id)), 0))
+        for directive in feed_rows.directives(run):
+            seq = seqs.get(("directive", directive.key), 0)
+            self.directives[directive.key] = _entry(directive, seq)
+        self.person = feed_rows.applied_by_verb(run)
         self.attempts = feed_rows.attempts_under_way(run)
 
     def is_current(self, run: sqlite3.Connection) -> bool:
@@ -118,7 +120,6 @@ class FeedState:
         for entity, key, seq in run.execute(query, (self.seq,)):
             changed.setdefault(entity, {})[key] = seq
             self.seq = seq
-        self._flags = feed_rows.flags(run)
         touched = set(changed.get("task", {}))
         self._read_tasks(run)
         for key_text, seq in changed.get("attempt", {}).items():
@@ -138,6 +139,10 @@ class FeedState:
         ids = {int(key): seq for key, seq in changed.get("event", {}).items()}
         for event in feed_rows.events(run, ids):
             self.events[event.id] = _entry(event, ids[event.id])
+        keys = changed.get("directive", {})
+        for directive in feed_rows.directives(run, keys):
+            self.directives[directive.key] = _entry(directive, keys[directive.key])
+        self.person = feed_rows.applied_by_verb(run)
         for old in sorted(self.events)[: -feed_rows.MAX_EVENTS]:
             del self.events[old]
         self.attempts = feed_rows.attempts_under_way(run)
@@ -151,13 +156,7 @@ class FeedState:
         if task is None:
             return
         self._task_nodes.setdefault(task.name, TaskNodes()).add(row.view)
-        summary = node_summary(
-            task,
-            row.view,
-            row.kind,
-            self.spends.get(row.key, NO_SPEND),
-            self._flags.get(row.key, NO_FLAGS),
-        )
+        summary = node_summary(task, row, self.spends.get(row.key, NO_SPEND))
         self.nodes[row.key] = _entry(summary, seq)
 
     def _write_tasks(self, names: Iterable[str], seq: int) -> None:

@@ -13,6 +13,8 @@ import msgspec
 from actors.supervisor.reporting.snapshot import NodeView, TaskState
 from protocol.values import Value
 
+AttemptKey = tuple[str, int]  # task, number
+BY_PERSON = "inject"  # the kind of an attempt whose source is a person's
 IDEA_CHARS = 200  # of the one line about a node
 REASON_CHARS = 300
 
@@ -24,12 +26,18 @@ class NodeSpend(Value, frozen=True, kw_only=True):
     tokens: int = 0  # read and written
 
 
-class NodeFlags(Value, frozen=True, kw_only=True):
-    """What a person asked for at a node."""
+class NodeRow(Value, frozen=True, kw_only=True):
+    """A recorded node, what kind of attempt it was, and what a person asked for at it."""
 
-    pinned: bool = False
-    pruned: bool = False
-    by_person: bool = False  # its source was given by a person
+    view: NodeView
+    kind: str
+    is_pinned: bool = False
+    is_pruned: bool = False  # it, or a node above it
+
+    @property
+    def key(self) -> AttemptKey:
+        """The task and the number."""
+        return self.view.task, self.view.number
 
 
 class NodeSummary(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -38,7 +46,7 @@ class NodeSummary(Value, frozen=True, kw_only=True, omit_defaults=False):
     task: str
     number: int
     parent: int | None
-    kind: str  # root, improve, repair
+    kind: str  # root, improve, repair, inject
     idea: str  # the advice, one line
     verdict: str | None  # the outcome; null while the attempt is under way
     reason: str = ""  # of a failure, one line
@@ -116,6 +124,22 @@ class EventRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     detail: str
 
 
+class DirectiveRow(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """One wish of a person, and what became of it."""
+
+    key: str
+    verb: str
+    task: str
+    node: int | None
+    arguments: msgspec.Raw  # JSON
+    by: str
+    wanted_at: float
+    state: str  # wanted: no coordinator has taken it yet; applied, refused
+    reason: str = ""
+    applied_at: float | None = None
+    attempt: int | None = None  # that inject began
+
+
 class RunSummary(Value, frozen=True, kw_only=True, omit_defaults=False):
     """The run itself."""
 
@@ -125,6 +149,7 @@ class RunSummary(Value, frozen=True, kw_only=True, omit_defaults=False):
     status: str = "waiting"  # waiting: there is no run.db yet
     reason: str = ""
     paused: bool = False
+    finishing: bool = False  # a person has it end with what is under way
     is_served: bool = False  # whether a coordinator has written lately
     trouble: str = ""  # why run.db can't be read just now
     seconds: float = 0.0
@@ -137,6 +162,7 @@ class RunSummary(Value, frozen=True, kw_only=True, omit_defaults=False):
     policy: str | None = None
     model: str = ""
     person: dict[str, int] = msgspec.field(default_factory=dict)  # applied directives by verb
+    questions: tuple[str, ...] = ()  # of agents, that a person may answer
 
 
 class Changes(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -154,10 +180,9 @@ class Changes(Value, frozen=True, kw_only=True, omit_defaults=False):
     directives: list[msgspec.Raw]
 
 
-def node_summary(
-    task: TaskState, node: NodeView, kind: str, spend: NodeSpend, flags: NodeFlags
-) -> NodeSummary:
+def node_summary(task: TaskState, row: NodeRow, spend: NodeSpend) -> NodeSummary:
     """Return the summary of a recorded node; `task` need not hold its nodes."""
+    node = row.view
     verdict, first = node.verdict, node.first_look
     low, high = verdict.speedup_ci95 or (None, None)
     is_root = node.number == 0
@@ -165,7 +190,7 @@ def node_summary(
         task=task.name,
         number=node.number,
         parent=node.parent,
-        kind="root" if is_root else kind,
+        kind="root" if is_root else row.kind,
         idea=one_line(node.advice, IDEA_CHARS),
         verdict=verdict.verdict,
         reason="" if verdict.is_correct else one_line(verdict.reason, REASON_CHARS),
@@ -177,9 +202,9 @@ def node_summary(
         confirmed=node.confirmed,
         renamed=verdict.is_renamed_reference,
         labels=verdict.labels,
-        pinned=flags.pinned,
-        pruned=flags.pruned,
-        by_person=flags.by_person,
+        pinned=row.is_pinned,
+        pruned=row.is_pruned,
+        by_person=row.kind == BY_PERSON,
         at=node.at,
         usd=spend.usd,
         tokens=spend.tokens,

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import msgspec
 
 from actors.supervisor.reporting import feed_rows, formatting, run_results
-from actors.supervisor.reporting.feed_rows import AttemptKey, NodeRow
 from actors.supervisor.reporting.feed_values import (
+    BY_PERSON,
     IDEA_CHARS,
-    NodeFlags,
+    AttemptKey,
+    NodeRow,
     NodeSpend,
     NodeSummary,
     node_summary,
@@ -204,14 +205,13 @@ def _summary(
     attempt: AttemptRow | None,
 ) -> NodeSummary:
     spend = feed_rows.spend(run, key)
-    flags = feed_rows.flags(run).get(key, NodeFlags())
     if row is not None:
-        return node_summary(task, row.view, row.kind, spend, flags)
-    return _summary_under_way(key, attempt, spend, flags)
+        return node_summary(task, row, spend)
+    return _summary_under_way(key, attempt, spend)
 
 
 def _summary_under_way(
-    key: AttemptKey, attempt: AttemptRow | None, spend: NodeSpend, flags: NodeFlags
+    key: AttemptKey, attempt: AttemptRow | None, spend: NodeSpend
 ) -> NodeSummary:
     advice = attempt.plan.advice if attempt and attempt.plan else ""
     return NodeSummary(
@@ -221,9 +221,7 @@ def _summary_under_way(
         kind=attempt.kind if attempt else "improve",
         idea=one_line(advice, IDEA_CHARS),
         verdict=None,
-        pinned=flags.pinned,
-        pruned=flags.pruned,
-        by_person=flags.by_person,
+        by_person=attempt is not None and attempt.kind == BY_PERSON,
         usd=spend.usd,
         tokens=spend.tokens,
     )

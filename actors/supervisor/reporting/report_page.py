@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from actors.supervisor.reporting.feed_rows import AttemptKey
+from actors.supervisor.reporting.feed_values import AttemptKey
 from actors.supervisor.reporting.node_details import NodeDetails, node_details
 from actors.supervisor.reporting.page_files import FOLDER, page_order
 from actors.supervisor.reporting.run_feed import RunFeed, opened_run

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from actors.supervisor.reporting import feed_rows, run_folder_integrity
+from actors.supervisor.reporting.directive_spool import DirectiveSpool
 from actors.supervisor.reporting.feed_state import FeedState, after, everything
 from actors.supervisor.reporting.feed_values import Changes, RunSummary
 from protocol import settings as settings_file
@@ -63,6 +64,7 @@ class RunFeed:
         self._read_at = 0.0
         self._trouble = ""
         self._shown: RunSummary | None = None
+        self._spool = DirectiveSpool(run_dir)
 
     def refresh(self) -> None:
         """Read what has changed; errors become a line that the run's summary shows."""
@@ -70,7 +72,7 @@ class RunFeed:
         if found.files != getattr(self._file, "files", None) or not self._is_settled(found):
             self._read(found)
         summary = msgspec.structs.replace(self._summary(), seconds=0.0)
-        if summary != self._shown:
+        if self._spool.refresh() or summary != self._shown:
             self._shown = summary
             self.version += 1
 
@@ -89,7 +91,7 @@ class RunFeed:
             attempts=state.attempts,
             workers=list(rows(state.workers)),
             events=list(rows(state.events)),
-            directives=list(rows(state.directives)),
+            directives=[*rows(state.directives), *self._spool.rows(state.directives)],
         )
 
     def best(self, task: str) -> int | None:
@@ -172,7 +174,11 @@ class RunFeed:
             started=run.created,
             budget=self._state.budget,
             usd=self._state.usd,
-            cap_usd=settings.max_cost if settings else None,
+            paused=run.paused,
+            finishing=run.finishing,
+            cap_usd=settings.max_cost if run.cap_usd is None and settings else run.cap_usd,
+            person=self._state.person,
+            questions=self._spool.questions,
             minutes=settings.max_minutes if settings else None,
             strategy=settings.strategy if settings else "",
             policy=settings.requested_policy if settings else None,
