@@ -6,14 +6,12 @@ things of the run.  It may start before a run begins, end, and start again at an
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[1]
-WEB_PACKAGES = ("starlette", "uvicorn")
 MAX_PORT = 65_535
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     sys.path.insert(0, str(ROOT))  # works from a checkout that was never installed
     from actors.cli import UsageError
     from actors.exit_status import ExitStatus
+    from actors.supervisor.page_server import check_packages
 
     parsed = parser().parse_args(arguments)
     try:
@@ -37,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> ArgumentParser:
     """Return the parser of the command line."""
+    from argparse import SUPPRESS
+
     from actors.cli import OneLineParser
     from actors.commands import typed_command, with_typed_commands
 
@@ -52,6 +53,7 @@ def parser() -> ArgumentParser:
     made.add_argument("--open", action="store_true", help="open the page in the browser")
     made.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate chain, PEM")
     made.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
+    made.add_argument("--socket", type=int, default=None, help=SUPPRESS)  # of a supervisor
     made.add_argument(
         "--token-file",
         type=Path,
@@ -69,18 +71,6 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def check_packages() -> None:
-    """Raise UsageError when the packages of the page are not installed."""
-    from actors.cli import UsageError
-
-    missing = [name for name in WEB_PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(
-            f"the page needs {' and '.join(missing)}: pip install 'stark-kernels[web]'"
-            " (in a checkout: pip install -e '.[web]')"
-        )
-
-
 def serve_page(parsed: Namespace) -> int:
     """Listen, say where, and serve."""
     from actors.watch import access, server
@@ -93,6 +83,9 @@ def serve_page(parsed: Namespace) -> int:
         certificate=parsed.tls_cert,
         key=parsed.tls_key,
     )
+    if parsed.socket is not None:
+        server.serve_for_supervisor(options, parsed.socket)
+        return 0
     server.check_options(options)
     token = server.stored_token(parsed.token_file) if parsed.token_file else access.new_token()
     with ExitStack() as stack:

@@ -9,10 +9,14 @@ import asyncio
 import hashlib
 import ipaddress
 import os
+import signal
 import socket
 import ssl
 import stat
+import sys
 import tempfile
+import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -33,6 +37,8 @@ LOOPBACK = "127.0.0.1"
 MAX_CONNECTIONS = 256
 MAX_HEADER_BYTES = 16 * 1024
 SHUTDOWN_S = 2
+LAST_LOOK_S = 1.0  # open pages see the end of the run before the server ends
+NICENESS = 10
 MIN_TOKEN_CHARS = 32
 BACKLOG = 128
 
@@ -205,6 +211,29 @@ def serve(server: WatchServer, listening: socket.socket) -> None:
         asyncio.run(server.serve(sockets=[listening]))
     except KeyboardInterrupt:
         return  # uvicorn raises the signal again after its end
+
+
+def serve_for_supervisor(options: ServerOptions, descriptor: int) -> None:
+    """Serve on a supervisor's socket until that supervisor ends.
+
+    Standard input is its pipe: first a line with the token, which so is in no command line and no
+    environment, then nothing until it ends.
+    """
+    os.nice(NICENESS)  # before any measurement the page waits
+    token = sys.stdin.readline().strip()
+    with socket.socket(fileno=descriptor) as listening:
+        server = watch_server(options, listening, token)
+        for number in (signal.SIGINT, signal.SIGHUP):  # the supervisor's; it ends the page, too
+            signal.signal(number, signal.SIG_IGN)
+        threading.Thread(target=_end_with_supervisor, args=(server,), daemon=True).start()
+        serve(server, listening)
+
+
+def _end_with_supervisor(server: WatchServer) -> None:
+    while sys.stdin.read(1):
+        pass
+    time.sleep(LAST_LOOK_S)
+    server.end()
 
 
 @contextmanager

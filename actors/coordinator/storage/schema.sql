@@ -214,23 +214,14 @@ CREATE TABLE IF NOT EXISTS event (
 
 -- The change feed: one row for each thing that pages show, with the number of its last change.  The
 -- triggers fill it, so no writer can forget it, and a reader asks for all that changed after a number.
+-- Not INSERT OR REPLACE: within a trigger the conflict rule of the outer statement would hold.
 CREATE TABLE IF NOT EXISTS change (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, -- only grows: a deleted number is never given again
-    entity TEXT NOT NULL,          -- run, task, attempt, worker, event, directive
+    entity TEXT NOT NULL,          -- task, attempt, worker, event, directive
     key TEXT NOT NULL,             -- the task's name, TASK/NUMBER, the slot, the event's id
     UNIQUE (entity, key)
 ) STRICT;
 
-CREATE TRIGGER IF NOT EXISTS run_began AFTER INSERT ON run
-BEGIN
-    DELETE FROM change WHERE entity = 'run' AND key = '';
-    INSERT INTO change (entity, key) VALUES ('run', '');
-END;
-CREATE TRIGGER IF NOT EXISTS run_changed AFTER UPDATE OF status, reason, epoch, paused, finishing, cap_usd ON run
-BEGIN
-    DELETE FROM change WHERE entity = 'run' AND key = '';
-    INSERT INTO change (entity, key) VALUES ('run', '');
-END;
 CREATE TRIGGER IF NOT EXISTS task_added AFTER INSERT ON task
 BEGIN
     DELETE FROM change WHERE entity = 'task' AND key = NEW.name;

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from actors.supervisor.reporting import formatting, report_page, report_tables
 from actors.supervisor.reporting.best_so_far_chart import BestSoFarChart, best_so_far_chart
@@ -24,7 +23,6 @@ from actors.supervisor.reporting.report_edits import (
     spend_by_role,
     spend_of_nodes,
 )
-from actors.supervisor.reporting.report_page import InlinePage
 from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.snapshot import Snapshot, SpendRow, TaskState
 from protocol import settings as settings_file
@@ -76,21 +74,11 @@ def render_report(run_dir: Path) -> str:
             settings_text=settings_file.to_toml(settings),
             snapshot=snapshot,
             sections=sections,
-            page=_as_it_is(page),
+            page=page,
             spend_rows=spend_by_role(spent),
             total_spend=formatting.total_spend([task.spend for task in snapshot.tasks]),
         )
     )
-
-
-def _as_it_is(page: InlinePage) -> dict[str, object]:
-    """Return the page's parts for the template: its own files are no text to be escaped."""
-    return {
-        "policy": page.policy,
-        "styles": [Markup(style) for style in page.styles],  # noqa: S704  # our files
-        "scripts": [Markup(script) for script in page.scripts],  # noqa: S704
-        "data": page.data,
-    }
 
 
 def render_chart(task: TaskState) -> str:
