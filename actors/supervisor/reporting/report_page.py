@@ -31,6 +31,7 @@ MAX_LOG = 6_000  # characters of a log, its beginning and its end
 REQUESTS_SHARE = 0.85  # of the data may be taken before requests are left out
 PACK_LEVEL = 6
 IDENTIFIER = "report"
+NO_SCRIPT = "'none'"
 
 
 class PackedSize:
@@ -45,11 +46,21 @@ class PackedSize:
         self.bytes += len(self._packer.compress(content))
 
 
+class OwnFile(str):
+    """The text of one of the page's own files: a template does not escape it."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        """Return the text as HTML, by the protocol of jinja2's escaping."""
+        return str(self)
+
+
 class InlinePage(Value, frozen=True, kw_only=True):
     """What the template of the report puts into its file."""
 
-    styles: tuple[str, ...] = ()
-    scripts: tuple[str, ...] = ()
+    styles: tuple[OwnFile, ...] = ()
+    scripts: tuple[OwnFile, ...] = ()
     data: str = ""  # base64 of gzip of JSON
 
     @property
@@ -57,7 +68,7 @@ class InlinePage(Value, frozen=True, kw_only=True):
         """The content security policy: nothing but these scripts runs, nothing is loaded."""
         hashes = " ".join(f"'sha256-{_digest(script)}'" for script in self.scripts)
         return (
-            f"default-src 'none'; script-src {hashes or chr(39) + 'none' + chr(39)};"
+            f"default-src 'none'; script-src {hashes or NO_SCRIPT};"
             " style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
         )
 
@@ -183,12 +194,12 @@ def _cut(log: str | None) -> str | None:
     return f"{log[:half]}\n[{len(log) - 2 * half} more characters are in run.db]\n{log[-half:]}"
 
 
-def _text(path: Path, end: str) -> str:
+def _text(path: Path, end: str) -> OwnFile:
     """Return a file for an inline element, in which nothing ends that element."""
     text = path.read_text(encoding="utf-8")
     if end in text.lower():
         raise ValueError(f"{path.name} holds {end}: it would end its element in report.html")
-    return text
+    return OwnFile(text)
 
 
 def _digest(script: str) -> str:
