@@ -19,6 +19,7 @@
       this.element.textContent = ""; // the packed text is not needed again
       const { run, tasks } = this.data.since;
       const names = (tasks ?? []).map((task) => task.name);
+      this.leftOut = this.data.left_out ?? [];
       return { runs: [{ id: run.id, name: run.name, status: run.status, tasks: names }], steer: false };
     }
 

@@ -6,9 +6,9 @@
   const kept = new Map();
 
   // Return {details, error}: both undefined while the answer is under way.
-  function useNodeDetails(app, task, number) {
+  function useNodeDetails(app, task, number, stage) {
     const node = app.model.node(task, number);
-    const state = node ? [node.verdict, node.speedup, node.confirmed, node.us].join() : "unknown";
+    const state = node ? [node.verdict, node.speedup, node.confirmed, node.us].join() : stage;
     const key = `${app.runId} ${task} ${number} ${state}`;
     const [answer, setAnswer] = useState({});
     useEffect(() => {

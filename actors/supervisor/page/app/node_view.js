@@ -3,18 +3,20 @@
 {
   const { html, useRef } = STARK;
   const { Mark, markOf, toneOf } = STARK.nodeMark;
-  const { duration, hour, interval, isNumber, speedup, usd, words } = STARK.format;
+  const { clock, duration, hour, interval, isNumber, speedup, usd, words } = STARK.format;
 
   function NodeView({ app, model, task, number, tab, options }) {
-    const node = model.node(task, number);
-    const { details, error } = STARK.useNodeDetails(app, task, number);
-    if (!node) return html`<${Missing} app=${app} model=${model} task=${task} number=${number} />`;
+    const attempt = model.underWay(task).find((known) => known.number === number);
+    const node = model.node(task, number) ?? (attempt && underWay(attempt));
+    const { details, error } = STARK.useNodeDetails(app, task, node ? number : null, attempt?.stage);
+    STARK.useSeconds(Boolean(attempt));
+    if (!node) return html`<${Missing} app=${app} task=${task} number=${number} />`;
     const tabs = STARK.nodeTabs.filter((known) => !details || known.isThere(details));
     const current = tabs.find((known) => known.id === tab) ?? tabs[0];
     const goTab = (id) => app.replace({ view: "node", task, number, tab: id, options });
     return html`<article class="node-view" aria-label=${`Node ${number}`}>
       <${NodeHeader} app=${app} model=${model} task=${task} node=${node} />
-      ${app.canSteer && STARK.NodeActions && html`<${STARK.NodeActions} app=${app} task=${task} node=${node} />`}
+      ${app.canSteer && node.verdict && html`<${STARK.NodeActions} app=${app} task=${task} node=${node} />`}
       <${TabList} tabs=${tabs} current=${current} onGo=${goTab} />
       <div class="panel tab-panel" role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${current.id}`}>
         ${error
@@ -30,12 +32,14 @@
     const best = model.tasks.get(task)?.best;
     const range = interval(node.low, node.high);
     const isRoot = node.number === 0;
+    const attempt = model.underWay(task).find((known) => known.number === node.number);
     return html`<header class="node-header">
       <${Steps} app=${app} model=${model} task=${task} node=${node} />
-      <h2><${Mark} mark=${markOf(node, best)} tone=${toneOf(node, STARK.topSpeed(model, task))} />
-        ${isRoot ? "Node 0: the reference" : html`Attempt ${node.number}: ${words(node.verdict)}`}
+      <h2><${Mark} mark=${node.verdict ? markOf(node, best) : "under_way"} tone=${node.verdict ? toneOf(node, STARK.topSpeed(model, task)) : "accent"} />
+        ${isRoot ? "Node 0: the reference" : html`Attempt ${node.number}: ${node.verdict ? words(node.verdict) : "under way"}`}
         ${!isRoot && node.verdict === "correct" && html` <span class="figure">${speedup(node.speedup, node.low)}</span>`}
         ${range && !isRoot && node.verdict === "correct" && html` <span class="soft small">95 % interval ${range}${node.confirmed ? ", confirmed" : ", first look"}</span>`}</h2>
+      ${attempt && html`<p class="soft">${words(attempt.stage)}${attempt.slot ? ` on ${attempt.slot}` : ", waits for a worker"}${isNumber(attempt.since) ? ` for ${clock(model.now() - attempt.since)}` : ""}</p>`}
       ${node.idea && html`<p class="node-idea">${node.idea}</p>`}
       ${node.verdict !== "correct" && node.reason && html`<p class="bad-text node-reason">${node.reason}</p>`}
       <dl class="facts">
@@ -59,6 +63,7 @@
     return html`<nav class="steps" aria-label="Place in the tree">
       <a href=${app.href({ view: "tree", task })}>Tree</a>
       <span class="soft" aria-hidden="true">/</span>
+      ${!path.length && isNumber(node.parent) && html`<span>from ${link(node.parent)}</span>`}
       ${shown.map((number) => html`<span key=${number ?? "gap"}>${number === null ? "…" : number === node.number ? html`<b aria-current="page">${number}</b>` : link(number)} <span class="soft" aria-hidden="true">${number === node.number ? "" : "›"}</span></span>`)}
       ${children.length > 0 && html`<span class="soft">children:</span> ${children.slice(0, 12).map((child) => html`<span key=${child.number}>${link(child.number)} </span>`)}${children.length > 12 ? "…" : ""}`}
       <span class="sides">
@@ -85,13 +90,16 @@
     </div>`;
   }
 
-  function Missing({ app, model, task, number }) {
-    const attempt = model.underWay(task).find((known) => known.number === number);
+  function Missing({ app, task, number }) {
     return html`<div class="panel empty">
-      <h2>${attempt ? `Attempt ${number} is under way` : `There is no node ${number ?? ""} in this task`}</h2>
-      ${attempt && html`<p>It grows node ${attempt.parent}: ${words(attempt.stage)}${attempt.slot ? ` on ${attempt.slot}` : ""}. Its page appears with its verdict.</p>`}
+      <h2>There is no node ${number ?? ""} in this task</h2>
       <p><a href=${app.href({ view: "tree", task })}>To the tree</a></p>
     </div>`;
+  }
+
+  // An attempt under way has a page, too: its plan and its calls, as far as they are.
+  function underWay(attempt) {
+    return { ...attempt, verdict: null, idea: "", reason: "" };
   }
 
   STARK.NodeView = NodeView;

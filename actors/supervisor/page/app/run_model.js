@@ -154,6 +154,19 @@
       });
     }
 
+    // Number -> how many nodes its subtree has, itself included.
+    subtreeSizes(task) {
+      return this.remembered(`sizes ${task}`, () => {
+        const sizes = new Map();
+        for (const { node } of [...this.treeOrder(task)].reverse()) {
+          const own = (sizes.get(node.number) ?? 0) + 1;
+          sizes.set(node.number, own);
+          if (node.number !== 0) sizes.set(node.parent, (sizes.get(node.parent) ?? 0) + own);
+        }
+        return sizes;
+      });
+    }
+
     // A step for each attempt that ended: what was best by then, after how long, for how much.
     bestSoFar(task) {
       return this.remembered(`curve ${task}`, () => {

@@ -2,11 +2,11 @@
 // The drawing of the tree with pointer and keyboard.
 {
   const { html, useEffect, useLayoutEffect, useMemo, useRef, useState } = STARK;
-  const [SMALLEST, LARGEST] = [0.08, 3];
+  const [SMALLEST, LARGEST] = [0.08, 6];
   const [LEFT, RIGHT, MARGIN] = [26, 145, 34]; // on the right is room for the last labels
   const [NARROW, WIDE] = [24, 150]; // between columns
-  const [LOW, HIGH] = [14, 44]; // between rows
-  const LEAST_FIT = 0.35; // a larger tree begins at its root
+  const [LOW, HIGH] = [3, 44]; // between rows
+  const LEAST_FIT = 0.15; // a larger tree begins at its root
 
   function TreeCanvas({ model, task, selected, onSelect, onOpen, view }) {
     const canvas = useRef(null);
@@ -96,8 +96,8 @@
         onSelect(next.node.number);
         reveal(next, scene.current, drawing.current);
       } else if (event.key === "Enter" && point) onOpen(selected);
-      else if (event.key === "+" || event.key === "=") zoom(1.25);
-      else if (event.key === "-") zoom(0.8);
+      else if (event.key === "+" || event.key === "=") zoom(1.4);
+      else if (event.key === "-") zoom(1 / 1.4);
       else if (event.key === "0") showAll();
       else if (event.key === " " && point) toggleFold(selected);
       else return;
@@ -109,8 +109,8 @@
       <canvas ref=${canvas} tabindex="0" role="application" aria-roledescription="tree drawing" aria-label=${label}
         onKeyDown=${onKeyDown}></canvas>
       <div class="zoom" role="group" aria-label="Zoom">
-        <button type="button" onClick=${() => zoom(1.25)} aria-label="Larger" title="Larger (+)">+</button>
-        <button type="button" onClick=${() => zoom(0.8)} aria-label="Smaller" title="Smaller (−)">−</button>
+        <button type="button" onClick=${() => zoom(1.4)} aria-label="Larger" title="Larger (+)">+</button>
+        <button type="button" onClick=${() => zoom(1 / 1.4)} aria-label="Smaller" title="Smaller (−)">−</button>
         <button type="button" onClick=${showAll} title="Show all (0)">All</button>
       </div>
       ${layout.hidden > 0 && html`<p class="folded-note">${STARK.format.plural(layout.hidden, "node")} folded; the list has all.</p>`}

@@ -5,8 +5,6 @@
   const { clock, isNumber, speedup, words } = STARK.format;
   // Room that labels need, in pixels of the screen; without it they would be a grey noise.
   const LABEL_ROW = 12.5; // between two rows
-  const NUMBER_COLUMN = 36; // between two columns, for a node's number
-  const SPEED_COLUMN = 92; // and for its speed-up
   const TONES = ["root", "bad", "soft", "ink", "link", "paper", "accent", "speed-3", "speed-2", "speed-1", "speed0", "speed1", "speed2", "speed3", "speed4", "speed5"];
 
   class TreeDrawing {
@@ -48,7 +46,7 @@
       const { scale, stepX, stepY } = scene.view;
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
       context.clearRect(0, 0, width, height);
-      scene.markScale = Math.min(1.25, Math.max(0.6, scale));
+      scene.markScale = Math.min(1.25, Math.max(0.35, Math.min((stepY * scale) / 13, (stepX * scale) / 20)));
       scene.hasLabels = stepY * scale >= LABEL_ROW;
       scene.columnPx = stepX * scale;
       const seen = { width, height };
@@ -94,7 +92,7 @@
       context.stroke(path);
       context.setLineDash([]);
       if (point.kind === "node") this.paintRings(point.node, colour, scene);
-      if (scene.hasLabels && (point.isLeaf || scene.columnPx >= NUMBER_COLUMN)) this.paintLabel(point, scene);
+      if (scene.hasLabels) this.paintLabel(point, scene);
       context.restore();
     }
 
@@ -126,18 +124,20 @@
       const { context } = this;
       const [strong, soft] = labelOf(point, scene.now);
       const left = point.node?.number === scene.selected ? 14 : 11;
+      const room = (point.room * scene.columnPx) / scene.markScale - left - 12;
       context.textBaseline = "middle";
       context.lineJoin = "round";
       context.strokeStyle = this.colours.paper; // a halo, so that links do not cross the text
       context.lineWidth = 4;
       context.font = `600 11.5px ${this.font}`;
+      const wide = context.measureText(strong).width;
+      if (wide > room) return;
       context.strokeText(strong, left, 0.5);
       context.fillStyle = this.colours.ink;
       context.fillText(strong, left, 0.5);
-      // A link leaves to the right: between close columns there is room for the number only.
-      if (!soft || (!point.isLeaf && scene.columnPx < SPEED_COLUMN)) return;
-      const after = left + context.measureText(strong).width + 5;
+      const after = left + wide + 5;
       context.font = `11px ${this.font}`;
+      if (!soft || wide + 5 + context.measureText(soft).width > room) return;
       context.strokeText(soft, after, 0.5);
       context.fillStyle = this.colours.soft;
       context.fillText(soft, after, 0.5);
@@ -146,7 +146,7 @@
     // The point nearest to a place on the screen, or undefined where none is near.
     pointAt(layout, view, screenX, screenY) {
       let [found, nearest] = [undefined, 13];
-      const label = view.stepX * view.scale >= NUMBER_COLUMN ? 26 : 0; // it belongs to its node
+      const label = view.stepX * view.scale > 60 ? 26 : 0; // it belongs to its node
       for (const point of layout.points) {
         const at = onScreen(point, view);
         const [dx, dy] = [Math.max(at.x - screenX, screenX - at.x - label, 0), Math.abs(at.y - screenY)];

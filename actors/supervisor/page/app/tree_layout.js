@@ -3,6 +3,8 @@
 // stays (the way to the best, to the leaders, to what is under way), the rest becomes "+57".
 {
   const FOLD_ABOVE = 2000;
+  const FOLD_TO = 500; // nodes, as far as the ways that matter allow
+  const MOST_CHILDREN = 16; // of one node in a folded tree
   const LEADERS = 20;
 
   // Return {points, links, columns, rows, hidden}.  A point is {column, row, kind, isLeaf} with its
@@ -18,14 +20,16 @@
       pending.get(attempt.parent).push(attempt);
     }
     let hidden = 0;
+    const sizes = model.subtreeSizes(task);
     const children = (entry) => {
       if (entry.kind !== "node") return null;
       const own = [...model.children(task, entry.node.number)].sort((a, b) => a.number - b.number);
       const isFolded = folded.has(entry.node.number);
-      const visible = isFolded ? [] : own.filter((node) => !shown || shown.has(node.number));
+      const isVisible = (node) => !isFolded && (!shown || shown.has(node.number));
+      const visible = own.filter(isVisible);
       const list = visible.map((node) => ({ kind: "node", node }));
       for (const attempt of pending.get(entry.node.number) ?? []) list.push({ kind: "attempt", attempt });
-      const left = own.length - visible.length;
+      const left = own.reduce((sum, node) => (isVisible(node) ? sum : sum + sizes.get(node.number)), 0);
       if (left > 0) {
         hidden += left;
         list.push({ kind: "folded", parent: entry.node.number, hidden: left });
@@ -56,10 +60,30 @@
       right = Math.max(right, point.column);
     });
     for (const point of points) point.row -= low;
+    measureRoom(points);
     laid.each((place) => {
       if (place.parent) links.push({ from: place.parent.point, to: place.point });
     });
     return { points, links, columns: right, rows: high - low };
+  }
+
+  // How many columns are free to the right of each point: its label may need more than one.
+  function measureRoom(points) {
+    const bands = new Map();
+    for (const point of points) {
+      const band = Math.floor(point.row);
+      if (!bands.has(band)) bands.set(band, []);
+      bands.get(band).push(point);
+    }
+    for (const point of points) {
+      point.room = point.isLeaf ? Infinity : 1;
+      for (const band of [-1, 0, 1]) {
+        for (const other of bands.get(Math.floor(point.row) + band) ?? []) {
+          const isBeside = other.column > point.column && Math.abs(other.row - point.row) < 0.75;
+          if (isBeside) point.room = Math.min(point.room, other.column - point.column);
+        }
+      }
+    }
   }
 
   // Give each point its place: columns and rows as far apart as the drawing has room for.
@@ -87,11 +111,14 @@
       keep(number);
       for (const child of model.children(task, number)) shown.add(child.number);
     }
-    // Then breadth first from the root, as far as there is room.
+    // Then breadth first from the root, the largest subtrees first, as far as there is room.
     const queue = model.treeOrder(task).filter((row) => row.depth === 0).map((row) => row.node);
-    for (let at = 0; at < queue.length && shown.size < FOLD_ABOVE; at += 1) {
+    const sizes = model.subtreeSizes(task);
+    const weight = (node) => sizes.get(node.number) + (node.verdict === "correct" ? 0.5 : 0);
+    for (let at = 0; at < queue.length && shown.size < FOLD_TO; at += 1) {
       shown.add(queue[at].number);
-      queue.push(...model.children(task, queue[at].number));
+      const heaviest = [...model.children(task, queue[at].number)].sort((a, b) => weight(b) - weight(a));
+      queue.push(...heaviest.slice(0, MOST_CHILDREN));
     }
     return shown;
   }

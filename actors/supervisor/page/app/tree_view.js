@@ -84,7 +84,7 @@
       ${attempts.map((attempt) => html`<li key=${attempt.number}>
         <${Mark} mark="under_way" tone="accent" label="under way" /><b>${attempt.number}</b>
         <span>${words(attempt.stage)}${attempt.slot ? ` · ${attempt.slot}` : " · waits for a worker"}</span>
-        ${attempt.kind !== "confirm" && html`<span class="soft">from ${attempt.parent}</span>`}
+        ${attempt.kind !== "confirm" && html`<span class="soft hide-narrow">from ${attempt.parent}</span>`}
         <span class="seconds">${isNumber(attempt.since) ? clock(model.now() - attempt.since) : ""}</span>
       </li>`)}
     </ul>`;
