@@ -236,6 +236,7 @@ class AgentRequest(Message, frozen=True, kw_only=True):
     # the advice of plans under way for the same node.
     tried: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
+    person_advice: tuple[str, ...] = ()  # a person's, for the agents that plan; part of the prompt
 
 
 class MakePlan(AgentRequest, tag="Plan", frozen=True, kw_only=True):

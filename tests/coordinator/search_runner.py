@@ -6,10 +6,10 @@ import math
 from random import Random
 
 from actors.coordinator.search.attempt_stages import Attempt, Stage
+from actors.coordinator.search.confirmation import BestConfirmed
 from actors.coordinator.search.policy import make_policy
 from actors.coordinator.search.search import (
     AttemptEnded,
-    BestConfirmed,
     Instruction,
     OfferWork,
     ReferenceReady,

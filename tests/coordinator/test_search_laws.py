@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from search_runner import InMemoryRun, make_search
 
 from actors.coordinator.search.attempt_stages import Stage
+from actors.coordinator.search.confirmation import BestConfirmed
 from actors.coordinator.search.scoring import kernel_of
 from actors.coordinator.search.search import (
     AttemptEnded,
-    BestConfirmed,
     FinishTask,
     OfferWork,
     ReferenceReady,

@@ -90,10 +90,13 @@ class DecisionStore:
         return count
 
     def keep_unconfirmed_verdict(self, task: str, number: int) -> None:
-        """Copy a node's verdict and score before a confirmation replaces them."""
+        """Copy the judge's verdict and score of a node before a confirmation replaces them."""
         self._db.write(
             "INSERT OR IGNORE INTO first_look (task, number, verdict, score_us)"
-            " SELECT task, number, verdict, score_us FROM node WHERE task = ? AND number = ?",
+            " SELECT n.task, n.number, COALESCE(r.verdict, n.verdict),"
+            " CASE WHEN r.number IS NULL THEN n.score_us ELSE r.score_us END"
+            " FROM node AS n LEFT JOIN rejection AS r ON r.task = n.task AND r.number = n.number"
+            " WHERE n.task = ? AND n.number = ?",
             (task, number),
         )
 
