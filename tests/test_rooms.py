@@ -71,7 +71,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/evaluator/children": [{"release_checks"}, {"tensors"}],
     "actors/evaluator/fastbuild": [{"nvcc"}, {"headers"}, {"store"}, {"request"}],
     "actors/release": [{"guard"}],
-    "actors/supervisor": [{"cli"}, {"reporting"}, {"processes"}],
+    "actors/supervisor": [{"cli"}, {"reporting"}, {"processes", "page"}],
     "scripts": [{"benchmarks", "tables"}, {"faults"}],
 }
 # prompts/examples/*.py are texts for models, not code that runs here.
