@@ -86,6 +86,12 @@ COMMANDS = (
         summary="rebuild a run's tree from its records and compare",
     ),
     Command(
+        name="steer",
+        module="scripts.steer",
+        in_checkout="python scripts/steer.py",
+        summary="pause a run, pin, prune or boost a node, advise, inject, and more",
+    ),
+    Command(
         name="tickets",
         module="scripts.tickets",
         in_checkout="python scripts/tickets.py",

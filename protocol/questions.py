@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,12 +28,16 @@ def question_name(role: str, attempt: int, key: str) -> str:
     return f"{role}-{attempt}-{key[:12]}"
 
 
-def ask(run_dir: Path, name: str, text: str) -> None:
-    """Write a question, once; raise OSError where the folder can't be written."""
+def ask(run_dir: Path, name: str, text: str) -> float:
+    """Write a question, once, and return when it was written (wall clock).
+
+    Raises OSError where the folder can't be written.
+    """
     path = run_dir / QUESTIONS / f"{name}.md"
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, text)
+    return path.stat().st_mtime
 
 
 def open_questions(run_dir: Path) -> list[str]:
@@ -76,12 +79,15 @@ def answer(run_dir: Path, name: str, text: str) -> bool:
     return path.read_text(encoding="utf-8", errors="replace") == text
 
 
-def read_answer(run_dir: Path, name: str) -> str | None:
-    """Return a question's answer; None while there is none, or while it is being written."""
+def read_answer(run_dir: Path, name: str, now: float) -> str | None:
+    """Return a question's answer; None while there is none, or while it is being written.
+
+    `now`: wall clock.
+    """
     path = answer_path(run_dir, name)
     try:
         found = path.stat()
-        if time.time() - found.st_mtime < SETTLED_S or found.st_size > MAX_ANSWER_BYTES:
+        if 0 <= now - found.st_mtime < SETTLED_S or found.st_size > MAX_ANSWER_BYTES:
             return None
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -16,6 +16,7 @@ from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.coordinator.budget_service import BudgetLedger
+from actors.coordinator.directive_verbs import Verbs
 from actors.coordinator.dispatcher import Dispatcher, RunState
 from actors.coordinator.fleet_health import FleetHealth
 from actors.coordinator.gateway.authenticator import Authenticator
@@ -25,8 +26,7 @@ from actors.coordinator.scheduling.leases import GrantedLease
 from actors.coordinator.scheduling.scheduler import Scheduler
 from actors.coordinator.scheduling.work_queue import task_of
 from actors.coordinator.scheduling.workers import machine_of
-from actors.coordinator.steering.steering import Steering
-from actors.coordinator.steering.verbs import Verbs
+from actors.coordinator.steering import Steering
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore

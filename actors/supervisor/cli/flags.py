@@ -184,6 +184,13 @@ OPTIONS = tuple(
             "N",
             "model calls at once, each agent process (8)",
         ),
+        (
+            "--ask-person",
+            "ask_person",
+            positive_number,
+            "SECONDS",
+            "put requests to a person first",
+        ),
         ("--prices", "prices", price_file, "FILE", "TOML: your prices of models"),
         ("--strategy", "strategy", one_of(*STRATEGY_NAMES), "WORD", ", ".join(STRATEGY_NAMES)),
         ("--policy", "policy", one_of(*POLICY_NAMES), "WORD", ", ".join(POLICY_NAMES)),

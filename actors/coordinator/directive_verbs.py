@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 from actors.coordinator.budget_service import BudgetLedger
+from actors.coordinator.search import steering_rules
 from actors.coordinator.search.search import Search
 from actors.coordinator.search.steering import NodeSteered, NodeVerb
-from actors.coordinator.search.tree import ROOT, Node, Tree
+from actors.coordinator.search.tree import ROOT, Node
 from actors.coordinator.storage.directive_store import DirectiveStore, Place
 from actors.coordinator.tasks import RunTasks
 from protocol import questions
@@ -243,8 +243,11 @@ class Verbs:
     def _steer_node(self, task: str, directive: Directive) -> Applied:
         verb, number = directive.verb, directive.node or ROOT
         search = self._open_search(task, may_be_over=verb == "reject")
-        node = self._node(search, number)
-        _CHECKS[directive.verb](search, node)
+        reason = steering_rules.refusal_of(
+            _node_verb(directive), search, self._node(search, number)
+        )
+        if reason:
+            raise DirectiveRefusedError(reason)
         if verb in ("pin", "boost", "prune") and self._settings.requested_policy is None:
             raise DirectiveRefusedError(
                 f"--strategy {self._settings.strategy} has no choice of nodes that a person could"
@@ -287,82 +290,6 @@ class Verbs:
             task, parent, Plan(advice=advice, scaffold=source), Candidate(source=source)
         )
         return Applied(detail=f"inject: a child of node {parent}", task=task, attempt=number)
-
-
-# --- whether a node can be steered so ----------------------------------------------------------
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise DirectiveRefusedError(reason)
-
-
-def _tree(search: Search) -> Tree:
-    if search.tree is None:
-        raise DirectiveRefusedError("its reference is not measured yet")
-    return search.tree
-
-
-def _check_pin(search: Search, node: Node) -> None:
-    if node.number in _tree(search).pinned:
-        _refuse(f"node {node.number} is pinned already")
-    _check_can_be_parent(node)
-
-
-def _check_unpin(search: Search, node: Node) -> None:
-    if node.number not in _tree(search).pinned:
-        _refuse(f"node {node.number} is not pinned")
-
-
-def _check_boost(search: Search, node: Node) -> None:
-    _check_can_be_parent(node)
-    if search.given_up:
-        _refuse("the agents gave up on the task: no further attempt is begun")
-    if search.begun >= search.budget:
-        _refuse(f"the budget of {search.budget} attempts is used up: raise it first")
-
-
-def _check_can_be_parent(node: Node) -> None:
-    if node.rejected:
-        _refuse(f"node {node.number} is rejected: it can't be a parent")
-    if node.is_pruned:
-        _refuse(f"node {node.number} is pruned: unprune it first")
-    if node.closed:
-        _refuse(f"an agent gave up on node {node.number}: it is not grown again")
-
-
-def _check_prune(search: Search, node: Node) -> None:
-    if node.number == ROOT:
-        _refuse("node 0 is the root, and all nodes are below it: pause or finish the run instead")
-    if node.number in _tree(search).pruned:
-        _refuse(f"node {node.number} is pruned already")
-
-
-def _check_unprune(search: Search, node: Node) -> None:
-    if node.number in _tree(search).pruned:
-        return
-    tops = [
-        top for top in sorted(_tree(search).pruned) if _tree(search).is_within(node.number, top)
-    ]
-    if tops:
-        _refuse(f"node {node.number} is pruned with node {tops[0]}: unprune that one")
-    _refuse(f"node {node.number} is not pruned")
-
-
-def _check_reject(search: Search, node: Node) -> None:
-    if node.number == ROOT:
-        _refuse("node 0 is the task's own module: it can't be rejected")
-    if node.rejected:
-        _refuse(f"node {node.number} is rejected already")
-
-
-_CHECKS: dict[str, Callable[[Search, Node], None]] = {
-    "pin": _check_pin,
-    "unpin": _check_unpin,
-    "boost": _check_boost,
-    "prune": _check_prune,
-    "unprune": _check_unprune,
-    "reject": _check_reject,
-}
 
 
 def _node_verb(directive: Directive) -> NodeVerb:

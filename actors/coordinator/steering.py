@@ -14,8 +14,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from actors import failpoints
-from actors.coordinator.steering.spool import DirectiveSpool, key_of
-from actors.coordinator.steering.verbs import Applied, DirectiveRefusedError, NotYetError, Verbs
+from actors.coordinator.directive_verbs import Applied, DirectiveRefusedError, NotYetError, Verbs
+from actors.coordinator.gateway.directive_spool import DirectiveSpool, key_of
 from actors.coordinator.storage.directive_store import DirectiveStore
 from protocol.directives import Directive, DirectiveError
 
