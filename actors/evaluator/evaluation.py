@@ -300,6 +300,7 @@ class Evaluation:
             speedup_ci95=timed.ci95 if timed else None,
             max_error=self._check.max_error if self._check else None,
             profile=self._profile_figures(timed),
+            groups=timed.shown_groups if timed else None,
             log=logs.clean_log(output, folders, limit=4096),
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,

@@ -17,10 +17,11 @@ import msgspec
 from actors.evaluator import verdict_annotations
 from actors.evaluator.build.build_ahead import Builder
 from actors.evaluator.build.build_stage import BuildStage, FinishedBuild
+from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_health import DeviceHealth
 from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.evaluation import Evaluation, EvaluationRequest
-from actors.evaluator.ipc.layout_checks import describe
+from actors.evaluator.ipc.layout_checks import describe, tensor_leaves
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.profiling import inspection
 from actors.evaluator.reference.fixture import TaskProblem
@@ -102,7 +103,15 @@ class DeviceSession:
             outputs=describe(facts.outputs),
             notes=facts.notes,
             judged=fixture.judged,
+            floor_us=self._floor_us(sum(leaf.nbytes for leaf in tensor_leaves(facts.outputs))),
         )
+
+    def _floor_us(self, output_bytes: int) -> float | None:
+        """Return the least time of moving the outputs; None where no maker's figure is known."""
+        device = self.device_info.device
+        if device.kind == "cpu":
+            return None  # the bandwidth of one core is no limit
+        return roofline.floor_us(output_bytes, 0, roofline.device_peak(device)) or None
 
     def judge(
         self, task: Task, request: EvaluationRequest, context: EvaluationContext

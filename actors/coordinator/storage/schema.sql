@@ -38,6 +38,8 @@ CREATE TABLE IF NOT EXISTS attempt (
     state TEXT NOT NULL,           -- plan, write, repair, evaluate, done
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
+-- A row's state comes after its plan and candidate, which a reader of all states need not read.
+CREATE INDEX IF NOT EXISTS attempt_under_way ON attempt (state) WHERE state != 'done';
 
 CREATE TABLE IF NOT EXISTS node (
     id INTEGER PRIMARY KEY,        -- the order in which nodes were recorded
@@ -124,6 +126,7 @@ CREATE TABLE IF NOT EXISTS lease (
     running INTEGER NOT NULL       -- 1 once candidate code ran under it
 ) STRICT;
 CREATE INDEX IF NOT EXISTS lease_open ON lease (work) WHERE ended IS NULL;
+CREATE INDEX IF NOT EXISTS lease_work ON lease (work);
 CREATE INDEX IF NOT EXISTS lease_charged ON lease (work) WHERE running = 1;
 
 CREATE TABLE IF NOT EXISTS call (
@@ -144,7 +147,11 @@ CREATE TABLE IF NOT EXISTS call (
     seconds REAL NOT NULL,
     at REAL NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS call_work ON call (work);
+-- All that sums of spend need: a row's figures come after its request and reply.
+CREATE INDEX IF NOT EXISTS call_spend ON call (
+    work, role, model, stop, usd, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
+    seconds
+);
 
 -- Kept before a call is made, so that what is spent never passes --max-cost.
 CREATE TABLE IF NOT EXISTS reservation (
@@ -193,7 +200,8 @@ CREATE TABLE IF NOT EXISTS worker (
     how TEXT NOT NULL,             -- how the last one ended
     leases INTEGER NOT NULL DEFAULT 0,  -- that it holds
     rtt_ms REAL,                   -- from a heartbeat to its answer; null: not measured yet
-    quarantine TEXT NOT NULL DEFAULT '' -- why nothing is judged on its device; '': it is well
+    quarantine TEXT NOT NULL DEFAULT '', -- why nothing is judged on its device; '': it is well
+    device TEXT NOT NULL DEFAULT '' -- an evaluator's: its name
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS event (
@@ -203,3 +211,93 @@ CREATE TABLE IF NOT EXISTS event (
     subject TEXT NOT NULL,
     detail TEXT NOT NULL
 ) STRICT;
+
+-- The change feed: one row for each thing that pages show, with the number of its last change.  The
+-- triggers fill it, so no writer can forget it, and a reader asks for all that changed after a number.
+-- Not INSERT OR REPLACE: within a trigger the conflict rule of the outer statement would hold.
+CREATE TABLE IF NOT EXISTS change (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, -- only grows: a deleted number is never given again
+    entity TEXT NOT NULL,          -- task, attempt, worker, event, directive
+    key TEXT NOT NULL,             -- the task's name, TASK/NUMBER, the slot, the event's id
+    UNIQUE (entity, key)
+) STRICT;
+
+CREATE TRIGGER IF NOT EXISTS task_added AFTER INSERT ON task
+BEGIN
+    DELETE FROM change WHERE entity = 'task' AND key = NEW.name;
+    INSERT INTO change (entity, key) VALUES ('task', NEW.name);
+END;
+CREATE TRIGGER IF NOT EXISTS task_changed AFTER UPDATE ON task
+BEGIN
+    DELETE FROM change WHERE entity = 'task' AND key = NEW.name;
+    INSERT INTO change (entity, key) VALUES ('task', NEW.name);
+END;
+CREATE TRIGGER IF NOT EXISTS attempt_began AFTER INSERT ON attempt
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
+    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
+END;
+CREATE TRIGGER IF NOT EXISTS attempt_changed AFTER UPDATE OF state ON attempt
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
+    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
+END;
+CREATE TRIGGER IF NOT EXISTS node_added AFTER INSERT ON node
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
+    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
+END;
+CREATE TRIGGER IF NOT EXISTS node_changed AFTER UPDATE ON node
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
+    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
+END;
+CREATE TRIGGER IF NOT EXISTS lease_granted AFTER INSERT ON lease
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER);
+    INSERT INTO change (entity, key) VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER));
+END;
+CREATE TRIGGER IF NOT EXISTS lease_ended AFTER UPDATE OF ended ON lease
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER);
+    INSERT INTO change (entity, key) VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER));
+END;
+CREATE TRIGGER IF NOT EXISTS call_added AFTER INSERT ON call
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER);
+    INSERT INTO change (entity, key) VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER));
+END;
+CREATE TRIGGER IF NOT EXISTS call_removed AFTER DELETE ON call
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = substr(OLD.work, 1, instr(OLD.work, '/'))
+        || CAST(substr(OLD.work, instr(OLD.work, '/') + 1) AS INTEGER);
+    INSERT INTO change (entity, key) VALUES ('attempt', substr(OLD.work, 1, instr(OLD.work, '/'))
+        || CAST(substr(OLD.work, instr(OLD.work, '/') + 1) AS INTEGER));
+END;
+CREATE TRIGGER IF NOT EXISTS worker_added AFTER INSERT ON worker
+BEGIN
+    DELETE FROM change WHERE entity = 'worker' AND key = NEW.slot;
+    INSERT INTO change (entity, key) VALUES ('worker', NEW.slot);
+END;
+CREATE TRIGGER IF NOT EXISTS worker_changed AFTER UPDATE ON worker
+BEGIN
+    DELETE FROM change WHERE entity = 'worker' AND key = NEW.slot;
+    INSERT INTO change (entity, key) VALUES ('worker', NEW.slot);
+END;
+CREATE TRIGGER IF NOT EXISTS directive_added AFTER INSERT ON directive
+BEGIN
+    DELETE FROM change WHERE entity = 'directive' AND key = NEW.key;
+    INSERT INTO change (entity, key) VALUES ('directive', NEW.key);
+END;
+-- Events are many and never change: only the last 512 are in the feed.
+CREATE TRIGGER IF NOT EXISTS event_added AFTER INSERT ON event
+BEGIN
+    DELETE FROM change WHERE entity = 'event' AND key = CAST(NEW.id - 512 AS TEXT);
+    INSERT INTO change (entity, key) VALUES ('event', CAST(NEW.id AS TEXT));
+END;

@@ -16,7 +16,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from actors.evaluator.timing.timing_policy import POLICY
-from protocol.values import Value
+from protocol.values import MAX_SHOWN_GROUPS, TimedGroups, Value
 
 Side = Literal["reference", "candidate"]
 HALVES: tuple[tuple[Side, Side], ...] = (("reference", "candidate"), ("candidate", "reference"))
@@ -55,6 +55,7 @@ class Timing(Value, frozen=True, kw_only=True):
     penalty_us: float = 0.0  # a call, added to what was claimed: see `audit`
     held_up_us: float = 0.0  # the reference's measured time, where contention held it up
     slowed_us: float = 0.0  # the same, where the candidate's running kernels may have slowed it
+    shown_groups: TimedGroups = TimedGroups()  # some of the groups, for people
 
 
 class HasCpuWait(Protocol):
@@ -105,6 +106,17 @@ def timing_of(measured: Sequence[TimedGroup]) -> Timing:
         groups=len(groups),
         disturbed_groups=len(measured) - len(groups),
         busy_groups=sum(not is_calm(group) for group in groups),
+        shown_groups=shown_groups(groups),
+    )
+
+
+def shown_groups(groups: Sequence[TimedGroup]) -> TimedGroups:
+    """Return the times of the groups, of many only evenly chosen ones, to five digits."""
+    step = math.ceil(len(groups) / MAX_SHOWN_GROUPS) or 1
+    chosen = groups[::step]
+    return TimedGroups(
+        reference_us=tuple(float(f"{mean(group.reference):.5g}") for group in chosen),
+        candidate_us=tuple(float(f"{mean(group.candidate):.5g}") for group in chosen),
     )
 
 
