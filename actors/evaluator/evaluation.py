@@ -147,9 +147,16 @@ class Evaluation:
         self._spent_s["check"] += time.monotonic() - began
         if fault is not None:
             return fault
+        context.log_step(
+            "checked",
+            rounds=self._check.rounds if self._check else None,
+            seconds=round(time.monotonic() - began, 3),
+        )
         context.set_activity("timing")
         began = time.monotonic()
         fault = self._run_benchmark(self._runner)
+        if self._benchmark is not None and fault is None:
+            self._benchmark.log_end(context, time.monotonic() - began)
         if fault is None and self._request.profiled:
             self._profile(self._runner)
         fault = fault or self._end(self._runner) or self._reference_slowdown()
@@ -168,6 +175,7 @@ class Evaluation:
         context.set_activity("building")
         self._built = built = self._build.run(self._limits.build_s)
         self._spent_s["build"] = built.seconds
+        log_build(built, context)
         return built.fault
 
     def _start(self, runner: ChildClient[FromRunner]) -> CandidateFault | None:
@@ -319,3 +327,14 @@ class Evaluation:
             facts.notes,
             self.kernel_profile,
         )
+
+
+def log_build(built: BuildResult, context: EvaluationContext) -> None:
+    """Log how a candidate was built, and how long it waited for that."""
+    context.log_step(
+        "built" if built.fault is None else "not built",
+        how=built.how,
+        seconds=round(built.seconds, 3),
+        waited_for_a_build_slot_s=round(built.waited_s, 1) if built.waited_s > 1.0 else None,
+        reason=built.fault.reason[:200] if built.fault else None,
+    )

@@ -31,6 +31,7 @@ class ReportedContext:
 
     def __init__(self, context: EvaluationContext) -> None:
         self.set_activity = context.set_activity
+        self.log_step = context.log_step
         self.is_revoked = context.is_revoked
 
     def candidate_running(self) -> None:

@@ -9,6 +9,7 @@ is not wanted any more.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -41,6 +42,7 @@ from protocol.values import Outcome, Reference, Task, Verdict
 
 # Makes the task's own module a candidate.
 CONTROL = "\n\nclass ModelNew(Model):\n    pass\n"
+LONG_PREPARATION_S = 1.0  # a shorter one is not logged
 # After these outcomes the device is checked: a process ended that should not have ended.
 ABNORMAL = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY)
 
@@ -91,7 +93,7 @@ class DeviceSession:
         facts = fixture.facts
         compiled = self._rules.baselines == "all"
         measured = baselines.measure_baselines(
-            fixture, self.device_info.device, self._baselines, compiled=compiled
+            fixture, self.device_info.device, self._baselines, context, compiled=compiled
         )
         fixture.note_time(measured.eager_us)
         return Reference(
@@ -201,7 +203,8 @@ class TurnBuilds(ExitStack):
         session = self._session
         folder = session.scratch.fresh(name.replace(" ", "-"))
         self.callback(session.scratch.remove, folder)
-        return session.builder.build_stage(
+        began = time.monotonic()
+        stage = session.builder.build_stage(
             source,
             session.zygote,
             folder,
@@ -209,3 +212,7 @@ class TurnBuilds(ExitStack):
             self._context.is_revoked,
             self._task.modules,
         )
+        seconds = time.monotonic() - began
+        if seconds > LONG_PREPARATION_S:
+            self._context.log_step("headers of fast builds prepared", seconds=round(seconds, 1))
+        return stage

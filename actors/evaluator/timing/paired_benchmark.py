@@ -29,6 +29,7 @@ from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess,
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side, Timing
+from actors.work_context import EvaluationContext
 
 MAX_WARM_UP_GROUPS = 1000  # the warm-up ends by its time; this is a limit for a clock that does not
 
@@ -57,6 +58,7 @@ class PairedBenchmark:
         self.reading: SensorReading | None = None  # of the GPU's sensors, after the last group
         self.claims: list[GroupClaim] = []
         self._earlier_claims = earlier_claims
+        self._is_time_up = False  # whether the time ended the timing, and not a narrow interval
         self.is_doubtful = False  # whether more may have been needed than was claimed
         self._sides = Sides(fixture, candidate, tolerated)
         self._sensors = sensors
@@ -119,8 +121,14 @@ class PairedBenchmark:
             self.claims.append(self._group())
             groups.append(self.claims[-1].as_group)
             on_group(len(groups))
+        self._is_time_up = time.monotonic() - began >= self._time_s
         self.is_doubtful = audit.is_doubtful(self.claims)
         return self._audited(audit.counted_groups(self._earlier_claims, self.claims))
+
+    def log_end(self, context: EvaluationContext, seconds: float) -> None:
+        """Log how many groups were timed, and why no more."""
+        why = f"the time was up ({self._time_s:g} s)" if self._is_time_up else "narrow interval"
+        context.log_step("timed", groups=len(self.claims), ended_by=why, seconds=round(seconds, 3))
 
     def _audited(self, claims: Sequence[GroupClaim]) -> Timing:
         """Return the figures of these claims; raise if they can't be honest."""
