@@ -130,8 +130,10 @@ class Search:
     @property
     def best_speedup(self) -> float:
         """The speed-up of the best node, the reference included; 0 before it is measured."""
-        best = self.leaderboard.best if self.leaderboard is not None else None
-        return self._tree[ROOT].score / best[0] if best is not None else 0.0
+        if self.leaderboard is None:
+            return 0.0
+        score, _number = next(self.leaderboard.ranked())  # the root is always among them
+        return self._tree[ROOT].score / score
 
     @property
     def ended(self) -> int:
