@@ -85,7 +85,7 @@ class DecisionStore:
         """
         count: int = self._db.value(
             "SELECT COUNT(*) FROM decision JOIN node USING (task, number)"
-            " WHERE task = ? AND stage = ? AND recorded = ? AND confirmed > 0",
+            " WHERE task = ? AND decision.stage = ? AND recorded = ? AND confirmed > 0",
             (task, Stage.CONFIRM, recorded),
         )
         return count
