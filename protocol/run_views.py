@@ -19,7 +19,7 @@ from protocol.values import Plan, Reference, Value, Verdict
 Column = str | float | int | None
 # In the tables `node` and `first_look`.
 VERDICT_COLUMNS = (
-    *("reason", "stage", "speedup", "low", "high", "median_us", "reference_us", "max_error"),
+    *("reason", "failed_in", "speedup", "low", "high", "median_us", "reference_us", "max_error"),
     *("build_s", "check_s", "timing_s", "labels", "sandbox_level", "device"),
 )
 REFERENCE_COLUMNS = ("eager_us", "compile_us", "max_autotune_us", "device_name")  # in `task`

@@ -14,7 +14,7 @@ CREATE VIEW attempts AS
             char(10), ' '), 1, 200)) AS idea,
         node.word AS verdict,
         node.reason AS reason,
-        node.stage AS failed_in,
+        node.failed_in AS failed_in,
         node.speedup AS speedup,
         node.low AS low,
         node.high AS high,
@@ -61,12 +61,12 @@ CREATE VIEW attempts AS
 DROP VIEW IF EXISTS verdicts;
 CREATE VIEW verdicts AS
     SELECT task, number, CASE WHEN confirmed = 1 THEN 'confirmation' ELSE 'first look' END AS look,
-        word AS verdict, reason, stage AS failed_in, speedup, low, high, score_us AS us, median_us,
+        word AS verdict, reason, failed_in, speedup, low, high, score_us AS us, median_us,
         reference_us, max_error, build_s, check_s, timing_s, labels, sandbox_level, device
     FROM node WHERE number > 0
     UNION ALL
     SELECT task, number, 'first look',
-        first_look.word, first_look.reason, first_look.stage, first_look.speedup, first_look.low,
+        first_look.word, first_look.reason, first_look.failed_in, first_look.speedup, first_look.low,
         first_look.high, first_look.score_us, first_look.median_us, first_look.reference_us,
         first_look.max_error, first_look.build_s, first_look.check_s, first_look.timing_s,
         first_look.labels, first_look.sandbox_level, first_look.device

@@ -63,7 +63,7 @@ CREATE TABLE IF NOT EXISTS node (
     pinned INTEGER NOT NULL DEFAULT 0,    -- 1: by a person
     pruned INTEGER NOT NULL DEFAULT 0,    -- how many nodes that a person pruned are above it, or it
     reason TEXT,                   -- from here on the verdict's figures again, for sqlite3 and the views
-    stage TEXT,                    -- that decided; '' of a correct one
+    failed_in TEXT,                -- the stage that decided; '' of a correct one
     speedup REAL,
     low REAL,                      -- the 95 % interval of the speed-up
     high REAL,
@@ -101,7 +101,7 @@ CREATE TABLE IF NOT EXISTS first_look (
     score_us REAL,                 -- null: not correct
     word TEXT,                     -- this and the following columns: as in `node`
     reason TEXT,
-    stage TEXT,
+    failed_in TEXT,
     speedup REAL,
     low REAL,
     high REAL,

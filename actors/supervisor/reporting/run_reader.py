@@ -185,7 +185,7 @@ class RunReader:
         return str(self._row(query, *values)[0])
 
     def _read(self, connection: sqlite3.Connection) -> Snapshot | None:
-        run = connection.execute("SELECT run_id, status, reason, seconds FROM run").fetchone()
+        run = next(_named_rows(connection, "SELECT * FROM run"), None)
         if run is None:
             return None
         self._read_new_nodes(connection)
@@ -200,10 +200,14 @@ class RunReader:
             "SELECT name, budget, status, problem, reference FROM task ORDER BY rowid"
         )
         return Snapshot(
-            run_id=run[0],
-            status=run[1],
-            reason=run[2] or "",
-            seconds=run[3] or 0.0,
+            run_id=run["run_id"],
+            status=run["status"],
+            reason=run["reason"] or "",
+            seconds=run["seconds"] or 0.0,
+            # A run of an older version lacks these columns.
+            is_paused=bool(run.get("paused")),
+            is_finishing=bool(run.get("finishing")),
+            cap_usd=run.get("cap_usd"),
             tasks=tuple(
                 TaskState(
                     name=name,
@@ -292,13 +296,17 @@ def _under_way(connection: sqlite3.Connection) -> dict[str, list[AttemptUnderWay
 
 
 def _workers(connection: sqlite3.Connection) -> Iterator[WorkerState]:
-    cursor = connection.execute("SELECT * FROM worker ORDER BY slot")
+    for row in _named_rows(connection, "SELECT * FROM worker ORDER BY slot"):
+        # A run of an older version lacks some of these columns; they have defaults.
+        fields = {name: row[name] for name in WorkerState.__struct_fields__ if name in row}
+        yield msgspec.convert(fields, WorkerState)
+
+
+def _named_rows(connection: sqlite3.Connection, query: str) -> Iterator[dict[str, Any]]:
+    cursor = connection.execute(query)
     names = [column[0] for column in cursor.description]
     for values in cursor:
-        # A run of an older version lacks some of these columns; they have defaults.
-        known = {name: value for name, value in zip(names, values, strict=True)}
-        fields = {name: known[name] for name in WorkerState.__struct_fields__ if name in known}
-        yield msgspec.convert(fields, WorkerState)
+        yield dict(zip(names, values, strict=True))
 
 
 def checkpoint_database(run_dir: Path) -> None:

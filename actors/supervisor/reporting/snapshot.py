@@ -199,6 +199,7 @@ class WorkerState(Value, frozen=True, kw_only=True):
     state: str
     doing: str
     since: float  # wall clock
+    incarnation: str = ""  # of the process that these fields are about
     starts: int = 1
     how: str = ""  # how the last process in this slot ended
     leases: int = 0
@@ -213,6 +214,9 @@ class Snapshot(Value, frozen=True, kw_only=True):
     status: str = ""  # "" before there is a database
     reason: str = ""
     seconds: float = 0.0  # active seconds, over all starts
+    is_paused: bool = False  # by a person
+    is_finishing: bool = False  # a person has it end with what is under way
+    cap_usd: float | None = None  # the cap in force; None: --max-cost, if there is one
     tasks: tuple[TaskState, ...] = ()
     workers: tuple[WorkerState, ...] = ()
 
