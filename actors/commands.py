@@ -62,6 +62,12 @@ COMMANDS = (
         summary="build one candidate by hand and show what took how long",
     ),
     Command(
+        name="watch",
+        module="scripts.watch",
+        in_checkout="python scripts/watch.py",
+        summary="show a run, live or ended, as a page in the browser",
+    ),
+    Command(
         name="story",
         module="scripts.story",
         in_checkout="python scripts/story.py",
@@ -84,6 +90,12 @@ COMMANDS = (
         module="scripts.replay",
         in_checkout="python scripts/replay.py",
         summary="rebuild a run's tree from its records and compare",
+    ),
+    Command(
+        name="steer",
+        module="scripts.steer",
+        in_checkout="python scripts/steer.py",
+        summary="pause a run, pin, prune or boost a node, advise, inject, and more",
     ),
     Command(
         name="tickets",

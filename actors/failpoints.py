@@ -56,6 +56,7 @@ _AGENT = (
 )
 POINTS: dict[str, frozenset[str]] = {
     "coordinator": frozenset({"before-commit", "after-commit", "after-told"})
+    | {f"directive.{moment}" for moment in ("taken", "applied", "committed", "removed")}
     | _receive_points(messages.ToCoordinator)
     | _send_points(messages.ToWorker),
     **{role: _AGENT for role in AGENT_ROLES},

@@ -21,7 +21,7 @@ from protocol.values import (
 )
 
 MAJOR = 2
-MINOR = 0
+MINOR = 1
 
 
 class Message(Value, tag=True, frozen=True, kw_only=True):
@@ -236,6 +236,7 @@ class AgentRequest(Message, frozen=True, kw_only=True):
     # the advice of plans under way for the same node.
     tried: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
+    person_advice: tuple[str, ...] = ()  # a person's, for the agents that plan; part of the prompt
 
 
 class MakePlan(AgentRequest, tag="Plan", frozen=True, kw_only=True):
@@ -276,6 +277,8 @@ class Evaluate(Message, frozen=True, kw_only=True):
     reference: Reference
     rounds: int = 1  # judgements in fresh processes, combined into one verdict
     most_rounds: int = 0  # further rounds up to this number while the interval is wide
+    # Of the task's best node: a clearly slower candidate is timed roughly.  0: there is none.
+    best_speedup: float = 0.0
 
 
 class BudgetReserved(Message, frozen=True, kw_only=True):

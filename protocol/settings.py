@@ -114,6 +114,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     planner_temperature: NonNegativeFloat | None = None
     coder_temperature: NonNegativeFloat | None = None
     debugger_temperature: NonNegativeFloat | None = None
+    ask_person: NonNegativeFloat = 0.0  # seconds that a person has for each request; 0: none
     strategy: StrategyName = "stark"
     policy: PolicyName = "epsilon-greedy"
     seed: Seed = 0

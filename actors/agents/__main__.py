@@ -17,6 +17,7 @@ from actors.agents.coder import Coder
 from actors.agents.debugger import Debugger
 from actors.agents.model_client import ModelClient
 from actors.agents.models.registry import make_model
+from actors.agents.person import Person
 from actors.agents.planner import Planner
 from actors.agents.reply_spool import ReplySpool
 from actors.cli import OneLineParser
@@ -62,6 +63,7 @@ def make_worker(role: Role, run_settings: settings.Settings, run_dir: Path) -> W
     model_client = ModelClient(
         model,
         ReplySpool(run_dir / "spool"),
+        person=Person(run_dir, run_settings.ask_person) if run_settings.ask_person else None,
         effort=run_settings.effort_of(role),
         temperature=run_settings.temperature_of(role),
     )

@@ -1,8 +1,9 @@
 """How a planner, coder or debugger gets a usable answer, through crashes and failed calls.
 
-A reply comes from the coordinator's store if it is there, else from the spool, else from a new
-call.  A new reply is written to the spool and stored by the coordinator before it is read.  An
-answer out of bounds gets one more try with the problem stated; both calls are stored.
+A reply comes from the coordinator's store if it is there, else from the spool, else from a person
+(`--ask-person`), else from a new call.  A new reply is written to the spool and stored by the
+coordinator before it is read.  An answer out of bounds gets one more try with the problem stated;
+both calls are stored.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from actors.agents.models.model import (
     ReplyBounds,
     RequestTooLongError,
 )
+from actors.agents.person import Person
 from actors.agents.replies.replies import REFUSALS, Reply, ReplyProblem, parse_reply
 from actors.agents.reply_spool import ReplySpool
 from actors.agents.requests.prompting import problem_prompt
@@ -48,12 +50,14 @@ class ModelClient:
         spool: ReplySpool,
         caller: RetryingCaller | None = None,
         *,
+        person: Person | None = None,
         effort: str = "",
         temperature: float | None = None,
     ) -> None:
         self.model = model
         self._effort = effort
         self._temperature = temperature  # replaces the temperature of `docs/method.md`
+        self._person = person  # asked before the model
         self._spool = spool
         self._caller = caller or RetryingCaller()
 
@@ -123,7 +127,8 @@ class ModelClient:
             context.log_step("reply taken from the spool")
         else:
             failpoints.hit("before-call")
-            spooled = self._caller.call(self.model, request, context)
+            answered = self._person.ask(request, context) if self._person else None
+            spooled = answered or self._caller.call(self.model, request, context)
             failpoints.hit("after-call")
             _log_call(spooled, context)
             try:

@@ -6,6 +6,7 @@ import contextlib
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import zmq
@@ -36,6 +37,7 @@ from protocol.settings import Settings
 from protocol.values import Task
 
 DISK_FULL_POLL_S = 1.0
+NAMED_SETTINGS = ("budget", "max_cost")
 
 
 def main() -> int:
@@ -52,6 +54,13 @@ def main() -> int:
         default="",
         metavar="LIFE",
         help="the supervisor's incarnation; a new one means that the former one's processes ended",
+    )
+    parser.add_argument(
+        "--named",
+        action="append",
+        default=[],
+        choices=NAMED_SETTINGS,
+        help="a setting that the supervisor's command names: it holds over a person's directive",
     )
     arguments = parser.parse_args()
     name_process("coordinator")
@@ -72,7 +81,16 @@ def main() -> int:
         return ExitStatus.FAULT
     hold_lifeline(lambda: None)
     try:
-        serve(arguments.run_dir, socket, settings, tasks, log, authenticator, arguments.supervisor)
+        serve(
+            arguments.run_dir,
+            socket,
+            settings,
+            tasks,
+            log,
+            authenticator,
+            arguments.supervisor,
+            arguments.named,
+        )
     except StoreInUseError as error:
         sys.stderr.write(f"coordinator: {error}\n")
         return ExitStatus.FAULT
@@ -138,6 +156,7 @@ def serve(
     log: FilteringBoundLogger,
     authenticator: Authenticator | None = None,
     supervisor: str = "",
+    named: Sequence[str] = (),
 ) -> str:
     """Serve the run; while the disk is full, say so, wait, and begin again from what is stored.
 
@@ -156,6 +175,7 @@ def serve(
                 log=log,
                 authenticator=authenticator,
                 supervisor=supervisor,
+                named=named,
             )
             on_terminate(coordinator.ask_to_drain)
             return coordinator.run()

@@ -95,6 +95,10 @@ class BudgetLedger:
             answers.append((one.incarnation, BudgetReserved(lease=lease, call_number=one.number)))
         return answers
 
+    def set_cap(self, cap: float) -> None:
+        """Change the cap; calls under way keep their reservations."""
+        self._budget.cap = cap
+
     def exhausted_reason(self) -> str:
         """Return why no further call can be made; "" as long as one can."""
         return self._budget.exhausted_reason()

@@ -8,12 +8,15 @@ loses nothing that it has sent to a peer: the next coordinator begins from `run.
 from __future__ import annotations
 
 import time
+from collections.abc import Container
+from pathlib import Path
 
 import zmq
 from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.coordinator.budget_service import BudgetLedger
+from actors.coordinator.directive_verbs import Verbs
 from actors.coordinator.dispatcher import Dispatcher, RunState
 from actors.coordinator.fleet_health import FleetHealth
 from actors.coordinator.gateway.authenticator import Authenticator
@@ -23,9 +26,11 @@ from actors.coordinator.scheduling.leases import GrantedLease
 from actors.coordinator.scheduling.scheduler import Scheduler
 from actors.coordinator.scheduling.work_queue import task_of
 from actors.coordinator.scheduling.workers import machine_of
+from actors.coordinator.steering import Steering
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore
+from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
 from actors.coordinator.tasks import RunTasks
 from actors.deadlines import COORDINATOR_DRAIN_S
@@ -50,8 +55,13 @@ class Coordinator:
         log: FilteringBoundLogger,
         authenticator: Authenticator | None = None,
         supervisor: str = "",
+        named: Container[str] = (),
     ) -> None:
-        """`supervisor`: its incarnation; a new one means that this machine's workers are new."""
+        """`supervisor`: its incarnation; a new one means that this machine's workers are new.
+
+        `named`: the settings that the command of a new supervisor names, `budget` or `max_cost`:
+        they hold over what a person asked before.
+        """
         self.settings = settings
         self.log = log
         self.db = database
@@ -59,7 +69,6 @@ class Coordinator:
         self.activity = ActivityStore(database)
         self.authenticator = authenticator
         self.outbox = Outbox(socket, log, lambda name: name in self.scheduler.peers, authenticator)
-        self.budget = BudgetLedger(self.activity, settings.max_cost)
         self._drain_requested = False
         self._draining: tuple[float, str, str] | None = None  # (until, status, reason)
         self._local_roles = [role for role in WORKER_ROLES if settings.process_count(role)]
@@ -67,21 +76,38 @@ class Coordinator:
         self.epoch = self.store.count_start(time.time())
         self.scheduler = Scheduler(lease_s=settings.lease_s, epoch=self.activity.last_epoch())
         self.health = FleetHealth(self.scheduler, self.activity)
+        self.directives = DirectiveStore(database)
+        former = self.store.change_supervisor(supervisor) if supervisor else supervisor
+        in_force = () if former == supervisor else named
         for task in tasks:
-            self.store.add_task(task, settings.search.budget)
+            self.store.add_task(task, settings.search.budget, is_named="budget" in in_force)
+        cap = self.directives.cap_at_start(settings.max_cost, is_named="max_cost" in in_force)
+        self.budget = BudgetLedger(self.activity, cap)
         self.tasks = RunTasks(
             settings=settings,
             store=self.store,
             activity=self.activity,
             decisions=DecisionStore(database),
+            directives=self.directives,
             scheduler=self.scheduler,
             record_event=self._event,
         )
+        self.steering = self._make_steering(database.run_dir)
         self.dispatcher = self._make_dispatcher()
         self._restore()
-        if supervisor and self.store.change_supervisor(supervisor):
+        if former not in ("", supervisor):
             self._end_former_incarnations()
         self.db.commit()
+
+    def _make_steering(self, run_dir: Path) -> Steering:
+        verbs = Verbs(
+            run_dir,
+            settings=self.settings,
+            tasks=self.tasks,
+            directives=self.directives,
+            budget=self.budget,
+        )
+        return Steering(run_dir, verbs=verbs, directives=self.directives, record_event=self._event)
 
     def _make_dispatcher(self) -> Dispatcher:
         run = RunState(
@@ -124,8 +150,11 @@ class Coordinator:
         if self.outbox.empty:
             # After a suspension of this process, waiting messages are read before leases expire.
             self._keep_time(now)
+        # The last look is before the end: no directive is left that was submitted in time.
+        self.steering.take(now, at_once=self.tasks.is_finished)
         self._allow_calls()
-        granted = [] if self._draining else self._grant(now)
+        is_idle = self._draining or self.steering.is_paused
+        granted = [] if is_idle else self._grant(now)
         work = [(grant, self.tasks.message_for(grant.lease)) for grant in granted]
         over = self._is_over(now)
         if over is not None:
@@ -134,6 +163,7 @@ class Coordinator:
         failpoints.hit("before-commit")
         self.db.commit()
         failpoints.hit("after-commit")
+        self.steering.committed()
         self.outbox.flush()
         for grant, message_of_work in work:
             if not self.outbox.send(grant.incarnation, message_of_work):
@@ -183,13 +213,20 @@ class Coordinator:
     def _is_over(self, now: float) -> tuple[str, str] | None:
         """Return the final (status, reason) when the run is over."""
         if self.tasks.is_finished:
-            refusals = self.tasks.refused_reasons()
+            self.directives.set_finishing(finishing=False)
+            refusals, left = self.tasks.refused_reasons(), self.tasks.not_begun
+            if left:
+                return "stopped", f"a person finished it before {', '.join(left[:5])} began"
             return ("refused", "; ".join(refusals)) if refusals else ("finished", "")
         if self._draining is not None:
             until, status, reason = self._draining
             if not self.scheduler.grants or now > until:
                 return status, reason
-        elif self.settings.until_idle and self.scheduler.is_idle(self._local_roles):
+        elif (
+            self.settings.until_idle
+            and self.scheduler.is_idle(self._local_roles)
+            and not self.tasks.begin_next()
+        ):
             return "idle", "nothing is left for the roles that run here"
         return None
 

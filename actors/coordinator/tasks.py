@@ -15,26 +15,29 @@ from actors.coordinator.replay.replay_strategy import search_of_task
 from actors.coordinator.scheduling.scheduler import Scheduler
 from actors.coordinator.scheduling.work_queue import Placement
 from actors.coordinator.search.attempt_stages import Stage
+from actors.coordinator.search.confirmation import BestConfirmed
 from actors.coordinator.search.scoring import kernel_of, score_us
 from actors.coordinator.search.search import (
     AttemptEnded,
-    BestConfirmed,
     FinishTask,
     Instruction,
     OfferWork,
     ReferenceReady,
     ReferenceRefused,
     SaveAttempt,
+    Search,
     StageEnded,
 )
+from actors.coordinator.search.steering import BudgetChanged, SourceInjected, SteeringEvent
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.decisions import DecisionStore
+from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
 from protocol import messages
 from protocol.messages import Lease
 from protocol.settings import Settings
-from protocol.values import Outcome, Reference, Role, Task, Verdict
+from protocol.values import Candidate, Outcome, Plan, Reference, Role, Task, Verdict
 
 
 class RunTasks:
@@ -47,6 +50,7 @@ class RunTasks:
         store: Store,
         activity: ActivityStore,
         decisions: DecisionStore,
+        directives: DirectiveStore,
         scheduler: Scheduler,
         record_event: Callable[[str, str, str], None],
     ) -> None:
@@ -55,6 +59,7 @@ class RunTasks:
         self._store = store
         self._activity = activity
         self._decisions = decisions
+        self._directives = directives
         self._scheduler = scheduler
         self._event = record_event
         self._offers: dict[str, OfferWork] = {}
@@ -62,10 +67,34 @@ class RunTasks:
         stored = store.tasks()
         self._searches = {task.name: search_of_task(task.name, settings) for task, _, _ in stored}
         self._work_messages = WorkMessages(
-            store, activity, {task.name: task for task, _, _ in stored}
+            store, activity, directives, {task.name: task for task, _, _ in stored}
         )
 
     # --- which tasks are open ----------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all tasks, in their order."""
+        return list(self._searches)
+
+    def search(self, task: str) -> Search:
+        """Return the search of one task, to be read."""
+        return self._searches[task]
+
+    def begun(self, task: str) -> int:
+        """Return the number of attempts that a task has begun, also before it is opened."""
+        return self._searches[task].begun or self._store.attempt_count(task)
+
+    def problem(self, task: str) -> str:
+        """Return why a task can't be measured; "" where it can."""
+        return next(
+            (text for text in self._store.refused_tasks() if text.startswith(f"{task}: ")), ""
+        ).removeprefix(f"{task}: ")
+
+    @property
+    def not_begun(self) -> list[str]:
+        """The tasks that a person's `finish` left without an attempt."""
+        return [name for name, search in self._searches.items() if search.abandoned]
 
     @property
     def is_finished(self) -> bool:
@@ -81,8 +110,11 @@ class RunTasks:
 
         Leased work can end at any moment, so its task is open even above `tasks_at_once`.
         """
+        is_finishing = self._directives.is_finishing()
         for task, budget, status in self._store.tasks():
-            if task.name in leased:
+            if is_finishing and not self._store.attempt_count(task.name):
+                self._abandon(task.name)
+            elif task.name in leased:
                 self._perform(task.name, self._restored_search(task, budget, status))
             else:
                 self._unopened.append((task, budget, status))
@@ -98,8 +130,19 @@ class RunTasks:
             )
             if under_way >= limit:
                 return
-            task, budget, status = self._unopened.popleft()
-            self._perform(task.name, self._restored_search(task, budget, status))
+            self.begin_next()
+
+    def begin_next(self) -> bool:
+        """Begin the next task, even above `tasks_at_once`; return False when all have begun.
+
+        In a phase of `--until-idle` the open tasks may wait for roles that run elsewhere, and must
+        not keep the others from what can be done here.
+        """
+        if not self._unopened:
+            return False
+        task, budget, status = self._unopened.popleft()
+        self._perform(task.name, self._restored_search(task, budget, status))
+        return True
 
     def _restored_search(self, task: Task, budget: int, status: str) -> list[Instruction]:
         search = self._searches[task.name]
@@ -112,7 +155,7 @@ class RunTasks:
             return search.begin()
         attempts = self._store.attempts_under_way(task.name)
         offers = [self._decisions.decision_for(task.name, attempt) for attempt in attempts]
-        rows = self._store.nodes(task.name)
+        rows = self._directives.before_rejection(task.name, self._store.nodes(task.name))
         scores = [FAILED_SCORE if row.score_us is None else row.score_us for row in rows]
         return search.restore(
             reference.eager_us,
@@ -133,20 +176,76 @@ class RunTasks:
                 if offer
             },
             {row.number: row.gives_up_on for row in rows},
+            self._directives.search_events(task.name),
         )
+
+    # --- a person's directives ---------------------------------------------------------------
+
+    def steer(self, task: str, event: SteeringEvent) -> None:
+        """Hand a person's wish to a task's search; one that is over may go on.
+
+        A search that is over is restored first, as the next start would do: a later attempt then
+        selects its node by the confirmed figures, now and in a replay.
+        """
+        search, was_over = self._searches[task], self._searches[task].finished
+        if was_over:
+            stored = next(one for one, _, _ in self._store.tasks() if one.name == task)
+            budget = search.budget
+            search = self._searches[task] = search_of_task(task, self._settings)
+            self._restored_search(stored, budget, "measured")  # it is over again: nothing follows
+        instructions = search.handle(event)
+        if was_over and not search.finished:
+            self._directives.reopen_task(task)
+        if not (was_over and search.finished):
+            self._perform(task, instructions)
+
+    def change_budget(self, task: str, budget: int) -> None:
+        """Give a task another number of attempts."""
+        self._directives.set_budget(task, budget)
+        for place, (unopened, _, status) in enumerate(self._unopened):
+            if unopened.name == task:
+                self._unopened[place] = (unopened, budget, status)
+                return
+        self.steer(task, BudgetChanged(budget))
+
+    def inject(self, task: str, parent: int, plan: Plan, candidate: Candidate) -> int:
+        """Begin an attempt with a person's candidate; return its number."""
+        number = self._searches[task].begun + 1
+        self.steer(task, SourceInjected(number, parent))
+        self._store.save_plan(task, number, plan)
+        self._store.save_candidate(task, number, candidate)
+        return number
+
+    def finish(self) -> None:
+        """Begin no further attempt: tasks end with what is under way, others are not begun."""
+        for task, search in self._searches.items():
+            begun = self.begun(task)
+            if search.finished:
+                continue
+            if not begun:
+                self._abandon(task)
+            elif begun < search.budget:
+                self.change_budget(task, begun)
+        self._unopened = deque(one for one in self._unopened if self.begun(one[0].name))
+
+    def _abandon(self, task: str) -> None:
+        search = self._searches[task]
+        search.finished = search.abandoned = True
 
     # --- work and results --------------------------------------------------------------------
 
     def message_for(self, lease: Lease) -> messages.Work:
         """Return the message for a granted lease."""
-        under_way = self._searches[parse_work(lease.work)[0]].under_way
+        search = self._searches[parse_work(lease.work)[0]]
         return self._work_messages.message_for(
-            lease, self._offers[lease.work], tuple(under_way.values())
+            lease, self._offers[lease.work], tuple(search.under_way.values()), search.best_speedup
         )
 
     def fail_work(self, work: str, reason: str) -> None:
         """End work that is exhausted: too many workers were lost or tries failed."""
         task, number, stage = parse_work(work)
+        if self._searches[task].abandoned:
+            return
         del self._offers[work]
         if stage is Stage.CONFIRM:
             self._confirm(task, number, None)
@@ -160,6 +259,8 @@ class RunTasks:
     def record_result(self, result: messages.Result) -> None:
         """Take in the result of a lease that has just been settled."""
         task, number, stage = parse_work(result.lease.work)
+        if self._searches[task].abandoned:
+            return
         del self._offers[result.lease.work]
         match result:
             case messages.Planned():
@@ -211,6 +312,8 @@ class RunTasks:
 
     def _confirm(self, task: str, number: int, verdict: Verdict | None) -> None:
         """Replace a node's verdict by its confirmation; None: it could not be confirmed."""
+        if number in self._directives.rejections(task):
+            verdict = None  # a person's verdict stays
         reference = self._store.reference(task)
         score = self._searches[task].score(number)
         if verdict is not None and reference is not None:

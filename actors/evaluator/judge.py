@@ -148,12 +148,14 @@ class Judge:
         built: BuildResult | None = None,
         profiled: bool = False,
         labelled_source: str = "",
+        best_speedup: float = 0.0,
     ) -> Verdict | TaskProblem:
         """Judge one candidate; `context` is told right before its code is first checked.
 
         `built` is what `build` returned, and is used up.  `profiled`: profile a correct candidate,
         which takes seconds.  `labelled_source`: what labels are read off, if `source` is a drop-in
-        file around it.  Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
+        file around it.  `best_speedup`: a candidate that is clearly slower is timed roughly.
+        Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
         has_build = built is not None and built.has_folder
         request = EvaluationRequest(
@@ -161,6 +163,7 @@ class Judge:
             labelled_source=labelled_source or source,
             built=built if has_build else None,
             profiled=profiled,
+            best_speedup=best_speedup,
         )
         # A second try must not find what the first try's runner left, so it builds anew.
         tries = iter((request, msgspec.structs.replace(request, built=None)))

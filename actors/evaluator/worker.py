@@ -28,7 +28,15 @@ from protocol.messages import (
     ReferenceMeasured,
     Work,
 )
-from protocol.values import Device, Outcome, Role, Seconds, Verdict
+from protocol.values import (
+    MAX_SHOWN_GROUPS,
+    Device,
+    Outcome,
+    Role,
+    Seconds,
+    TimedGroups,
+    Verdict,
+)
 
 # What a signal from outside looks like.
 MEMORY_SENSITIVE_OUTCOMES = (Outcome.CRASHED, Outcome.COMPILE_FAILED)
@@ -127,6 +135,7 @@ class EvaluatorWorker:
             built=self.judge.build(source, request.task.modules, context),
             profiled=profiled,
             labelled_source=request.source,
+            best_speedup=request.best_speedup,
         )
         if isinstance(verdict, TaskProblem):
             # The task was measured before, so the fault is this machine's.
@@ -252,6 +261,19 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         ),
         sandbox_level=min(verdict.sandbox_level for verdict in verdicts),
         device=first.device,
+        groups=_groups(verdicts),
+    )
+
+
+def _groups(verdicts: list[Verdict]) -> TimedGroups | None:
+    """Return some groups of each round, as many as a verdict shows."""
+    rounds = [verdict.groups for verdict in verdicts if verdict.groups is not None]
+    most = MAX_SHOWN_GROUPS // max(1, len(rounds))
+    if not rounds:
+        return None
+    return TimedGroups(
+        reference_us=tuple(us for groups in rounds for us in groups.reference_us[:most]),
+        candidate_us=tuple(us for groups in rounds for us in groups.candidate_us[:most]),
     )
 
 

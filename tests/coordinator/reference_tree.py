@@ -18,6 +18,10 @@ class ReferenceTree:
     kernels: dict[int, str] = field(default_factory=lambda: {0: "root"})
     pending: list[int] = field(default_factory=list)  # the parents of children under way
     order: list[int] = field(default_factory=list)  # evaluated nodes in the order they ended
+    # What a person asked for.
+    pinned: list[int] = field(default_factory=list)
+    prunes: set[int] = field(default_factory=set)  # the tops of pruned subtrees
+    rejected: set[int] = field(default_factory=set)
 
     def children(self, i: int) -> list[int]:
         return [n for n in self.order if self.parents[n] == i]
@@ -31,22 +35,43 @@ class ReferenceTree:
     def failed(self, i: int) -> bool:
         return math.isinf(self.scores[i])
 
+    def pruned(self, i: int) -> bool:
+        return any(i in self.subtree(top) for top in self.prunes)
+
+    def growable(self, i: int) -> bool:
+        in_repair = self.failed(i) and i in self.pending
+        return not (in_repair or i in self.rejected or self.pruned(i))
+
     def eligible(self, i: int) -> bool:
+        if not self.growable(i):
+            return False
         children, under_way = self.children(i), self.pending.count(i)
         if i == 0 and len(children) + under_way >= self.root_children:
-            return False
-        if self.failed(i) and under_way:
             return False
         failed = [child for child in children if self.failed(child)]
         return not (len(failed) > self.failed_children and len(failed) == len(children))
 
+    def best_pinned(self) -> int | None:
+        """The best eligible pinned node; a failed one counts until a child of it is correct."""
+
+        def repaired(i: int) -> bool:
+            return self.failed(i) and not all(self.failed(child) for child in self.children(i))
+
+        wanted = [i for i in self.pinned if self.eligible(i) and not repaired(i)]
+        return min(wanted, key=lambda i: (self.scores[i], i), default=None)
+
     def best_eligible(self) -> int | None:
+        pinned = self.best_pinned()
+        if pinned is not None:
+            return pinned
         correct = [i for i in self.parents if not self.failed(i) and self.eligible(i)]
         return min(correct, key=lambda i: (self.scores[i], i), default=None)
 
     def leaves(self) -> frozenset[int]:
         busy = {self.parents[n] for n in self.order} | set(self.pending)
-        return frozenset(i for i in self.parents if i not in busy)
+        return frozenset(
+            i for i in self.parents if not (i in busy or i in self.rejected or self.pruned(i))
+        )
 
     def board(self) -> list[int]:
         """Correct nodes, the first of each kernel, best first."""
@@ -58,17 +83,22 @@ class ReferenceTree:
 
     def leaders_outside(self, i: int, r: int) -> list[int]:
         inside = self.subtree(i)
-        return [n for n in self.board() if n not in inside][:r]
+        hidden = {n for n in self.parents if n in self.rejected or self.pruned(n)}
+        return [n for n in self.board() if n not in inside | hidden][:r]
 
     def plan_window(self, i: int, r: int) -> set[int]:
-        return {i, 0, *self.children(i), *self.leaders_outside(i, r)}
+        pinned = set(self.pinned) - self.rejected
+        return self.shown(i, {*self.children(i), *self.leaders_outside(i, r), *pinned})
 
     def code_window(self, i: int) -> set[int]:
         cousins = [n for s in self.siblings(i) for n in self.children(s)]
-        return {i, 0, *self.children(i), *cousins}
+        return self.shown(i, {*self.children(i), *cousins})
 
     def debug_window(self, i: int) -> set[int]:
-        return {i, 0, *self.siblings(i)}
+        return self.shown(i, set(self.siblings(i)))
+
+    def shown(self, i: int, others: set[int]) -> set[int]:
+        return {i, 0}.union(n for n in others if not self.pruned(n))
 
     # --- the choices of the policies ---------------------------------------------------------
 
@@ -79,6 +109,8 @@ class ReferenceTree:
 
     def tournament_shares(self, population: int, tournament: int) -> dict[int, float]:
         """Each node's share of selections: of all draws, those in which it is the fastest."""
+        if self.best_pinned() is not None:
+            return {self.best_pinned(): 1.0}
         correct = [i for i in [0, *self.order] if not self.failed(i)]
         alive = [i for i in correct[-population:] if self.eligible(i)]
         if not alive:
@@ -96,6 +128,8 @@ class ReferenceTree:
 
     def uct(self, c: float, width: int) -> int | None:
         """Walk down by the rule; None where no node may be grown."""
+        if self.best_pinned() is not None:
+            return self.best_pinned()
 
         def grows(i: int) -> bool:
             return self.eligible(i) and len(self.children(i)) + self.pending.count(i) < width

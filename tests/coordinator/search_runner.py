@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from random import Random
 
+from actors.coordinator.replay.rebuild import PlacedEvent
 from actors.coordinator.search.attempt_stages import Attempt, Stage
+from actors.coordinator.search.confirmation import BestConfirmed
 from actors.coordinator.search.policy import make_policy
 from actors.coordinator.search.search import (
     AttemptEnded,
-    BestConfirmed,
     Instruction,
     OfferWork,
     ReferenceReady,
@@ -17,6 +18,7 @@ from actors.coordinator.search.search import (
     Search,
     StageEnded,
 )
+from actors.coordinator.search.steering import BudgetChanged, SteeringEvent
 from actors.coordinator.search.strategy import make_strategy
 from actors.coordinator.storage.decisions import Decision
 from protocol.settings import SearchSettings
@@ -66,6 +68,7 @@ class InMemoryRun:
         self.confirm = confirm
         self.shown: dict[tuple[int, Stage], tuple[int, ...]] = {}
         self.decisions: dict[tuple[int, Stage], Decision] = {}
+        self.directives: list[PlacedEvent] = []
 
     def perform(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -113,8 +116,27 @@ class InMemoryRun:
         else:
             self.perform(self.search.handle(StageEnded(number)))
 
+    def steer(self, event: SteeringEvent) -> None:
+        """Hand a person's wish to the search, as the coordinator does, and record its place."""
+        if self.search.finished:
+            self.restore()  # a search that is over goes on from the store
+        if not isinstance(event, BudgetChanged):
+            self.directives.append(
+                PlacedEvent(
+                    event=event,
+                    decided=len(self.decisions),
+                    recorded=self.search.recorded,
+                    confirmed=len(self.search.confirmed),
+                )
+            )
+        self.perform(self.search.handle(event))
+
     def crash(self, more: int = 0) -> None:
         """Drop the search, and restore it from the records with `more` budget."""
+        self.perform(self.restore(more))
+
+    def restore(self, more: int = 0) -> list[Instruction]:
+        """Replace the search by one that is restored from the records."""
         before = self.search
         self.search = make_search(
             budget=before.budget + more,
@@ -140,8 +162,13 @@ class InMemoryRun:
             offered[attempt.number] = OfferWork(attempt.stage, attempt, made.window, made.seed)
         given_up = {n: self.refusals[n] for n, *_ in self.nodes if n in self.refusals}
         confirmed = self.confirmed.values()
-        self.perform(
-            self.search.restore(
-                EAGER_US, stored, attempts, confirmed, second_looks, offered, given_up
-            )
+        return self.search.restore(
+            EAGER_US,
+            stored,
+            attempts,
+            confirmed,
+            second_looks,
+            offered,
+            given_up,
+            [one.event for one in self.directives],
         )

@@ -13,6 +13,7 @@ from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.search import OfferWork
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.database import Database
+from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
 from protocol.messages import Lease, MakePlan, Reflect, Repair, Solve, Work
 from protocol.values import Candidate, Outcome, Plan, Reference, Task, Verdict, source_key
@@ -45,7 +46,9 @@ def message_for(database: Database, stage: Stage, parent: int) -> Work:
     attempt = Attempt(number=5, parent=parent, repair=stage is Stage.REPAIR, stage=stage)
     store = Store(database)
     store.save_attempt("t", attempt)
-    work_messages = WorkMessages(store, ActivityStore(database), {"t": TASK})
+    work_messages = WorkMessages(
+        store, ActivityStore(database), DirectiveStore(database), {"t": TASK}
+    )
     lease = Lease(work=work_id("t", 5, stage), epoch=1)
     return work_messages.message_for(lease, OfferWork(stage, attempt, (parent, 0)))
 
@@ -83,7 +86,9 @@ def test_a_message_has_the_tasks_candidates_and_the_plans_under_way(database: Da
     So a computed model does not write one of them again.
     """
     store = Store(database)
-    work_messages = WorkMessages(store, ActivityStore(database), {"t": TASK})
+    work_messages = WorkMessages(
+        store, ActivityStore(database), DirectiveStore(database), {"t": TASK}
+    )
     under_way = [
         Attempt(number=number, parent=parent, repair=False, stage=stage)
         for number, parent, stage in (

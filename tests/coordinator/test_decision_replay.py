@@ -63,6 +63,7 @@ def rebuilt(runner: InMemoryRun, seed: int = 0) -> list[Difference]:
         100.0,
         list(runner.decisions.values()),
         nodes,
+        runner.directives,
     ).run()
 
 

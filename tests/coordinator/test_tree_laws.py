@@ -58,6 +58,8 @@ def test_windows_are_those_of_the_method(steps: list[tuple[int, float, int]]) ->
                 assert len(set(nodes)) == len(nodes)
                 assert min(cap, len(expected[name])) == len(nodes)
                 assert set(nodes) <= expected[name]
+                pinned = [n for n in slow.pinned if n in expected[name]]
+                assert set(pinned[-cap:]) <= set(nodes)  # no draw takes a pinned node out
 
 
 def wide_tree() -> Tree:

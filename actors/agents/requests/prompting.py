@@ -89,6 +89,10 @@ def _request(
         title = f"Attempt {number}: node {entry.node}, {_relation(entry, work)}"
         text = _observed("attempt.md", title, entry, entry.source)
         sections.append(PromptSection(kind="attempt", text=text, node=entry.node))
+    if work.person_advice:
+        advice = "\n\n".join(_quoted(text) for text in work.person_advice)
+        text = _fill("person.md", advice=advice)
+        sections.append(PromptSection(kind="person", text=text))
     sections.append(PromptSection(kind="role", text=instruction))
     return Request(
         role=role,

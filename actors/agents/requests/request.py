@@ -14,7 +14,7 @@ from actors.agents.replies.anchors import without_anchors
 from protocol.messages import AgentWork, Repair, Write
 from protocol.values import Role, Value
 
-SectionKind = Literal["example", "architecture", "node", "window", "attempt", "role"]
+SectionKind = Literal["example", "architecture", "node", "window", "attempt", "person", "role"]
 STABLE_SECTIONS: tuple[SectionKind, ...] = ("example", "architecture")
 
 

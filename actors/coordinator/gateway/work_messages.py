@@ -17,10 +17,11 @@ from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.search import OfferWork
 from actors.coordinator.search.tree import ROOT
 from actors.coordinator.storage.activity_store import ActivityStore
+from actors.coordinator.storage.directive_store import NO_DECISION, DirectiveStore
 from actors.coordinator.storage.store import Store
 from protocol import messages
 from protocol.messages import Lease
-from protocol.values import AttemptView, Plan, Reference, Role, Task, source_key
+from protocol.values import AttemptView, Outcome, Plan, Reference, Role, Task, source_key
 
 ROLE_OF = {
     Stage.PLAN: Role.PLANNER,
@@ -54,22 +55,34 @@ def parse_work(work: str) -> tuple[str, int, Stage]:
 class WorkMessages:
     """Makes the message for a granted lease."""
 
-    def __init__(self, store: Store, activity: ActivityStore, tasks: dict[str, Task]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        activity: ActivityStore,
+        directives: DirectiveStore,
+        tasks: dict[str, Task],
+    ) -> None:
         self._store = store
+        self._directives = directives
         self._activity = activity
         self._tasks = tasks
-        # Recorded nodes never change, and the same few nodes are shown again and again.
+        # The same few nodes are shown again and again, and only a person changes a recorded one.
         self._keys: dict[str, deque[str]] = {}
         self._last_row: dict[str, int] = {}  # of the last node whose key is in `_keys`
         self._node = lru_cache(maxsize=CACHED_VIEWS)(store.attempt_view)
         self._reference = lru_cache(maxsize=CACHED_VIEWS)(self._measured_reference)
 
     def message_for(
-        self, lease: Lease, offer: OfferWork, under_way: Sequence[Attempt] = ()
+        self,
+        lease: Lease,
+        offer: OfferWork,
+        under_way: Sequence[Attempt] = (),
+        best_speedup: float = 0.0,
     ) -> messages.Work:
         """Return the message for a worker; it contains everything that the worker needs.
 
-        `under_way`: the attempts that have no node yet, this one included.
+        `under_way`: the attempts that have no node yet, this one included.  `best_speedup`: of the
+        task's best node so far.
         """
         name, number, stage = parse_work(lease.work)
         task = self._tasks[name]
@@ -87,19 +100,21 @@ class WorkMessages:
                 reference=reference,
                 rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
                 most_rounds=MAX_ROUNDS if stage is Stage.CONFIRM else 0,
+                best_speedup=best_speedup if stage is Stage.EVALUATE else 0.0,
             )
         parent = offer.attempt.parent
+        order = self._order(name, number, stage)
         # A repair starts from its node's plan; every other stage needs a source.
-        node_view = self._node if stage is Stage.REPAIR else self._node_with_source
+        node_view = self._view if stage is Stage.REPAIR else self._node_with_source
         shown = [n for n in offer.window if n not in (ROOT, parent)]
         return self._request(stage, name, number, offer)(
             lease=lease,
             task=task,
             attempt=number,
-            node=node_view(name, parent),
+            node=node_view(name, parent, order),
             root=self._node(name, ROOT),
             # Of earlier attempts than the last one, a reflecting agent sees the reflections only.
-            window=tuple(self._node(name, n) for n in shown if stage is not Stage.REFLECT),
+            window=tuple(self._view(name, n, order) for n in shown if stage is not Stage.REFLECT),
             reference=reference,
             seed=offer.seed,
             completed_calls=self._activity.calls(lease.work),
@@ -107,7 +122,33 @@ class WorkMessages:
             planned=self._planned(
                 name, [a for a in under_way if a.parent == parent and a.number != number]
             ),
+            person_advice=self._advice(name, parent, stage, order),
         )
+
+    def _order(self, task: str, number: int, stage: Stage) -> int:
+        """Return the place of an attempt's decision: a request shows what was known then.
+
+        So an attempt that is leased again has the same request, which its stored reply answers.
+        """
+        if not self._directives.applied(task):
+            return NO_DECISION
+        return self._directives.order_of(task, number, stage)
+
+    def _advice(self, task: str, parent: int, stage: Stage, order: int) -> tuple[str, ...]:
+        """Return a person's advice for the agents that plan."""
+        if stage not in (Stage.PLAN, Stage.SOLVE, Stage.REFLECT) or order == NO_DECISION:
+            return ()
+        return self._directives.advice(task, self._store.parents(task, parent), order)
+
+    def _view(self, task: str, number: int, order: int) -> AttemptView:
+        """Return a node as it was when the decision of that order was made."""
+        rejection = self._directives.rejections(task).get(number)
+        if rejection is None:
+            return self._node(task, number)
+        view = self._store.attempt_view(task, number)
+        if order > rejection.decided or view.verdict.verdict is not Outcome.REJECTED:
+            return view
+        return replace(view, verdict=rejection.verdict, score_us=rejection.score_us)
 
     def _tried(self, task: str, under_way: Sequence[Attempt]) -> tuple[str, ...]:
         """Return the keys of the newest candidates; each node's source is read once."""
@@ -134,19 +175,19 @@ class WorkMessages:
         if stage is Stage.REFLECT:
             remembered = [self._node(task, n).advice for n in offer.window if n != ROOT]
             return partial(messages.Reflect, reflections=tuple(reversed(remembered)))
-        node = self._node_with_source(task, offer.attempt.parent)
+        node = self._node_with_source(task, offer.attempt.parent, NO_DECISION)
         plan = self._store.plan(task, number)
         return partial(
             messages.Write if stage is Stage.WRITE else messages.Repair,
             plan=plan or Plan(advice="", scaffold=node.source),
         )
 
-    def _node_with_source(self, task: str, number: int) -> AttemptView:
+    def _node_with_source(self, task: str, number: int, order: int) -> AttemptView:
         """Return a node; without code of its own it has the source that its agent was to change.
 
         So a chain that one refusal broke does not begin with the reference again.
         """
-        node = above = self._node(task, number)
+        node = above = self._view(task, number, order)
         while not above.source.strip() and above.parent is not None:
             above = self._node(task, above.parent)
         return node if above is node else replace(node, source=above.source)

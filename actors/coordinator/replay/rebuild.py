@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from actors.coordinator.search.attempt_stages import Attempt, Stage
+from actors.coordinator.search.confirmation import BestConfirmed
 from actors.coordinator.search.search import (
     AttemptEnded,
-    BestConfirmed,
     Instruction,
     OfferWork,
     ReferenceReady,
@@ -21,6 +21,7 @@ from actors.coordinator.search.search import (
     SearchEvent,
     StageEnded,
 )
+from actors.coordinator.search.steering import NodeSteered, SourceInjected, SteeringEvent
 from actors.coordinator.search.tree import FAILED_SCORE, ROOT
 from actors.coordinator.storage.decisions import Decision
 from protocol.values import GiveUpScope
@@ -41,6 +42,16 @@ class RecordedNode:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlacedEvent:
+    """What a person asked of the search, and where it stands among the decisions and results."""
+
+    event: NodeSteered | SourceInjected
+    decided: int  # the largest order of a decision before it
+    recorded: int  # nodes in the tree at that time, without the root
+    confirmed: int  # confirmations at that time
+
+
+@dataclass(frozen=True, kw_only=True)
 class Difference:
     """One recorded decision that the search does not make."""
 
@@ -58,8 +69,9 @@ class DecisionReplay:
         eager_us: float,
         decisions: Sequence[Decision],
         nodes: Sequence[RecordedNode],
+        directives: Sequence[PlacedEvent] = (),
     ) -> None:
-        """`new_search` makes an empty search."""
+        """`new_search` makes an empty search; `directives`: a person's, in order."""
         self.differences: list[Difference] = []
         self._new_search = new_search
         self._eager_us = eager_us
@@ -71,17 +83,26 @@ class DecisionReplay:
         self._second_looks = 0
         self._under_way: dict[int, Attempt] = {}  # as recorded
         self._confirmed: dict[int, BestConfirmed] = {}
+        self._directives = directives
+        self._steering: list[SteeringEvent] = []  # what the search has taken in of them
+        self._injected = {
+            one.event.number: one.event.parent
+            for one in directives
+            if isinstance(one.event, SourceInjected)
+        }
+        self._unhandled: int | None = None  # the node whose recorded confirmation is next
 
     def run(self) -> list[Difference]:
         """Return all differences, in the order in which they arose."""
         self.differences += self._impossible()
         if self.differences:
             return self.differences  # no tree has this shape, so it can't be rebuilt
-        decisions: dict[int, list[Decision]] = {}
-        for decision in self._decisions:
-            decisions.setdefault(decision.recorded, []).append(decision)
+        steps: dict[int, list[Decision | PlacedEvent]] = {}
+        unsorted: list[Decision | PlacedEvent] = [*self._decisions, *self._directives]
+        for step in sorted(unsorted, key=_order):
+            steps.setdefault(step.recorded, []).append(step)
         for known in range(len(self._nodes) + 1):
-            self._replay_round(known, decisions.get(known, []))
+            self._replay_round(known, steps.get(known, []))
         return self.differences
 
     def _impossible(self) -> Iterator[Difference]:
@@ -97,31 +118,44 @@ class DecisionReplay:
                 text = f"its node is below {node.parent}, which was not there yet"
                 yield Difference(number=node.number, stage=Stage.EVALUATE, description=text)
 
-    def _replay_round(self, known: int, decisions: list[Decision]) -> None:
+    def _replay_round(self, known: int, steps: list[Decision | PlacedEvent]) -> None:
         """Give the search one more node, and compare the decisions up to the next node.
 
         Attempts that begin after another decision of this round were begun by a restarted
-        coordinator with a larger budget.
+        coordinator with a larger budget, or by a person's directive.
         """
-        openings = next(
-            (n for n, d in enumerate(decisions) if d.stage not in OPENING_STAGES), len(decisions)
-        )
-        self._search.budget = max(
-            [self._search.begun, *(d.number for d in decisions[:openings])], default=0
-        )
+        openings = _leading_openings(steps)
+        self._search.budget = max([self._search.begun, *(d.number for d in openings)], default=0)
         self._known = known
         self._second_looks = 0
         offers = self._handle(self._record_node(known))
-        self._compare(decisions[:openings], offers)
-        for decision in decisions[openings:]:
-            if decision.stage in OPENING_STAGES:
-                self._search.budget = decision.number
+        self._compare(openings, offers)
+        for step in steps[len(openings) :]:
+            if isinstance(step, PlacedEvent):
+                if len(self._confirmed) < step.confirmed:
+                    offers = self._confirm_pending()
+                offers = [*offers, *self._steer(step.event)]
+                continue
+            if self._unhandled is not None:
+                offers = self._confirm_pending()
+            if step.stage in OPENING_STAGES:
+                self._search.budget = step.number
                 offers = self._restore_search()
-            elif decision.stage is not Stage.CONFIRM:
-                offers = self._handle(StageEnded(decision.number))
-            self._compare([decision], offers)
-            if decision.stage is Stage.CONFIRM:
-                offers = self._confirm(decision.number)
+            elif step.stage is not Stage.CONFIRM and step.number not in self._injected:
+                offers = self._handle(StageEnded(step.number))
+            self._compare([step], offers)
+            self._unhandled = step.number if step.stage is Stage.CONFIRM else None
+        if self._unhandled is not None:
+            self._confirm_pending()
+
+    def _steer(self, event: SteeringEvent) -> list[Instruction]:
+        """Hand a person's wish to the search, which is restored first if it was over."""
+        if self._search.finished:
+            self._restore_search()
+        if isinstance(event, SourceInjected):
+            self._search.budget = max(self._search.budget, event.number)
+        self._steering.append(event)
+        return self._search.handle(event)
 
     def _record_node(self, known: int) -> SearchEvent:
         if not known:
@@ -130,11 +164,13 @@ class DecisionReplay:
         self._under_way.pop(node.number, None)
         return AttemptEnded(node.number, node.score, node.kernel, node.gives_up_on)
 
-    def _confirm(self, number: int) -> list[Instruction]:
-        node = self._node_by_number.get(number)
+    def _confirm_pending(self) -> list[Instruction]:
+        """Take in the recorded confirmation of the node that was chosen for one."""
+        number, self._unhandled = self._unhandled, None
+        node = self._node_by_number.get(-1 if number is None else number)
         if node is None or node.confirmation is None:
             return []  # the run was stopped before
-        self._confirmed[number] = node.confirmation
+        self._confirmed[node.number] = node.confirmation
         self._second_looks += 1
         return self._handle(node.confirmation)
 
@@ -163,6 +199,7 @@ class DecisionReplay:
                     parent=decision.parent,
                     repair=self._failed(decision.parent),
                     stage=decision.stage,
+                    injected=decision.number in self._injected,
                 )
         if must_restore:
             self._restore_search()
@@ -182,6 +219,7 @@ class DecisionReplay:
             self._confirmed.values(),
             self._second_looks,
             given_up={n.number: n.gives_up_on for n in known},
+            steering=self._steering,
         )
 
     def _score(self, node: RecordedNode) -> float:
@@ -190,6 +228,21 @@ class DecisionReplay:
 
     def _failed(self, number: int) -> bool:
         return number != ROOT and self._node_by_number[number].score == FAILED_SCORE
+
+
+def _leading_openings(steps: list[Decision | PlacedEvent]) -> list[Decision]:
+    """Return the decisions at the beginning that begin attempts."""
+    found: list[Decision] = []
+    for step in steps:
+        if isinstance(step, PlacedEvent) or step.stage not in OPENING_STAGES:
+            break
+        found.append(step)
+    return found
+
+
+def _order(step: Decision | PlacedEvent) -> tuple[int, bool]:
+    """Return the place of a step: a directive comes after the decisions that were made by then."""
+    return (step.decided, True) if isinstance(step, PlacedEvent) else (step.order, False)
 
 
 def _difference(decision: Decision, offer: OfferWork | None) -> str:

@@ -14,14 +14,21 @@ from dataclasses import dataclass
 import msgspec
 
 from actors.coordinator.gateway.work_messages import WorkMessages, work_id
-from actors.coordinator.replay.rebuild import OPENING_STAGES, DecisionReplay, RecordedNode
+from actors.coordinator.replay.rebuild import (
+    OPENING_STAGES,
+    DecisionReplay,
+    PlacedEvent,
+    RecordedNode,
+)
 from actors.coordinator.replay.replay_strategy import search_of_task
 from actors.coordinator.search.attempt_stages import Attempt, Stage
+from actors.coordinator.search.confirmation import BestConfirmed
 from actors.coordinator.search.scoring import kernel_of, score_us
-from actors.coordinator.search.search import BestConfirmed, OfferWork
+from actors.coordinator.search.search import OfferWork
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.decisions import Decision, DecisionStore
+from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.read_only_database import ReadOnlyDatabase
 from actors.coordinator.storage.store import Store
 from protocol.messages import AgentWork, Lease
@@ -47,7 +54,9 @@ class RunVerifier:
         self._settings = settings
         self._store = Store(database)
         self._activity = ActivityStore(database)
+        self._directives = DirectiveStore(database)
         self.decisions = DecisionStore(database).decisions_of(task.name)
+        self._injected = {row.attempt for row in self._directives.applied(task.name)} - {None}
         self._stages: dict[int, set[Stage]] = {}
         for decision in self.decisions:
             self._stages.setdefault(decision.number, set()).add(decision.stage)
@@ -70,6 +79,7 @@ class RunVerifier:
             reference.eager_us,
             self.decisions,
             [*self._recorded_nodes()],
+            [*self._placed_events()],
         )
         for difference in replay.run():
             found.append(
@@ -79,6 +89,8 @@ class RunVerifier:
 
     def _has_gaps(self, number: int) -> bool:
         """Whether the decision of a stage that a node must have gone through is missing."""
+        if number in self._injected:
+            return Stage.EVALUATE not in self._stages.get(number, set())
         stages = self._stages.get(number, set())
         has_candidate = self._store.candidate(self._task.name, number) is not None
         needed = {Stage.EVALUATE} if has_candidate else set()
@@ -100,7 +112,9 @@ class RunVerifier:
                 number=decision.number, parent=decision.parent, repair=False, stage=decision.stage
             )
             offer = OfferWork(decision.stage, attempt, decision.window, decision.seed)
-            work_messages = WorkMessages(store, self._activity, {self._task.name: self._task})
+            work_messages = WorkMessages(
+                store, self._activity, self._directives, {self._task.name: self._task}
+            )
             message = work_messages.message_for(lease, offer)
             yield RecordedRequest(work=lease.work, message=message, request=calls[0].request)  # type: ignore[arg-type]
 
@@ -113,8 +127,22 @@ class RunVerifier:
             if decision.order < confirmed_at.get(number, 0)
         }
 
+    def _placed_events(self) -> Iterator[PlacedEvent]:
+        """Yield what a person asked of the task's search."""
+        for row in self._directives.applied(self._task.name):
+            event = row.search_event() if row.task == self._task.name else None
+            if event is not None:
+                yield PlacedEvent(
+                    event=event,
+                    decided=row.place.decided,
+                    recorded=row.place.recorded,
+                    confirmed=row.place.confirmed,
+                )
+
     def _recorded_nodes(self) -> Iterator[RecordedNode]:
-        for row in self._store.nodes(self._task.name):
+        for row in self._directives.before_rejection(
+            self._task.name, self._store.nodes(self._task.name)
+        ):
             score = FAILED_SCORE if row.score_us is None else row.score_us
             first = self._unconfirmed.get(row.number)
             is_confirmed = first is not None and row.confirmed

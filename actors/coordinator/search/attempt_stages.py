@@ -27,3 +27,4 @@ class Attempt:
     parent: int
     repair: bool  # the node that grows has a bug
     stage: Stage
+    injected: bool = False  # its source is a person's

@@ -37,6 +37,7 @@ class Leaderboard:
         self._joined: list[Entry] = []  # in the order in which they joined
         self._kernels: set[str] = set()
         self._cached: dict[int, CachedLeaders] = {}
+        self._steered = 0  # the state of `Tree.steered` that the cached answers are for
 
     def add(self, number: int, kernel: str) -> bool:
         """Add a correct node; False when its kernel is already on the board.
@@ -52,20 +53,21 @@ class Leaderboard:
         return True
 
     def ranked(self) -> Iterator[Entry]:
-        """Yield all entries, best first."""
-        return iter(self._board)
-
-    @property
-    def best(self) -> Entry | None:
-        """The best entry of all; None while the board is empty."""
-        return self._board[0] if self._board else None
+        """Yield all entries that a person did not reject, best first."""
+        return (entry for entry in self._board if not self._tree[entry[1]].rejected)
 
     def leaders_outside(self, number: int) -> list[int]:
-        """Return the r best nodes that are not in `number`'s subtree, best first."""
+        """Return the r best nodes that are not in `number`'s subtree, best first.
+
+        A node that a person pruned or rejected is left out.
+        """
+        if self._steered != self._tree.steered:
+            self._steered = self._tree.steered
+            self._cached.clear()
         cached = self._cached.get(number)
         if cached is not None and len(self._joined) - cached.joined <= MAX_CACHED_JOINS:
             for entry in self._joined[cached.joined :]:
-                if not self._tree.is_within(entry[1], number):
+                if self._is_leader_outside(entry[1], number):
                     insort(cached.leaders, entry)
             del cached.leaders[self._leaders :]
         else:
@@ -78,6 +80,10 @@ class Leaderboard:
         for entry in self._board:
             if len(found) == self._leaders:
                 break
-            if not self._tree.is_within(entry[1], number):
+            if self._is_leader_outside(entry[1], number):
                 found.append(entry)
         return found
+
+    def _is_leader_outside(self, leader: int, number: int) -> bool:
+        node = self._tree[leader]
+        return not (node.is_pruned or node.rejected or self._tree.is_within(leader, number))

@@ -37,7 +37,8 @@ class Mcts:
     reward yet (virtual loss, Chaslot et al. 2008), so that expansions under way at once spread.
     The tree has no simulations: the evaluation of an attempt takes their place, as in SWE-Search
     (Antoniades et al. 2024, arXiv 2410.20285), where `width`, the limit of children a node, comes
-    from.  Nothing is drawn: the same tree gives the same node.
+    from.  Nothing is drawn: the same tree gives the same node.  An eligible
+    pinned node is grown without a walk.
     """
 
     def __init__(self, *, c: float, width: int) -> None:
@@ -46,8 +47,11 @@ class Mcts:
         self._statistics = TreeStatistics(width)
 
     def select(self, tree: Tree, rng: Random) -> int | None:
-        if self._statistics.tree is not tree:
-            self._statistics = TreeStatistics(self.width, tree)
+        if tree.pinned and (pinned := tree.best_pinned()) is not None:
+            return pinned
+        known = self._statistics
+        if known.tree is not tree or known.steered != tree.steered:
+            self._statistics = TreeStatistics(self.width, tree, tree.steered)
         self._statistics.update()
         below = self._statistics.below
         at = ROOT
@@ -74,6 +78,7 @@ class TreeStatistics:
 
     width: int
     tree: Tree | None = None
+    steered: int = 0  # the state of `Tree.steered`
     below: dict[int, SubtreeStatistics] = field(default_factory=dict)
     _begun: int = 0
     _recorded: int = 0

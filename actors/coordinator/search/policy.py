@@ -33,7 +33,8 @@ class EpsilonGreedy:
     epsilon it is one of the leaves, failing ones included, each equally likely.  The tree decides
     eligibility: the root is eligible below its cap of children, a node whose more than n_child
     children all failed is not, and a node under repair is not at present.  Where no correct node is
-    eligible, the scores of all others are equal (infinite), and a leaf is drawn, too.
+    eligible, the scores of all others are equal (infinite), and a leaf is drawn, too.  A node that
+    a person pinned counts as the best one while it is eligible; exploration does not change.
     """
 
     epsilon: float
@@ -69,13 +70,16 @@ class Evolutionary:
     the population.  A tournament grows the fastest of `tournament` nodes, drawn without replacement
     from the eligible ones of the population; of equals the oldest wins.  Where none is eligible (at
     first, while the root has all its children and none of them works) a leaf is drawn, each equally
-    likely, so that failures are repaired and the search does not wait.
+    likely, so that failures are repaired and the search does not wait.  An eligible node that a
+    person pinned wins without a tournament.
     """
 
     population: int
     tournament: int
 
     def select(self, tree: Tree, rng: Random) -> int | None:
+        if tree.pinned and (pinned := tree.best_pinned()) is not None:
+            return pinned
         eligible = [n for n in tree.correct[-self.population :] if tree.is_eligible(tree[n])]
         if not eligible:
             return tree.random_leaf(rng)

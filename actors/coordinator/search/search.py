@@ -7,19 +7,27 @@ is seeded by task, attempt and stage: with one expansion at a time, two runs gro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from actors.coordinator.search.attempt_stages import Attempt, Stage
+from actors.coordinator.search.confirmation import BestConfirmed, next_to_confirm
 from actors.coordinator.search.leaderboard import Leaderboard
+from actors.coordinator.search.steering import (
+    Boosts,
+    BudgetChanged,
+    NodeSteered,
+    SourceInjected,
+    SteeringEvent,
+    steer_node,
+)
 from actors.coordinator.search.strategy import Strategy, WaitsForNodes, WindowContext
 from actors.coordinator.search.tree import FAILED_SCORE, ROOT, Tree
 from protocol.settings import SearchSettings
 from protocol.values import GiveUpScope
 
 ROOT_KERNEL = "root"
-CONFIRMED_LEADERS = 3  # at most so many of the best nodes are confirmed
 
 
 # --- events ------------------------------------------------------------------------------------
@@ -56,16 +64,9 @@ class AttemptEnded:
     gives_up_on: GiveUpScope = "attempt"
 
 
-@dataclass(frozen=True)
-class BestConfirmed:
-    """One of the best nodes was judged again at length; FAILED_SCORE when that found it wrong."""
-
-    number: int
-    score: float
-    faster: bool  # whether it was confirmed to be faster than the reference
-
-
-SearchEvent = ReferenceReady | ReferenceRefused | StageEnded | AttemptEnded | BestConfirmed
+SearchEvent = (
+    ReferenceReady | ReferenceRefused | StageEnded | AttemptEnded | BestConfirmed | SteeringEvent
+)
 
 # --- instructions ------------------------------------------------------------------------------
 
@@ -107,12 +108,15 @@ class Search:
         self.settings = settings
         self.budget = settings.budget
         self.finished = False
+        self.abandoned = False  # a person finished the run before this task began an attempt
         self.given_up = False  # an agent gave up on the task: no further attempt is begun
         self.tree: Tree | None = None
         self.leaderboard: Leaderboard | None = None
         self.under_way: dict[int, Attempt] = {}
         self.begun = 0  # attempts begun, those ended included
         self.confirmed: dict[int, BestConfirmed] = {}
+        self.confirming: int | None = None  # the node whose confirmation is under way
+        self._boosts = Boosts()
         self._second_looks = 0  # since the last attempt ended
         self._seed = seed
         self._strategy = strategy
@@ -122,6 +126,14 @@ class Search:
     def recorded(self) -> int:
         """The number of nodes in the tree, without the root."""
         return len(self.tree.recorded) if self.tree is not None else 0
+
+    @property
+    def best_speedup(self) -> float:
+        """The speed-up of the best node, the reference included; 0 before it is measured."""
+        if self.leaderboard is None:
+            return 0.0
+        score, _number = next(self.leaderboard.ranked())  # the root is always among them
+        return self._tree[ROOT].score / score
 
     @property
     def ended(self) -> int:
@@ -142,7 +154,7 @@ class Search:
         match event:
             case ReferenceReady():
                 self._add_root(event.eager_us)
-                return self._grow()
+                return [] if self.finished else self._grow()
             case ReferenceRefused():
                 self.finished = True
                 return [FinishTask(event.problem)]
@@ -153,8 +165,13 @@ class Search:
                 return self._grow() + self._release()
             case BestConfirmed():
                 self.confirmed[event.number] = event
+                self.confirming = None
                 self._second_looks += 1
                 return self._confirm_or_finish()
+            case SourceInjected():
+                return self._inject(event)
+            case NodeSteered() | BudgetChanged():
+                return self._steer(event)
 
     # --- restoring ---------------------------------------------------------------------------
 
@@ -167,6 +184,7 @@ class Search:
         second_looks: int = 0,
         offered: dict[int, OfferWork] | None = None,
         given_up: dict[int, GiveUpScope] | None = None,
+        steering: Sequence[SteeringEvent] = (),
     ) -> list[Instruction]:
         """Restore a stored search; return the offers of attempts under way, and new ones.
 
@@ -179,6 +197,7 @@ class Search:
             second_looks: the number of confirmations since the last attempt ended.
             offered: the stored offers of those attempts, by number; they are made again.
             given_up: what the agents of recorded nodes gave up on, by number.
+            steering: what a person asked of this search so far, in order.
         """
         self._add_root(eager_us)
         self.confirmed = {one.number: one for one in confirmed}
@@ -192,6 +211,7 @@ class Search:
         self._second_looks = second_looks
         for number, scope in (given_up or {}).items():
             self._give_up(number, scope)
+        self._restore_steering(steering)
         stored_offers = offered or {}
         offers: list[Instruction] = []
         for attempt in attempts:
@@ -214,7 +234,9 @@ class Search:
             and len(self.under_way) < self.settings.in_flight
         ):
             number = self.begun + 1
-            parent = self._strategy.select(self._tree, self._rng(number, "select"))
+            parent = self._boosts.node_to_grow(self._tree)
+            if parent is None:
+                parent = self._strategy.select(self._tree, self._rng(number, "select"))
             if parent is None or self._tree[parent].closed:
                 is_stuck = True
                 break
@@ -225,47 +247,30 @@ class Search:
                 repair=node.has_bug,
                 stage=self._strategy.first_stage(node),
             )
-            self._tree.begin(parent)
-            self.begun = number
-            self.under_way[number] = attempt
+            self._begin(attempt)
+            self._boosts.attempt_begun(number, parent)
             instructions += [SaveAttempt(attempt), self._offer(attempt)]
         if not self.under_way and (is_stuck or self.begun >= self.budget):
             instructions += self._confirm_or_finish()
         return instructions
 
-    def _confirm_or_finish(self) -> list[Instruction]:
-        """Confirm the best node until the best of all is a confirmed one; then finish.
+    def _begin(self, attempt: Attempt) -> None:
+        self._tree.begin(attempt.parent)
+        self.begun = attempt.number
+        self.under_way[attempt.number] = attempt
 
-        The best of many noisy measurements is too good: it needs a second, longer measurement.
-        """
-        number = self._next_to_confirm()
+    def _confirm_or_finish(self) -> list[Instruction]:
+        """Confirm the best node until the best of all is a confirmed one; then finish."""
+        number = next_to_confirm(
+            self._tree, self._board, self.confirmed.values(), self._second_looks
+        )
         if number is None:
             self.finished = True
             return [FinishTask()]
         parent = self._tree[number].parent or ROOT
+        self.confirming = number
         again = Attempt(number=number, parent=parent, repair=False, stage=Stage.CONFIRM)
         return [OfferWork(Stage.CONFIRM, again)]
-
-    def _next_to_confirm(self) -> int | None:
-        """Return the best unconfirmed node if it may be the winner; otherwise None.
-
-        It may be while no confirmed score is as good.  It also may be while no confirmed node is
-        faster than the reference and its own score is better than the reference's.
-        """
-        unconfirmed = next(
-            (
-                (score, number)
-                for score, number in self._board.ranked()
-                if number != ROOT and number not in self.confirmed
-            ),
-            None,
-        )
-        if unconfirmed is None or self._second_looks >= CONFIRMED_LEADERS:
-            return None
-        score, number = unconfirmed
-        as_good = [one for one in self.confirmed.values() if one.score <= score]
-        is_settled = any(one.faster for one in as_good) or score >= self._tree[ROOT].score
-        return None if as_good and is_settled else number
 
     def _advance(self, attempt: Attempt) -> list[Instruction]:
         following = Stage.WRITE if attempt.stage is Stage.PLAN else Stage.EVALUATE
@@ -318,6 +323,53 @@ class Search:
             window = self._strategy.window(attempt, context, rng)
         seed = self._rng(attempt.number, f"{attempt.stage} seed").getrandbits(32)
         return OfferWork(attempt.stage, attempt, window, seed)
+
+    # --- a person's directives ---------------------------------------------------------------
+
+    def _steer(self, event: NodeSteered | BudgetChanged) -> list[Instruction]:
+        """Take in a wish; it may begin attempts, or end the task.
+
+        A rejected winner has to be followed by another one, also after the end of the task.
+        """
+        if isinstance(event, BudgetChanged):
+            self.budget = event.budget
+            self.finished &= event.budget <= self.begun
+        else:
+            self._steer_node(event)
+            self.finished &= event.verb != "reject"
+        if self.tree is None or self.finished or self.confirming is not None:
+            return []
+        return self._grow()
+
+    def _steer_node(self, event: NodeSteered) -> None:
+        if event.verb == "boost":
+            self._boosts.add(event)
+        else:
+            steer_node(self._tree, event)
+
+    def _inject(self, event: SourceInjected) -> list[Instruction]:
+        """Begin an attempt whose candidate is there already; it counts as any other."""
+        attempt = Attempt(
+            number=event.number,
+            parent=event.parent,
+            repair=False,
+            stage=Stage.EVALUATE,
+            injected=True,
+        )
+        self.finished = False
+        self._begin(attempt)
+        return [SaveAttempt(attempt), self._offer(attempt)]
+
+    def _restore_steering(self, events: Sequence[SteeringEvent]) -> None:
+        for event in events:
+            if isinstance(event, NodeSteered):
+                self._steer_node(event)
+        injected = {event.number for event in events if isinstance(event, SourceInjected)}
+        parents = {number: self._tree[number].parent or ROOT for number in self._tree.recorded}
+        parents |= {number: attempt.parent for number, attempt in self.under_way.items()}
+        self._boosts.restore(
+            (number, parent) for number, parent in parents.items() if number not in injected
+        )
 
     # --- tree and draws ----------------------------------------------------------------------
 

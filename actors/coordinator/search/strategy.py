@@ -168,6 +168,8 @@ class ReflexionStrategy:
 
     def select(self, tree: Tree, rng: Random) -> int | None:
         last = tree.recorded[-1] if tree.recorded else ROOT
+        while tree[last].rejected:  # by a person: the chain goes on above
+            last = tree[last].parent or ROOT
         return None if tree[last].pending else last
 
     def first_stage(self, node: Node) -> Stage:

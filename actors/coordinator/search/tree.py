@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -33,7 +34,14 @@ class Node:
     grandchildren: list[int] = field(default_factory=list)
     pending: int = 0  # children under way
     failed: int = 0  # evaluated children that failed
-    closed: bool = False  # an agent gave up on it
+    closed: bool = False  # an agent gave up on it, or a person rejected it
+    rejected: bool = False  # a person rejected it: it is no leader either
+    prunes: int = 0  # how many nodes that a person pruned have it in their subtrees
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether a person pruned it or a node above it."""
+        return self.prunes > 0
 
     @property
     def has_bug(self) -> bool:
@@ -61,6 +69,9 @@ class Tree:
         self.begun: list[int] = []  # the parent of each child that was begun
         self.recorded: list[int] = []  # evaluated nodes but the root, as they ended
         self.correct: list[int] = []  # the correct ones among them, the root first
+        self.pinned: dict[int, None] = {}  # by a person, in their order
+        self.pruned: set[int] = set()  # the tops of pruned subtrees
+        self.steered = 0  # what a person changed so far: a cache of another number is stale
         # Sorted, so that a draw depends on the set of leaves and not on the order of events.
         self._leaves: SortedList[int] = SortedList()
         # (score, number) of correct nodes; an ineligible one is dropped when it comes up and
@@ -96,6 +107,7 @@ class Tree:
             child_index=len(above.children),
             depth=above.depth + 1,
             jump_ancestor=self._jump_below(above),
+            prunes=above.prunes,
         )
         above.children.append(number)
         above.failed += node.has_bug
@@ -111,6 +123,55 @@ class Tree:
         """Let a node have no further child."""
         self.nodes[number].closed = True
         self._leaves.discard(number)
+
+    # --- what a person asks for --------------------------------------------------------------
+
+    def pin(self, number: int) -> None:
+        """Prefer a node as the parent, and keep it in the plan window."""
+        self.pinned[number] = None
+        self.steered += 1
+
+    def unpin(self, number: int) -> None:
+        """Take a pin back."""
+        self.pinned.pop(number, None)
+        self.steered += 1
+
+    def prune(self, number: int) -> None:
+        """Let no node of a subtree be a parent, and show none of them in a window."""
+        self.pruned.add(number)
+        self.steered += 1
+        for node in self.subtree(number):
+            node.prunes += 1
+            self._leaves.discard(node.number)
+
+    def unprune(self, number: int) -> None:
+        """Take a prune back."""
+        self.pruned.discard(number)
+        self.steered += 1
+        for node in self.subtree(number):
+            node.prunes -= 1
+            if node.is_pruned:
+                continue
+            if node.degree == 0 and not node.closed:
+                self._leaves.add(node.number)
+            if not node.has_bug:
+                heapq.heappush(self._heap, (node.score, node.number))
+
+    def reject(self, number: int) -> None:
+        """Let a node be neither a parent nor a leader."""
+        self.nodes[number].rejected = True
+        self.steered += 1
+        self.close(number)
+
+    def subtree(self, top: int) -> Iterator[Node]:
+        """Yield a node and all below it, in no particular order."""
+        waiting = [top]
+        while waiting:
+            node = self.nodes[waiting.pop()]
+            waiting += node.children
+            yield node
+
+    # --- shape -------------------------------------------------------------------------------
 
     def is_within(self, number: int, top: int) -> bool:
         """Whether a node is in the subtree of `top` (itself included), in O(log depth) steps."""
@@ -131,16 +192,37 @@ class Tree:
 
     def is_eligible(self, node: Node) -> bool:
         """Whether the policy may grow this node now."""
-        if node.closed:
+        if not self.is_growable(node):
             return False
         if node.number == ROOT and node.degree >= self.root_children:
             return False
-        if node.has_bug and node.pending:
-            return False  # a repair is under way
         return not (node.failed > self.failed_children and node.correct_children == 0)
 
+    def is_growable(self, node: Node) -> bool:
+        """Whether a person may have this node grown now; the caps of children do not hold then."""
+        is_in_repair = node.has_bug and node.pending > 0
+        return not (node.closed or node.is_pruned or is_in_repair)
+
+    def best_pinned(self) -> int | None:
+        """Return the best eligible node that a person pinned, correct ones first.
+
+        A failed one is preferred until one of its children is correct.
+        """
+        pinned = [self.nodes[number] for number in self.pinned]
+        wanted = [
+            (node.score, node.number)
+            for node in pinned
+            if self.is_eligible(node) and not (node.has_bug and node.correct_children)
+        ]
+        return min(wanted)[1] if wanted else None
+
     def best_eligible(self) -> int | None:
-        """Return the correct, eligible node with the best score (the oldest among equals)."""
+        """Return the correct, eligible node with the best score (the oldest among equals).
+
+        An eligible node that a person pinned goes first.
+        """
+        if self.pinned and (pinned := self.best_pinned()) is not None:
+            return pinned
         while self._heap:
             number = self._heap[0][1]
             if self.is_eligible(self.nodes[number]):
@@ -164,4 +246,5 @@ class Tree:
         if not node.has_bug:
             heapq.heappush(self._heap, (node.score, node.number))
             self.correct.append(node.number)
-        self._leaves.add(node.number)
+        if not node.is_pruned:
+            self._leaves.add(node.number)

@@ -1,7 +1,9 @@
 """The three windows: which earlier attempts each agent sees (arXiv 2510.16996, section 4.4).
 
 Node i and the root belong to every window.  A window of more than `cap` nodes is a uniform draw of
-`cap` from it; the prompts show node i and the root in sections of their own in any case.
+`cap` from it; the prompts show node i and the root in sections of their own in any case.  A person
+changes that: a pinned node is in every plan window, and no draw takes it out of any window; pruned
+nodes are shown in none.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ from actors.coordinator.search.tree import ROOT, Tree
 
 def plan_window(tree: Tree, board: Leaderboard, i: int, cap: int, rng: Random) -> tuple[int, ...]:
     """Return i, the root, i's children, and the leaders outside i's subtree."""
-    return _sample_window((i, ROOT, *board.leaders_outside(i)), tree[i].children, cap, rng)
+    fixed = (i, ROOT, *board.leaders_outside(i))
+    if tree.steered:
+        fixed = (*fixed, *(one for one in tree.pinned if not tree[one].rejected))
+        return _steered_window(tree, i, (*fixed, *tree[i].children), cap, rng)
+    return _sample_window(fixed, tree[i].children, cap, rng)
 
 
 def code_window(tree: Tree, i: int, cap: int, rng: Random) -> tuple[int, ...]:
@@ -23,6 +29,8 @@ def code_window(tree: Tree, i: int, cap: int, rng: Random) -> tuple[int, ...]:
     parent = tree[i].parent
     # The children of all of a parent's children: i's own and its siblings'.
     shown = tree[i].children if parent is None else tree[parent].grandchildren
+    if tree.steered:
+        return _steered_window(tree, i, (i, ROOT, *shown), cap, rng)
     return _sample_window((i, ROOT), shown, cap, rng)
 
 
@@ -30,7 +38,26 @@ def debug_window(tree: Tree, i: int, cap: int, rng: Random) -> tuple[int, ...]:
     """Return i, the root, and i's siblings."""
     parent = tree[i].parent
     siblings = () if parent is None else tree[parent].children
+    if tree.steered:
+        return _steered_window(tree, i, (i, ROOT, *siblings), cap, rng)
     return _sample_window((i, ROOT), siblings, cap, rng, skip=tree[i].child_index)
+
+
+def _steered_window(
+    tree: Tree, i: int, shown: Sequence[int], cap: int, rng: Random
+) -> tuple[int, ...]:
+    """Return the window of a task that a person steers: without the pruned, with the pinned.
+
+    Of more pinned nodes than the window holds, the latest are shown.
+    """
+    members = [one for one in dict.fromkeys(shown) if one in (i, ROOT) or not tree[one].is_pruned]
+    if len(members) <= cap:
+        return tuple(members)
+    pinned = [one for one in tree.pinned if one in members]
+    kept = set(pinned[max(0, len(pinned) - cap) :])
+    others = [one for one in members if one not in kept]
+    drawn = kept.union(rng.sample(others, cap - len(kept)))
+    return tuple(one for one in members if one in drawn)
 
 
 def _sample_window(

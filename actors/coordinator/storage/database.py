@@ -48,6 +48,7 @@ class Database:
     """`run.db`, opened for writing by its only writer."""
 
     def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
         # Held for the life of the process: only one coordinator may serve a run.
         try:
             run_dir.mkdir(parents=True, exist_ok=True)
@@ -136,6 +137,10 @@ class Database:
     def value(self, statement: str, values: tuple[object, ...] = ()) -> Any:
         """Return the first column of a query that has at least one row."""
         return self._db.execute(statement, values).fetchone()[0]
+
+    def has_table(self, name: str) -> bool:
+        """Whether the file has that table: runs of older versions lack some."""
+        return self.row("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)) is not None
 
     def close(self) -> None:
         """Close the file without a commit, and unlock the run for the next coordinator."""

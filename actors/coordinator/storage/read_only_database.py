@@ -13,6 +13,7 @@ class ReadOnlyDatabase(Database):
     """`run.db` for the reads of the stores; a write is a bug and raises RuntimeError."""
 
     def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
         path = run_dir / RUN_DB
         if not path.is_file():
             raise ValueError(f"{run_dir} is not a run folder: it has no {RUN_DB}")

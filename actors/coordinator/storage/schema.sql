@@ -10,7 +10,11 @@ CREATE TABLE IF NOT EXISTS run (
     created REAL NOT NULL,         -- wall clock, seconds since 1970, for people only
     started REAL NOT NULL,         -- when the present coordinator began
     seconds REAL NOT NULL,         -- that any coordinator served it
-    supervisor TEXT NOT NULL DEFAULT '' -- incarnation of the one that started this coordinator
+    supervisor TEXT NOT NULL DEFAULT '', -- incarnation of the one that started this coordinator
+    paused INTEGER NOT NULL DEFAULT 0,   -- 1: a person paused it, and nothing is leased
+    finishing INTEGER NOT NULL DEFAULT 0, -- 1: a person has it end with what is under way
+    max_cost REAL,                 -- --max-cost at the last start; null: none
+    cap_usd REAL                   -- the cap in force: --max-cost, or a person's later one; null: none
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS task (
@@ -21,6 +25,7 @@ CREATE TABLE IF NOT EXISTS task (
     reference BLOB,                -- msgpack protocol.values.Reference, once measured
     problem TEXT NOT NULL DEFAULT '',
     status TEXT NOT NULL,          -- new, measured, finished, refused
+    named_budget INTEGER,          -- --budget at the last start; `budget` may be a person's later one
     eager_us REAL,                 -- this and the following columns: the reference's figures again
     compile_us REAL,
     max_autotune_us REAL,
@@ -31,13 +36,15 @@ CREATE TABLE IF NOT EXISTS attempt (
     task TEXT NOT NULL REFERENCES task (name),
     number INTEGER NOT NULL,
     parent INTEGER NOT NULL,
-    kind TEXT NOT NULL,            -- improve, repair
+    kind TEXT NOT NULL,            -- improve, repair, inject (its source is a person's)
     plan BLOB,                     -- msgpack protocol.values.Plan
     candidate BLOB,                -- msgpack protocol.values.Candidate
     state TEXT NOT NULL,           -- plan, write, repair, evaluate, done
     advice TEXT NOT NULL DEFAULT '', -- the plan's
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
+-- A row's state comes after its plan and candidate, which a reader of all states need not read.
+CREATE INDEX IF NOT EXISTS attempt_under_way ON attempt (state) WHERE state != 'done';
 
 CREATE TABLE IF NOT EXISTS node (
     id INTEGER PRIMARY KEY,        -- the order in which nodes were recorded
@@ -53,6 +60,8 @@ CREATE TABLE IF NOT EXISTS node (
     outside TEXT NOT NULL,         -- JSON list of diff hunks outside the anchors
     at REAL NOT NULL,
     confirmed INTEGER NOT NULL DEFAULT 0, -- 1: verdict and score are of the longer, second look; 2: it could not be had
+    pinned INTEGER NOT NULL DEFAULT 0,    -- 1: by a person
+    pruned INTEGER NOT NULL DEFAULT 0,    -- how many nodes that a person pruned are above it, or it
     reason TEXT,                   -- from here on the verdict's figures again, for sqlite3 and the views
     failed_in TEXT,                -- the stage that decided; '' of a correct one
     speedup REAL,
@@ -108,6 +117,38 @@ CREATE TABLE IF NOT EXISTS first_look (
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 
+-- What a person asked of the run (protocol/directives.py).  A row is written together with its
+-- effects; a directive that waits is a file in the run folder.
+CREATE TABLE IF NOT EXISTS directive (
+    id INTEGER PRIMARY KEY,        -- the order in which they took effect
+    key TEXT NOT NULL UNIQUE,
+    verb TEXT NOT NULL,
+    task TEXT NOT NULL,            -- '': the run
+    node INTEGER,                  -- of inject: the parent
+    arguments TEXT NOT NULL,       -- JSON protocol.directives.DirectiveArguments, less source and reply
+    "by" TEXT NOT NULL,
+    wanted_at REAL NOT NULL,
+    state TEXT NOT NULL,           -- applied, refused
+    reason TEXT NOT NULL DEFAULT '', -- why it was refused
+    applied_at REAL NOT NULL,      -- or refused
+    attempt INTEGER,               -- that inject began
+    -- Where it stands among the decisions of its task, for a replay:
+    decided INTEGER NOT NULL DEFAULT 0,   -- decisions of the run by then: the largest decision.id
+    recorded INTEGER NOT NULL DEFAULT 0,  -- nodes of the task by then, less the root
+    begun INTEGER NOT NULL DEFAULT 0,     -- attempts of the task by then
+    confirmed INTEGER NOT NULL DEFAULT 0  -- nodes of the task that were judged again by then
+) STRICT;
+
+-- What the judge said of a node that a person rejected later.
+CREATE TABLE IF NOT EXISTS rejection (
+    task TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    verdict BLOB NOT NULL,         -- msgpack protocol.values.Verdict
+    score_us REAL,                 -- null: not correct
+    decided INTEGER NOT NULL,      -- as in directive
+    PRIMARY KEY (task, number)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS lease (
     epoch INTEGER PRIMARY KEY,
     work TEXT NOT NULL,            -- TASK/ATTEMPT/STAGE
@@ -119,6 +160,7 @@ CREATE TABLE IF NOT EXISTS lease (
     running INTEGER NOT NULL       -- 1 once candidate code ran under it
 ) STRICT;
 CREATE INDEX IF NOT EXISTS lease_open ON lease (work) WHERE ended IS NULL;
+CREATE INDEX IF NOT EXISTS lease_work ON lease (work);
 CREATE INDEX IF NOT EXISTS lease_charged ON lease (work) WHERE running = 1;
 
 CREATE TABLE IF NOT EXISTS call (
@@ -139,7 +181,7 @@ CREATE TABLE IF NOT EXISTS call (
     seconds REAL NOT NULL,
     at REAL NOT NULL
 ) STRICT;
--- The spend of a node or of the run is read without the texts of its calls.
+-- All that sums of spend need: a row's figures come after its request and reply.
 CREATE INDEX IF NOT EXISTS call_spend ON call (
     work, role, model, stop, usd, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
     seconds
@@ -193,7 +235,8 @@ CREATE TABLE IF NOT EXISTS worker (
     how TEXT NOT NULL,             -- how the last one ended
     leases INTEGER NOT NULL DEFAULT 0,  -- that it holds
     rtt_ms REAL,                   -- from a heartbeat to its answer; null: not measured yet
-    quarantine TEXT NOT NULL DEFAULT '' -- why nothing is judged on its device; '': it is well
+    quarantine TEXT NOT NULL DEFAULT '', -- why nothing is judged on its device; '': it is well
+    device TEXT NOT NULL DEFAULT '' -- an evaluator's: its name
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS event (
@@ -203,3 +246,93 @@ CREATE TABLE IF NOT EXISTS event (
     subject TEXT NOT NULL,
     detail TEXT NOT NULL
 ) STRICT;
+
+-- The change feed: one row for each thing that pages show, with the number of its last change.  The
+-- triggers fill it, so no writer can forget it, and a reader asks for all that changed after a number.
+-- Not INSERT OR REPLACE: within a trigger the conflict rule of the outer statement would hold.
+CREATE TABLE IF NOT EXISTS change (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, -- only grows: a deleted number is never given again
+    entity TEXT NOT NULL,          -- task, attempt, worker, event, directive
+    key TEXT NOT NULL,             -- the task's name, TASK/NUMBER, the slot, the event's id
+    UNIQUE (entity, key)
+) STRICT;
+
+CREATE TRIGGER IF NOT EXISTS task_added AFTER INSERT ON task
+BEGIN
+    DELETE FROM change WHERE entity = 'task' AND key = NEW.name;
+    INSERT INTO change (entity, key) VALUES ('task', NEW.name);
+END;
+CREATE TRIGGER IF NOT EXISTS task_changed AFTER UPDATE ON task
+BEGIN
+    DELETE FROM change WHERE entity = 'task' AND key = NEW.name;
+    INSERT INTO change (entity, key) VALUES ('task', NEW.name);
+END;
+CREATE TRIGGER IF NOT EXISTS attempt_began AFTER INSERT ON attempt
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
+    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
+END;
+CREATE TRIGGER IF NOT EXISTS attempt_changed AFTER UPDATE OF state ON attempt
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
+    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
+END;
+CREATE TRIGGER IF NOT EXISTS node_added AFTER INSERT ON node
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
+    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
+END;
+CREATE TRIGGER IF NOT EXISTS node_changed AFTER UPDATE ON node
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
+    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
+END;
+CREATE TRIGGER IF NOT EXISTS lease_granted AFTER INSERT ON lease
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER);
+    INSERT INTO change (entity, key) VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER));
+END;
+CREATE TRIGGER IF NOT EXISTS lease_ended AFTER UPDATE OF ended ON lease
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER);
+    INSERT INTO change (entity, key) VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER));
+END;
+CREATE TRIGGER IF NOT EXISTS call_added AFTER INSERT ON call
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER);
+    INSERT INTO change (entity, key) VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER));
+END;
+CREATE TRIGGER IF NOT EXISTS call_removed AFTER DELETE ON call
+BEGIN
+    DELETE FROM change WHERE entity = 'attempt' AND key = substr(OLD.work, 1, instr(OLD.work, '/'))
+        || CAST(substr(OLD.work, instr(OLD.work, '/') + 1) AS INTEGER);
+    INSERT INTO change (entity, key) VALUES ('attempt', substr(OLD.work, 1, instr(OLD.work, '/'))
+        || CAST(substr(OLD.work, instr(OLD.work, '/') + 1) AS INTEGER));
+END;
+CREATE TRIGGER IF NOT EXISTS worker_added AFTER INSERT ON worker
+BEGIN
+    DELETE FROM change WHERE entity = 'worker' AND key = NEW.slot;
+    INSERT INTO change (entity, key) VALUES ('worker', NEW.slot);
+END;
+CREATE TRIGGER IF NOT EXISTS worker_changed AFTER UPDATE ON worker
+BEGIN
+    DELETE FROM change WHERE entity = 'worker' AND key = NEW.slot;
+    INSERT INTO change (entity, key) VALUES ('worker', NEW.slot);
+END;
+CREATE TRIGGER IF NOT EXISTS directive_added AFTER INSERT ON directive
+BEGIN
+    DELETE FROM change WHERE entity = 'directive' AND key = NEW.key;
+    INSERT INTO change (entity, key) VALUES ('directive', NEW.key);
+END;
+-- Events are many and never change: only the last 512 are in the feed.
+CREATE TRIGGER IF NOT EXISTS event_added AFTER INSERT ON event
+BEGIN
+    DELETE FROM change WHERE entity = 'event' AND key = CAST(NEW.id - 512 AS TEXT);
+    INSERT INTO change (entity, key) VALUES ('event', CAST(NEW.id AS TEXT));
+END;

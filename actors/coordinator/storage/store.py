@@ -80,11 +80,11 @@ class Store:
         epoch: int = self._db.value("SELECT epoch FROM run")
         return epoch
 
-    def change_supervisor(self, supervisor: str) -> bool:
-        """Record the supervisor that serves the run; return whether it replaces another one."""
+    def change_supervisor(self, supervisor: str) -> str:
+        """Record the supervisor that serves the run; return the former one, "" before the first."""
         former = str(self._db.value("SELECT supervisor FROM run"))
         self._db.write("UPDATE run SET supervisor = ?", (supervisor,))
-        return former not in ("", supervisor)
+        return former
 
     def set_status(self, status: str, reason: str = "") -> None:
         self._db.write("UPDATE run SET status = ?, reason = ?", (status, reason))
@@ -94,14 +94,21 @@ class Store:
 
     # --- tasks -------------------------------------------------------------------------------
 
-    def add_task(self, task: Task, budget: int) -> None:
-        """Add a task that is new, or the larger budget of one that is not."""
+    def add_task(self, task: Task, budget: int, *, is_named: bool = False) -> None:
+        """Add a task that is new, or the other budget of one that is not.
+
+        A person's budget for the task holds until the command that starts the run names one
+        (`is_named`), or until the setting is another one than at the last start.
+        """
         self._db.write(
-            "INSERT INTO task (name, source, settings, budget, status)"
-            " VALUES (?, ?, ?, ?, 'new') ON CONFLICT DO UPDATE SET budget = excluded.budget,"
+            "INSERT INTO task (name, source, settings, budget, named_budget, status)"
+            " VALUES (?, ?, ?, ?, ?, 'new') ON CONFLICT DO UPDATE SET"
             " status = CASE WHEN status = 'finished' AND excluded.budget > task.budget"
-            " THEN 'measured' ELSE status END",
-            (task.name, task.source, _encode(task), budget),
+            " AND (? OR named_budget IS NOT excluded.budget) THEN 'measured' ELSE status END,"
+            " budget = CASE WHEN ? OR named_budget IS NOT excluded.budget"
+            " THEN excluded.budget ELSE budget END,"
+            " named_budget = excluded.named_budget",
+            (task.name, task.source, _encode(task), budget, budget, is_named, is_named),
         )
 
     def set_reference(self, task: str, reference: Reference, at: float) -> None:
@@ -162,7 +169,7 @@ class Store:
                 task,
                 attempt.number,
                 attempt.parent,
-                "repair" if attempt.repair else "improve",
+                "inject" if attempt.injected else "repair" if attempt.repair else "improve",
                 attempt.stage,
             ),
         )
@@ -214,8 +221,10 @@ class Store:
         plan = self.plan(task, number)
         self._db.write(
             "INSERT INTO node (task, number, parent, source, advice, word, verdict, score_us,"
-            " plan, outside, at) SELECT ?, ?, parent, ?, ?, ?, ?, ?, plan, ?, ? FROM attempt"
-            " WHERE task = ? AND number = ?",
+            " plan, outside, at, pruned) SELECT ?, ?, a.parent, ?, ?, ?, ?, ?, a.plan, ?, ?,"
+            " COALESCE(above.pruned, 0) FROM attempt AS a LEFT JOIN node AS above"
+            " ON above.task = a.task AND above.number = a.parent"
+            " WHERE a.task = ? AND a.number = ?",
             (
                 task,
                 number,
@@ -285,6 +294,11 @@ class Store:
             (task, after),
         )
 
+    def attempt_count(self, task: str) -> int:
+        """Return the number of attempts that a task has begun."""
+        count: int = self._db.value("SELECT COUNT(*) FROM attempt WHERE task = ?", (task,))
+        return count
+
     def attempts_under_way(self, task: str) -> list[Attempt]:
         rows = self._db.rows(
             "SELECT number, parent, kind, state FROM attempt WHERE task = ? AND state != 'done'"
@@ -292,9 +306,26 @@ class Store:
             (task,),
         )
         return [
-            Attempt(number=number, parent=parent, repair=kind == "repair", stage=Stage(state))
+            Attempt(
+                number=number,
+                parent=parent,
+                repair=kind == "repair",
+                stage=Stage(state),
+                injected=kind == "inject",
+            )
             for number, parent, kind, state in rows
         ]
+
+    def parents(self, task: str, number: int) -> list[int]:
+        """Return a node and all nodes above it, from the node upwards."""
+        rows = self._db.rows(
+            "WITH RECURSIVE up (number, parent, depth) AS (SELECT number, parent, 0 FROM node"
+            " WHERE task = ? AND number = ? UNION SELECT node.number, node.parent, depth + 1"
+            " FROM node JOIN up ON node.number = up.parent WHERE node.task = ?)"
+            " SELECT number FROM up ORDER BY depth",
+            (task, number, task),
+        )
+        return [found for (found,) in rows]
 
     def attempt_view(self, task: str, number: int) -> AttemptView:
         """Return a recorded node as an agent sees it."""
@@ -308,6 +339,7 @@ class Store:
             parent=parent,
             advice=advice,
             source=source,
-            verdict=msgspec.msgpack.decode(verdict, type=Verdict),
+            # Agents are not shown the timed groups: a window has seven verdicts.
+            verdict=msgspec.structs.replace(_decode(verdict), groups=None),
             score_us=score_us,
         )

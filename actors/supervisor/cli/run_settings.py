@@ -42,7 +42,7 @@ CHANGEABLE_ON_RESUME = (
     *("search.budget", "max_cost", "max_minutes", "min_sandbox", "listen", "until_idle"),
     *("evaluators", "planners", "coders", "debuggers", "tasks_at_once"),
     *("prices", "at_once", "base_url"),  # where a model is found, not which model
-    "launch",
+    *("launch", "ask_person"),
 )
 
 

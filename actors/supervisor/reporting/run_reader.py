@@ -257,10 +257,10 @@ def _first_looks(connection: sqlite3.Connection) -> dict[tuple[str, int], Verdic
 
 
 def _verdict(blob: bytes) -> Verdict:
-    """Return a verdict without its large parts: no log, and only the labels of the profile."""
+    """Return a verdict without its large parts: of its profile only the labels stay."""
     verdict = msgspec.msgpack.decode(blob, type=Verdict)
     labels = {"labels": ", ".join(verdict.labels)} if verdict.labels else None
-    return msgspec.structs.replace(verdict, log="", profile=labels)
+    return msgspec.structs.replace(verdict, log="", profile=labels, groups=None)
 
 
 def _spend(connection: sqlite3.Connection) -> Iterator[SpendRow]:
