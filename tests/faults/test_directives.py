@@ -94,10 +94,18 @@ def test_a_larger_budget_waits_for_the_second_looks_and_then_goes_on(make_run: M
     search = run.coordinator.tasks.search("t")
     run.until(lambda: search.confirming is not None)
     key = run.submit("budget", attempts=7)
+    sent = len(run.socket.sent)
     run.run_out()
     assert ("applied", "") == run.state(key)
     assert 7 == run.attempts_done()
     assert [] == differences(run)
+    # What agents are shown from then on is what is stored, as after a restart.
+    stored = dict(run.rows("SELECT number, score_us FROM node"))
+    work = [one for one in run.socket.sent[sent:] if isinstance(one, messages.AgentRequest)]
+    shown = {(view.node, view.score_us) for one in work for view in (one.node, *one.window)}
+    (confirmed,) = run.rows("SELECT number FROM first_look LIMIT 1")[0]
+    assert (confirmed, stored[confirmed]) in shown
+    assert all(stored[number] == score for number, score in shown)
 
 
 def test_a_persons_budget_and_cap_hold_until_a_command_names_others(make_run: MakeRun) -> None:
