@@ -17,6 +17,7 @@ from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.snapshot import (
     AttemptEdit,
     AttemptUnderWay,
+    DirectiveState,
     NodeView,
     Snapshot,
     Spend,
@@ -24,9 +25,12 @@ from actors.supervisor.reporting.snapshot import (
     TaskState,
     WorkerState,
 )
+from protocol.directives import REJECTED_BY_PERSON
+from protocol.questions import PERSON
 from protocol.read_only import RUN_DB, read_only_uri
-from protocol.values import Plan, Reference, Task, Verdict
+from protocol.values import Outcome, Plan, Reference, Task, Verdict
 
+INJECTED = "inject"  # the value of `attempt.kind` for a person's source
 CONFIRMED = 1  # the value of `node.confirmed` after a second look
 # Not the view `spend`: a run of an older version lacks it.
 SPEND_QUERY = (
@@ -123,6 +127,11 @@ class RunReader:
         connection = self._open()
         return () if connection is None else tuple(_spend(connection))
 
+    def is_from_person(self, task: str, number: int) -> bool:
+        """Whether the source of an attempt is a person's."""
+        query = "SELECT kind FROM attempt WHERE task = ? AND number = ?"
+        return self._text(query, task, number) == INJECTED
+
     def lease_counts(self) -> dict[str, int]:
         """Return the number of leases by outcome; "held" for those that are open."""
         connection = self._open()
@@ -172,7 +181,7 @@ class RunReader:
         return str(self._row(query, *values)[0])
 
     def _read(self, connection: sqlite3.Connection) -> Snapshot | None:
-        run = connection.execute("SELECT run_id, status, reason, seconds FROM run").fetchone()
+        run = next(_named_rows(connection, "SELECT * FROM run"), None)
         if run is None:
             return None
         self._read_new_nodes(connection)
@@ -180,17 +189,25 @@ class RunReader:
         for (task, _), node in sorted(self._nodes.items()):
             by_task.setdefault(task, []).append(node)
         spend: dict[str, list[Spend]] = {}
+        answered = 0
         for row in _spend(connection):
             spend.setdefault(row.task, []).append(row.spend)
+            answered += row.spend.calls if row.model == PERSON else 0
         under_way = _under_way(connection)
         tasks = connection.execute(
             "SELECT name, budget, status, problem, reference FROM task ORDER BY rowid"
         )
         return Snapshot(
-            run_id=run[0],
-            status=run[1],
-            reason=run[2] or "",
-            seconds=run[3] or 0.0,
+            run_id=run["run_id"],
+            status=run["status"],
+            reason=run["reason"] or "",
+            seconds=run["seconds"] or 0.0,
+            # A run of an older version lacks these columns.
+            is_paused=bool(run.get("paused")),
+            is_finishing=bool(run.get("finishing")),
+            cap_usd=run.get("cap_usd"),
+            directives=tuple(_directives(connection)),
+            answered=answered,
             tasks=tuple(
                 TaskState(
                     name=name,
@@ -208,26 +225,28 @@ class RunReader:
         )
 
     def _read_new_nodes(self, connection: sqlite3.Connection) -> None:
-        """Read new nodes, and old ones with a second look: no other node can have changed."""
+        """Read new nodes, and old ones with a second look or a rejection: no other can change."""
         rows = connection.execute(
             "SELECT id, task, number, parent, advice, verdict, score_us, at, confirmed FROM node"
-            " WHERE id > ? OR confirmed > 0 ORDER BY id",
-            (self._last_node,),
+            " WHERE id > ? OR confirmed > 0 OR word = ? ORDER BY id",
+            (self._last_node, Outcome.REJECTED),
         )
         first_looks = _first_looks(connection)
         for row_id, task, number, parent, advice, blob, score_us, at, confirmed in rows:
             self._last_node = max(self._last_node, row_id)
+            verdict = _verdict(blob)
+            is_by_person = verdict.reason.startswith(REJECTED_BY_PERSON)
             self._nodes[task, number] = NodeView(
                 task=task,
                 number=number,
                 parent=parent,
                 advice=advice,
-                verdict=_verdict(blob),
+                verdict=verdict,
                 score_us=score_us,
                 at=at,
                 confirmed=confirmed == CONFIRMED,
                 unconfirmable=confirmed > CONFIRMED,
-                first_look=first_looks.get((task, number)),
+                first_look=None if is_by_person else first_looks.get((task, number)),
             )
 
 
@@ -279,13 +298,27 @@ def _under_way(connection: sqlite3.Connection) -> dict[str, list[AttemptUnderWay
 
 
 def _workers(connection: sqlite3.Connection) -> Iterator[WorkerState]:
-    cursor = connection.execute("SELECT * FROM worker ORDER BY slot")
+    for row in _named_rows(connection, "SELECT * FROM worker ORDER BY slot"):
+        # A run of an older version lacks some of these columns; they have defaults.
+        fields = {name: row[name] for name in WorkerState.__struct_fields__ if name in row}
+        yield msgspec.convert(fields, WorkerState)
+
+
+def _directives(connection: sqlite3.Connection) -> Iterator[DirectiveState]:
+    try:
+        rows = list(_named_rows(connection, "SELECT * FROM directive ORDER BY id"))
+    except sqlite3.OperationalError:
+        return  # a run of an older version
+    for row in rows:
+        fields = {name: row[name] for name in DirectiveState.__struct_fields__}
+        yield msgspec.convert(fields, DirectiveState)
+
+
+def _named_rows(connection: sqlite3.Connection, query: str) -> Iterator[dict[str, Any]]:
+    cursor = connection.execute(query)
     names = [column[0] for column in cursor.description]
     for values in cursor:
-        # A run of an older version lacks some of these columns; they have defaults.
-        known = {name: value for name, value in zip(names, values, strict=True)}
-        fields = {name: known[name] for name in WorkerState.__struct_fields__ if name in known}
-        yield msgspec.convert(fields, WorkerState)
+        yield dict(zip(names, values, strict=True))
 
 
 def checkpoint_database(run_dir: Path) -> None:
