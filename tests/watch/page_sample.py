@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any
 
-from tests.watch.sample_texts import FAILURES, IDEAS, SOURCE
+from sample_texts import FAILURES, IDEAS, SOURCE
 
 TASK = "gelu_mlp"
 EAGER_US = 1284.0

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from tests.watch.conftest import OpenPage, Serve
-from tests.watch.page_sample import TASK, PageSample
+from page_sample import TASK, PageSample
+from page_server import Serve
+from seen_page import OpenPage
 
 
 def test_growth_is_seen(serve: Serve, open_page: OpenPage) -> None:

@@ -85,6 +85,7 @@
         ${runs.length > 1
           ? html`<select class="run-choice" aria-label="Run" value=${app.runId} onChange=${(event) => app.showRun(event.target.value)}>${runs.map((run) => html`<option key=${run.id} value=${run.id}>${run.name}</option>`)}</select>`
           : html`<h1 class="run-name">${model.run?.name ?? runs[0]?.name}</h1>`}
+        ${tasks.length === 1 && !(model.run?.name ?? "").includes(task) && html`<span class="soft">${task}</span>`}
         ${tasks.length > 1 && html`<select class="task-choice" aria-label="Task" value=${task} onChange=${(event) => app.show({ task: event.target.value })}>
           ${tasks.map((known) => html`<option key=${known.name} value=${known.name}>${known.name}${known.best != null ? ` · ${STARK.format.speedup(model.best(known.name)?.speedup)}` : ""}</option>`)}</select>`}
         <${Status} model=${model} state=${state} />

@@ -5,6 +5,7 @@
   const { isNumber, speedup } = STARK.format;
   const HEIGHT = 340;
   const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3], [4, 2], [12, 4]];
+  const WHOLE_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000];
   const AXES = {
     attempts: { name: "attempts", text: (value) => String(value) },
     minutes: { name: "minutes", text: (value) => `${+value.toFixed(1)}` },
@@ -79,14 +80,21 @@
         y: { distr: isLog ? 3 : 1, log: 2, range: (plot, low, high) => yRange(low, high, isLog) },
       },
       axes: [
-        { ...tick, label: AXES[axis].name, size: 30, labelSize: 20, labelGap: 2, labelFont: `12px ${style.fontFamily}`, values: (plot, values) => values.map((value) => (value === null ? "" : AXES[axis].text(value))) },
-        { ...tick, size: 56, values: (plot, values) => values.map((value) => (value === null ? "" : speedup(value))) },
+        { ...tick, label: AXES[axis].name, size: 30, labelSize: 20, labelGap: 2, labelFont: `12px ${style.fontFamily}`, values: (plot, values) => values.map((value) => (value === null ? "" : AXES[axis].text(value))), ...(axis === "attempts" ? { incrs: WHOLE_STEPS } : {}) },
+        { ...tick, size: 56, ...(isLog ? { splits: logSplits, filter: (plot, splits) => splits } : {}), values: (plot, values) => values.map((value) => (value === null ? "" : speedup(value))) },
       ],
       series,
       hooks: { draw: [(plot) => drawMarks(plot, failures, colour)], setCursor: [(plot) => pick(plot, curves, axis, onPick)] },
     };
     const plot = new window.uPlot(options, window.uPlot.join(tables), element);
     return plot;
+  }
+
+  // 1, 2, 5, 10 … where the axis of speeds is logarithmic.
+  function logSplits(plot, axis, low, high) {
+    const found = [];
+    for (let ten = 0.01; ten <= high; ten *= 10) found.push(ten, 2 * ten, 5 * ten);
+    return found.map((value) => Number(value.toPrecision(2))).filter((value) => value >= low && value <= high);
   }
 
   function yRange(low, high, isLog) {

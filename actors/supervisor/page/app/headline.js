@@ -2,7 +2,7 @@
 // The paragraph above every view: best so far and its idea, attempts, cost, what runs now.
 {
   const { html, useEffect, useState } = STARK;
-  const { clock, count, interval, isNumber, speedup, usd, words } = STARK.format;
+  const { clock, count, firstSentence, interval, isNumber, speedup, usd, words } = STARK.format;
 
   // Draw again each second, as long as something is under way.
   function useSeconds(isRunning) {
@@ -36,7 +36,7 @@
     const what = best.confirmed ? (isOver ? "The winner is" : "The best is") : "Best so far is";
     return html`<span>${what} <${NodeLink} app=${app} task=${task} number=${best.number}>attempt ${best.number}<//>: <strong class="figure">${speedup(best.speedup, best.low)}</strong>
       ${range && html`${" "}<span class="soft">(95 % interval ${range})</span>`} the speed of eager PyTorch${best.confirmed ? ", confirmed" : ", a first look"}.
-      ${best.idea && html`${" "}Its idea: <q>${best.idea.trim().replace(/[.…]+$/, "")}</q>.`}</span>`;
+      ${best.idea && html`${" "}Its idea: <q>${firstSentence(best.idea)}</q>.`}</span>`;
   }
 
   function Closest({ app, model, task, isOver }) {
@@ -70,6 +70,7 @@
   function Now({ model, task }) {
     const { status, reason, paused } = model.run;
     if (isFinished(model)) return html`<span>The run is over${reason ? `: ${reason}` : ""}.</span>`;
+    if (status === "stopped") return html`<span>The run was stopped${reason ? ` (${reason})` : ""}; it can be resumed.</span>`;
     if (status !== "running") return html`<span>The run is ${words(status)}${reason ? `: ${reason}` : ""}.</span>`;
     if (paused) return html`<span><strong>Paused</strong>: no new work begins until it goes on.</span>`;
     const attempts = model.underWay(task);
@@ -86,7 +87,7 @@
   }
 
   function isFinished(model) {
-    return ["finished", "stopped", "blocked", "refused"].includes(model.run?.status);
+    return ["finished", "refused"].includes(model.run?.status);
   }
 
   STARK.Headline = Headline;

@@ -3,9 +3,9 @@
 {
   const { html, useEffect, useLayoutEffect, useMemo, useRef, useState } = STARK;
   const [SMALLEST, LARGEST] = [0.08, 6];
-  const [LEFT, RIGHT, MARGIN] = [26, 145, 34]; // on the right is room for the last labels
+  const [LEFT, RIGHT, MARGIN] = [26, 165, 34]; // on the right is room for the last labels
   const [NARROW, WIDE] = [24, 150]; // between columns
-  const [LOW, HIGH] = [3, 44]; // between rows
+  const [LOW, HIGH] = [3, 54]; // between rows
   const LEAST_FIT = 0.15; // a larger tree begins at its root
 
   function TreeCanvas({ model, task, selected, onSelect, onOpen, view }) {

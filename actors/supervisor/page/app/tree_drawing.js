@@ -46,7 +46,7 @@
       const { scale, stepX, stepY } = scene.view;
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
       context.clearRect(0, 0, width, height);
-      scene.markScale = Math.min(1.25, Math.max(0.35, Math.min((stepY * scale) / 13, (stepX * scale) / 20)));
+      scene.markScale = Math.min(1.1, Math.max(0.35, Math.min((stepY * scale) / 13, (stepX * scale) / 20)));
       scene.hasLabels = stepY * scale >= LABEL_ROW;
       scene.columnPx = stepX * scale;
       const seen = { width, height };
@@ -126,21 +126,21 @@
       const left = point.node?.number === scene.selected ? 14 : 11;
       const room = (point.room * scene.columnPx) / scene.markScale - left - 12;
       context.textBaseline = "middle";
-      context.lineJoin = "round";
-      context.strokeStyle = this.colours.paper; // a halo, so that links do not cross the text
-      context.lineWidth = 4;
       context.font = `600 11.5px ${this.font}`;
       const wide = context.measureText(strong).width;
       if (wide > room) return;
-      context.strokeText(strong, left, 0.5);
-      context.fillStyle = this.colours.ink;
-      context.fillText(strong, left, 0.5);
-      const after = left + wide + 5;
+      this.paintText(strong, left, wide, this.colours.ink);
       context.font = `11px ${this.font}`;
-      if (!soft || wide + 5 + context.measureText(soft).width > room) return;
-      context.strokeText(soft, after, 0.5);
-      context.fillStyle = this.colours.soft;
-      context.fillText(soft, after, 0.5);
+      const softWide = context.measureText(soft).width;
+      if (soft && wide + 5 + softWide <= room) this.paintText(soft, left + wide + 5, softWide, this.colours.soft);
+    }
+
+    // On paper of its own, so that no link crosses the text.
+    paintText(text, left, wide, colour) {
+      this.context.fillStyle = this.colours.paper;
+      this.context.fillRect(left - 3, -7, wide + 6, 14);
+      this.context.fillStyle = colour;
+      this.context.fillText(text, left, 0.5);
     }
 
     // The point nearest to a place on the screen, or undefined where none is near.
