@@ -29,12 +29,12 @@
     });
     if (!runId) return html`<main class="shell"><p class="panel empty">There is no run to show.</p></main>`;
     return html`<${Head} app=${app} runs=${runs} model=${model} task=${task} view=${view} state=${state} report=${report} route=${route} />
-      <main class="shell" hidden=${view === "report"} id="main">
+      <div class=${`shell ${view === "report" ? "is-report" : ""}`} role=${view === "report" ? undefined : "main"} id="main">
         <${Trouble} state=${state} model=${model} source=${source} />
         ${model.run
           ? html`<${STARK.Headline} app=${app} model=${model} task=${task} /><${View} app=${app} model=${model} task=${task} view=${view} route=${route} />`
           : state !== "unauthorized" && html`<p class="panel empty" role="status">Reading the run …</p>`}
-      </main>`;
+      </div>`;
   }
 
   // Draw at most once a frame, however many changes arrive.
