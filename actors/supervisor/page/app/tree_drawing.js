@@ -80,7 +80,7 @@
       context.save();
       context.translate(at.x, at.y);
       context.scale(scene.markScale, scene.markScale);
-      if (point.kind === "node" && point.node.pruned) context.globalAlpha = 0.4;
+      if (point.kind === "node" && point.node.pruned) context.globalAlpha = 0.5;
       const { mark, colour } = this.look(point, scene);
       const { isFilled, isDashed } = MARKS[mark];
       const path = this.paths[mark];
