@@ -110,6 +110,20 @@ def test_it_stops_when_enough_is_known_or_time_is_up() -> None:
     assert not timing_statistics.is_enough(steady[:2], 99.0, 20.0)
 
 
+def test_a_candidate_that_is_clearly_behind_is_timed_roughly() -> None:
+    """3 % are narrow enough below the task's best node, 10 % are not; a contender goes on."""
+
+    def alternating(spread: float) -> list[TimedGroup]:
+        return [group(200 * (1 + spread * (number % 2)), 100) for number in range(40)]
+
+    three_percent, ten_percent = alternating(0.03), alternating(0.10)
+    assert not timing_statistics.is_enough(three_percent, 1.0, 20.0)
+    assert not timing_statistics.is_enough(three_percent, 1.0, 20.0, best_speedup=2.03)
+    assert timing_statistics.is_enough(three_percent, 1.0, 20.0, best_speedup=3.0)
+    assert not timing_statistics.is_enough(three_percent[:7], 1.0, 20.0, best_speedup=3.0)
+    assert not timing_statistics.is_enough(ten_percent, 1.0, 20.0, best_speedup=3.0)
+
+
 @given(st.floats(0, 100))
 def test_a_block_is_long_enough_to_be_timed(call_s: float) -> None:
     """A block lasts 20 ms, or is one call, or is as many calls as are allowed."""

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from actors.supervisor.reporting import formatting
+from actors.supervisor.reporting import formatting, run_tables
+from actors.supervisor.reporting.run_tables import AttemptRow
 from actors.supervisor.reporting.snapshot import (
     AttemptEdit,
     AttemptUnderWay,
@@ -52,6 +53,7 @@ class RunReader:
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / RUN_DB
         self._connection: sqlite3.Connection | None = None
+        self._has_views = False
         self._version: int | None = None
         self._nodes: dict[tuple[str, int], NodeView] = {}
         self._last_node = 0
@@ -132,6 +134,16 @@ class RunReader:
         query = "SELECT kind FROM attempt WHERE task = ? AND number = ?"
         return self._text(query, task, number) == INJECTED
 
+    def attempt_rows(self) -> tuple[AttemptRow, ...]:
+        """Return every attempt of the run with its figures, also those under way."""
+        connection = self._open()
+        if connection is None:
+            return ()
+        if not self._has_views:
+            run_tables.prepare_views(connection)
+            self._has_views = True
+        return tuple(run_tables.attempt_rows(connection))
+
     def lease_counts(self) -> dict[str, int]:
         """Return the number of leases by outcome; "held" for those that are open."""
         connection = self._open()
@@ -159,6 +171,7 @@ class RunReader:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+            self._has_views = False
 
     # --- reading -----------------------------------------------------------------------------
 
