@@ -69,6 +69,18 @@ def test_every_view_of_a_stored_run(open_page: OpenPage, tmp_path: Path) -> None
         assert "The run is over" in seen.text(".headline")
 
 
+def test_several_tasks_in_one_table(open_page: OpenPage, tmp_path: Path) -> None:
+    """A run of several tasks lists them; each leads to its own tree and headline."""
+    run = write_run(tmp_path / "run", 5, tasks=3)
+    with watching(run) as client:
+        seen = open_page(f"http://{client.host}/#token={client.token}&/tasks")
+        seen.wait_for_text(".list tbody", "task_2")
+        assert 3 == seen.page.locator(".list tbody tr").count()
+        seen.page.get_by_role("link", name="task_1").click()
+        seen.wait(".virtual-row")
+        assert "task_1" == seen.page.get_by_label("Task", exact=True).input_value()
+
+
 def test_hostile_texts_of_a_stored_run(open_page: OpenPage, tmp_path: Path) -> None:
     """Texts of models that look like markup come out of run.db as texts."""
     run = write_run(tmp_path / "run", 6)

@@ -36,7 +36,9 @@ def test_pause_and_end_are_said(serve: Serve, open_page: OpenPage) -> None:
         run.run |= change
         run.seq += 1
         seen.wait_for_text(where, text)
+    run.run |= {"is_served": True, "person": {"pin": 2, "finish": 1}}
     run.finish()
+    seen.wait_for_text(".headline", "A person steered it: pin 2 times, finish.")
     seen.wait_for_text(".headline", "The run is over: the attempt budget has ended.")
     seen.wait_for_text(".headline", "The winner is")
 

@@ -33,10 +33,10 @@
           <td class="number">${speedup(at(row, "attempts", budgets))}</td>
           <td class="number">${speedup(at(row, "minutes", budgets))}</td>
           ${hasPrices && html`<td class="number">${speedup(at(row, "usd", budgets))}</td>`}
-          <td class="number"><b>${speedup(row.steps.at(-1)?.best)}</b></td>
+          <td class="number"><b>${speedup(row.model.finalSpeedup(task) ?? row.steps.at(-1)?.best)}</b></td>
           <td class="number">${count(row.steps.length)}</td><td class="number">${usd(row.model.run?.usd)}</td></tr>`)}</tbody>
       </table></div>
-      <p class="soft">Best speed-up of ${task} so far, by first looks; the columns stop every run at the budget of the shortest.
+      <p class="soft">Best speed-up of ${task} so far, by first looks; “now” is the confirmed figure where there is one. The columns stop every run at the budget of the shortest.
         ${others.length === 0 && (app.source.kind === "live" ? " Start watch with more run folders to compare them." : " This file holds one run.")}</p>`;
   }
 

@@ -20,7 +20,7 @@
     if (!known) return html`<p class="headline soft">This run has no task yet.</p>`;
     if (known.problem) return html`<p class="headline"><b>${task}</b> can't be measured: <span class="bad-text">${known.problem}</span></p>`;
     return html`<p class="headline">
-      <${Best} app=${app} model=${model} task=${task} /> <${Progress} model=${model} known=${known} /> <${Cost} model=${model} /> <${Now} model=${model} task=${task} />
+      <${Best} app=${app} model=${model} task=${task} /> <${Progress} model=${model} known=${known} /> <${Cost} model=${model} /> <${Now} model=${model} task=${task} /> <${Person} model=${model} />
     </p>`;
   }
 
@@ -72,18 +72,29 @@
     if (isFinished(model)) return html`<span>The run is over${reason ? `: ${reason}` : ""}.</span>`;
     if (status === "stopped") return html`<span>The run was stopped${reason ? ` (${reason})` : ""}; it can be resumed.</span>`;
     if (status !== "running") return html`<span>The run is ${words(status)}${reason ? `: ${reason}` : ""}.</span>`;
-    if (paused) return html`<span><strong>Paused</strong>: no new work begins until it goes on.</span>`;
     const attempts = model.underWay(task);
+    if (paused) return html`<span><strong>Paused</strong>: no new work begins until it goes on${attempts.length ? `; still running: ${listed(attempts, model)}` : ""}.</span>`;
     if (!attempts.length) {
       const other = model.attempts.length;
       return html`<span>${other ? `Nothing of this task runs now; ${other} of other tasks.` : "Nothing runs at the moment."}</span>`;
     }
+    return html`<span>Running now: ${listed(attempts, model)}.</span>`;
+  }
+
+  function listed(attempts, model) {
     const shown = attempts.slice(0, 3).map((attempt) => {
       const time = isNumber(attempt.since) ? ` for ${clock(model.now() - attempt.since)}` : "";
       return `attempt ${attempt.number} (${words(attempt.stage)}${attempt.slot ? ` on ${attempt.slot}` : ", waits"}${time})`;
     });
     if (attempts.length > 3) shown.push(`${attempts.length - 3} more`);
-    return html`<span>Running now: ${shown.join(", ")}.</span>`;
+    return shown.join(", ");
+  }
+
+  // A result that a person helped with says so wherever it is shown.
+  function Person({ model }) {
+    const counts = Object.entries(model.run.person ?? {}).filter(([, number]) => number > 0);
+    if (!counts.length) return null;
+    return html`<span>A person steered it: ${counts.map(([verb, number]) => `${words(verb)}${number > 1 ? ` ${number} times` : ""}`).join(", ")}.</span>`;
   }
 
   function isFinished(model) {

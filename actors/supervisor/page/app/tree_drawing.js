@@ -54,7 +54,7 @@
       for (const point of scene.layout.points) {
         const at = onScreen(point, scene.view);
         if (at.x < -220 || at.x > width + 20 || at.y < -20 || at.y > height + 20) continue;
-        this.paintPoint(point, at, scene);
+        this.paintPoint(point, at, scene, width);
       }
     }
 
@@ -75,12 +75,12 @@
       context.setLineDash([]);
     }
 
-    paintPoint(point, at, scene) {
+    paintPoint(point, at, scene, width) {
       const { context } = this;
       context.save();
       context.translate(at.x, at.y);
       context.scale(scene.markScale, scene.markScale);
-      if (point.kind === "node" && point.node.pruned) context.globalAlpha = 0.4;
+      if (point.kind === "node" && point.node.pruned) context.globalAlpha = 0.5;
       const { mark, colour } = this.look(point, scene);
       const { isFilled, isDashed } = MARKS[mark];
       const path = this.paths[mark];
@@ -92,7 +92,7 @@
       context.stroke(path);
       context.setLineDash([]);
       if (point.kind === "node") this.paintRings(point.node, colour, scene);
-      if (scene.hasLabels) this.paintLabel(point, scene);
+      if (scene.hasLabels) this.paintLabel(point, scene, width - at.x);
       context.restore();
     }
 
@@ -120,11 +120,12 @@
       this.context.setLineDash([]);
     }
 
-    paintLabel(point, scene) {
+    // `edge`: how far the drawing reaches to the right of the point, in pixels.
+    paintLabel(point, scene, edge) {
       const { context } = this;
       const [strong, soft] = labelOf(point, scene.now);
       const left = point.node?.number === scene.selected ? 14 : 11;
-      const room = (point.room * scene.columnPx) / scene.markScale - left - 12;
+      const room = Math.min(point.room * scene.columnPx - 12, edge - 2) / scene.markScale - left;
       context.textBaseline = "middle";
       context.font = `600 11.5px ${this.font}`;
       const wide = context.measureText(strong).width;
