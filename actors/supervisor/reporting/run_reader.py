@@ -131,8 +131,10 @@ class RunReader:
 
     def is_from_person(self, task: str, number: int) -> bool:
         """Whether the source of an attempt is a person's."""
-        query = "SELECT kind FROM attempt WHERE task = ? AND number = ?"
-        return self._text(query, task, number) == INJECTED
+        connection = self._open()
+        query = "SELECT 1 FROM attempt WHERE task = ? AND number = ? AND kind = ?"
+        row = connection.execute(query, (task, number, INJECTED)).fetchone() if connection else None
+        return row is not None
 
     def attempt_rows(self) -> tuple[AttemptRow, ...]:
         """Return every attempt of the run with its figures, also those under way."""
