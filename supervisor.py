@@ -261,7 +261,7 @@ def open_screen(run: PreparedRun, arguments: Arguments) -> Screen:
     console = Console(stderr=arguments.json, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveScreen(console, run.settings, run.folder.shown)
-    return PlainScreen(progress_stream(arguments), resumed=run.resumed)
+    return PlainScreen(progress_stream(arguments), resumed=run.resumed, settings=run.settings)
 
 
 def progress_stream(arguments: Arguments) -> TextIO:

@@ -80,6 +80,12 @@ COMMANDS = (
         summary="write a run's report.html again",
     ),
     Command(
+        name="export",
+        module="scripts.export",
+        in_checkout="python scripts/export.py",
+        summary="write a run's attempts, verdicts and calls as CSV or JSON",
+    ),
+    Command(
         name="replay",
         module="scripts.replay",
         in_checkout="python scripts/replay.py",

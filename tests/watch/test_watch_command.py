@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -18,12 +19,35 @@ from synthetic_run import write_run
 
 from actors.cli import UsageError
 from actors.supervisor import page_server
+from actors.supervisor.cli import flags
 from actors.supervisor.page_server import PageServer
 from actors.watch import server
 from scripts import watch
 
 TOP = Path(__file__).parent.parent.parent
 SCRIPT = TOP / "scripts" / "watch.py"
+
+
+def test_the_documented_commands_are_understood() -> None:
+    """Each command line of docs/watch.md is one that the programs take."""
+    page = (TOP / "docs" / "watch.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line) for line in re.findall(r"`python ([^`]+\.py [^`]+)`", page)]
+    watched = [words[1:] for words in commands if words[0] == "scripts/watch.py"]
+    supervised = [words[1:] for words in commands if words[0] == "supervisor.py"]
+
+    assert [*watched, *supervised]
+    assert len(watched) + len(supervised) == len(commands)
+    for words in watched:
+        assert watch.parser().parse_args(words).runs
+    for words in supervised:
+        assert flags.parse_arguments(words).watch
+
+
+def test_the_page_is_of_a_runs_own_supervisor() -> None:
+    """--steer needs --watch, and a guest has no run folder to show."""
+    for words in (["--task", "t.py", "--steer"], ["--join", "ticket", "--watch"]):
+        with pytest.raises(UsageError, match="--watch"):
+            flags.parse_arguments(words)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

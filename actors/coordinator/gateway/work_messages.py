@@ -66,18 +66,23 @@ class WorkMessages:
         self._directives = directives
         self._activity = activity
         self._tasks = tasks
-        # The same few nodes are shown again and again, and only a person changes a recorded one.
+        # The same few nodes are shown again and again.
         self._keys: dict[str, deque[str]] = {}
         self._last_row: dict[str, int] = {}  # of the last node whose key is in `_keys`
         self._node = lru_cache(maxsize=CACHED_VIEWS)(store.attempt_view)
         self._reference = lru_cache(maxsize=CACHED_VIEWS)(self._measured_reference)
 
     def message_for(
-        self, lease: Lease, offer: OfferWork, under_way: Sequence[Attempt] = ()
+        self,
+        lease: Lease,
+        offer: OfferWork,
+        under_way: Sequence[Attempt] = (),
+        best_speedup: float = 0.0,
     ) -> messages.Work:
         """Return the message for a worker; it contains everything that the worker needs.
 
-        `under_way`: the attempts that have no node yet, this one included.
+        `under_way`: the attempts that have no node yet, this one included.  `best_speedup`: of the
+        task's best node so far.
         """
         name, number, stage = parse_work(lease.work)
         task = self._tasks[name]
@@ -95,6 +100,7 @@ class WorkMessages:
                 reference=reference,
                 rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
                 most_rounds=MAX_ROUNDS if stage is Stage.CONFIRM else 0,
+                best_speedup=best_speedup if stage is Stage.EVALUATE else 0.0,
             )
         parent = offer.attempt.parent
         order = self._order(name, number, stage)
@@ -118,6 +124,10 @@ class WorkMessages:
             ),
             person_advice=self._advice(name, parent, stage, order),
         )
+
+    def node_confirmed(self) -> None:
+        """Read recorded nodes anew: a confirmation has replaced a verdict."""
+        self._node.cache_clear()
 
     def _order(self, task: str, number: int, stage: Stage) -> int:
         """Return the place of an attempt's decision: a request shows what was known then.

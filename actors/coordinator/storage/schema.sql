@@ -25,7 +25,11 @@ CREATE TABLE IF NOT EXISTS task (
     reference BLOB,                -- msgpack protocol.values.Reference, once measured
     problem TEXT NOT NULL DEFAULT '',
     status TEXT NOT NULL,          -- new, measured, finished, refused
-    named_budget INTEGER           -- --budget at the last start; `budget` may be a person's later one
+    named_budget INTEGER,          -- --budget at the last start; `budget` may be a person's later one
+    eager_us REAL,                 -- this and the following columns: the reference's figures again
+    compile_us REAL,
+    max_autotune_us REAL,
+    device_name TEXT
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS attempt (
@@ -36,6 +40,7 @@ CREATE TABLE IF NOT EXISTS attempt (
     plan BLOB,                     -- msgpack protocol.values.Plan
     candidate BLOB,                -- msgpack protocol.values.Candidate
     state TEXT NOT NULL,           -- plan, write, repair, evaluate, done
+    advice TEXT NOT NULL DEFAULT '', -- the plan's
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 -- A row's state comes after its plan and candidate, which a reader of all states need not read.
@@ -57,6 +62,20 @@ CREATE TABLE IF NOT EXISTS node (
     confirmed INTEGER NOT NULL DEFAULT 0, -- 1: verdict and score are of the longer, second look; 2: it could not be had
     pinned INTEGER NOT NULL DEFAULT 0,    -- 1: by a person
     pruned INTEGER NOT NULL DEFAULT 0,    -- how many nodes that a person pruned are above it, or it
+    reason TEXT,                   -- from here on the verdict's figures again, for sqlite3 and the views
+    failed_in TEXT,                -- the stage that decided; '' of a correct one
+    speedup REAL,
+    low REAL,                      -- the 95 % interval of the speed-up
+    high REAL,
+    median_us REAL,                -- as measured; score_us is on the clock of the task's reference
+    reference_us REAL,             -- measured in turn with it
+    max_error REAL,
+    build_s REAL,
+    check_s REAL,
+    timing_s REAL,
+    labels TEXT,
+    sandbox_level INTEGER,
+    device TEXT,
     UNIQUE (task, number)
 ) STRICT;
 
@@ -80,6 +99,21 @@ CREATE TABLE IF NOT EXISTS first_look (
     number INTEGER NOT NULL,
     verdict BLOB NOT NULL,         -- msgpack protocol.values.Verdict
     score_us REAL,                 -- null: not correct
+    word TEXT,                     -- this and the following columns: as in `node`
+    reason TEXT,
+    failed_in TEXT,
+    speedup REAL,
+    low REAL,
+    high REAL,
+    median_us REAL,
+    reference_us REAL,
+    max_error REAL,
+    build_s REAL,
+    check_s REAL,
+    timing_s REAL,
+    labels TEXT,
+    sandbox_level INTEGER,
+    device TEXT,
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 
@@ -151,6 +185,7 @@ CREATE INDEX IF NOT EXISTS call_spend ON call (
     work, role, model, stop, usd, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
     seconds
 );
+DROP INDEX IF EXISTS call_work;    -- of older versions
 
 -- Kept before a call is made, so that what is spent never passes --max-cost.
 CREATE TABLE IF NOT EXISTS reservation (

@@ -156,15 +156,25 @@ def against_alone(timed: Timing, alone_us: float) -> Timing:
     )
 
 
-def is_enough(measured: Sequence[TimedGroup], elapsed_s: float, time_s: float) -> bool:
-    """Whether to stop: the interval is narrow, or the time is up."""
+def is_enough(
+    measured: Sequence[TimedGroup], elapsed_s: float, time_s: float, best_speedup: float = 0.0
+) -> bool:
+    """Whether to stop: the interval is narrow, or the time is up.
+
+    A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
+    wider interval is narrow enough for it.
+    """
     if elapsed_s >= time_s and len(measured) >= POLICY.min_groups:
         return True
     groups = calm_groups(measured)
     if len(groups) < POLICY.enough_groups:
         return False
     interval = median_interval([group.log_ratio for group in groups])
-    return interval is not None and interval[1] - interval[0] < POLICY.enough_interval_width
+    if interval is None:
+        return False
+    is_behind = best_speedup > 0 and interval[1] < math.log(best_speedup)
+    width = POLICY.enough_width_behind if is_behind else POLICY.enough_interval_width
+    return interval[1] - interval[0] < width
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:

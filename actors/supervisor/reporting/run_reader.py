@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from actors.supervisor.reporting import formatting
+from actors.supervisor.reporting import formatting, run_tables
+from actors.supervisor.reporting.run_tables import AttemptRow
 from actors.supervisor.reporting.snapshot import (
     AttemptEdit,
     AttemptUnderWay,
@@ -52,6 +53,7 @@ class RunReader:
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / RUN_DB
         self._connection: sqlite3.Connection | None = None
+        self._has_views = False
         self._version: int | None = None
         self._nodes: dict[tuple[str, int], NodeView] = {}
         self._last_node = 0
@@ -127,10 +129,22 @@ class RunReader:
         connection = self._open()
         return () if connection is None else tuple(_spend(connection))
 
+    def attempt_rows(self) -> tuple[AttemptRow, ...]:
+        """Return every attempt of the run with its figures, also those under way."""
+        connection = self._open()
+        if connection is None:
+            return ()
+        if not self._has_views:
+            run_tables.prepare_views(connection)
+            self._has_views = True
+        return tuple(run_tables.attempt_rows(connection))
+
     def is_from_person(self, task: str, number: int) -> bool:
         """Whether the source of an attempt is a person's."""
-        query = "SELECT kind FROM attempt WHERE task = ? AND number = ?"
-        return self._text(query, task, number) == INJECTED
+        connection = self._open()
+        query = "SELECT 1 FROM attempt WHERE task = ? AND number = ? AND kind = ?"
+        row = connection.execute(query, (task, number, INJECTED)).fetchone() if connection else None
+        return row is not None
 
     def lease_counts(self) -> dict[str, int]:
         """Return the number of leases by outcome; "held" for those that are open."""
@@ -159,6 +173,7 @@ class RunReader:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+            self._has_views = False
 
     # --- reading -----------------------------------------------------------------------------
 

@@ -202,6 +202,7 @@ class WorkerState(Value, frozen=True, kw_only=True):
     state: str
     doing: str
     since: float  # wall clock
+    incarnation: str = ""  # of the process that these fields are about
     starts: int = 1
     how: str = ""  # how the last process in this slot ended
     leases: int = 0
@@ -224,11 +225,12 @@ class DirectiveState(Value, frozen=True, kw_only=True):
     @property
     def line(self) -> str:
         """The directive and what became of it, as one line."""
-        what = self.task if self.node is None else f"{self.task} node {self.node}"
+        node = "" if self.node is None else f"node {self.node}"
         by = f" by {self.by}" if self.by else ""
         made = "" if self.attempt is None else f", attempt {self.attempt}"
         reason = f": {self.reason}" if self.reason else ""
-        return f"{' '.join((self.verb, what)).rstrip()}{by}: {self.state}{made}{reason}"
+        what = " ".join(word for word in (self.verb, self.task, node) if word)
+        return f"{what}{by}: {self.state}{made}{reason}"
 
 
 class Snapshot(Value, frozen=True, kw_only=True):
