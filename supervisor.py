@@ -54,6 +54,7 @@ from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.run_folder import RunFolder
 from actors.supervisor.run_loop import EndKind, RunEnd, RunLoop
 from protocol import tickets
+from protocol.directives import waiting_files
 from protocol.settings import Settings
 
 
@@ -65,6 +66,7 @@ class PreparedRun:
     settings: Settings
     gpus: tuple[str, ...]
     files: dict[str, str] = field(default_factory=dict)  # task -> the file that the user named
+    named: tuple[str, ...] = ()  # settings of the command that hold over a person's directives
     resumed: bool = False
 
 
@@ -172,7 +174,12 @@ def resume_run(arguments: Arguments, environ: Mapping[str, str]) -> PreparedRun:
     except UsageError:
         folder.close()
         raise
-    return PreparedRun(folder=folder, settings=settings, gpus=gpus, resumed=True)
+    named = tuple(
+        name
+        for name, setting in (("budget", "search.budget"), ("max_cost", "max_cost"))
+        if setting in arguments.settings
+    )
+    return PreparedRun(folder=folder, settings=settings, gpus=gpus, named=named, resumed=True)
 
 
 def check_keys(folder: RunFolder, settings: Settings) -> None:
@@ -269,7 +276,8 @@ def already_finished(run: PreparedRun, reader: RunReader) -> tuple[Snapshot, Run
         return None
     budget = run.settings.search.budget
     extended = any(task.budget < budget and not task.problem for task in snapshot.tasks)
-    return None if extended else (snapshot, RunEnd(kind=EndKind.OVER))
+    steered = waiting_files(run.folder.path)
+    return None if extended or steered else (snapshot, RunEnd(kind=EndKind.OVER))
 
 
 def serve(
@@ -293,7 +301,9 @@ def serve(
     failpoints.arm("supervisor", run_dir)
     os.chdir(run_dir)  # the coordinator's socket has a short, relative address
     child_process.become_subreaper()
-    specs = child_specs.run_specs(run.settings, run_dir, run.folder.run_id, os.environ, run.gpus)
+    specs = child_specs.run_specs(
+        run.settings, run_dir, run.folder.run_id, os.environ, run.gpus, run.named
+    )
     with closing(CoordinatorClient(run.settings.local_address)) as coordinator:
         process_loop = ProcessLoop(
             processes=ProcessTree(

@@ -46,6 +46,8 @@ NODE_VERBS = ("pin", "unpin", "boost", "prune", "unprune", "reject")  # each nee
 RUN_VERBS = ("pause", "go", "cap", "answer", "finish")  # they concern the whole run
 AdviceScope = Literal["node", "subtree"]
 
+REJECTED_BY_PERSON = "rejected by a person: "  # the beginning of such a verdict's reason
+
 MAX_ADVICE_CHARS = 4_000
 MAX_REASON_CHARS = 500
 MAX_REPLY_CHARS = 1 << 20

@@ -18,6 +18,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a file, from anywhere
 
 from actors.cli import OneLineParser, UsageError, exit_when_reader_closes
@@ -234,7 +236,7 @@ def wait(run: Path, key: str, verb: str, seconds: float) -> int:
             print(f"{key} {verb}: {row['state']}{made}{reason}")
             return ExitStatus.DONE if row["state"] == "applied" else ExitStatus.NEGATIVE
         if time.monotonic() > until:
-            more = "" if is_served(run) else NOT_SERVED
+            more = "; it waits for its task" if is_served(run) else NOT_SERVED
             print(f"{key} {verb}: not taken in {seconds:g} s{more}")
             return ExitStatus.STOPPED
         time.sleep(POLL_S)
@@ -283,7 +285,7 @@ def waiting_rows(run: Path) -> Iterator[dict[str, Any]]:
             "verb": one.verb,
             "task": one.task,
             "node": one.node,
-            "arguments": {"text": one.arguments.text} if one.verb != "answer" else {},
+            "arguments": shown_arguments(one),
             "by": one.by,
             "wanted_at": one.at,
             "state": "wanted",
@@ -291,6 +293,15 @@ def waiting_rows(run: Path) -> Iterator[dict[str, Any]]:
             "applied_at": None,
             "attempt": None,
         }
+
+
+def shown_arguments(directive: Directive) -> dict[str, Any]:
+    """Return the arguments of a directive that waits, as `run.db` will show them."""
+    found: dict[str, Any] = msgspec.to_builtins(directive.arguments)
+    found.pop("source", None)
+    if directive.verb == "answer":
+        found.pop("text", None)
+    return found
 
 
 def line_of(row: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIRMED = 1  # `node.confirmed` of a node that was judged again
@@ -69,7 +70,7 @@ def story(run: sqlite3.Connection, folder: Path, node: str) -> Iterator[str]:
     task, number = _resolve_node(run, folder, node)
     events = sorted(
         [*_selection(run, task, number), *_leases(run, task, number), *_calls(run, task, number),
-         *_late(run, task, number), *_record(run, task, number)]
+         *_late(run, task, number), *_record(run, task, number), *_directives(run, task, number)]
     )  # fmt: skip
     if not events:
         raise StoryUnavailableError(f"{folder}: nothing has happened to {task}/{number} yet")
@@ -201,7 +202,10 @@ def _record(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEv
     """Yield the verdict of the first look, and of the confirmation where there was one."""
     query = "SELECT at, verdict, score_us, confirmed FROM node WHERE task = ? AND number = ?"
     for at, blob, score_us, confirmed in run.execute(query, (task, number)):
-        first_look = _first_look(run, task, number) if confirmed else None
+        # A person's rejection, which `_directives` tells, has replaced the judge's verdict.
+        judged = _judged(run, task, number, "rejection")
+        blob, score_us = judged or (blob, score_us)
+        first_look = _judged(run, task, number, "first_look") if confirmed else None
         first_blob, first_us = first_look or (blob, score_us)
         label = "first look" if number else ""
         yield StoryEvent(at, 5, f"recorded {_verdict_text(first_blob, first_us, label)}")
@@ -216,13 +220,23 @@ def _record(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEv
             yield StoryEvent(confirmed_at, 6, text)
 
 
-def _first_look(run: sqlite3.Connection, task: str, number: int) -> tuple[bytes, float] | None:
-    query = "SELECT verdict, score_us FROM first_look WHERE task = ? AND number = ?"
+def _judged(
+    run: sqlite3.Connection, task: str, number: int, table: Literal["rejection", "first_look"]
+) -> tuple[bytes, float] | None:
+    """Return an earlier verdict of a node, and its score; None where there is none."""
+    query = f"SELECT verdict, score_us FROM {table} WHERE task = ? AND number = ?"  # noqa: S608
     try:
         row: tuple[bytes, float] | None = run.execute(query, (task, number)).fetchone()
     except sqlite3.OperationalError:
         return None  # a run of an older version, which did not store them
     return row
+
+
+def _directives(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
+    """Yield what a person asked about this node, and the run's answer."""
+    query = "SELECT at, detail FROM event WHERE what = 'directive' AND subject = ?"
+    for at, detail in run.execute(query, (f"{task}/{number}",)):
+        yield StoryEvent(at, 7, f"a person's directive: {detail}")
 
 
 def _last_end(run: sqlite3.Connection, work: str) -> float | None:

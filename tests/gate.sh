@@ -43,5 +43,5 @@ failed=0
 finish evaluator $evaluator_process "${evaluator[@]}" || failed=1
 finish faults $faults_process "${faults[@]}" || failed=1
 finish rest $! "${rest[@]}" || failed=1
-"$python" -m pytest -m "alone and not ($left_out)" || failed=1
+"$python" -m pytest -m "alone and not ($left_out)" tests/evaluator tests/whole || failed=1
 exit $failed

@@ -277,12 +277,12 @@ class Verbs:
         search = self._open_search(task, may_be_over=True)
         if self._node(search, parent).rejected:
             raise DirectiveRefusedError(f"node {parent} is rejected: it can't be a parent")
-        if search.confirming is not None:
-            raise NotYetError
         if search.begun >= search.budget:
             raise DirectiveRefusedError(
                 f"the budget of {search.budget} attempts is used up: raise it first"
             )
+        if search.confirming is not None:
+            raise NotYetError
         note = directive.arguments.text
         advice = f"{INJECTED_ADVICE}: {note}" if note else INJECTED_ADVICE
         source = directive.arguments.source

@@ -85,7 +85,9 @@ class Steering:
             return False
         except DirectiveRefusedError as refused:
             reason = str(refused)
-        named = replace(directive, task=applied.task) if applied.task else directive
+        # A refused directive is shown with the task that it was meant for.
+        task = applied.task if not reason else self._verbs.named_task(directive)
+        named = replace(directive, task=task or directive.task)
         self._directives.add(
             named, reason=reason, at=time.time(), place=place, attempt=applied.attempt
         )

@@ -320,6 +320,7 @@ class RunTasks:
             score = score_us(verdict, reference)
         self._decisions.keep_unconfirmed_verdict(task, number)
         self._store.confirm_node(task, number, verdict, None if score == FAILED_SCORE else score)
+        self._work_messages.node_confirmed()
         faster = verdict is not None and verdict.is_faster
         self._perform(task, self._searches[task].handle(BestConfirmed(number, score, faster)))
 

@@ -91,6 +91,8 @@ def _last_lines(
         lines += [f"{task.name}: {note}" for note in task.notes]
         if task.other_devices:
             lines.append(f"{task.name}: ranked by {formatting.ranking_device(task)}")
+    if snapshot.person:
+        lines.append(f"steered by a person: {formatting.person_line(snapshot.person)}")
     if snapshot.tasks:
         lines.append(
             f"spent "

@@ -67,12 +67,12 @@ class PageServer:
         """The process; its supervisor must not take it for an orphan."""
         return (self._process.pid,)
 
-    def close(self) -> None:
+    def close(self, wait_s: float = CLOSE_S) -> None:
         """End the page, after a moment in which it shows the end of the run."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            self._process.wait(CLOSE_S)
+            self._process.wait(wait_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -76,6 +76,7 @@ class RunLoop:
         self._drain_reason = ""
         self._written_best: dict[str, int] = {}  # task -> the node that its best file holds
         self._refusal_shown = False
+        self._last_directive: int | None = None  # that was shown; None: before the first snapshot
         self._shown_trouble = ""
 
     def serve(self) -> RunEnd:
@@ -205,6 +206,7 @@ class RunLoop:
             return
         if snapshot is not None:
             self.snapshot = snapshot
+            self._show_directives(snapshot)
             if snapshot.tasks:
                 self._folder.note_recorded(snapshot.recorded)
             self._write_best(snapshot)
@@ -214,6 +216,15 @@ class RunLoop:
                 self._processes.slots, self.snapshot, time.time(), now
             )
             self._screen.show(self.snapshot, workers, now - self._began)
+
+    def _show_directives(self, snapshot: Snapshot) -> None:
+        """Show what became of each new directive; those of earlier starts were shown then."""
+        last = max((one.id for one in snapshot.directives), default=0)
+        if self._last_directive is not None:
+            for one in snapshot.directives:
+                if one.id > self._last_directive:
+                    self._screen.say(one.line)
+        self._last_directive = last
 
     def _write_best(self, snapshot: Snapshot) -> None:
         for task in snapshot.tasks:

@@ -29,6 +29,8 @@ def main(argv: Sequence[str]) -> int:
         return _print_usage_error(f"can't use {error.filename or 'stdout'}: {error.strerror}")
     try:
         return _work(arguments, problems, argv)
+    except UsageError as error:
+        return _print_usage_error(str(error))
     except (OSError, ValueError) as error:  # a full disk, a file that is not a database
         print(f"the results can't be written: {error}", file=sys.stderr)
         return int(ExitStatus.FAULT)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.supervisor.reporting import run_folder_integrity, run_results
+from actors.cli import UsageError
+from actors.supervisor.reporting import formatting, run_folder_integrity, run_results
 from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.run_results import TaskResult
 from actors.supervisor.reporting.snapshot import Snapshot, TaskState
@@ -97,6 +98,11 @@ def rows_of_run(run_dir: Path) -> RunRows:
         raise ValueError(f"{run_dir / RUN_DB} can't be read: {error}") from error
     finally:
         reader.close()
+    if snapshot.person:
+        raise UsageError(
+            f"{run_dir} was steered by a person ({formatting.person_line(snapshot.person)}): the"
+            " tables compare searches without help; run the problems again in another folder"
+        )
     minutes = _minutes(run_dir)
     results = run_results.run_results(snapshot, settings).tasks
     by_task = {

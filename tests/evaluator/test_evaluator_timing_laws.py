@@ -14,6 +14,7 @@ from actors.evaluator.timing.audit import FreshBlock, GroupClaim, TimedBlock
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import TimedGroup
+from protocol.values import MAX_SHOWN_GROUPS
 
 LOGS = st.lists(st.floats(-3, 3), min_size=2, max_size=60)
 
@@ -83,6 +84,19 @@ def test_the_summary_is_the_median_of_ratios(ratios: list[float]) -> None:
     calm = timing_statistics.timing_of(groups)
     assert min(ratios) * 0.999 <= calm.speedup <= max(ratios) * 1.001
     assert math.isclose(calm.median_us, 100)
+
+
+@given(st.integers(1, 500))
+def test_the_shown_groups_are_the_ones_that_were_measured(count: int) -> None:
+    """A verdict shows a bounded number of its groups, evenly chosen, both sides of each."""
+    groups = [group(1000.0 + number, 500.0 + number) for number in range(count)]
+    shown = timing_statistics.timing_of(groups).shown_groups
+    pairs = list(zip(shown.reference_us, shown.candidate_us, strict=True))
+
+    assert min(count, MAX_SHOWN_GROUPS // 2) <= len(pairs) <= MAX_SHOWN_GROUPS
+    assert all(500.0 == reference - candidate for reference, candidate in pairs)
+    assert sorted(pairs) == pairs
+    assert (1000.0, 500.0) == pairs[0]
 
 
 def test_it_stops_when_enough_is_known_or_time_is_up() -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fake_run import FakeRun
 from in_process_run import InProcessRun
 
 from actors import failpoints
 from actors.coordinator import coordinator
 from actors.coordinator.gateway import directive_spool
 from protocol import messages, questions
-from protocol.directives import VERBS, waiting_files
+from protocol.directives import (
+    VERBS,
+    DirectiveArguments,
+    new_directive,
+    submit_directive,
+    waiting_files,
+)
 from protocol.values import Role
 from scripts import replay
 
@@ -94,10 +102,18 @@ def test_a_larger_budget_waits_for_the_second_looks_and_then_goes_on(make_run: M
     search = run.coordinator.tasks.search("t")
     run.until(lambda: search.confirming is not None)
     key = run.submit("budget", attempts=7)
+    sent = len(run.socket.sent)
     run.run_out()
     assert ("applied", "") == run.state(key)
     assert 7 == run.attempts_done()
     assert [] == differences(run)
+    # What agents are shown from then on is what is stored, as after a restart.
+    stored = dict(run.rows("SELECT number, score_us FROM node"))
+    work = [one for one in run.socket.sent[sent:] if isinstance(one, messages.AgentRequest)]
+    shown = {(view.node, view.score_us) for one in work for view in (one.node, *one.window)}
+    (confirmed,) = run.rows("SELECT number FROM first_look LIMIT 1")[0]
+    assert (confirmed, stored[confirmed]) in shown
+    assert all(stored[number] == score for number, score in shown)
 
 
 def test_a_persons_budget_and_cap_hold_until_a_command_names_others(make_run: MakeRun) -> None:
@@ -437,3 +453,44 @@ def test_a_kill_at_any_moment_applies_a_directive_once(make_run: MakeRun, verb: 
     assert [] == expected[-1]
     for moment in MOMENTS:
         assert expected == steered_records(make_run(), verb, moment), moment
+
+
+def test_kill_9_around_directives_applies_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real processes: the coordinator dies at each moment of the spool, and the run goes on."""
+    moments = ";".join(f"coordinator.{moment}=kill" for moment in MOMENTS)
+    monkeypatch.setenv(failpoints.FAILPOINTS_VARIABLE, moments)
+    run = FakeRun(tmp_path / "run", budget=8)
+    wishes = [
+        new_directive("pause"),
+        new_directive("boost", node=1, arguments=DirectiveArguments(count=2)),
+        new_directive("advise", arguments=DirectiveArguments(text="use float4")),
+        new_directive("pin", node=1),
+        new_directive("inject", node=1, arguments=DirectiveArguments(source="class ModelNew: ...")),
+        new_directive("go"),
+    ]
+    run.start_all()
+    try:
+        deadline = time.monotonic() + 60
+        while run.progress() < 3 and time.monotonic() < deadline:
+            run.revive()
+            time.sleep(0.02)
+        for wish in wishes:
+            submit_directive(run.run_dir, wish)
+            time.sleep(0.05)
+        run.wait()
+    finally:
+        run.stop()
+    assert {f".{moment}" for moment in MOMENTS} == {
+        path.name.partition("coordinator")[2] for path in (run.run_dir / "failpoints").iterdir()
+    }
+    assert [(wish.key, "applied") for wish in wishes] == run.rows(
+        "SELECT key, state FROM directive ORDER BY id"
+    )
+    assert [(1,)] == run.rows("SELECT COUNT(*) FROM attempt WHERE kind = 'inject'")
+    assert [(len(wishes),)] == run.rows("SELECT COUNT(*) FROM event WHERE what = 'directive'")
+    assert [] == waiting_files(run.run_dir)
+    assert [("finished",)] == run.rows("SELECT status FROM run")
+    found = replay.compare(run.run_dir)
+    assert [] == [line for line in found if "its request differs" not in line]  # fakes ask nothing

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from page_server import PageServer, Serve
+from seen_page import OpenPage, SeenPage
 
-from tests.watch.page_server import PageServer
-from tests.watch.seen_page import SeenPage
-
-Serve = Callable[..., PageServer]
-OpenPage = Callable[..., SeenPage]
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

@@ -13,8 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from page_sample import PageSample
+
 from actors.supervisor.page import PAGE
-from tests.watch.page_sample import PageSample
 
 TOKEN = "token-of-the-tests"  # noqa: S105
 POLICY = (
@@ -180,3 +181,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Nothing: the tests read `PageServer.paths`."""
+
+
+Serve = Callable[..., PageServer]

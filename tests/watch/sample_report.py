@@ -7,8 +7,9 @@ import gzip
 import json
 from typing import Any
 
+from page_sample import TASK, PageSample
+
 from actors.supervisor.page import PAGE
-from tests.watch.page_sample import TASK, PageSample
 
 LONG = 200  # characters of a text that is stored once, in pieces
 

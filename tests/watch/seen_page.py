@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -70,3 +71,6 @@ class SeenPage:
     def _dialog(self, dialog: Any) -> None:
         self.errors.append(f"a script ran: {dialog.message}")
         dialog.dismiss()
+
+
+OpenPage = Callable[..., SeenPage]

@@ -79,6 +79,11 @@ def write_run(
             " VALUES ('evaluator-0', 'evaluator', 'x', 1, 'up', '', ?, 1, '')",
             (BEGAN,),
         )
+        if status == "finished":
+            run.execute(
+                "UPDATE node SET confirmed = 1 WHERE id IN (SELECT id FROM"
+                " (SELECT id, MIN(score_us) FROM node WHERE number > 0 GROUP BY task))"
+            )
         run.commit()
         run.execute("PRAGMA journal_mode = WAL")
     return folder

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import page_sample
 import pytest
-
-from tests.watch import page_sample
-from tests.watch.conftest import OpenPage, Serve
-from tests.watch.page_sample import PageSample
-from tests.watch.sample_report import report_page
+from page_sample import PageSample
+from page_server import Serve
+from sample_report import report_page
+from seen_page import OpenPage
 
 ATTACK = "<img src=x onerror=alert(1)></script><script>alert(2)</script>${alert(3)}&lt;b&gt;\u202e"
 WORDS = "<img src=x onerror=alert(1)>"

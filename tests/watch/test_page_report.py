@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.watch.conftest import OpenPage
-from tests.watch.page_sample import TASK, PageSample
-from tests.watch.sample_report import report_page
+from page_sample import TASK, PageSample
+from sample_report import report_page
+from seen_page import OpenPage
 
 
 @pytest.fixture

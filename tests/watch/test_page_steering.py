@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.watch.conftest import OpenPage, Serve
-from tests.watch.page_sample import TASK, PageSample
+from page_sample import TASK, PageSample
+from page_server import Serve
+from seen_page import OpenPage
 
 
 def test_reading_page_has_no_forms(serve: Serve, open_page: OpenPage) -> None:

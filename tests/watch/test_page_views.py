@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.watch.conftest import OpenPage, Serve
-from tests.watch.page_sample import TASK, PageSample
+from page_sample import TASK, PageSample
+from page_server import Serve
+from seen_page import OpenPage
 
 HERE = Path(__file__).parent
 VIEWS = ("tree", "best", "fleet", "compare", "directives")

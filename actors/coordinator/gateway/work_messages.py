@@ -66,7 +66,7 @@ class WorkMessages:
         self._directives = directives
         self._activity = activity
         self._tasks = tasks
-        # The same few nodes are shown again and again, and only a person changes a recorded one.
+        # The same few nodes are shown again and again.
         self._keys: dict[str, deque[str]] = {}
         self._last_row: dict[str, int] = {}  # of the last node whose key is in `_keys`
         self._node = lru_cache(maxsize=CACHED_VIEWS)(store.attempt_view)
@@ -124,6 +124,10 @@ class WorkMessages:
             ),
             person_advice=self._advice(name, parent, stage, order),
         )
+
+    def node_confirmed(self) -> None:
+        """Read recorded nodes anew: a confirmation has replaced a verdict."""
+        self._node.cache_clear()
 
     def _order(self, task: str, number: int, stage: Stage) -> int:
         """Return the place of an attempt's decision: a request shows what was known then.

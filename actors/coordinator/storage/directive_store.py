@@ -17,7 +17,7 @@ from actors.coordinator.search.steering import NodeSteered, NodeVerb, SourceInje
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.store import NodeRow
-from protocol.directives import NODE_VERBS, Directive, DirectiveArguments
+from protocol.directives import NODE_VERBS, REJECTED_BY_PERSON, Directive, DirectiveArguments
 from protocol.run_views import verdict_columns
 from protocol.values import Outcome, Value, Verdict
 
@@ -223,7 +223,7 @@ class DirectiveStore:
         after = replace(
             before,
             verdict=Outcome.REJECTED,
-            reason=f"rejected by a person: {reason}",
+            reason=f"{REJECTED_BY_PERSON}{reason}",
             speedup=None,
             speedup_ci95=None,
             release=None,

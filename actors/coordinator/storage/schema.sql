@@ -160,7 +160,6 @@ CREATE TABLE IF NOT EXISTS lease (
     running INTEGER NOT NULL       -- 1 once candidate code ran under it
 ) STRICT;
 CREATE INDEX IF NOT EXISTS lease_open ON lease (work) WHERE ended IS NULL;
-CREATE INDEX IF NOT EXISTS lease_work ON lease (work);
 CREATE INDEX IF NOT EXISTS lease_charged ON lease (work) WHERE running = 1;
 
 CREATE TABLE IF NOT EXISTS call (
@@ -249,90 +248,76 @@ CREATE TABLE IF NOT EXISTS event (
 
 -- The change feed: one row for each thing that pages show, with the number of its last change.  The
 -- triggers fill it, so no writer can forget it, and a reader asks for all that changed after a number.
--- Not INSERT OR REPLACE: within a trigger the conflict rule of the outer statement would hold.
+-- What is under way has no rows here: it is little, and readers read all of it.
 CREATE TABLE IF NOT EXISTS change (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, -- only grows: a deleted number is never given again
     entity TEXT NOT NULL,          -- task, attempt, worker, event, directive
     key TEXT NOT NULL,             -- the task's name, TASK/NUMBER, the slot, the event's id
-    UNIQUE (entity, key)
-) STRICT;
+    seq INTEGER NOT NULL,          -- only grows: the row with the largest is never removed
+    PRIMARY KEY (entity, key)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS change_seq ON change (seq);
 
 CREATE TRIGGER IF NOT EXISTS task_added AFTER INSERT ON task
 BEGIN
-    DELETE FROM change WHERE entity = 'task' AND key = NEW.name;
-    INSERT INTO change (entity, key) VALUES ('task', NEW.name);
+    INSERT INTO change (entity, key, seq)
+    VALUES ('task', NEW.name, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
 END;
 CREATE TRIGGER IF NOT EXISTS task_changed AFTER UPDATE ON task
 BEGIN
-    DELETE FROM change WHERE entity = 'task' AND key = NEW.name;
-    INSERT INTO change (entity, key) VALUES ('task', NEW.name);
-END;
-CREATE TRIGGER IF NOT EXISTS attempt_began AFTER INSERT ON attempt
-BEGIN
-    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
-    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
-END;
-CREATE TRIGGER IF NOT EXISTS attempt_changed AFTER UPDATE OF state ON attempt
-BEGIN
-    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
-    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
+    INSERT INTO change (entity, key, seq)
+    VALUES ('task', NEW.name, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
 END;
 CREATE TRIGGER IF NOT EXISTS node_added AFTER INSERT ON node
 BEGIN
-    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
-    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
+    INSERT INTO change (entity, key, seq)
+    VALUES ('attempt', NEW.task || '/' || NEW.number, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
 END;
 CREATE TRIGGER IF NOT EXISTS node_changed AFTER UPDATE ON node
 BEGIN
-    DELETE FROM change WHERE entity = 'attempt' AND key = NEW.task || '/' || NEW.number;
-    INSERT INTO change (entity, key) VALUES ('attempt', NEW.task || '/' || NEW.number);
-END;
-CREATE TRIGGER IF NOT EXISTS lease_granted AFTER INSERT ON lease
-BEGIN
-    DELETE FROM change WHERE entity = 'attempt' AND key = substr(NEW.work, 1, instr(NEW.work, '/'))
-        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER);
-    INSERT INTO change (entity, key) VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
-        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER));
-END;
-CREATE TRIGGER IF NOT EXISTS lease_ended AFTER UPDATE OF ended ON lease
-BEGIN
-    DELETE FROM change WHERE entity = 'attempt' AND key = substr(NEW.work, 1, instr(NEW.work, '/'))
-        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER);
-    INSERT INTO change (entity, key) VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
-        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER));
+    INSERT INTO change (entity, key, seq)
+    VALUES ('attempt', NEW.task || '/' || NEW.number, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
 END;
 CREATE TRIGGER IF NOT EXISTS call_added AFTER INSERT ON call
 BEGIN
-    DELETE FROM change WHERE entity = 'attempt' AND key = substr(NEW.work, 1, instr(NEW.work, '/'))
-        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER);
-    INSERT INTO change (entity, key) VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
-        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER));
+    INSERT INTO change (entity, key, seq)
+    VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER), (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
 END;
 CREATE TRIGGER IF NOT EXISTS call_removed AFTER DELETE ON call
 BEGIN
-    DELETE FROM change WHERE entity = 'attempt' AND key = substr(OLD.work, 1, instr(OLD.work, '/'))
-        || CAST(substr(OLD.work, instr(OLD.work, '/') + 1) AS INTEGER);
-    INSERT INTO change (entity, key) VALUES ('attempt', substr(OLD.work, 1, instr(OLD.work, '/'))
-        || CAST(substr(OLD.work, instr(OLD.work, '/') + 1) AS INTEGER));
+    INSERT INTO change (entity, key, seq)
+    VALUES ('attempt', substr(OLD.work, 1, instr(OLD.work, '/'))
+        || CAST(substr(OLD.work, instr(OLD.work, '/') + 1) AS INTEGER), (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
 END;
 CREATE TRIGGER IF NOT EXISTS worker_added AFTER INSERT ON worker
 BEGIN
-    DELETE FROM change WHERE entity = 'worker' AND key = NEW.slot;
-    INSERT INTO change (entity, key) VALUES ('worker', NEW.slot);
+    INSERT INTO change (entity, key, seq)
+    VALUES ('worker', NEW.slot, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
 END;
 CREATE TRIGGER IF NOT EXISTS worker_changed AFTER UPDATE ON worker
 BEGIN
-    DELETE FROM change WHERE entity = 'worker' AND key = NEW.slot;
-    INSERT INTO change (entity, key) VALUES ('worker', NEW.slot);
+    INSERT INTO change (entity, key, seq)
+    VALUES ('worker', NEW.slot, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
 END;
 CREATE TRIGGER IF NOT EXISTS directive_added AFTER INSERT ON directive
 BEGIN
-    DELETE FROM change WHERE entity = 'directive' AND key = NEW.key;
-    INSERT INTO change (entity, key) VALUES ('directive', NEW.key);
+    INSERT INTO change (entity, key, seq)
+    VALUES ('directive', NEW.key, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
 END;
 -- Events are many and never change: only the last 512 are in the feed.
 CREATE TRIGGER IF NOT EXISTS event_added AFTER INSERT ON event
 BEGIN
     DELETE FROM change WHERE entity = 'event' AND key = CAST(NEW.id - 512 AS TEXT);
-    INSERT INTO change (entity, key) VALUES ('event', CAST(NEW.id AS TEXT));
+    INSERT INTO change (entity, key, seq)
+    VALUES ('event', CAST(NEW.id AS TEXT), (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
 END;

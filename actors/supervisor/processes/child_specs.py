@@ -64,8 +64,12 @@ def run_specs(
     run_id: str,
     environ: Mapping[str, str],
     gpus: tuple[str, ...],
+    named: tuple[str, ...] = (),
 ) -> tuple[ChildSpec, ...]:
-    """Return the specs of a run in the order of starting: coordinator, agents, evaluators."""
+    """Return the specs of a run in the order of starting: coordinator, agents, evaluators.
+
+    `named`: settings of the command line that hold over a person's earlier directives.
+    """
     coordinator = ChildSpec(
         name=COORDINATOR,
         role=COORDINATOR,
@@ -73,6 +77,7 @@ def run_specs(
             "coordinator",
             *("--run-dir", str(run_dir), "--listen", settings.local_address),
             *("--supervisor", secrets.token_hex(8)),
+            *(word for name in named for word in ("--named", name)),
         ),
         environment=environment.child_environment(environ, run_id),
         restart="transient",

@@ -101,20 +101,15 @@ class FeedState:
         self.person = feed_rows.applied_by_verb(run)
         self.attempts = feed_rows.attempts_under_way(run)
 
-    def is_current(self, run: sqlite3.Connection) -> bool:
-        """Whether nothing has changed; never so for a run without a feed."""
-        return self.has_feed and _last_seq(run) == self.seq
-
     def can_follow(self, run: sqlite3.Connection) -> bool:
         """Whether `update` can bring this state up to date, instead of reading everything."""
-        if not self.has_feed:
-            return False
-        query = "SELECT COUNT(*), COALESCE(MAX(seq), 0) FROM change WHERE seq > ?"
-        changed, _ = run.execute(query, (self.seq,)).fetchone()
-        return _last_seq(run) >= self.seq and changed <= MAX_STEP
+        return self.has_feed and 0 <= _last_seq(run) - self.seq <= MAX_STEP
 
-    def update(self, run: sqlite3.Connection) -> None:
-        """Read what has changed since the last read."""
+    def update(self, run: sqlite3.Connection) -> bool:
+        """Read what has changed since the last read; return whether there is something new."""
+        before, self.attempts = self.attempts, feed_rows.attempts_under_way(run)
+        if _last_seq(run) == self.seq:
+            return self.attempts != before
         changed: dict[str, dict[str, int]] = {}
         query = "SELECT entity, key, seq FROM change WHERE seq > ? ORDER BY seq"
         for entity, key, seq in run.execute(query, (self.seq,)):
@@ -131,6 +126,7 @@ class FeedState:
                 touched.add(key[0])
         self._write_tasks(touched, self.seq)
         self._update_activity(run, changed)
+        return True
 
     def _update_activity(self, run: sqlite3.Connection, changed: dict[str, dict[str, int]]) -> None:
         slots = changed.get("worker", {})
@@ -145,7 +141,6 @@ class FeedState:
         self.person = feed_rows.applied_by_verb(run)
         for old in sorted(self.events)[: -feed_rows.MAX_EVENTS]:
             del self.events[old]
-        self.attempts = feed_rows.attempts_under_way(run)
 
     def _read_tasks(self, run: sqlite3.Connection) -> None:
         self._task_states = {task.name: task for task in feed_rows.tasks(run)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 
 from actors.supervisor.reporting.snapshot import NodeView, Spend, TaskState
 from protocol.settings import Settings
@@ -214,3 +215,8 @@ def search_line(settings: Settings) -> str:
     """Describe the search: `strategy stark, policy epsilon-greedy, seed 0`."""
     policy = f", policy {settings.requested_policy}" if settings.requested_policy else ""
     return f"strategy {settings.strategy}{policy}, seed {settings.seed}"
+
+
+def person_line(person: Mapping[str, int]) -> str:
+    """Return what a person did to a run: `1 pause, 2 pin`."""
+    return ", ".join(f"{count} {verb}" for verb, count in person.items())

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from actors.supervisor.page import PAGE
 from protocol.values import Value
 
-FOLDER = Path(__file__).resolve().parents[1] / "page"
 INDEX = "index.html"
 SCRIPTS = "scripts.json"
 MEDIA_TYPES = {
@@ -42,7 +42,7 @@ class PageOrder(Value, frozen=True, kw_only=True):
     scripts: tuple[str, ...] = ()
 
 
-def page_order(folder: Path = FOLDER) -> PageOrder:
+def page_order(folder: Path = PAGE) -> PageOrder:
     """Return the styles and scripts of the page; none where it is not installed."""
     path = folder / SCRIPTS
     if not path.is_file():
@@ -50,7 +50,7 @@ def page_order(folder: Path = FOLDER) -> PageOrder:
     return msgspec.json.decode(path.read_bytes(), type=PageOrder)
 
 
-def page_files(folder: Path = FOLDER) -> dict[str, PageFile]:
+def page_files(folder: Path = PAGE) -> dict[str, PageFile]:
     """Return all files that a browser may ask for, by name."""
     order = page_order(folder)
     names = (INDEX, *order.styles, *order.scripts)

@@ -16,9 +16,10 @@ from typing import Any
 
 import msgspec
 
+from actors.supervisor.page import PAGE
 from actors.supervisor.reporting.feed_values import AttemptKey
 from actors.supervisor.reporting.node_details import NodeDetails, node_details
-from actors.supervisor.reporting.page_files import FOLDER, page_order
+from actors.supervisor.reporting.page_files import page_order
 from actors.supervisor.reporting.run_feed import RunFeed, opened_run
 from actors.supervisor.reporting.snapshot import Snapshot, TaskState
 from actors.supervisor.reporting.text_pieces import TextPieces
@@ -73,7 +74,7 @@ class InlinePage(Value, frozen=True, kw_only=True):
         )
 
 
-def inline_page(run_dir: Path, snapshot: Snapshot, folder: Path = FOLDER) -> InlinePage:
+def inline_page(run_dir: Path, snapshot: Snapshot, folder: Path = PAGE) -> InlinePage:
     """Return the page of a run for its report; nothing where the page is not installed."""
     order = page_order(folder)
     if not order.scripts:

@@ -133,22 +133,23 @@ class RunFeed:
         if row is None:
             return
         is_same = self._run is not None and self._run.run_id == row.run_id
-        if is_same and self._state.is_current(run):
-            self._run = row
-            return
+        self._run = row
         if is_same and self._state.can_follow(run):
-            try:
-                self._state.update(run)
-            except BaseException:
-                self._state = FeedState()  # half brought up to date
-                raise
+            is_new = self._follow(run)
         else:
             state = FeedState()
             state.load(run)
-            self._state = state
-        self._run = row
-        self._settings = _settings(self.run_dir)
-        self.version += 1
+            self._state, is_new = state, True
+        if is_new:
+            self._settings = _settings(self.run_dir)
+            self.version += 1
+
+    def _follow(self, run: sqlite3.Connection) -> bool:
+        try:
+            return self._state.update(run)
+        except BaseException:
+            self._state = FeedState()  # it is half brought up to date: read everything next time
+            raise
 
     def _forget(self) -> None:
         """Show a run that is not there (any more)."""

@@ -18,6 +18,7 @@ from actors.supervisor.reporting.run_tables import AttemptRow
 from actors.supervisor.reporting.snapshot import (
     AttemptEdit,
     AttemptUnderWay,
+    DirectiveState,
     NodeView,
     Snapshot,
     Spend,
@@ -25,9 +26,12 @@ from actors.supervisor.reporting.snapshot import (
     TaskState,
     WorkerState,
 )
+from protocol.directives import REJECTED_BY_PERSON
+from protocol.questions import PERSON
 from protocol.read_only import RUN_DB, read_only_uri
-from protocol.values import Plan, Reference, Task, Verdict
+from protocol.values import Outcome, Plan, Reference, Task, Verdict
 
+INJECTED = "inject"  # the value of `attempt.kind` for a person's source
 CONFIRMED = 1  # the value of `node.confirmed` after a second look
 # Not the view `spend`: a run of an older version lacks it.
 SPEND_QUERY = (
@@ -135,6 +139,13 @@ class RunReader:
             self._has_views = True
         return tuple(run_tables.attempt_rows(connection))
 
+    def is_from_person(self, task: str, number: int) -> bool:
+        """Whether the source of an attempt is a person's."""
+        connection = self._open()
+        query = "SELECT 1 FROM attempt WHERE task = ? AND number = ? AND kind = ?"
+        row = connection.execute(query, (task, number, INJECTED)).fetchone() if connection else None
+        return row is not None
+
     def lease_counts(self) -> dict[str, int]:
         """Return the number of leases by outcome; "held" for those that are open."""
         connection = self._open()
@@ -193,8 +204,10 @@ class RunReader:
         for (task, _), node in sorted(self._nodes.items()):
             by_task.setdefault(task, []).append(node)
         spend: dict[str, list[Spend]] = {}
+        answered = 0
         for row in _spend(connection):
             spend.setdefault(row.task, []).append(row.spend)
+            answered += row.spend.calls if row.model == PERSON else 0
         under_way = _under_way(connection)
         tasks = connection.execute(
             "SELECT name, budget, status, problem, reference FROM task ORDER BY rowid"
@@ -208,6 +221,8 @@ class RunReader:
             is_paused=bool(run.get("paused")),
             is_finishing=bool(run.get("finishing")),
             cap_usd=run.get("cap_usd"),
+            directives=tuple(_directives(connection)),
+            answered=answered,
             tasks=tuple(
                 TaskState(
                     name=name,
@@ -225,26 +240,28 @@ class RunReader:
         )
 
     def _read_new_nodes(self, connection: sqlite3.Connection) -> None:
-        """Read new nodes, and old ones with a second look: no other node can have changed."""
+        """Read new nodes, and old ones with a second look or a rejection: no other can change."""
         rows = connection.execute(
             "SELECT id, task, number, parent, advice, verdict, score_us, at, confirmed FROM node"
-            " WHERE id > ? OR confirmed > 0 ORDER BY id",
-            (self._last_node,),
+            " WHERE id > ? OR confirmed > 0 OR word = ? ORDER BY id",
+            (self._last_node, Outcome.REJECTED),
         )
         first_looks = _first_looks(connection)
         for row_id, task, number, parent, advice, blob, score_us, at, confirmed in rows:
             self._last_node = max(self._last_node, row_id)
+            verdict = _verdict(blob)
+            is_by_person = verdict.reason.startswith(REJECTED_BY_PERSON)
             self._nodes[task, number] = NodeView(
                 task=task,
                 number=number,
                 parent=parent,
                 advice=advice,
-                verdict=_verdict(blob),
+                verdict=verdict,
                 score_us=score_us,
                 at=at,
                 confirmed=confirmed == CONFIRMED,
                 unconfirmable=confirmed > CONFIRMED,
-                first_look=first_looks.get((task, number)),
+                first_look=None if is_by_person else first_looks.get((task, number)),
             )
 
 
@@ -300,6 +317,16 @@ def _workers(connection: sqlite3.Connection) -> Iterator[WorkerState]:
         # A run of an older version lacks some of these columns; they have defaults.
         fields = {name: row[name] for name in WorkerState.__struct_fields__ if name in row}
         yield msgspec.convert(fields, WorkerState)
+
+
+def _directives(connection: sqlite3.Connection) -> Iterator[DirectiveState]:
+    try:
+        rows = list(_named_rows(connection, "SELECT * FROM directive ORDER BY id"))
+    except sqlite3.OperationalError:
+        return  # a run of an older version
+    for row in rows:
+        fields = {name: row[name] for name in DirectiveState.__struct_fields__}
+        yield msgspec.convert(fields, DirectiveState)
 
 
 def _named_rows(connection: sqlite3.Connection, query: str) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,7 @@ from actors.supervisor.reporting.run_reader import RunReader
 from actors.supervisor.reporting.run_tables import AttemptRow
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
 from protocol.atomic_file import write_atomically
+from protocol.directives import REJECTED_BY_PERSON
 from protocol.layouts import describe
 from protocol.release import LIMITS, Release
 from protocol.settings import Settings
@@ -116,6 +117,9 @@ class RunResults(Value, frozen=True, kw_only=True):
     """The whole of result.json."""
 
     tasks: tuple[TaskResult, ...]
+    # Only in a run that a person steered.
+    person: dict[str, int] = msgspec.field(default_factory=dict)  # applied directives, by verb
+    paused: bool = False
 
 
 def run_results(
@@ -130,7 +134,9 @@ def run_results(
         tasks=tuple(
             _task_result(task, snapshot, settings, tuple(nodes.get(task.name, ())))
             for task in snapshot.tasks
-        )
+        ),
+        person=snapshot.person,
+        paused=snapshot.is_paused,
     )
 
 
@@ -184,8 +190,10 @@ def write_best(
     if best is None:
         return None
     path = best_file(run_dir, task.name, len(settings.tasks))
+    author = "a person" if reader.is_from_person(task.name, best.number) else ""
     write_atomically(
-        path, best_file_header(task, best, settings) + winner_source(reader, task, best)
+        path,
+        best_file_header(task, best, settings, author) + winner_source(reader, task, best),
     )
     for name, text in reader.task_modules(task.name).items():
         module = run_dir / name  # the winner imports it as the task did
@@ -221,12 +229,22 @@ def remove_unconfirmed(run_dir: Path, snapshot: Snapshot, task: TaskState) -> No
         old.task: old.attempts for old in _last_results(run_dir).tasks if old.status == "finished"
     }
     ended_before = known.get(task.name) == len(task.attempts)
-    if task.is_over and judged_again and not ended_before:
+    if task.is_over and ((judged_again and not ended_before) or _was_rejected(run_dir, task)):
         best_file(run_dir, task.name, len(snapshot.tasks)).unlink(missing_ok=True)
 
 
-def best_file_header(task: TaskState, best: NodeView, settings: Settings) -> str:
-    """Return the comment that a winner carries."""
+def _was_rejected(run_dir: Path, task: TaskState) -> bool:
+    """Whether a person has rejected the node that the last results name as the best."""
+    named = {old.task: old.best.node for old in _last_results(run_dir).tasks if old.best}
+    return any(
+        node.verdict.reason.startswith(REJECTED_BY_PERSON)
+        for node in task.attempts
+        if node.number == named.get(task.name)
+    )
+
+
+def best_file_header(task: TaskState, best: NodeView, settings: Settings, author: str = "") -> str:
+    """Return the comment that a winner carries; `author`: where it is not the run's model."""
     release = release_of(task, best)
     lines = [
         f"{task.name}: ModelNew, a drop-in for the task's Model; it needs torch alone.",
@@ -234,7 +252,7 @@ def best_file_header(task: TaskState, best: NodeView, settings: Settings) -> str
         f"{formatting.duration(task.eager_us(best))}, {formatting.speedup(best.verdict)} "
         f"({formatting.measurement_label(best)}).",
         f"Measured on {_hardware(task) or settings.device}; node {best.number}, "
-        f"by {settings.model}.",
+        f"by {author or settings.model}.",
         *release_lines(release, checked=best.verdict.release is not None),
     ]
     return "".join(f"# {' '.join(line.split())}\n" for line in lines) + "\n"

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from protocol.directives import VERBS
 from protocol.values import Plan, Reference, Value, Verdict
 
 
@@ -207,6 +210,29 @@ class WorkerState(Value, frozen=True, kw_only=True):
     quarantine: str = ""  # why nothing is judged on its device
 
 
+class DirectiveState(Value, frozen=True, kw_only=True):
+    """What a person asked of the run, applied or refused."""
+
+    id: int
+    verb: str
+    task: str
+    node: int | None
+    by: str
+    state: str
+    reason: str
+    attempt: int | None  # that it began
+
+    @property
+    def line(self) -> str:
+        """The directive and what became of it, as one line."""
+        node = "" if self.node is None else f"node {self.node}"
+        by = f" by {self.by}" if self.by else ""
+        made = "" if self.attempt is None else f", attempt {self.attempt}"
+        reason = f": {self.reason}" if self.reason else ""
+        what = " ".join(word for word in (self.verb, self.task, node) if word)
+        return f"{what}{by}: {self.state}{made}{reason}"
+
+
 class Snapshot(Value, frozen=True, kw_only=True):
     """The whole run at one moment."""
 
@@ -217,8 +243,17 @@ class Snapshot(Value, frozen=True, kw_only=True):
     is_paused: bool = False  # by a person
     is_finishing: bool = False  # a person has it end with what is under way
     cap_usd: float | None = None  # the cap in force; None: --max-cost, if there is one
+    directives: tuple[DirectiveState, ...] = ()  # in order
+    answered: int = 0  # model calls that a person answered
     tasks: tuple[TaskState, ...] = ()
     workers: tuple[WorkerState, ...] = ()
+
+    @property
+    def person(self) -> dict[str, int]:
+        """What a person did to the run, by verb; empty for a run without directives."""
+        counts = Counter(one.verb for one in self.directives if one.state == "applied")
+        counts["answer"] = max(counts["answer"], self.answered)
+        return {verb: counts[verb] for verb in VERBS if counts[verb]}
 
     @property
     def recorded(self) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+MIN_SINGLE = 24  # characters of a line that is taken from elsewhere without its neighbours
+
 
 class TextPieces:
     """The pieces, and the texts as runs `start, count, start, count …` of pieces."""
@@ -38,24 +40,30 @@ class TextPieces:
         )
 
     def _runs(self, lines: Sequence[str]) -> list[int]:
-        pieces, line_places, pair_places = self.pieces, self._lines, self._pairs
+        pieces = self.pieces
         runs: list[int] = []
         end = -1  # of the run that is being made
-        for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        for line, following in zip(lines, [*lines[1:], ""][: len(lines)], strict=True):
             if 0 <= end < len(pieces) and pieces[end] == line:
                 start = end
             else:
-                # A line such as "}" is in many places: the right one is followed by the same line.
-                known = pair_places.get((line, following))
-                start = line_places.get(line, -1) if known is None else known
-            if start < 0:
-                start = self._append(line)
+                start = self._place(line, following)
             if start == end:
                 runs[-1] += 1
             else:
                 runs += (start, 1)
             end = start + 1
         return runs
+
+    def _place(self, line: str, following: str) -> int:
+        """Return a place of a line, best where the same line follows; it may be a new one.
+
+        A short line such as "}" is in many places, and two numbers take more room than the line.
+        """
+        known = self._pairs.get((line, following))
+        if known is None and len(line) >= MIN_SINGLE:
+            known = self._lines.get(line)
+        return self._append(line) if known is None else known
 
     def _append(self, line: str) -> int:
         start = len(self.pieces)

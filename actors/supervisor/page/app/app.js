@@ -3,7 +3,7 @@
 {
   const { html, useEffect, useMemo, useState } = STARK;
   const { words } = STARK.format;
-  const NAMES = { report: "Report", tree: "Tree", best: "Best so far", fleet: "Fleet", compare: "Compare", directives: "Directives" };
+  const NAMES = { report: "Report", tasks: "Tasks", tree: "Tree", best: "Best so far", fleet: "Fleet", compare: "Compare", directives: "Directives" };
 
   function App({ source, runs, steer, report }) {
     const [route, setRoute] = useState(() => STARK.route.read(window.location.hash));
@@ -29,12 +29,12 @@
     });
     if (!runId) return html`<main class="shell"><p class="panel empty">There is no run to show.</p></main>`;
     return html`<${Head} app=${app} runs=${runs} model=${model} task=${task} view=${view} state=${state} report=${report} route=${route} />
-      <main class="shell" hidden=${view === "report"} id="main">
+      <div class=${`shell ${view === "report" ? "is-report" : ""}`} role=${view === "report" ? undefined : "main"} id="main">
         <${Trouble} state=${state} model=${model} source=${source} />
         ${model.run
           ? html`<${STARK.Headline} app=${app} model=${model} task=${task} /><${View} app=${app} model=${model} task=${task} view=${view} route=${route} />`
           : state !== "unauthorized" && html`<p class="panel empty" role="status">Reading the run …</p>`}
-      </main>`;
+      </div>`;
   }
 
   // Draw at most once a frame, however many changes arrive.
@@ -75,9 +75,10 @@
   }
 
   function Head({ app, runs, model, task, view, state, report }) {
-    const views = Object.keys(NAMES).filter((name) => name !== "report" || report);
-    const current = view === "node" ? "tree" : view;
     const tasks = [...model.tasks.values()];
+    const isShown = { report: Boolean(report), tasks: tasks.length > 1 };
+    const views = Object.keys(NAMES).filter((name) => isShown[name] ?? true);
+    const current = view === "node" ? "tree" : view;
     return html`<header class="head">
       <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
       <div class="head-line">
@@ -85,6 +86,7 @@
         ${runs.length > 1
           ? html`<select class="run-choice" aria-label="Run" value=${app.runId} onChange=${(event) => app.showRun(event.target.value)}>${runs.map((run) => html`<option key=${run.id} value=${run.id}>${run.name}</option>`)}</select>`
           : html`<h1 class="run-name">${model.run?.name ?? runs[0]?.name}</h1>`}
+        ${tasks.length === 1 && !(model.run?.name ?? "").includes(task) && html`<span class="soft">${task}</span>`}
         ${tasks.length > 1 && html`<select class="task-choice" aria-label="Task" value=${task} onChange=${(event) => app.show({ task: event.target.value })}>
           ${tasks.map((known) => html`<option key=${known.name} value=${known.name}>${known.name}${known.best != null ? ` · ${STARK.format.speedup(model.best(known.name)?.speedup)}` : ""}</option>`)}</select>`}
         <${Status} model=${model} state=${state} />
@@ -118,6 +120,7 @@
     if (source.leftOut?.length) return html`<p class="notice">${source.leftOut.join(" ")}</p>`;
     if (run?.trouble) return html`<p class="notice" role="alert">${run.trouble}</p>`;
     if (run?.status === "running" && run.is_served === false) return html`<p class="notice" role="alert"><b>No coordinator runs.</b> The run is not over: <code>supervisor.py --resume</code> goes on with it.</p>`;
+    if (run?.questions?.length) return html`<p class="notice"><b>A model call waits for a person's answer:</b> ${run.questions.join(", ")} (files in <code>questions/</code> of the run folder).</p>`;
     if (run?.paused && run.status === "running") return html`<p class="notice">The run is <b>paused</b>: what is under way ends, no new work begins.</p>`;
     return null;
   }
@@ -135,6 +138,8 @@
         return html`<${STARK.CompareView} ...${shared} />`;
       case "directives":
         return html`<${STARK.DirectivesView} ...${shared} />`;
+      case "tasks":
+        return html`<${STARK.TasksView} ...${shared} />`;
       case "tree":
         return html`<${STARK.TreeView} ...${shared} key=${`${app.runId} ${task}`} />`;
       default:

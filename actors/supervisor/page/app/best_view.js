@@ -29,29 +29,29 @@
       </div>
       <${STARK.CurveChart} curves=${shown} axis=${axis} onPick=${setPicked} label=${`Best speed-up so far. ${summary}`} />
       <${Legend} curves=${curves} hidden=${hidden} onToggle=${toggle} />
-      <p class="picked soft" aria-hidden="true">${picked.length ? picked.map(pickedText).join(" · ") : "The line rises with an attempt whose whole interval is above 1. Rings: correct attempts; crosses at the foot: failed ones; dashed: the reference."}</p>
+      <p class="picked soft" aria-hidden="true">${picked.length ? picked.map(pickedText).join(" · ") : "The line rises with an attempt whose whole interval is above 1. Rings: first looks of correct attempts; crosses at the foot: failed ones; dashed: the reference; a full dot: what was confirmed."}</p>
       <h3>Improvements</h3>
       ${steps.length === 0 ? html`<p class="empty">No attempt is faster than the reference yet.</p>` : html`<div class="wide"><table class="list">
-        <thead><tr><th class="number">attempt</th><th class="number">speed-up</th><th class="number hide-narrow">interval</th><th class="number hide-narrow">after</th><th class="number hide-narrow">for</th><th>idea</th></tr></thead>
+        <thead><tr><th class="number">attempt</th><th class="number">speed-up</th><th class="number hide-narrow">interval</th><th class="number hide-narrow">after</th>${hasPrices && html`<th class="number hide-narrow">for</th>`}<th>idea</th></tr></thead>
         <tbody>${steps.slice().reverse().map((step) => html`<tr key=${step.node.number}>
           <td class="number"><${STARK.NodeLink} app=${app} task=${task} number=${step.node.number} /></td>
-          <td class="number"><b>${speedup(step.node.speedup, step.node.low)}</b></td>
+          <td class="number"><b>${speedup(step.speedup)}</b>${step.node.confirmed && html`<br /><span class="soft">confirmed ${speedup(step.node.speedup, step.node.low)}</span>`}</td>
           <td class="number soft hide-narrow">${interval(step.node.low, step.node.high)}</td>
           <td class="number hide-narrow">${isNumber(step.minutes) ? clock(step.minutes * 60) : ""}</td>
-          <td class="number hide-narrow">${step.usd > 0 ? usd(step.usd) : ""}</td>
+          ${hasPrices && html`<td class="number hide-narrow">${usd(step.usd)}</td>`}
           <td>${step.node.idea}</td></tr>`)}</tbody>
       </table></div>`}
     </section>`;
   }
 
   function pickedText({ name, step }) {
-    const own = step.node.verdict === "correct" ? speedup(step.node.speedup, step.node.low) : words(step.node.verdict);
+    const own = step.node.verdict === "correct" ? speedup(step.speedup) : words(step.node.verdict);
     return `${name}, attempt ${count(step.node.number)}: ${own}, best so far ${speedup(step.best)}`;
   }
 
   // The task's own curve first, then the run's other tasks, then the same task in the other runs.
   function curvesOf(app, model, task, isAllTasks, others) {
-    const curve = (name, known, of) => ({ name, steps: known.bestSoFar(of), version: known.treeVersion });
+    const curve = (name, known, of) => ({ name, steps: known.bestSoFar(of), end: known.finalSpeedup(of), version: known.treeVersion });
     const hasRuns = others.length > 0;
     const own = hasRuns ? `${app.runName(app.runId)}` : task;
     const curves = [curve(own, model, task)];

@@ -5,13 +5,14 @@
   const { isNumber, speedup } = STARK.format;
   const HEIGHT = 340;
   const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3], [4, 2], [12, 4]];
+  const WHOLE_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000];
   const AXES = {
     attempts: { name: "attempts", text: (value) => String(value) },
     minutes: { name: "minutes", text: (value) => `${+value.toFixed(1)}` },
     usd: { name: "USD", text: (value) => `${+value.toFixed(3)}` },
   };
 
-  // curves: [{name, steps (of RunModel.bestSoFar), confirmed}]
+  // curves: [{name, steps (of RunModel.bestSoFar), end (finalSpeedup), version}]
   function CurveChart({ curves, axis, onPick, label }) {
     const box = useRef(null);
     const [theme, setTheme] = useState(0);
@@ -57,17 +58,23 @@
     curves.forEach((curve, index) => {
       const xs = places(curve.steps, axis);
       const ink = colourOf(element, index);
-      const isCorrect = (step) => step.node.verdict === "correct" && isNumber(step.node.speedup);
+      const isCorrect = (step) => step.node.verdict === "correct" && isNumber(step.speedup);
       const start = axis === "attempts" ? 0 : Math.min(0, xs[0] ?? 0);
-      tables.push([[start, ...xs], [1, ...curve.steps.map((step) => step.best)]]);
+      const hasEnd = isNumber(curve.end) && xs.length > 0;
+      const after = hasEnd ? [xs.at(-1) + 1e-6] : [];
+      tables.push([[start, ...xs, ...after], [1, ...curve.steps.map((step) => step.best), ...(hasEnd ? [curve.end] : [])]]);
       series.push({ label: curve.name, stroke: ink, width: 2.5, dash: DASHES[index % 6], spanGaps: true, paths: window.uPlot.paths.stepped({ align: 1 }), points: { show: false } });
-      tables.push([[start, ...xs], [null, ...curve.steps.map((step) => (isCorrect(step) ? step.node.speedup : null))]]);
+      tables.push([[start, ...xs], [null, ...curve.steps.map((step) => (isCorrect(step) ? step.speedup : null))]]);
       series.push({ label: "", stroke: ink, paths: () => null, points: { show: true, size: 5, width: 1.2, stroke: ink, fill: colour("--paper") } });
+      if (hasEnd) {
+        tables.push([after, [curve.end]]);
+        series.push({ label: "", stroke: ink, paths: () => null, points: { show: true, size: 10, width: 1, stroke: ink, fill: ink } });
+      }
       curve.steps.forEach((step, at) => {
         if (step.node.verdict !== "correct") failures.push(xs[at]);
       });
     });
-    const speeds = curves.flatMap((curve) => curve.steps.map((step) => step.node.speedup)).filter((value) => isNumber(value) && value > 0);
+    const speeds = curves.flatMap((curve) => curve.steps.map((step) => step.speedup)).filter((value) => isNumber(value) && value > 0);
     const isLog = Math.max(1, ...speeds) > 12;
     const grid = { stroke: colour("--line"), width: 1 };
     const tick = { stroke: colour("--soft"), font: `12px ${style.fontFamily}`, grid, ticks: { show: false } };
@@ -79,14 +86,21 @@
         y: { distr: isLog ? 3 : 1, log: 2, range: (plot, low, high) => yRange(low, high, isLog) },
       },
       axes: [
-        { ...tick, label: AXES[axis].name, size: 30, labelSize: 20, labelGap: 2, labelFont: `12px ${style.fontFamily}`, values: (plot, values) => values.map((value) => (value === null ? "" : AXES[axis].text(value))) },
-        { ...tick, size: 56, values: (plot, values) => values.map((value) => (value === null ? "" : speedup(value))) },
+        { ...tick, label: AXES[axis].name, size: 30, labelSize: 20, labelGap: 2, labelFont: `12px ${style.fontFamily}`, values: (plot, values) => values.map((value) => (value === null ? "" : AXES[axis].text(value))), ...(axis === "attempts" ? { incrs: WHOLE_STEPS } : {}) },
+        { ...tick, size: 56, ...(isLog ? { splits: logSplits, filter: (plot, splits) => splits } : {}), values: (plot, values) => values.map((value) => (value === null ? "" : speedup(value))) },
       ],
       series,
       hooks: { draw: [(plot) => drawMarks(plot, failures, colour)], setCursor: [(plot) => pick(plot, curves, axis, onPick)] },
     };
     const plot = new window.uPlot(options, window.uPlot.join(tables), element);
     return plot;
+  }
+
+  // 1, 2, 5, 10 … where the axis of speeds is logarithmic.
+  function logSplits(plot, axis, low, high) {
+    const found = [];
+    for (let ten = 0.01; ten <= high; ten *= 10) found.push(ten, 2 * ten, 5 * ten);
+    return found.map((value) => Number(value.toPrecision(2))).filter((value) => value >= low && value <= high);
   }
 
   function yRange(low, high, isLog) {

@@ -4,7 +4,8 @@
   const { html, useEffect, useRef, useState } = STARK;
 
   function DirectiveForm({ app, verb, task = "", node = null, onDone }) {
-    const { name, does, fields = {}, isDestructive } = STARK.verbs[verb];
+    const { name, does, isDestructive, ...known } = STARK.verbs[verb];
+    const fields = known.fieldsOf?.(app.model.run) ?? known.fields ?? {};
     const [values, setValues] = useState(() => startValues(fields));
     const [key] = useState(STARK.newKey);
     const [asks, setAsks] = useState(false);
@@ -29,7 +30,7 @@
       ${Object.entries(fields).map(([field, known], index) => html`<${Field} key=${field} name=${field} known=${known} isFirst=${index === 0}
         value=${values[field]} onValue=${(value) => setValues({ ...values, [field]: value })} />`)}
       <div class="choices">
-        <button type="submit" class="primary" disabled=${state.isBusy}>${name}</button>
+        <button type="submit" class=${isDestructive ? "destructive" : "primary"} disabled=${state.isBusy}>${name}</button>
         <button type="button" onClick=${() => onDone?.("")}>Cancel</button>
       </div>
       ${state.error && html`<p class="bad-text" role="alert">${state.error}</p>`}

@@ -69,7 +69,15 @@
     return String(text ?? "").replaceAll("_", " ");
   }
 
+  // The beginning of an idea: its first sentence, for a line that has to be short.
+  function firstSentence(text, most = 160) {
+    const line = String(text ?? "").trim().replace(/\s+/g, " ");
+    const end = line.search(/[.!?](\s|$)/);
+    const sentence = end > 15 ? line.slice(0, end) : line.replace(/[.…]+$/, "");
+    return sentence.length > most ? `${sentence.slice(0, most - 1).trimEnd()}…` : sentence;
+  }
+
   STARK.format = {
-    DASH, clock, count, duration, hour, interval, isNumber, plural, seconds, speedup, usd, words,
+    DASH, clock, count, duration, firstSentence, hour, interval, isNumber, plural, seconds, speedup, usd, words,
   };
 }

@@ -2,7 +2,7 @@
 // The paragraph above every view: best so far and its idea, attempts, cost, what runs now.
 {
   const { html, useEffect, useState } = STARK;
-  const { clock, count, interval, isNumber, speedup, usd, words } = STARK.format;
+  const { clock, count, firstSentence, interval, isNumber, speedup, usd, words } = STARK.format;
 
   // Draw again each second, as long as something is under way.
   function useSeconds(isRunning) {
@@ -20,7 +20,7 @@
     if (!known) return html`<p class="headline soft">This run has no task yet.</p>`;
     if (known.problem) return html`<p class="headline"><b>${task}</b> can't be measured: <span class="bad-text">${known.problem}</span></p>`;
     return html`<p class="headline">
-      <${Best} app=${app} model=${model} task=${task} /> <${Progress} model=${model} known=${known} /> <${Cost} model=${model} /> <${Now} model=${model} task=${task} />
+      <${Best} app=${app} model=${model} task=${task} /> <${Progress} model=${model} known=${known} /> <${Cost} model=${model} /> <${Now} model=${model} task=${task} /> <${Person} model=${model} />
     </p>`;
   }
 
@@ -36,7 +36,7 @@
     const what = best.confirmed ? (isOver ? "The winner is" : "The best is") : "Best so far is";
     return html`<span>${what} <${NodeLink} app=${app} task=${task} number=${best.number}>attempt ${best.number}<//>: <strong class="figure">${speedup(best.speedup, best.low)}</strong>
       ${range && html`${" "}<span class="soft">(95 % interval ${range})</span>`} the speed of eager PyTorch${best.confirmed ? ", confirmed" : ", a first look"}.
-      ${best.idea && html`${" "}Its idea: <q>${best.idea.trim().replace(/[.…]+$/, "")}</q>.`}</span>`;
+      ${best.idea && html`${" "}Its idea: <q>${firstSentence(best.idea)}</q>.`}</span>`;
   }
 
   function Closest({ app, model, task, isOver }) {
@@ -70,23 +70,35 @@
   function Now({ model, task }) {
     const { status, reason, paused } = model.run;
     if (isFinished(model)) return html`<span>The run is over${reason ? `: ${reason}` : ""}.</span>`;
+    if (status === "stopped") return html`<span>The run was stopped${reason ? ` (${reason})` : ""}; it can be resumed.</span>`;
     if (status !== "running") return html`<span>The run is ${words(status)}${reason ? `: ${reason}` : ""}.</span>`;
-    if (paused) return html`<span><strong>Paused</strong>: no new work begins until it goes on.</span>`;
     const attempts = model.underWay(task);
+    if (paused) return html`<span><strong>Paused</strong>: no new work begins until it goes on${attempts.length ? `; still running: ${listed(attempts, model)}` : ""}.</span>`;
     if (!attempts.length) {
       const other = model.attempts.length;
       return html`<span>${other ? `Nothing of this task runs now; ${other} of other tasks.` : "Nothing runs at the moment."}</span>`;
     }
+    return html`<span>Running now: ${listed(attempts, model)}.</span>`;
+  }
+
+  function listed(attempts, model) {
     const shown = attempts.slice(0, 3).map((attempt) => {
       const time = isNumber(attempt.since) ? ` for ${clock(model.now() - attempt.since)}` : "";
       return `attempt ${attempt.number} (${words(attempt.stage)}${attempt.slot ? ` on ${attempt.slot}` : ", waits"}${time})`;
     });
     if (attempts.length > 3) shown.push(`${attempts.length - 3} more`);
-    return html`<span>Running now: ${shown.join(", ")}.</span>`;
+    return shown.join(", ");
+  }
+
+  // A result that a person helped with says so wherever it is shown.
+  function Person({ model }) {
+    const counts = Object.entries(model.run.person ?? {}).filter(([, number]) => number > 0);
+    if (!counts.length) return null;
+    return html`<span>A person steered it: ${counts.map(([verb, number]) => `${words(verb)}${number > 1 ? ` ${number} times` : ""}`).join(", ")}.</span>`;
   }
 
   function isFinished(model) {
-    return ["finished", "stopped", "blocked", "refused"].includes(model.run?.status);
+    return ["finished", "refused"].includes(model.run?.status);
   }
 
   STARK.Headline = Headline;

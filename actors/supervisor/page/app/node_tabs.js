@@ -11,15 +11,15 @@
     const facts = Object.entries(verdict.details ?? {}).filter(([, value]) => value !== null && value !== "");
     const known = model.tasks.get(task);
     return html`<div class="verdict-panel">
-      ${(verdict.lines ?? []).map((line, index) => html`<p key=${index}>${line}</p>`)}
-      ${listOf(verdict.notes).map((note, index) => html`<p key=${index} class="soft">${note}</p>`)}
+      <div>${(verdict.lines ?? []).map((line, index) => html`<p key=${index} class=${index === 0 ? "first-line" : ""}>${line}</p>`)}
+        ${listOf(verdict.notes).map((note, index) => html`<p key=${index} class="soft">${words(note)}</p>`)}</div>
       <${STARK.TimingStrip} timing=${details.timing} low=${node.low} high=${node.high} />
       ${!details.timing && node.verdict === "correct" && node.number > 0 && html`<p class="soft">The single measurements of this node were not kept; its interval is above.</p>`}
       ${node.number === 0 && known && html`<${Facts} rows=${[
         ["eager PyTorch", duration(known.eager_us)], ["torch.compile", duration(known.compile_us)],
         ["torch.compile, max-autotune", duration(known.max_autotune_us)], ["roofline floor", duration(known.floor_us)],
         ["device", known.device ?? STARK.format.DASH]]} />`}
-      ${facts.length > 0 && html`<h3>All figures</h3><${Facts} rows=${facts.map(([name, value]) => [words(name), shown(value)])} />`}
+      ${facts.length > 0 && html`<details><summary>All figures</summary><${Facts} rows=${facts.map(([name, value]) => [words(name), shown(value)])} /></details>`}
       ${details.first_look && html`<h3>First look</h3><${Facts} rows=${Object.entries(details.first_look).filter(([, value]) => value !== null).map(([name, value]) => [words(name), shown(value)])} />`}
     </div>`;
   }

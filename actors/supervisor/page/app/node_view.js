@@ -47,7 +47,7 @@
         ${node.kind && !isRoot && html`<div><dt>kind</dt><dd>${words(node.kind)}</dd></div>`}
         ${isNumber(node.usd) && html`<div><dt>cost</dt><dd>${usd(node.usd)}</dd></div>`}
         ${isNumber(node.at) && html`<div><dt>ended</dt><dd>${hour(node.at)}</dd></div>`}
-        ${STARK.nodeTags(node).map((tag) => html`<div key=${tag}><dt>mark</dt><dd>${tag}</dd></div>`)}
+        ${STARK.nodeTags(node).filter((tag) => tag !== "confirmed").map((tag) => html`<div key=${tag}><dt>mark</dt><dd>${tag}</dd></div>`)}
       </dl>
     </header>`;
   }

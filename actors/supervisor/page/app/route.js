@@ -1,7 +1,7 @@
 "use strict";
 // Where the reader is, kept in the address after "#", so that every view and node has a link.
 {
-  const VIEWS = ["report", "tree", "node", "best", "fleet", "compare", "directives"];
+  const VIEWS = ["report", "tasks", "tree", "node", "best", "fleet", "compare", "directives"];
 
   // `#/node/TASK/7/diff?run=ID&against=best` -> {view, task, number, tab, options}
   function read(fragment) {

@@ -167,18 +167,28 @@
       });
     }
 
+    // What the search came to: the confirmed speed-up, 1 where nothing is faster, null while it goes on.
+    finalSpeedup(task) {
+      const best = this.best(task);
+      if (best?.confirmed) return best.speedup;
+      return this.tasks.get(task)?.status === "finished" ? (best?.speedup ?? 1) : null;
+    }
+
     // A step for each attempt that ended: what was best by then, after how long, for how much.
+    // These are first looks, as the search saw them; the end of it is `finalSpeedup`.
     bestSoFar(task) {
       return this.remembered(`curve ${task}`, () => {
         const started = this.run?.started ?? 0;
         let [best, dollars] = [1, 0];
         return this.finished(task).map((node, index) => {
           dollars += isNumber(node.usd) ? node.usd : 0;
-          const isFaster = node.verdict === "correct" && !node.renamed && isNumber(node.low) && node.low > 1;
-          const isBetter = isFaster && node.speedup > best;
-          if (isBetter) best = node.speedup;
+          const wasAgain = isNumber(node.first_speedup);
+          const speedup = wasAgain ? node.first_speedup : node.speedup;
+          const isFaster = node.verdict === "correct" && !node.renamed && (wasAgain || node.low > 1);
+          const isBetter = isFaster && speedup > best;
+          if (isBetter) best = speedup;
           const minutes = isNumber(node.at) ? (node.at - started) / 60 : null;
-          return { node, isBetter, best, attempts: index + 1, minutes, usd: dollars };
+          return { node, speedup, isBetter, best, attempts: index + 1, minutes, usd: dollars };
         });
       });
     }

@@ -3,9 +3,9 @@
 {
   const { html, useEffect, useLayoutEffect, useMemo, useRef, useState } = STARK;
   const [SMALLEST, LARGEST] = [0.08, 6];
-  const [LEFT, RIGHT, MARGIN] = [26, 145, 34]; // on the right is room for the last labels
+  const [LEFT, RIGHT, MARGIN] = [26, 165, 34]; // on the right is room for the last labels
   const [NARROW, WIDE] = [24, 150]; // between columns
-  const [LOW, HIGH] = [3, 44]; // between rows
+  const [LOW, HIGH] = [3, 54]; // between rows
   const LEAST_FIT = 0.15; // a larger tree begins at its root
 
   function TreeCanvas({ model, task, selected, onSelect, onOpen, view }) {
@@ -53,11 +53,10 @@
     }, [layout.points.length, task]);
     useLayoutEffect(paint);
     useEffect(() => {
-      if (selected != null && view.centreOn === selected) {
-        centre(scene.current, drawing.current, selected);
-        view.centreOn = null;
-        paint();
-      }
+      const point = layout.points.find((known) => known.node && known.node.number === selected);
+      if (!point) return;
+      reveal(point, scene.current, drawing.current);
+      paint();
     }, [selected]);
 
     const toggleFold = (number) => {
@@ -94,7 +93,6 @@
       const next = STARK.neighbour(layout, point, event.key);
       if (next) {
         onSelect(next.node.number);
-        reveal(next, scene.current, drawing.current);
       } else if (event.key === "Enter" && point) onOpen(selected);
       else if (event.key === "+" || event.key === "=") zoom(1.4);
       else if (event.key === "-") zoom(1 / 1.4);
@@ -147,15 +145,6 @@
     view.scale = isWhole ? scale : 0.8;
     view.x = LEFT + (isWhole ? Math.max(0, (wide - across * scale) / 3) : 0);
     view.y = isWhole ? (height - down * scale) / 2 : height / 2 - (layout.points[0]?.y ?? 0) * view.scale;
-  }
-
-  function centre({ layout, view }, drawing, number) {
-    const point = layout.points.find((known) => known.node?.number === number);
-    if (!point) return;
-    const { width, height } = drawing.size();
-    view.x = width / 2 - point.x * view.scale;
-    view.y = height / 2 - point.y * view.scale;
-    view.isMoved = true;
   }
 
   // Move the drawing only as far as the point needs to be seen.

@@ -46,7 +46,7 @@
       const { scale, stepX, stepY } = scene.view;
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
       context.clearRect(0, 0, width, height);
-      scene.markScale = Math.min(1.25, Math.max(0.35, Math.min((stepY * scale) / 13, (stepX * scale) / 20)));
+      scene.markScale = Math.min(1.1, Math.max(0.35, Math.min((stepY * scale) / 13, (stepX * scale) / 20)));
       scene.hasLabels = stepY * scale >= LABEL_ROW;
       scene.columnPx = stepX * scale;
       const seen = { width, height };
@@ -54,7 +54,7 @@
       for (const point of scene.layout.points) {
         const at = onScreen(point, scene.view);
         if (at.x < -220 || at.x > width + 20 || at.y < -20 || at.y > height + 20) continue;
-        this.paintPoint(point, at, scene);
+        this.paintPoint(point, at, scene, width);
       }
     }
 
@@ -75,12 +75,12 @@
       context.setLineDash([]);
     }
 
-    paintPoint(point, at, scene) {
+    paintPoint(point, at, scene, width) {
       const { context } = this;
       context.save();
       context.translate(at.x, at.y);
       context.scale(scene.markScale, scene.markScale);
-      if (point.kind === "node" && point.node.pruned) context.globalAlpha = 0.4;
+      if (point.kind === "node" && point.node.pruned) context.globalAlpha = 0.5;
       const { mark, colour } = this.look(point, scene);
       const { isFilled, isDashed } = MARKS[mark];
       const path = this.paths[mark];
@@ -92,7 +92,7 @@
       context.stroke(path);
       context.setLineDash([]);
       if (point.kind === "node") this.paintRings(point.node, colour, scene);
-      if (scene.hasLabels) this.paintLabel(point, scene);
+      if (scene.hasLabels) this.paintLabel(point, scene, width - at.x);
       context.restore();
     }
 
@@ -120,27 +120,28 @@
       this.context.setLineDash([]);
     }
 
-    paintLabel(point, scene) {
+    // `edge`: how far the drawing reaches to the right of the point, in pixels.
+    paintLabel(point, scene, edge) {
       const { context } = this;
       const [strong, soft] = labelOf(point, scene.now);
       const left = point.node?.number === scene.selected ? 14 : 11;
-      const room = (point.room * scene.columnPx) / scene.markScale - left - 12;
+      const room = Math.min(point.room * scene.columnPx - 12, edge - 2) / scene.markScale - left;
       context.textBaseline = "middle";
-      context.lineJoin = "round";
-      context.strokeStyle = this.colours.paper; // a halo, so that links do not cross the text
-      context.lineWidth = 4;
       context.font = `600 11.5px ${this.font}`;
       const wide = context.measureText(strong).width;
       if (wide > room) return;
-      context.strokeText(strong, left, 0.5);
-      context.fillStyle = this.colours.ink;
-      context.fillText(strong, left, 0.5);
-      const after = left + wide + 5;
+      this.paintText(strong, left, wide, this.colours.ink);
       context.font = `11px ${this.font}`;
-      if (!soft || wide + 5 + context.measureText(soft).width > room) return;
-      context.strokeText(soft, after, 0.5);
-      context.fillStyle = this.colours.soft;
-      context.fillText(soft, after, 0.5);
+      const softWide = context.measureText(soft).width;
+      if (soft && wide + 5 + softWide <= room) this.paintText(soft, left + wide + 5, softWide, this.colours.soft);
+    }
+
+    // On paper of its own, so that no link crosses the text.
+    paintText(text, left, wide, colour) {
+      this.context.fillStyle = this.colours.paper;
+      this.context.fillRect(left - 3, -7, wide + 6, 14);
+      this.context.fillStyle = colour;
+      this.context.fillText(text, left, 0.5);
     }
 
     // The point nearest to a place on the screen, or undefined where none is near.

@@ -27,7 +27,7 @@
     const cells = (row) => html`<${Cells} row=${row} best=${best} top=${top} isIndented=${order === "tree" && !isFiltered(view.filter)} />`;
     return html`<div class="rows">
       <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-        <input type="search" placeholder="Search number, idea, reason" aria-label="Search the attempts" value=${search}
+        <input type="search" placeholder="Search" title="Number, idea, reason, verdict" aria-label="Search the attempts" value=${search}
           onInput=${(event) => set({ search: event.target.value })} />
         <select aria-label="Verdict" value=${verdict} onChange=${(event) => set({ verdict: event.target.value })}>
           <option value="">all verdicts</option>

@@ -10,7 +10,7 @@
     const key = `${run} ${task}`;
     if (!memories.has(key)) {
       memories.set(key, {
-        x: 0, y: 0, scale: 1, stepX: 120, stepY: 24, isMoved: false, centreOn: null,
+        x: 0, y: 0, scale: 1, stepX: 120, stepY: 24, isMoved: false,
         unfolded: new Set(), folded: new Set(),
         filter: { search: "", verdict: "", kind: "", order: "tree" }, scroll: { top: 0 },
         selected: null,
@@ -27,10 +27,6 @@
       view.selected = number;
       view.changed();
     };
-    const selectFromRows = (number) => {
-      view.centreOn = number;
-      select(number);
-    };
     const open = (number) => app.go({ view: "node", task, number });
     const shared = { model, task, view, selected: view.selected, onOpen: open };
     if (!(model.numbers.get(task) ?? []).length) return html`<${EmptyTree} model=${model} task=${task} />`;
@@ -42,7 +38,7 @@
       </section>
       <section class="panel rows-panel" aria-label="List of the attempts">
         <${STARK.RunningNow} model=${model} task=${task} />
-        <${STARK.TreeRows} ...${shared} onSelect=${selectFromRows} key=${task} />
+        <${STARK.TreeRows} ...${shared} onSelect=${select} key=${task} />
         <${Selected} ...${shared} />
       </section>
     </div>`;

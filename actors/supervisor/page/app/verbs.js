@@ -1,6 +1,13 @@
 "use strict";
 // The verbs of a directive: what each does, which arguments it takes, which of them is confirmed.
 {
+  // An open question is chosen by its name; its text is the file RUN/questions/NAME.md.
+  function answerFields(run) {
+    const names = run?.questions ?? [];
+    const question = names.length ? { type: "choice", choices: names, label: "question" } : { type: "text", required: true, label: "question" };
+    return { question, text: { type: "long", required: true, label: "reply" } };
+  }
+
   const NUMBER = { type: "number", min: 1, step: 1, required: true };
 
   // `fields` name the directive's arguments; `isDestructive` ones are confirmed in a dialog.
@@ -10,7 +17,7 @@
     budget: { of: "run", name: "Budget", does: "Changes the attempts that each task gets.", fields: { attempts: { ...NUMBER, label: "attempts" } } },
     cap: { of: "run", name: "Cap", does: "Changes the dollars that model calls may take together.", fields: { usd: { type: "number", min: 0, step: "any", required: true, label: "USD" } } },
     finish: { of: "run", name: "Finish", does: "Ends the search now: the best node is confirmed, the rest of the budget is not used.", isDestructive: true },
-    answer: { of: "run", name: "Answer", does: "Answers a model call by hand.", fields: { question: { type: "text", required: true, label: "question" }, text: { type: "long", required: true, label: "reply" } } },
+    answer: { of: "run", name: "Answer", does: "Answers a model call by hand.", fieldsOf: answerFields },
     pin: { of: "node", name: "Pin", does: "The policy prefers this node.", isShown: (node) => !node.pinned },
     unpin: { of: "node", name: "Unpin", does: "The policy treats this node as any other again.", isShown: (node) => node.pinned },
     boost: { of: "node", name: "Boost", does: "The next attempts grow this node.", fields: { count: { ...NUMBER, max: 1000, label: "attempts" } } },
