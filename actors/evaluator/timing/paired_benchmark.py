@@ -10,6 +10,7 @@ first byte of inputs to the last byte of outputs (`audit`).  Between timed windo
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -127,7 +128,12 @@ class PairedBenchmark:
 
     def log_end(self, context: EvaluationContext, seconds: float) -> None:
         """Log how many groups were timed, and why no more."""
-        why = f"the time was up ({self._time_s:g} s)" if self._is_time_up else "narrow interval"
+        if self._is_time_up:
+            why = f"the time was up ({self._time_s:g} s)"
+        elif timing_statistics.is_enough([claim.as_group for claim in self.claims], 0.0, math.inf):
+            why = "narrow interval"
+        else:
+            why = "clearly behind the best"
         context.log_step("timed", groups=len(self.claims), ended_by=why, seconds=round(seconds, 3))
 
     def _audited(self, claims: Sequence[GroupClaim]) -> Timing:
