@@ -99,13 +99,14 @@ def test_hidden_page_holds_no_stream(serve: Serve, open_page: OpenPage) -> None:
     until(seen, lambda: server.streams == 1)
 
 
-def test_eight_tabs_of_one_browser(serve: Serve, open_page: OpenPage) -> None:
-    """Eight tabs share one stream and all see growth, also after the reading tab has closed."""
+@pytest.mark.parametrize("count", [3, pytest.param(8, marks=pytest.mark.long)])
+def test_tabs_of_one_browser_share_a_stream(count: int, serve: Serve, open_page: OpenPage) -> None:
+    """All tabs see growth over one stream, also after the tab that reads it has closed."""
     run = PageSample(10)
     server = serve(run)
     first = open_page(server.link)
     first.wait_for_text(".link-state", "live")
-    tabs = [first.page, *(first.page.context.new_page() for _ in range(7))]
+    tabs = [first.page, *(first.page.context.new_page() for _ in range(count - 1))]
     for tab in tabs[1:]:
         tab.goto(server.address)
         tab.locator(".virtual-row").first.wait_for()
@@ -122,6 +123,35 @@ def test_eight_tabs_of_one_browser(serve: Serve, open_page: OpenPage) -> None:
         tab.evaluate(f"location.hash = '#/node/{TASK}/3'")
         tab.locator(".tab-panel").first.wait_for()
     assert server.streams <= 1
+
+
+@pytest.mark.long
+def test_page_that_is_open_for_long_does_not_grow(serve: Serve, open_page: OpenPage) -> None:
+    """Thousands of changes leave the document and the memory of the page as they were."""
+    run = PageSample(60, budget=100)
+    run.under_way()
+    seen = open_page(serve(run).link)
+    seen.wait(".virtual-row")
+    session = seen.page.context.new_cdp_session(seen.page)
+    session.send("HeapProfiler.enable")
+
+    def used() -> tuple[int, int]:
+        for _ in range(300):
+            run.seq += 1
+            seen.page.wait_for_timeout(10)
+        session.send("HeapProfiler.collectGarbage")
+        heap = session.send("Runtime.getHeapUsage")["usedSize"]
+        return heap, seen.page.evaluate("document.querySelectorAll('*').length")
+
+    for view in ("fleet", "best", "tree"):
+        seen.go(f"#/{view}")
+        used()
+    before = used()
+    for view in ("fleet", "best", "compare", "tree") * 2:
+        seen.go(f"#/{view}")
+        after = used()
+    assert after[0] < before[0] * 1.3
+    assert after[1] <= before[1] + 20
 
 
 @pytest.mark.long

@@ -83,10 +83,10 @@ class LiveScreen:
         self, snapshot: Snapshot, workers: tuple[WorkerStatus, ...], elapsed_s: float
     ) -> RenderableType:
         width, height = self._console.size
-        above = [*self._head(snapshot, elapsed_s), *self._message_lines()]
+        above: list[RenderableType] = [*self._head(snapshot, elapsed_s), *self._message_lines()]
         table = worker_table(workers, width, max(MIN_WORKER_ROWS, height // 3))
         spent = formatting.total_spend([task.spend for task in snapshot.tasks])
-        below = [Text(""), table, _line(formatting.spend_line(spent), "dim")]
+        below: list[RenderableType] = [Text(""), table, _line(formatting.spend_line(spent), "dim")]
         # The last row stays free: a picture as high as the terminal would scroll.
         rows = height - 1 - self._height(*above) - self._height(*below)
         return Group(*above, *self._tasks(snapshot, workers, rows), *below)
@@ -205,9 +205,15 @@ def nodes_to_show(task: TaskState, rows: int) -> list[NodeView]:
     chosen: dict[int, NodeView] = {}
     first = [task.best] if task.best else []
     for node in [*first, *reversed(task.attempts)]:
-        ancestry = []
+        if len(chosen) == rows:
+            break
+        ancestry: list[NodeView] = []
         ancestor: NodeView | None = node
-        while ancestor is not None and ancestor.number not in chosen:
+        while (
+            ancestor is not None
+            and ancestor.number not in chosen
+            and len(chosen) + len(ancestry) <= rows  # of thousands of nodes few are looked at
+        ):
             ancestry.append(ancestor)
             ancestor = by_number.get(ancestor.parent or 0)
         if len(chosen) + len(ancestry) <= rows:

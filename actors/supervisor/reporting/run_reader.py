@@ -129,13 +129,6 @@ class RunReader:
         connection = self._open()
         return () if connection is None else tuple(_spend(connection))
 
-    def is_from_person(self, task: str, number: int) -> bool:
-        """Whether the source of an attempt is a person's."""
-        connection = self._open()
-        query = "SELECT 1 FROM attempt WHERE task = ? AND number = ? AND kind = ?"
-        row = connection.execute(query, (task, number, INJECTED)).fetchone() if connection else None
-        return row is not None
-
     def attempt_rows(self) -> tuple[AttemptRow, ...]:
         """Return every attempt of the run with its figures, also those under way."""
         connection = self._open()
@@ -145,6 +138,13 @@ class RunReader:
             run_tables.prepare_views(connection)
             self._has_views = True
         return tuple(run_tables.attempt_rows(connection))
+
+    def is_from_person(self, task: str, number: int) -> bool:
+        """Whether the source of an attempt is a person's."""
+        connection = self._open()
+        query = "SELECT 1 FROM attempt WHERE task = ? AND number = ? AND kind = ?"
+        row = connection.execute(query, (task, number, INJECTED)).fetchone() if connection else None
+        return row is not None
 
     def lease_counts(self) -> dict[str, int]:
         """Return the number of leases by outcome; "held" for those that are open."""

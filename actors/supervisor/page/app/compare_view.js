@@ -25,16 +25,19 @@
     const least = (axis) => Math.min(...known.map((row) => row.steps.at(-1)[axis] ?? Infinity));
     const budgets = { attempts: least("attempts"), minutes: least("minutes"), usd: least("usd") };
     const hasPrices = budgets.usd > 0;
-    return html`<div class="wide"><table class="list">
-        <thead><tr><th>run</th><th class="number">after ${count(budgets.attempts)} attempts</th><th class="number">after ${clock(budgets.minutes * 60)}</th>
-          ${hasPrices && html`<th class="number">for ${usd(budgets.usd)}</th>`}<th class="number">now</th><th class="number">attempts</th><th class="number">cost</th></tr></thead>
+    const columns = [
+      [`after ${count(budgets.attempts)} attempts`, (row) => speedup(at(row, "attempts", budgets))],
+      [`after ${clock(budgets.minutes * 60)}`, (row) => speedup(at(row, "minutes", budgets))],
+      ...(hasPrices ? [[`for ${usd(budgets.usd)}`, (row) => speedup(at(row, "usd", budgets))]] : []),
+      ["now", (row) => html`<b>${speedup(row.model.finalSpeedup(task) ?? row.steps.at(-1)?.best)}</b>`],
+      ["attempts", (row) => count(row.steps.length)],
+      ["cost", (row) => usd(row.model.run?.usd)],
+    ];
+    return html`<div class="wide"><table class="list cards">
+        <thead><tr><th>run</th>${columns.map(([name]) => html`<th key=${name} class="number">${name}</th>`)}</tr></thead>
         <tbody>${rows.map((row) => html`<tr key=${row.id}>
-          <td><b>${app.runName(row.id)}</b> ${row.model.run?.model && html`<span class="soft">${row.model.run.model}</span>`}</td>
-          <td class="number">${speedup(at(row, "attempts", budgets))}</td>
-          <td class="number">${speedup(at(row, "minutes", budgets))}</td>
-          ${hasPrices && html`<td class="number">${speedup(at(row, "usd", budgets))}</td>`}
-          <td class="number"><b>${speedup(row.model.finalSpeedup(task) ?? row.steps.at(-1)?.best)}</b></td>
-          <td class="number">${count(row.steps.length)}</td><td class="number">${usd(row.model.run?.usd)}</td></tr>`)}</tbody>
+          <td data-label="run"><span><b>${app.runName(row.id)}</b> ${row.model.run?.model && html`<span class="soft">${row.model.run.model}</span>`}</span></td>
+          ${columns.map(([name, text]) => html`<td key=${name} data-label=${name} class="number">${text(row)}</td>`)}</tr>`)}</tbody>
       </table></div>
       <p class="soft">Best speed-up of ${task} so far, by first looks; “now” is the confirmed figure where there is one. The columns stop every run at the budget of the shortest.
         ${others.length === 0 && (app.source.kind === "live" ? " Start watch with more run folders to compare them." : " This file holds one run.")}</p>`;

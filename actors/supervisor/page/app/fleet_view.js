@@ -55,8 +55,8 @@
         <td data-label="for" class="number">${isNumber(worker.since) && worker.state === "up" && model.run.status === "running" ? clock(model.now() - worker.since) : STARK.format.DASH}</td>
         <td data-label="leases" class="number">${count(worker.leases)}</td>
         <td data-label="heartbeat" class="number">${isNumber(worker.rtt_ms) ? `${worker.rtt_ms.toFixed(worker.rtt_ms < 10 ? 1 : 0)} ms` : STARK.format.DASH}</td>
-        <td data-label="starts" class="number">${count(worker.starts)}${worker.starts > 1 && worker.how ? html` <span class="soft">(${worker.how})</span>` : ""}</td>
-        <td data-label="device">${worker.device || STARK.format.DASH}</td></tr>`)}</tbody>
+        <td data-label="starts" class=${`number ${worker.starts > 1 ? "" : "hide-narrow"}`}>${count(worker.starts)}${worker.starts > 1 && worker.how ? html` <span class="soft">(${worker.how})</span>` : ""}</td>
+        <td data-label="device" class=${worker.device ? "" : "hide-narrow"}>${worker.device || STARK.format.DASH}</td></tr>`)}</tbody>
     </table></div>`;
   }
 
