@@ -16,7 +16,7 @@ import random
 import sqlite3
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from rich.console import Console
 
 from actors import failpoints
 from actors.cli import UsageError, discard_unflushed_output, ensure_std_streams
+from actors.commands import typed_command
 from actors.exit_status import ExitStatus
 from actors.log import open_log
 from actors.startup_signals import SignalReceivedError, ignore_interrupts, unwind_when_interrupted
@@ -33,6 +34,7 @@ from actors.supervisor import finish, guest_tickets, join, run_folder
 from actors.supervisor.cli import flags, gpu_discovery, preflight, run_settings
 from actors.supervisor.cli.flags import Arguments
 from actors.supervisor.coordinator_client import CoordinatorClient
+from actors.supervisor.page_server import PageServer, check_packages
 from actors.supervisor.process_loop import ProcessLoop
 from actors.supervisor.processes import (
     child_process,
@@ -88,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = flags.parse_arguments(sys.argv[1:] if argv is None else argv)
         check_failpoints(os.environ)
         flags.check_environment(os.environ, environment.NO_SETTINGS)
+        if arguments.watch:
+            check_packages()
         metrics = MetricsServer(arguments.metrics) if arguments.metrics else None
         if arguments.join:
             return join.join_run(arguments, os.environ)
@@ -206,13 +210,16 @@ def run_to_end(run: PreparedRun, arguments: Arguments, metrics: MetricsServer | 
     """Serve the run to its end and conclude it."""
     reader = RunReader(run.folder.path)
     screen = open_screen(run, arguments)
+    page = open_page(run, arguments, screen)
     if metrics is not None:
         screen.say(f"metrics at {metrics.url}")
         screen = MeteredScreen(screen, metrics, reader)
     ignore_interrupts()
     poller = EventPoller()  # open until the very end: a late Ctrl-C must not cut the results
     try:
-        snapshot, ending = already_finished(run, reader) or serve(run, reader, screen, poller)
+        snapshot, ending = already_finished(run, reader) or serve(
+            run, reader, screen, poller, page.pids if page else ()
+        )
         screen.close()
         if snapshot.status == "refused" and not arguments.keep_refused:
             return refuse_task(run, snapshot, reader)
@@ -231,6 +238,22 @@ def run_to_end(run: PreparedRun, arguments: Arguments, metrics: MetricsServer | 
         poller.close()
         if metrics is not None:
             metrics.close()
+        if page is not None:
+            page.close()
+
+
+def open_page(run: PreparedRun, arguments: Arguments, screen: Screen) -> PageServer | None:
+    """Start the page of the run and say where it is; without it the run goes on as well."""
+    if not arguments.watch:
+        return None
+    try:
+        page = PageServer(run.folder.path, os.environ, may_steer=arguments.steer)
+    except OSError as error:
+        screen.say(f"--watch: the page can't be served: {error.strerror}")
+        return None
+    later = f"{typed_command('watch')} {run.folder.shown}"
+    screen.say(f"page at {page.address} while the run goes on, and later with: {later}")
+    return page
 
 
 def open_screen(run: PreparedRun, arguments: Arguments) -> Screen:
@@ -238,7 +261,7 @@ def open_screen(run: PreparedRun, arguments: Arguments) -> Screen:
     console = Console(stderr=arguments.json, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveScreen(console, run.settings, run.folder.shown)
-    return PlainScreen(progress_stream(arguments), resumed=run.resumed)
+    return PlainScreen(progress_stream(arguments), resumed=run.resumed, settings=run.settings)
 
 
 def progress_stream(arguments: Arguments) -> TextIO:
@@ -258,9 +281,16 @@ def already_finished(run: PreparedRun, reader: RunReader) -> tuple[Snapshot, Run
 
 
 def serve(
-    run: PreparedRun, reader: RunReader, screen: Screen, poller: EventPoller
+    run: PreparedRun,
+    reader: RunReader,
+    screen: Screen,
+    poller: EventPoller,
+    others: Collection[int] = (),
 ) -> tuple[Snapshot, RunEnd]:
-    """Start all processes and supervise them until the run ends."""
+    """Start all processes and supervise them until the run ends.
+
+    `others`: children of this process that are no part of the run.
+    """
     run_dir = run.folder.path
     for line in opening_lines(run.settings, run.folder.shown):
         screen.say(line)
@@ -276,7 +306,13 @@ def serve(
     )
     with closing(CoordinatorClient(run.settings.local_address)) as coordinator:
         process_loop = ProcessLoop(
-            processes=ProcessTree(specs, run_dir, random.Random(), on_start=poller.add_child),  # noqa: S311  # jitter only
+            processes=ProcessTree(
+                specs,
+                run_dir,
+                random.Random(),  # noqa: S311  # jitter only
+                on_start=poller.add_child,
+                others=others,
+            ),
             poller=poller,
             coordinator=coordinator,
             say=screen.say,

@@ -181,11 +181,16 @@ class Actor:
             case CallStored() | BudgetReserved():
                 self._on_stored(message)
             case Revoke():
-                self._held_leases.revoke(message.lease)
+                self._on_revoked(message)
             case Retire():
                 self.drain()
             case _:
                 self._start(message)  # type: ignore[arg-type]  # all that is left is Work
+
+    def _on_revoked(self, message: Revoke) -> None:
+        if self._held_leases.is_under_way(message.lease.work):
+            self.log.info("lease revoked", work=message.lease.work)
+        self._held_leases.revoke(message.lease)
 
     def _on_stored(self, message: CallStored | BudgetReserved) -> None:
         """Wake the work that waits for the coordinator's disk."""
@@ -207,7 +212,9 @@ class Actor:
         if held_lease is None:
             self._beat()
             return
-        context = LeaseContext(held_lease, self._report, self._call_numbers)
+        log = self.log.bind(work=request.lease.work)
+        log.info("leased", lease=request.lease.epoch)
+        context = LeaseContext(held_lease, self._report, self._call_numbers, log)
         threading.Thread(
             target=self._perform, args=(request, context), name=request.lease.work, daemon=True
         ).start()
@@ -256,7 +263,15 @@ class Actor:
         if isinstance(result, CallsBlocked):
             self._send(result)
             result = HandedBack(lease=result.lease, reason=result.reason)
+        held_lease = self._held_leases.get(done.work)
         unacknowledged = self._held_leases.set_result(done.work, result)
+        self.log.info(
+            "released" if unacknowledged is not None else "dropped: the lease was revoked",
+            work=done.work,
+            result=type(result).__name__,
+            seconds=round(time.monotonic() - held_lease.began, 3) if held_lease else None,
+            **({"reason": result.reason} if isinstance(result, HandedBack) else {}),
+        )
         if unacknowledged is not None:
             self._send(unacknowledged)
 

@@ -62,6 +62,12 @@ COMMANDS = (
         summary="build one candidate by hand and show what took how long",
     ),
     Command(
+        name="watch",
+        module="scripts.watch",
+        in_checkout="python scripts/watch.py",
+        summary="show a run, live or ended, as a page in the browser",
+    ),
+    Command(
         name="story",
         module="scripts.story",
         in_checkout="python scripts/story.py",
@@ -72,6 +78,12 @@ COMMANDS = (
         module="scripts.report",
         in_checkout="python scripts/report.py",
         summary="write a run's report.html again",
+    ),
+    Command(
+        name="export",
+        module="scripts.export",
+        in_checkout="python scripts/export.py",
+        summary="write a run's attempts, verdicts and calls as CSV or JSON",
     ),
     Command(
         name="replay",

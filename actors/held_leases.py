@@ -7,6 +7,7 @@ coordinator has acknowledged its result, and that every unacknowledged message c
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 
 import msgspec
@@ -27,6 +28,7 @@ class HeldLease:
     """One lease with work under way, or with a result that is not acknowledged yet."""
 
     lease: Lease
+    began: float = field(default_factory=time.monotonic)
     result: Result | HandedBack | None = None
     unstored_calls: list[CallCompleted] = field(default_factory=list)
     pending_reservation: ReserveBudget | None = None  # waits for `BudgetReserved`
@@ -77,6 +79,11 @@ class HeldLeases:
     def get(self, work: str) -> HeldLease | None:
         """Return the held lease of `work`, if there is one."""
         return self._leases_by_work.get(work)
+
+    def is_under_way(self, work: str) -> bool:
+        """Whether `work` is held and has no result yet."""
+        held_lease = self._leases_by_work.get(work)
+        return held_lease is not None and held_lease.result is None
 
     def set_result(self, work: str, result: Result | HandedBack) -> Result | HandedBack | None:
         """Keep a finished result until it is acknowledged; None when its lease was revoked."""

@@ -1,4 +1,7 @@
-"""The log of an actor, one JSON line an event: `logs/SLOT.jsonl` in the run folder."""
+"""The log of an actor in the run folder, one line an event.
+
+`logs/SLOT.log` is for people who follow it, `logs/SLOT.jsonl` has the same events for programs.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import contextlib
 from pathlib import Path
 
 import structlog
-from structlog.typing import FilteringBoundLogger
+from structlog.typing import EventDict, FilteringBoundLogger
 
+OWN_PLACE = ("timestamp", "level", "event", "work", "slot")  # in a plain line
 TRACEBACKS = structlog.processors.ExceptionRenderer(
     # Local variables hold prompts, sources and keys: they stay out of the log.
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=20)
@@ -32,8 +36,31 @@ class LogFile:
             self._file.flush()
 
 
+class PlainLines:
+    """A processor that also writes each event as plain text: time, work, event, fields."""
+
+    def __init__(self, file: LogFile) -> None:
+        self._file = file
+
+    def __call__(self, _logger: object, _method: str, line: EventDict) -> EventDict:
+        self._file.write(plain_line(line) + "\n")
+        return line
+
+
+def plain_line(line: EventDict) -> str:
+    """Return one event as a line: `09:42:54.278 gelu/3/evaluate: built, seconds=1.2`."""
+    fields = {key: value for key, value in line.items() if key not in OWN_PLACE}
+    for trace in fields.pop("exception", None) or ():  # the whole of it is in the other file
+        fields[trace["exc_type"]] = trace["exc_value"]
+    work = f"{line['work']}: " if "work" in line else ""
+    level = f"{line['level'].upper()} " if line["level"] != "info" else ""
+    values = "".join(f", {key}={value}" for key, value in fields.items() if value is not None)
+    text = f"{line['timestamp'][11:23]} {level}{work}{line['event']}{values}"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def open_log(run_dir: Path, slot: str) -> FilteringBoundLogger:
-    """Return a logger that appends to `run_dir/logs/SLOT.jsonl`, a line a call."""
+    """Return a logger that appends to `logs/SLOT.log` and `logs/SLOT.jsonl`, a line a call."""
     folder = run_dir / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     file = LogFile(folder / f"{slot}.jsonl")
@@ -43,6 +70,7 @@ def open_log(run_dir: Path, slot: str) -> FilteringBoundLogger:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.add_log_level,
             TRACEBACKS,
+            PlainLines(LogFile(folder / f"{slot}.log")),
             structlog.processors.JSONRenderer(default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger("info"),

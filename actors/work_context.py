@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from structlog.typing import FilteringBoundLogger
+
 from actors.held_leases import HeldLease
 from protocol.messages import (
     CallCompleted,
@@ -24,6 +26,9 @@ class EvaluationContext(Protocol):
 
     def set_activity(self, text: str) -> None:
         """Report for people what is under way."""
+
+    def log_step(self, event: str, **fields: object) -> None:
+        """Write one line about a step that is over into the actor's log."""
 
     def candidate_running(self) -> None:
         """Report that candidate code runs from now on: a loss is charged to the candidate."""
@@ -77,15 +82,24 @@ class LeaseContext:
     """The `WorkContext` of one lease: thread-safe, reports through the actor's queue."""
 
     def __init__(
-        self, held_lease: HeldLease, report: Callable[[object], None], call_numbers: Iterator[int]
+        self,
+        held_lease: HeldLease,
+        report: Callable[[object], None],
+        call_numbers: Iterator[int],
+        log: FilteringBoundLogger,
     ) -> None:
+        self._log = log  # with the name of the work
         self._held_lease = held_lease
         self._report = report
         self._call_numbers = call_numbers  # of all calls of the process
         self._call_number = 0
 
     def set_activity(self, text: str) -> None:
+        self._log.info(text)
         self._report(text)
+
+    def log_step(self, event: str, **fields: object) -> None:
+        self._log.info(event, **{key: value for key, value in fields.items() if value is not None})
 
     def candidate_running(self) -> None:
         self._report(CandidateRunning(lease=self._held_lease.lease))
@@ -132,6 +146,9 @@ class StandaloneContext:
 
     def set_activity(self, text: str) -> None:
         """Report nothing."""
+
+    def log_step(self, event: str, **fields: object) -> None:
+        """Log nothing."""
 
     def candidate_running(self) -> None:
         """Report nothing."""

@@ -21,7 +21,7 @@ from protocol.values import (
 )
 
 MAJOR = 2
-MINOR = 0
+MINOR = 1
 
 
 class Message(Value, tag=True, frozen=True, kw_only=True):
@@ -277,6 +277,8 @@ class Evaluate(Message, frozen=True, kw_only=True):
     reference: Reference
     rounds: int = 1  # judgements in fresh processes, combined into one verdict
     most_rounds: int = 0  # further rounds up to this number while the interval is wide
+    # Of the task's best node: a clearly slower candidate is timed roughly.  0: there is none.
+    best_speedup: float = 0.0
 
 
 class BudgetReserved(Message, frozen=True, kw_only=True):

@@ -54,6 +54,7 @@ GiveUpScope = Literal["attempt", "node", "task"]
 
 
 RENAMED_REFERENCE = "renamed_reference"  # the label of a candidate that is the task's own module
+MAX_SHOWN_GROUPS = 60  # of a verdict, for people
 MAX_INTERVAL_WIDTH = 0.08  # to either side, as a share of the figure; beyond it an interval is wide
 
 
@@ -63,6 +64,17 @@ class Seconds(Value, frozen=True, kw_only=True):
     build: float = 0.0
     check: float = 0.0
     time: float = 0.0
+
+
+class TimedGroups(Value, frozen=True, kw_only=True):
+    """The groups of a paired benchmark that figures are made of, microseconds a call.
+
+    Each value is the mean of two blocks of one side.  Of more than `MAX_SHOWN_GROUPS`, some are
+    kept, evenly chosen.
+    """
+
+    reference_us: tuple[float, ...] = ()
+    candidate_us: tuple[float, ...] = ()
 
 
 class Verdict(Value, frozen=True, kw_only=True):
@@ -83,6 +95,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     device: str = ""  # fingerprint of the device that ran it
     release: Release | None = None  # of a winner: the checks of its file as a drop-in module
     gives_up_on: GiveUpScope = "attempt"  # of no_candidate: no further attempt is made on that
+    groups: TimedGroups | None = None  # what was timed, as measured; None in older runs
 
     @property
     def is_correct(self) -> bool:
@@ -92,7 +105,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     def labels(self) -> tuple[str, ...]:
         """The evaluator's labels: how the candidate gets its result."""
         joined = (self.profile or {}).get("labels", "")
-        return tuple(label for label in joined.split(", ") if label)
+        return tuple(label for label in joined.split(", ") if label) if joined else ()
 
     @property
     def is_renamed_reference(self) -> bool:
@@ -156,6 +169,7 @@ class Reference(Value, frozen=True, kw_only=True):
     outputs: str = ""
     notes: tuple[str, ...] = ()
     judged: Judged | None = None  # device and layouts of the figures; None in older runs
+    floor_us: float | None = None  # what no device like this can beat; None: not known
 
 
 class Task(Value, frozen=True, kw_only=True):

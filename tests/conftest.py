@@ -15,14 +15,8 @@ HERE = Path(__file__).parent
 # Folders and files of tests that run alone: what they assert depends on measured times, or on
 # real candidates that are judged within their time limits.
 ALONE = (
-    "agents/test_example_pairs.py",
     "evaluator/test_evaluator_hostile.py",
     "evaluator/test_evaluator_timing_laws.py",
-    "evaluator/test_task_dependencies.py",
-    "tables/test_tables_command.py",
-    "test_corpus.py",
-    "test_how_to_pages.py",
-    "test_installed.py",
     "whole",
 )
 ALONE_PATHS = tuple(HERE / name for name in ALONE)

@@ -45,7 +45,9 @@ def test_a_mistake_is_an_exception_for_a_command_that_prints_it_itself() -> None
 
 
 TOP = Path(__file__).parents[1]
-SCRIPTS = ("doctor", "report", "replay", "story", "steer", "tickets", "chaos", "kernelbench")
+SCRIPTS = (
+    *("doctor", "report", "replay", "story", "steer", "export", "tickets", "chaos", "kernelbench"),
+)
 BENCHMARKS = ("", ".selection", ".scale", ".recovery", ".whole_run", ".judge")
 COMMANDS = (
     ("supervisor.py",),

@@ -50,6 +50,10 @@ ROOMS: dict[str, set[str]] = {
         "scripts.report",
         "actors.procfs", "actors.prctl", "actors.exit_status", "actors.deadlines",
     },
+    "actors/watch": {
+        "msgspec", "starlette", "uvicorn",
+        "protocol", "actors.supervisor.reporting", "actors.cli",
+    },
 }  # fmt: skip
 # The inner rooms of a room, from the top floor down.  Rooms of one floor do not import each other.
 # An inner room imports lower floors only, never the files of the folder that contains it.
@@ -67,7 +71,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/evaluator/children": [{"release_checks"}, {"tensors"}],
     "actors/evaluator/fastbuild": [{"nvcc"}, {"headers"}, {"store"}, {"request"}],
     "actors/release": [{"guard"}],
-    "actors/supervisor": [{"cli"}, {"reporting"}, {"processes"}],
+    "actors/supervisor": [{"cli"}, {"reporting"}, {"processes", "page"}],
     "scripts": [{"benchmarks", "tables"}, {"faults"}],
 }
 # prompts/examples/*.py are texts for models, not code that runs here.

@@ -77,6 +77,10 @@ class ModelClient:
             second = (
                 _retry_request(request, call, found) if isinstance(found, ReplyProblem) else None
             )
+            if isinstance(found, ReplyProblem):
+                context.log_step(
+                    "reply can't be used", reason=found.reason, asked_again=second is not None
+                )
             if second is not None:
                 _, call = self._complete(second, context)
                 found = _read_reply(call, read)
@@ -115,14 +119,18 @@ class ModelClient:
         work, text = request.work.lease.work, request.render()
         for call in request.work.completed_calls:
             if call.request == text:
+                context.log_step("reply taken from the store")
                 self._spool.remove(work, text)
                 return call
         spooled = self._spool.find(work, text)
-        if spooled is None:
+        if spooled is not None:
+            context.log_step("reply taken from the spool")
+        else:
             failpoints.hit("before-call")
             answered = self._person.ask(request, context) if self._person else None
             spooled = answered or self._caller.call(self.model, request, context)
             failpoints.hit("after-call")
+            _log_call(spooled, context)
             try:
                 self._spool.store(work, spooled)
             except OSError as error:
@@ -135,6 +143,19 @@ class ModelClient:
             self._spool.remove(work, text)
         failpoints.hit("after-drop")
         return spooled
+
+
+def _log_call(call: Call, context: WorkContext) -> None:
+    context.log_step(
+        "call ended",
+        model=call.model,
+        stop=call.stop,
+        seconds=round(call.seconds, 3),
+        input_tokens=call.input_tokens,
+        cached_tokens=call.cached_tokens,
+        output_tokens=call.output_tokens,
+        usd=call.usd,
+    )
 
 
 def _retry_request(request: Request, call: Call, found: ReplyProblem) -> Request | None:

@@ -222,7 +222,11 @@ class Coordinator:
             until, status, reason = self._draining
             if not self.scheduler.grants or now > until:
                 return status, reason
-        elif self.settings.until_idle and self.scheduler.is_idle(self._local_roles):
+        elif (
+            self.settings.until_idle
+            and self.scheduler.is_idle(self._local_roles)
+            and not self.tasks.begin_next()
+        ):
             return "idle", "nothing is left for the roles that run here"
         return None
 

@@ -201,7 +201,8 @@ class Dispatcher:
         self._revoke_and_end(
             sender, *self._scheduler.connect_peer(hello, time.monotonic(), identity)
         )
-        self._activity.worker_up(hello.slot, hello.role, sender, hello.pid, time.time())
+        device = hello.device.name if hello.device is not None else ""
+        self._activity.worker_up(hello.slot, hello.role, sender, hello.pid, time.time(), device)
         self._event("hello", hello.slot, f"pid {hello.pid}")
         self._outbox.queue(
             sender,

@@ -130,8 +130,19 @@ class RunTasks:
             )
             if under_way >= limit:
                 return
-            task, budget, status = self._unopened.popleft()
-            self._perform(task.name, self._restored_search(task, budget, status))
+            self.begin_next()
+
+    def begin_next(self) -> bool:
+        """Begin the next task, even above `tasks_at_once`; return False when all have begun.
+
+        In a phase of `--until-idle` the open tasks may wait for roles that run elsewhere, and must
+        not keep the others from what can be done here.
+        """
+        if not self._unopened:
+            return False
+        task, budget, status = self._unopened.popleft()
+        self._perform(task.name, self._restored_search(task, budget, status))
+        return True
 
     def _restored_search(self, task: Task, budget: int, status: str) -> list[Instruction]:
         search = self._searches[task.name]
@@ -225,9 +236,9 @@ class RunTasks:
 
     def message_for(self, lease: Lease) -> messages.Work:
         """Return the message for a granted lease."""
-        under_way = self._searches[parse_work(lease.work)[0]].under_way
+        search = self._searches[parse_work(lease.work)[0]]
         return self._work_messages.message_for(
-            lease, self._offers[lease.work], tuple(under_way.values())
+            lease, self._offers[lease.work], tuple(search.under_way.values()), search.best_speedup
         )
 
     def fail_work(self, work: str, reason: str) -> None:

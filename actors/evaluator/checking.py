@@ -38,6 +38,7 @@ class CorrectnessCheck:
         self._runner = runner
         self._call_s = fixture.limits.check_s
         self._missing = missing_parameters
+        self.rounds = 0  # that are over
         self.max_error: float | None = None
         self.error_share: float | None = None  # of KernelBench's tolerance, at worst
 
@@ -61,6 +62,7 @@ class CorrectnessCheck:
                 if fault is not None:
                     return fault
                 previous = (drawing, called)
+                self.rounds = number + 1
         finally:
             for drawing in drawn:
                 os.close(drawing.buffer)

@@ -30,12 +30,17 @@ from actors.evaluator.ipc.runner_orders import (
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox import sandbox
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
-from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child, wrong_result
+from actors.evaluator.sandbox.child_failures import (
+    Accusation,
+    CandidateFault,
+    fault_from_child,
+    wrong_result,
+)
 from actors.evaluator.sandbox.freezer import ProcessFreezer, freezer_for_new_children
 from actors.evaluator.sandbox.zygote_client import DeviceMemoryFullError
 from actors.evaluator.timing.audit import GroupClaim
 from actors.evaluator.timing.paired_benchmark import PairedBenchmark
-from actors.evaluator.timing.sides import CandidateProcess
+from actors.evaluator.timing.sides import CandidateProcess, rejection
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Timing, against_alone, against_best
 from actors.work_context import EvaluationContext
@@ -53,6 +58,7 @@ class EvaluationRequest(Value, frozen=True, kw_only=True):
     labelled_source: str  # labels are read off this: the agent's file, without a drop-in around it
     built: BuildResult | None = None  # what was built ahead of the turn; it is used once
     profiled: bool = False  # whether to profile a correct candidate, which takes seconds
+    best_speedup: float = 0.0  # of the task so far; 0: time the candidate well in any case
 
 
 class Evaluation:
@@ -65,8 +71,14 @@ class Evaluation:
         request: EvaluationRequest,
         build: CandidateBuild,
         earlier_claims: Sequence[GroupClaim] = (),
+        tolerated: Accusation | None = None,
     ) -> None:
-        """`earlier_claims`: of the candidate in another process, if they were doubted."""
+        """`earlier_claims`: of the candidate in another process, if they were doubted.
+
+        `tolerated`: what the candidate is not rejected for.
+        """
+        self._tolerated = tolerated
+        self.accusation: Accusation | None = None  # what it is rejected for, once it was timed
         self.fixture = fixture
         self._device_info = device_info
         self._request = request
@@ -91,11 +103,18 @@ class Evaluation:
             return self._benchmark.claims
         return ()
 
-    def in_new_process(self) -> Evaluation:
-        """Return another evaluation of the same build, which knows the claims of this one."""
-        build = FinishedBuild(self._built) if self._built else self._build
+    def in_new_process(self, tolerated: Accusation | None = None) -> Evaluation:
+        """Return another evaluation of the same build, which knows the doubted claims of this one.
+
+        It begins without them after an accusation, which a new process must confirm by itself.
+        """
         return Evaluation(
-            self.fixture, self._device_info, self._request, build, self.doubted_claims
+            self.fixture,
+            self._device_info,
+            self._request,
+            FinishedBuild(self._built) if self._built else self._build,
+            self.doubted_claims if self.accusation is None else (),
+            tolerated,
         )
 
     def run(self, context: EvaluationContext) -> Verdict:
@@ -113,6 +132,7 @@ class Evaluation:
         finally:
             if self._runner is not None:
                 self._runner.kill()
+        self.accusation = fault.accusation if fault is not None else None
         return self._verdict(fault)
 
     def _check_and_time(self, context: EvaluationContext) -> CandidateFault | None:
@@ -127,9 +147,16 @@ class Evaluation:
         self._spent_s["check"] += time.monotonic() - began
         if fault is not None:
             return fault
+        context.log_step(
+            "checked",
+            rounds=self._check.rounds if self._check else None,
+            seconds=round(time.monotonic() - began, 3),
+        )
         context.set_activity("timing")
         began = time.monotonic()
         fault = self._run_benchmark(self._runner)
+        if self._benchmark is not None and fault is None:
+            self._benchmark.log_end(context, time.monotonic() - began)
         if fault is None and self._request.profiled:
             self._profile(self._runner)
         fault = fault or self._end(self._runner) or self._reference_slowdown()
@@ -148,6 +175,7 @@ class Evaluation:
         context.set_activity("building")
         self._built = built = self._build.run(self._limits.build_s)
         self._spent_s["build"] = built.seconds
+        log_build(built, context)
         return built.fault
 
     def _start(self, runner: ChildClient[FromRunner]) -> CandidateFault | None:
@@ -204,6 +232,8 @@ class Evaluation:
             self._device_info.sensors,
             floor_us=self._floor_us(),
             earlier_claims=self._earlier_claims,
+            best_speedup=self._request.best_speedup,
+            tolerated=self._tolerated,
         )
         result = self._benchmark.run()
         if isinstance(result, CandidateFault):
@@ -225,11 +255,12 @@ class Evaluation:
             return None
         beside_us = self.timing.reference_us
         alone_us = self._benchmark.alone_us(beside_us)
-        if beside_us <= POLICY.max_slowdown * alone_us:
-            self.timing = against_alone(self.timing, alone_us)
+        self.timing = against_alone(self.timing, alone_us)
+        is_slowed = beside_us > POLICY.max_slowdown * alone_us
+        if not is_slowed or self._tolerated is Accusation.SLOWED_REFERENCE:
             return None
         reason = f"beside it the reference takes {beside_us:.4g} µs a call, alone {alone_us:.4g} µs"
-        return CandidateFault(outcome=Outcome.REJECTED, stage="time", reason=reason)
+        return rejection(Accusation.SLOWED_REFERENCE, reason)
 
     def _profile(self, runner: ChildClient[FromRunner]) -> None:
         """Profile one call; a failure here changes nothing, for the candidate is judged already."""
@@ -277,6 +308,7 @@ class Evaluation:
             speedup_ci95=timed.ci95 if timed else None,
             max_error=self._check.max_error if self._check else None,
             profile=self._profile_figures(timed),
+            groups=timed.shown_groups if timed else None,
             log=logs.clean_log(output, folders, limit=4096),
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,
@@ -295,3 +327,14 @@ class Evaluation:
             facts.notes,
             self.kernel_profile,
         )
+
+
+def log_build(built: BuildResult, context: EvaluationContext) -> None:
+    """Log how a candidate was built, and how long it waited for that."""
+    context.log_step(
+        "built" if built.fault is None else "not built",
+        how=built.how,
+        seconds=round(built.seconds, 3),
+        waited_for_a_build_slot_s=round(built.waited_s, 1) if built.waited_s > 1.0 else None,
+        reason=built.fault.reason[:200] if built.fault else None,
+    )

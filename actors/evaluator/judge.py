@@ -38,6 +38,7 @@ from protocol.values import Device, DeviceKind, Outcome, Reference, Task, Verdic
 T = TypeVar("T")
 
 CLOSE_S = 3.0
+LONG_WAIT_S = 1.0  # a shorter wait for the device is not logged
 POLL_S = 0.1  # how often a waiting caller is asked whether it still wants its turn
 DEFAULT_RULES = JudgeRules()
 
@@ -135,6 +136,7 @@ class Judge:
             or len(source.encode()) > MAX_SOURCE_BYTES
         ):
             return None
+        context.log_step("building ahead of its turn on the device")
         return self._build_ahead.build(source, self._arch(context), context.is_revoked, modules)
 
     def judge(
@@ -146,12 +148,14 @@ class Judge:
         built: BuildResult | None = None,
         profiled: bool = False,
         labelled_source: str = "",
+        best_speedup: float = 0.0,
     ) -> Verdict | TaskProblem:
         """Judge one candidate; `context` is told right before its code is first checked.
 
         `built` is what `build` returned, and is used up.  `profiled`: profile a correct candidate,
         which takes seconds.  `labelled_source`: what labels are read off, if `source` is a drop-in
-        file around it.  Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
+        file around it.  `best_speedup`: a candidate that is clearly slower is timed roughly.
+        Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
         has_build = built is not None and built.has_folder
         request = EvaluationRequest(
@@ -159,6 +163,7 @@ class Judge:
             labelled_source=labelled_source or source,
             built=built if has_build else None,
             profiled=profiled,
+            best_speedup=best_speedup,
         )
         # A second try must not find what the first try's runner left, so it builds anew.
         tries = iter((request, msgspec.structs.replace(request, built=None)))
@@ -207,7 +212,9 @@ class Judge:
     def _with_device(self, context: EvaluationContext, work: Callable[[EvaluationContext], T]) -> T:
         """Do `work` in its turn; if the machine fails, do it once more with everything fresh."""
         turn = ClosableContext(context, self)
-        with self._device_lock.held(lambda: _raise_if_revoked(turn)):
+        wait = DeviceWait(turn)
+        with self._device_lock.held(wait.poll):
+            wait.end()
             self.session.zygote.is_cancelled = turn.is_revoked
             try:
                 return work(turn)
@@ -253,12 +260,36 @@ class ClosableContext:
     def __init__(self, context: EvaluationContext, judge: Judge) -> None:
         self._judge = judge
         self.set_activity = context.set_activity
+        self.log_step = context.log_step
         self.candidate_running = context.candidate_running
         self._is_revoked = context.is_revoked
 
     def is_revoked(self) -> bool:
         """Whether the caller's work is revoked, or the judge ends."""
         return self._judge.is_closing or self._is_revoked()
+
+
+class DeviceWait:
+    """A caller's wait for its turn on the device, which is logged once it is long."""
+
+    def __init__(self, context: EvaluationContext, long_s: float = LONG_WAIT_S) -> None:
+        self._context = context
+        self._long_s = long_s
+        self._began = time.monotonic()
+        self._is_logged = False
+
+    def poll(self) -> None:
+        """Log a long wait; raise `EvaluationCancelledError` when the work is not wanted."""
+        _raise_if_revoked(self._context)
+        if not self._is_logged and time.monotonic() - self._began > self._long_s:
+            self._is_logged = True
+            self._context.log_step("waiting for the device", why="another candidate is on it")
+
+    def end(self) -> None:
+        """Log the end of a long wait."""
+        if self._is_logged:
+            seconds = round(time.monotonic() - self._began, 1)
+            self._context.log_step("the device is free", waited_s=seconds)
 
 
 class FifoLock:

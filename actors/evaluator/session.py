@@ -9,6 +9,7 @@ is not wanted any more.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -17,16 +18,17 @@ import msgspec
 from actors.evaluator import verdict_annotations
 from actors.evaluator.build.build_ahead import Builder
 from actors.evaluator.build.build_stage import BuildStage, FinishedBuild
+from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_health import DeviceHealth
 from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.evaluation import Evaluation, EvaluationRequest
-from actors.evaluator.ipc.layout_checks import describe
+from actors.evaluator.ipc.layout_checks import describe, tensor_leaves
 from actors.evaluator.ipc.orders import Confinement
-from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.profiling import inspection
 from actors.evaluator.reference.fixture import TaskProblem
 from actors.evaluator.reference.reference_cache import ReferenceCache
 from actors.evaluator.release_stage import ReleaseStage
+from actors.evaluator.repeated_evaluation import RepeatedEvaluation
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.disk_space import DiskSpace
 from actors.evaluator.sandbox.scratch import Scratch
@@ -36,8 +38,11 @@ from actors.evaluator.timing.baseline_cache import BaselineCache
 from actors.work_context import STANDALONE, EvaluationContext
 from protocol.release import Release
 from protocol.settings import JudgeRules
-from protocol.values import Outcome, Reference, Seconds, Task, Verdict
+from protocol.values import Outcome, Reference, Task, Verdict
 
+# Makes the task's own module a candidate.
+CONTROL = "\n\nclass ModelNew(Model):\n    pass\n"
+LONG_PREPARATION_S = 1.0  # a shorter one is not logged
 # After these outcomes the device is checked: a process ended that should not have ended.
 ABNORMAL = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY)
 
@@ -88,7 +93,7 @@ class DeviceSession:
         facts = fixture.facts
         compiled = self._rules.baselines == "all"
         measured = baselines.measure_baselines(
-            fixture, self.device_info.device, self._baselines, compiled=compiled
+            fixture, self.device_info.device, self._baselines, context, compiled=compiled
         )
         fixture.note_time(measured.eager_us)
         return Reference(
@@ -100,7 +105,15 @@ class DeviceSession:
             outputs=describe(facts.outputs),
             notes=facts.notes,
             judged=fixture.judged,
+            floor_us=self._floor_us(sum(leaf.nbytes for leaf in tensor_leaves(facts.outputs))),
         )
+
+    def _floor_us(self, output_bytes: int) -> float | None:
+        """Return the least time of moving the outputs; None where no maker's figure is known."""
+        device = self.device_info.device
+        if device.kind == "cpu":
+            return None  # the bandwidth of one core is no limit
+        return roofline.floor_us(output_bytes, 0, roofline.device_peak(device)) or None
 
     def judge(
         self, task: Task, request: EvaluationRequest, context: EvaluationContext
@@ -117,8 +130,16 @@ class DeviceSession:
                 else builds.stage("candidate", request.source)
             )
             self._health.before_candidate()
+
+            def control() -> Evaluation:
+                own = EvaluationRequest(source=f"{task.source}{CONTROL}", labelled_source="")
+                stage = builds.stage("control", own.source)
+                return Evaluation(fixture, self.device_info, own, stage)
+
             evaluation = Evaluation(fixture, self.device_info, request, build)
-            verdict, profile = evaluate_twice_if_doubtful(evaluation, context, self._log_line)
+            verdict, profile = RepeatedEvaluation(
+                evaluation, control, context, self._log_line
+            ).run()
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL:
             self._health.after_abnormal_end()
@@ -182,7 +203,8 @@ class TurnBuilds(ExitStack):
         session = self._session
         folder = session.scratch.fresh(name.replace(" ", "-"))
         self.callback(session.scratch.remove, folder)
-        return session.builder.build_stage(
+        began = time.monotonic()
+        stage = session.builder.build_stage(
             source,
             session.zygote,
             folder,
@@ -190,38 +212,7 @@ class TurnBuilds(ExitStack):
             self._context.is_revoked,
             self._task.modules,
         )
-
-
-class ReportedContext:
-    """A context that was told already that the candidate runs."""
-
-    def __init__(self, context: EvaluationContext) -> None:
-        self.set_activity = context.set_activity
-        self.is_revoked = context.is_revoked
-
-    def candidate_running(self) -> None:
-        """Report nothing: a candidate is charged once, not for each process."""
-
-
-def evaluate_twice_if_doubtful(
-    evaluation: Evaluation, context: EvaluationContext, log_line: Callable[[str], None]
-) -> tuple[Verdict, KernelProfile | None]:
-    """Evaluate a candidate, and once more in a new process if its timing leaves a doubt.
-
-    A process may be given its inputs more slowly than another one for its whole life, because of
-    where its memory is or which processor it got.  An honest candidate must not pay for that, and a
-    candidate that works elsewhere does so in any process.  The verdict of the second evaluation
-    counts; if that leaves a doubt too, it is made of the groups of both.
-    """
-    first = evaluation.run(context)
-    if not evaluation.doubted_claims:
-        return first, evaluation.kernel_profile
-    log_line("it may need more time than its calls claim: looking a second time, in a new process")
-    again = evaluation.in_new_process()
-    second = again.run(ReportedContext(context))
-    seconds = Seconds(
-        build=first.seconds.build,
-        check=round(first.seconds.check + second.seconds.check, 3),
-        time=round(first.seconds.time + second.seconds.time, 3),
-    )
-    return msgspec.structs.replace(second, seconds=seconds), again.kernel_profile
+        seconds = time.monotonic() - began
+        if seconds > LONG_PREPARATION_S:
+            self._context.log_step("headers of fast builds prepared", seconds=round(seconds, 1))
+        return stage

@@ -28,7 +28,15 @@ from protocol.messages import (
     ReferenceMeasured,
     Work,
 )
-from protocol.values import Device, Outcome, Role, Seconds, Verdict
+from protocol.values import (
+    MAX_SHOWN_GROUPS,
+    Device,
+    Outcome,
+    Role,
+    Seconds,
+    TimedGroups,
+    Verdict,
+)
 
 # What a signal from outside looks like.
 MEMORY_SENSITIVE_OUTCOMES = (Outcome.CRASHED, Outcome.COMPILE_FAILED)
@@ -95,13 +103,21 @@ class EvaluatorWorker:
         context.set_activity("measuring")
         measured = self.judge.measure(request.task, context)
         if isinstance(measured, TaskProblem):
+            context.log_step("task can't be judged", reason=measured.reason)
             return ReferenceMeasured(lease=request.lease, problem=measured.reason)
+        context.log_step(
+            "measured",
+            eager_us=measured.eager_us,
+            compile_us=measured.compile_us,
+            max_autotune_us=measured.max_autotune_us,
+        )
         return ReferenceMeasured(lease=request.lease, reference=measured)
 
     def _evaluate(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         if request.rounds > 1:
             return self._confirm(request, context)
         verdict = self._judge(request, context, request.source)
+        _log_verdict(verdict, context)
         return Evaluated(lease=request.lease, verdict=verdict)
 
     def _judge(
@@ -119,6 +135,7 @@ class EvaluatorWorker:
             built=self.judge.build(source, request.task.modules, context),
             profiled=profiled,
             labelled_source=request.source,
+            best_speedup=request.best_speedup,
         )
         if isinstance(verdict, TaskProblem):
             # The task was measured before, so the fault is this machine's.
@@ -134,11 +151,13 @@ class EvaluatorWorker:
         reason = essential_failure(release)
         if reason:
             verdict = Verdict(verdict=Outcome.WRONG, stage="check", reason=reason, release=release)
+            _log_verdict(verdict, context)
             return Evaluated(lease=request.lease, verdict=verdict)
         source = drop_in_source(request.task.source, request.source, release)
         verdict = combine_verdicts(self._rounds(request, context, source))
         context.set_activity("inspecting")
         verdict = self.judge.inspect(request.task, source, verdict, context)
+        _log_verdict(verdict, context)
         released = msgspec.structs.replace(verdict, release=release)
         return Evaluated(lease=request.lease, verdict=released)
 
@@ -146,6 +165,10 @@ class EvaluatorWorker:
         """Judge a source in several rounds, each in fresh processes."""
         verdicts: list[Verdict] = []
         while not verdicts or not has_enough(verdicts, request.rounds, request.most_rounds):
+            number, least = len(verdicts) + 1, request.rounds
+            why = "the interval is still wide" if number > least else None
+            most = max(least, request.most_rounds)
+            context.log_step("next look in fresh processes", look=number, at_most=most, why=why)
             try:
                 # Profiled once: a planner needs the profile, and it is too slow for all candidates.
                 verdict = self._judge(request, context, source, profiled=not verdicts)
@@ -167,12 +190,33 @@ class NamedContext:
     def __init__(self, context: EvaluationContext, name: str) -> None:
         self._context = context
         self._name = name
+        self.log_step = context.log_step
         self.candidate_running = context.candidate_running
         self.is_revoked = context.is_revoked
 
     def set_activity(self, text: str) -> None:
         """Report an activity with the name."""
         self._context.set_activity(f"{text} {self._name}")
+
+
+def _log_verdict(verdict: Verdict, context: EvaluationContext) -> None:
+    low, high = verdict.speedup_ci95 or (None, None)
+    context.log_step(
+        "verdict",
+        verdict=str(verdict.verdict),
+        speedup=_rounded(verdict.speedup),
+        low=_rounded(low),
+        high=_rounded(high),
+        median_us=_rounded(verdict.median_us),
+        reference_us=_rounded(verdict.reference_us),
+        failed_in=verdict.stage or None,
+        reason=verdict.reason[:200] or None,
+        labels=", ".join(verdict.labels) or None,
+    )
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else float(f"{figure:.4g}")
 
 
 # --- several rounds as one verdict ---------------------------------------------------------------
@@ -217,6 +261,19 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         ),
         sandbox_level=min(verdict.sandbox_level for verdict in verdicts),
         device=first.device,
+        groups=_groups(verdicts),
+    )
+
+
+def _groups(verdicts: list[Verdict]) -> TimedGroups | None:
+    """Return some groups of each round, as many as a verdict shows."""
+    rounds = [verdict.groups for verdict in verdicts if verdict.groups is not None]
+    most = MAX_SHOWN_GROUPS // max(1, len(rounds))
+    if not rounds:
+        return None
+    return TimedGroups(
+        reference_us=tuple(us for groups in rounds for us in groups.reference_us[:most]),
+        candidate_us=tuple(us for groups in rounds for us in groups.candidate_us[:most]),
     )
 
 

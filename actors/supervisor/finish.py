@@ -36,7 +36,7 @@ def finish_run(
     say: Callable[[str], None],
 ) -> tuple[ExitStatus, RunResults]:
     """Write the run's files and say how it ended; return its exit status and results."""
-    results = run_results.run_results(snapshot, settings)
+    results = run_results.run_results(snapshot, settings, reader.attempt_rows())
     status = exit_status_of(ending, snapshot, results)
     try:
         _write(folder, settings, reader, snapshot, results)

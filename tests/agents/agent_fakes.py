@@ -92,6 +92,7 @@ class FakeContext:
 
     def __init__(self) -> None:
         self.activities: list[str] = []
+        self.steps: list[tuple[str, dict[str, object]]] = []
         self.calls: list[Call] = []
         self.reserved: list[float | None] = []
         self.lost = 0
@@ -101,6 +102,9 @@ class FakeContext:
 
     def set_activity(self, text: str) -> None:
         self.activities.append(text)
+
+    def log_step(self, event: str, **fields: object) -> None:
+        self.steps.append((event, fields))
 
     def candidate_running(self) -> None:
         raise AssertionError("agents run no candidate")

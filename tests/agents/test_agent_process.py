@@ -114,7 +114,7 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_plan_store_result_retire(run_dir: Path) -> None:
     """The reply is handed over first, and the plan follows after it is stored.  A retired agent
-    ends with status 0, and its spool is empty."""
+    ends with status 0, and its spool is empty.  Its log tells all of that."""
     with Coordinator("ipc://c.sock") as coordinator, agent(run_dir, "planner") as process:
         hello = coordinator.next(Hello)
         assert isinstance(hello, Hello)
@@ -133,6 +133,16 @@ def test_plan_store_result_retire(run_dir: Path) -> None:
         coordinator.say(Retire())
         assert process.wait(PATIENCE_MS / 1000) == 0
     assert list((run_dir / "spool").iterdir()) == []
+    log = (run_dir / "logs" / "planner-0.log").read_text(encoding="utf-8")
+    events = [line.split(" ", 1)[1].split(",")[0] for line in log.splitlines()]
+    assert events[0] == "up"
+    assert events[-1] == "down"
+    assert [event.removeprefix(f"{lease('plan').work}: ") for event in events[1:-1]] == [
+        "leased",
+        f"asking script:{run_dir / 'script.jsonl'} ({lease('plan').work})",
+        "call ended",
+        "released",
+    ]
 
 
 def test_killed_before_it_is_stored_the_next_one_finds_the_reply(run_dir: Path) -> None:

@@ -26,6 +26,7 @@ from protocol.values import (
     Reference,
     Role,
     Seconds,
+    TimedGroups,
     Verdict,
 )
 
@@ -187,7 +188,22 @@ verdicts = st.builds(
     seconds=st.builds(Seconds, build=st.floats(), check=st.floats(), time=st.floats()),
     sandbox_level=st.integers(-(2**63), 2**63),
     device=texts,
+    groups=st.none()
+    | st.builds(
+        TimedGroups,
+        reference_us=st.lists(st.floats(), max_size=4).map(tuple),
+        candidate_us=st.lists(st.floats(), max_size=4).map(tuple),
+    ),
 )
+
+
+def test_too_many_groups_are_left_out() -> None:
+    """A verdict that shows a million groups is as good as one without them."""
+    many = TimedGroups(reference_us=(1.0,) * 1000, candidate_us=(1.0,) * 1000)
+    received = messages.Evaluated(lease=LEASE, verdict=replace(HONEST, groups=many))
+    sanitized = sanitize.sanitized(received, CARD)
+    assert isinstance(sanitized, messages.Evaluated)
+    assert HONEST == sanitized.verdict
 
 
 def test_figures_of_a_very_busy_machine_are_plausible() -> None:
@@ -244,6 +260,10 @@ def test_a_sanitized_verdict_is_plausible_and_bounded(verdict: Verdict) -> None:
     if found.verdict is Outcome.CORRECT:
         assert found.speedup is not None
         assert found.speedup <= sanitize.MAX_SPEEDUP
+    if found.groups is not None:
+        assert len(found.groups.reference_us) == len(found.groups.candidate_us)
+        assert all(0 < us < math.inf for us in found.groups.reference_us)
+        assert all(0 < us < math.inf for us in found.groups.candidate_us)
     assert len(found.reason) <= sanitize.LINE_CHARS
     assert found.reason.isprintable()
     assert len(found.log) <= sanitize.LOG_CHARS

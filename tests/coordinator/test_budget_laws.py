@@ -323,7 +323,9 @@ def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     """Its calls without today's columns are read, and counted."""
     disk = StoredBudget(tmp_path, cap=1.0)
     disk.complete("a", 0.25)
-    disk.db.write("DROP VIEW spend")
+    for (view,) in disk.db.rows("SELECT name FROM sqlite_schema WHERE type = 'view'"):
+        disk.db.write(f"DROP VIEW {view}")
+    disk.db.write("DROP INDEX call_spend")
     for column in ("effort", "cache_write_tokens"):
         disk.db.write(f"ALTER TABLE call DROP COLUMN {column}")
     disk.db.write("DROP TABLE reservation")

@@ -7,7 +7,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_runner import InMemoryRun, make_search
+from search_runner import EAGER_US, InMemoryRun, make_search
 
 from actors.coordinator.search.attempt_stages import Stage
 from actors.coordinator.search.confirmation import BestConfirmed
@@ -202,3 +202,14 @@ def test_a_renamed_reference_is_not_confirmed() -> None:
     to_its_end(runner)
 
     assert [2] == [*runner.confirmed]
+
+
+def test_the_best_speedup_is_that_of_the_fastest_node() -> None:
+    """Candidates are compared with it while they are timed; the reference itself counts as 1."""
+    runner = InMemoryRun(make_search(budget=12))
+    runner.perform(runner.search.begin())
+    assert runner.search.best_speedup == 0.0
+    while runner.offers:
+        runner.step(min(runner.offers))
+        scores = [runner.search.score(number) for number, *_ in runner.nodes]
+        assert runner.search.best_speedup == EAGER_US / min([EAGER_US, *scores])

@@ -11,7 +11,9 @@ import pytest
 from evaluator_samples import LIMITS, TASK, candidate, descendants, settles
 
 from actors.evaluator.judge import Judge
-from protocol.values import Task, Verdict
+from protocol.values import Outcome, Task, Verdict
+
+IN_GOOD_ORDER = {Outcome.CORRECT, Outcome.WRONG, Outcome.COMPILE_FAILED}
 
 
 @pytest.fixture(scope="session")
@@ -28,11 +30,16 @@ def task() -> Task:
 
 @pytest.fixture
 def judged(judge: Judge, task: Task) -> Iterator[Callable[[str], Verdict]]:
-    """Judge a candidate; afterwards none of its processes is left and an honest one is correct."""
+    """Judge a candidate; afterwards none of its processes is left, and the judge goes on.
+
+    After a candidate that did not end in good order, an honest one is correct.
+    """
+    outcomes = []
 
     def run(source: str) -> Verdict:
         verdict = judge.judge(task, source)
         assert isinstance(verdict, Verdict)
+        outcomes.append(verdict.verdict)
         return verdict
 
     if judge.zygote_pid is None:
@@ -42,8 +49,9 @@ def judged(judge: Judge, task: Task) -> Iterator[Callable[[str], Verdict]]:
     yield run
     assert settles(os.getpid(), before)
     assert len(list(judge.scratch.root.iterdir())) == 1  # the task's own folder
-    # Limits are short here: on a busy machine an honest candidate may reach them.
-    assert any(run(candidate()).is_correct for _try in range(3))
+    if set(outcomes) - IN_GOOD_ORDER:
+        # Limits are short here: on a busy machine an honest candidate may reach them.
+        assert any(run(candidate()).is_correct for _try in range(3))
     assert judge.zygote_pid == zygote
 
 

@@ -53,10 +53,14 @@ class ContextRecorder:
 
     def __init__(self, revoked_after_s: float = 1e9) -> None:
         self.reports: list[str] = []
+        self.steps: list[tuple[str, dict[str, object]]] = []
         self._revoked_at = time.monotonic() + revoked_after_s
 
     def set_activity(self, text: str) -> None:
         self.reports.append(text)
+
+    def log_step(self, event: str, **fields: object) -> None:
+        self.steps.append((event, fields))
 
     def candidate_running(self) -> None:
         self.reports.append("running")

@@ -42,7 +42,8 @@ def test_two_candidates_give_two_lines_and_the_worse_status(files: Path) -> None
     )
     first, second = map(json.loads, done.stdout.splitlines())
     assert first["verdict"] == "correct"
-    assert first["speedup_ci95"][0] <= first["speedup"] <= first["speedup_ci95"][1]
+    if first["speedup_ci95"] is not None:  # else the machine was too busy for an interval
+        assert first["speedup_ci95"][0] <= first["speedup"] <= first["speedup_ci95"][1]
     assert second["verdict"] == "wrong"
     assert done.returncode == 1
     # On a busy machine it may say that it looks a second time.

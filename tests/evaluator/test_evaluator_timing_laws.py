@@ -14,6 +14,7 @@ from actors.evaluator.timing.audit import FreshBlock, GroupClaim, TimedBlock
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import TimedGroup
+from protocol.values import MAX_SHOWN_GROUPS
 
 LOGS = st.lists(st.floats(-3, 3), min_size=2, max_size=60)
 
@@ -85,6 +86,19 @@ def test_the_summary_is_the_median_of_ratios(ratios: list[float]) -> None:
     assert math.isclose(calm.median_us, 100)
 
 
+@given(st.integers(1, 500))
+def test_the_shown_groups_are_the_ones_that_were_measured(count: int) -> None:
+    """A verdict shows a bounded number of its groups, evenly chosen, both sides of each."""
+    groups = [group(1000.0 + number, 500.0 + number) for number in range(count)]
+    shown = timing_statistics.timing_of(groups).shown_groups
+    pairs = list(zip(shown.reference_us, shown.candidate_us, strict=True))
+
+    assert min(count, MAX_SHOWN_GROUPS // 2) <= len(pairs) <= MAX_SHOWN_GROUPS
+    assert all(500.0 == reference - candidate for reference, candidate in pairs)
+    assert sorted(pairs) == pairs
+    assert (1000.0, 500.0) == pairs[0]
+
+
 def test_it_stops_when_enough_is_known_or_time_is_up() -> None:
     """Narrow intervals end it early, but never before eight groups; time ends it after three."""
     steady = [group(200, 100)] * 40
@@ -94,6 +108,20 @@ def test_it_stops_when_enough_is_known_or_time_is_up() -> None:
     assert not timing_statistics.is_enough(wild, 1.0, 20.0)
     assert timing_statistics.is_enough(wild, 20.0, 20.0)
     assert not timing_statistics.is_enough(steady[:2], 99.0, 20.0)
+
+
+def test_a_candidate_that_is_clearly_behind_is_timed_roughly() -> None:
+    """3 % are narrow enough below the task's best node, 10 % are not; a contender goes on."""
+
+    def alternating(spread: float) -> list[TimedGroup]:
+        return [group(200 * (1 + spread * (number % 2)), 100) for number in range(40)]
+
+    three_percent, ten_percent = alternating(0.03), alternating(0.10)
+    assert not timing_statistics.is_enough(three_percent, 1.0, 20.0)
+    assert not timing_statistics.is_enough(three_percent, 1.0, 20.0, best_speedup=2.03)
+    assert timing_statistics.is_enough(three_percent, 1.0, 20.0, best_speedup=3.0)
+    assert not timing_statistics.is_enough(three_percent[:7], 1.0, 20.0, best_speedup=3.0)
+    assert not timing_statistics.is_enough(ten_percent, 1.0, 20.0, best_speedup=3.0)
 
 
 @given(st.floats(0, 100))

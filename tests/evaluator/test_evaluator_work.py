@@ -17,7 +17,7 @@ from actors.evaluator.children import fresh_interpreter
 from actors.evaluator.devices.sensors import GpuSensors
 from actors.evaluator.ipc.orders import Confinement, Done, ImportSource, Ping
 from actors.evaluator.ipc.runner_orders import FromRunner
-from actors.evaluator.judge import EvaluationCancelledError, Judge
+from actors.evaluator.judge import DeviceWait, EvaluationCancelledError, Judge
 from actors.evaluator.profiling import inspection
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox import sandbox, scratch
@@ -58,6 +58,10 @@ class LeaseRecorder(ContextRecorder):
         raise AssertionError("an evaluator calls no model")
 
 
+# Passes through the build stage, and needs no prepared headers.
+BUILT_WITHOUT_HEADERS = "# cpp_extension, no_implicit_headers=True\n"
+
+
 def evaluate(task: Task, source: str) -> Evaluate:
     return Evaluate(lease=LEASE, task=task, source=source, reference=Reference(eager_us=1.0))
 
@@ -72,6 +76,45 @@ def test_a_task_is_measured_and_a_candidate_judged(judge: Judge, task: Task) -> 
     evaluated = worker.work(evaluate(task, candidate()), LeaseRecorder())
     assert isinstance(evaluated, Evaluated)
     assert evaluated.verdict.verdict is Outcome.CORRECT
+
+
+def test_the_log_tells_a_candidates_way(judge: Judge, task: Task) -> None:
+    """A person who follows an evaluator's log sees each stage end, its seconds, and the verdict."""
+    worker = EvaluatorWorker(judge)
+    context = LeaseRecorder()
+    worker.work(evaluate(task, f"{BUILT_WITHOUT_HEADERS}{candidate()}"), context)
+    steps = dict(context.steps)
+    assert ["built", "checked", "timed", "verdict"] == [event for event, _ in context.steps][:4]
+    assert "compiled by c++" in str(steps["built"]["how"])
+    assert {"rounds", "seconds"} == set(steps["checked"])
+    assert {"groups", "ended_by", "seconds"} == set(steps["timed"])
+    assert ("correct", None) == (steps["verdict"]["verdict"], steps["verdict"]["reason"])
+
+
+def test_the_log_gives_the_reason_of_a_failure_and_is_no_flood(judge: Judge, task: Task) -> None:
+    """A failed candidate has its reason in one bounded line, and a dozen lines at most."""
+    worker, context = EvaluatorWorker(judge), LeaseRecorder()
+    words = "x" * 5000
+    worker.work(evaluate(task, f"{BUILT_WITHOUT_HEADERS}raise ValueError('{words}')"), context)
+    steps = dict(context.steps)
+    assert ["not built", "verdict"] == list(steps)
+    assert "compile_failed" == steps["verdict"]["verdict"]
+    assert len(str(steps)) < 1500
+    assert len(context.steps) + len(context.reports) <= 12
+
+
+def test_a_wait_for_the_device_is_logged_with_its_reason() -> None:
+    """A candidate that waits says so after a second, and again when its turn comes."""
+    context = LeaseRecorder()
+    wait = DeviceWait(context)
+    wait.poll()
+    wait.end()
+    assert [] == context.steps
+    wait = DeviceWait(context, long_s=0.0)
+    wait.poll()
+    wait.poll()
+    wait.end()
+    assert ["waiting for the device", "the device is free"] == [event for event, _ in context.steps]
 
 
 def test_a_bad_task_is_reported_to_the_coordinator(judge: Judge, task: Task) -> None:

@@ -13,7 +13,14 @@ from actors.work_context import STANDALONE
 from protocol.layouts import Nest
 from protocol.messages import Evaluate, Evaluated, Lease
 from protocol.release import Judged, Release
-from protocol.values import Outcome, Reference, Task, Verdict
+from protocol.values import (
+    MAX_SHOWN_GROUPS,
+    Outcome,
+    Reference,
+    Task,
+    TimedGroups,
+    Verdict,
+)
 
 
 def correct(speedup: float, width: float) -> Verdict:
@@ -48,6 +55,19 @@ def test_one_bad_round_is_the_verdict(verdicts: list[Verdict]) -> None:
     wrong = Verdict(verdict=Outcome.WRONG, reason="output[3]", stage="check")
 
     assert wrong == combine_verdicts([*verdicts, wrong])
+
+
+def test_some_groups_of_each_round_are_kept() -> None:
+    """A confirmation shows groups of all its rounds, and no more of them than one round's."""
+    many = TimedGroups(reference_us=(100.0,) * 60, candidate_us=tuple(map(float, range(1, 61))))
+    few = TimedGroups(reference_us=(90.0,), candidate_us=(45.0,))
+    rounds = [replace(correct(2.0, 0.1), groups=groups) for groups in (many, few, None)]
+    groups = combine_verdicts(rounds).groups
+
+    assert groups is not None
+    assert len(groups.reference_us) == len(groups.candidate_us) <= MAX_SHOWN_GROUPS
+    assert (100.0, 90.0) == (groups.reference_us[0], groups.reference_us[-1])
+    assert combine_verdicts([correct(2.0, 0.1)]).groups is None
 
 
 def test_a_round_without_an_interval_is_not_left_out() -> None:

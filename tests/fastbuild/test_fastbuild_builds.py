@@ -23,10 +23,10 @@ def built(name: str, store: Path, folder: Path) -> ImportReport:
 @pytest.mark.parametrize(
     ("name", "binding"),
     [
-        ("cpu_relu", "table"),
+        pytest.param("cpu_relu", "table", marks=pytest.mark.long),
         ("cpu_many_arguments", "table"),
-        ("cpu_literal_tensor", "table"),
-        ("cpu_load_files", "table"),
+        pytest.param("cpu_literal_tensor", "table", marks=pytest.mark.long),
+        pytest.param("cpu_load_files", "table", marks=pytest.mark.long),
         ("cpu_odd_argument", "pybind"),
     ],
 )
@@ -48,8 +48,16 @@ def test_a_correct_candidate_is_built_with_light_headers(
     ("name", "message"),
     [
         ("broken_name", "main.cpp:4:14: error: ‘factor’ was not declared in this scope"),
-        ("broken_semicolon", "main.cpp:5:3: error: expected ‘,’ or ‘;’ before ‘return’"),
-        ("broken_include", "main.cpp:3:10: fatal error: no_such_header.h"),
+        pytest.param(
+            "broken_semicolon",
+            "main.cpp:5:3: error: expected ‘,’ or ‘;’ before ‘return’",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "broken_include",
+            "main.cpp:3:10: fatal error: no_such_header.h",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_the_error_of_a_broken_candidate_names_its_own_line(

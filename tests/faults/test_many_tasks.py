@@ -43,3 +43,25 @@ def test_tasks_open_in_order_and_within_the_limit(tmp_path: Path) -> None:
     assert run.rows("SELECT COUNT(*) FROM node WHERE number > 0") == [(len(TASKS) * BUDGET,)]
     assert most_tasks_open(run) == TASKS_AT_ONCE
     assert run.rows("SELECT COUNT(*) FROM lease WHERE ended IS NULL") == [(0,)]
+
+
+def test_a_phase_without_agents_measures_every_task(tmp_path: Path) -> None:
+    """With `until_idle` and an evaluator alone, tasks that wait for agents hold up no other."""
+    run = FakeRun(
+        tmp_path / "run",
+        budget=BUDGET,
+        tasks=TASKS,
+        tasks_at_once=TASKS_AT_ONCE,
+        until_idle=True,
+        planners=0,
+        coders=0,
+        debuggers=0,
+    )
+    run.start("coordinator")
+    run.start("evaluator")
+    try:
+        run.wait()
+    finally:
+        run.stop()
+    assert sorted(TASKS) == [task for (task,) in run.rows("SELECT task FROM node ORDER BY task")]
+    assert run.rows("SELECT status FROM run") == [("idle",)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,28 @@ def test_gradients_are_those_of_the_plain_module(file: Any) -> None:
         (module(hidden, hidden) + y).square().mean().backward()
         grads.append([first.weight.grad.clone(), *[p.grad.clone() for p in module.parameters()]])
     assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+def test_importing_a_winner_does_not_import_the_compiler(file: Any) -> None:
+    """`torch._dynamo` takes as long to import as torch, and only torch.compile needs it."""
+    program = "import sys, torch, runpy; runpy.run_path(sys.argv[1]); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-P", "-c", program, file.__file__],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "torch._dynamo" not in done.stdout.split()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_winner_that_holds_the_plain_forward_says_so(file: Any, backend: str) -> None:
+    """With other shapes the graph holds the plain forward, whole, and one warning tells it."""
+    torch._dynamo.reset()
+    winner = file.ModelNew(*file.get_init_inputs())
+    others = [torch.cat([each, each]) for each in file.get_inputs()]
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.compile(winner, backend=backend, fullgraph=True)(*others)
+    assert [one for one in caught if "while torch.compile traced it" in str(one.message)]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

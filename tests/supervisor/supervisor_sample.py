@@ -9,6 +9,7 @@ import msgspec
 
 from actors.coordinator.storage.database import schema
 from protocol import settings as settings_file
+from protocol.run_views import VERDICT_COLUMNS, reference_columns, verdict_columns
 from protocol.settings import SearchSettings, Settings
 from protocol.values import Device, Outcome, Reference, Seconds, Task, Verdict
 
@@ -122,6 +123,12 @@ class Sample:
                 status,
             ),
         )
+        figures = reference_columns(REFERENCE)
+        self.db.execute(
+            f"UPDATE task SET {', '.join(f'{key} = ?' for key in figures)}"  # noqa: S608
+            " WHERE name = ?",
+            (*figures.values(), name),
+        )
         self.add_node(name, 0, None, correct(1000.0), TASK_SOURCE)
         for number, parent, verdict in nodes:
             self.add_node(name, number, parent, verdict)
@@ -131,9 +138,10 @@ class Sample:
 
     def confirm(self, task: str, number: int, verdict: Verdict | None = None) -> None:
         """Record that a node was judged again, with `verdict`."""
+        columns = ", ".join(("task", "number", "verdict", "score_us", "word", *VERDICT_COLUMNS))
         self.db.execute(
-            "INSERT OR IGNORE INTO first_look (task, number, verdict, score_us)"
-            " SELECT task, number, verdict, score_us FROM node WHERE task = ? AND number = ?",
+            f"INSERT OR IGNORE INTO first_look ({columns})"  # noqa: S608
+            f" SELECT {columns} FROM node WHERE task = ? AND number = ?",
             (task, number),
         )
         if verdict is not None:
@@ -147,6 +155,7 @@ class Sample:
                     number,
                 ),
             )
+            self._write_figures(task, number, verdict)
         self.db.execute(
             "UPDATE node SET confirmed = 1 WHERE task = ? AND number = ?", (task, number)
         )
@@ -168,6 +177,21 @@ class Sample:
                 score_of(verdict),
                 float(number),
             ),
+        )
+        self._write_figures(task, number, verdict)
+        if number:
+            self.db.execute(
+                "INSERT INTO attempt (task, number, parent, kind, state, advice)"
+                " VALUES (?, ?, ?, 'improve', 'done', ?)",
+                (task, number, parent, f"advice <{number}>"),
+            )
+
+    def _write_figures(self, task: str, number: int, verdict: Verdict) -> None:
+        columns = verdict_columns(verdict)
+        values = ", ".join(f"{name} = ?" for name in columns)
+        self.db.execute(
+            f"UPDATE node SET {values} WHERE task = ? AND number = ?",  # noqa: S608
+            (*columns.values(), task, number),
         )
 
     def add_call(self, work: str, usd: float | None, tokens: int = 100) -> None:

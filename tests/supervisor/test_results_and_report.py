@@ -22,7 +22,7 @@ KEYS = [
     *("task", "status", "device", "hardware", "model", "strategy", "policy", "seed", "budget"),
     *("attempts", "compiled", "correct", "best", "reference", "usd"),
     *("input_tokens", "cached_tokens", "output_tokens", "seconds", "sandbox_level"),
-    *("closest", "notes"),
+    *("closest", "notes", "nodes"),
 ]
 
 
@@ -154,6 +154,29 @@ def test_result_json_has_the_fixed_keys_and_null_for_what_was_not_measured(tmp_p
         task["hardware"],
         task["seconds"],
         task["sandbox_level"],
+    )
+
+
+def test_result_json_lists_every_attempt(tmp_path: Path) -> None:
+    """A table of all attempts needs result.json alone; failures are in it with their reason."""
+    sample = Sample(tmp_path)
+    sample.add_call("gelu/1/plan", 0.25)
+    reader = RunReader(tmp_path)
+    rows = reader.attempt_rows()
+    reader.close()
+    results = run_results.run_results(look(sample), sample.settings, rows)
+    run_results.write_result(tmp_path, results)
+    (task,) = json.loads((tmp_path / "result.json").read_text())["tasks"]
+    assert [1, 2, 3, 4, 5, 6] == [node["number"] for node in task["nodes"]]
+    assert {
+        **{"number": 1, "parent": 0, "kind": "improve", "idea": "advice <1>"},
+        **{"verdict": "compile_failed", "reason": "error: expected ';' before <b>"},
+        **{"failed_in": "build", "speedup": None, "low": None, "high": None, "us": None},
+        **{"confirmed": False, "build_s": 1.0, "check_s": 0.5, "timing_s": 0.5},
+        **{"usd": 0.25, "input_tokens": 100, "output_tokens": 20},
+    } == task["nodes"][0]
+    assert (2.5, 400.0, True) == tuple(
+        task["nodes"][2][key] for key in ("speedup", "us", "confirmed")
     )
 
 

@@ -20,7 +20,7 @@ from actors.supervisor.cli import flags
 from actors.supervisor.reporting import run_folder_integrity
 from actors.supervisor.reporting.run_folder_integrity import DamagedRunError
 from protocol import settings as settings_file
-from scripts import replay, report, story
+from scripts import export, replay, report, story
 
 FILES = (
     *("run.db", "stark.toml", "lock", "coordinator.lock", "result.json", "best.py"),
@@ -81,12 +81,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (run / "logs" / "coordinator.jsonl").write_text("{}\n")
         (run / "coordinator.lock").touch()
         (run / "lock").write_text("abcd\nrecorded 6\n")
-        for number in range(1, 7):
-            sample.db.execute(
-                "INSERT INTO attempt (task, number, parent, kind, state)"
-                " VALUES ('gelu', ?, 0, 'improve', 'done')",
-                (number,),
-            )
         sample.db.execute("INSERT INTO event VALUES (1, 1.0, 'selected', 'gelu/3', 'node 2')")
         if name == FINISHED:
             sample.db.close()
@@ -174,6 +168,7 @@ def test_scripts_read_a_damaged_run_or_give_the_reason(
     readers = (
         lambda: story.main([str(run), "3"]),
         lambda: replay.main([str(run)]),
+        lambda: export.main([str(run), "--out", str(run.parent / "export")]),
         lambda: report.main([str(run)]),
     )
     for read in readers:

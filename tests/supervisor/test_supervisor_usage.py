@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 from supervisor_sample import TASK_SOURCE, Sample
 
+import supervisor
 from actors.cli import UsageError
 from actors.supervisor.cli.flags import check_environment
 from actors.supervisor.cli.preflight import check_models, check_sandbox, name_of
@@ -175,19 +176,28 @@ CASES: tuple[tuple[str, str], ...] = (
 
 @pytest.mark.parametrize(("arguments", "reason"), CASES, ids=[case[0] or "none" for case in CASES])
 def test_a_mistake_is_one_line_and_leaves_nothing(
-    folder: Path, arguments: str, reason: str
+    folder: Path,
+    arguments: str,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """One line names the flag or file, the status is 2, and the folder is unchanged."""
     before = sorted(folder.rglob("*"))
+    monkeypatch.chdir(folder)
+    for name in set(os.environ) - {"PATH", "HOME"}:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(supervisor, "run_to_end", lambda *_: pytest.fail("a run began"))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        done = command(folder, *arguments.format(used_port=port).split())
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert reason in done.stderr
+        status = supervisor.main(arguments.format(used_port=port).split())
+    printed = capsys.readouterr()
+    assert status == 2
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1
+    assert reason in printed.err
     assert sorted(folder.rglob("*")) == before
 
 

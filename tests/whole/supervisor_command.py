@@ -85,7 +85,7 @@ class Command:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def finish(self, *arguments: str, timeout: float = 110.0) -> tuple[int, str, str]:
+    def finish(self, *arguments: str, timeout: float = 240.0) -> tuple[int, str, str]:
         """Run to the end; return (status, stdout, stderr)."""
         process = self.start(*arguments)
         out, err = process.communicate(timeout=timeout)

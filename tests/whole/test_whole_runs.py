@@ -15,6 +15,7 @@ from random import Random
 import pytest
 from supervisor_command import TASK, Command
 
+pytestmark = pytest.mark.timeout(300)  # on a noisy machine a winner is measured up to nine times
 WORKER_SLOTS = ("planner-0", "coder-0", "debugger-0", "evaluator-0")
 Scene = Callable[[Path], Command]
 RunScene = Callable[[Scene], Command]
@@ -50,42 +51,37 @@ def kill_every_actor(folder: Path) -> Command:
     return command
 
 
-def kill_supervisor(folder: Path) -> Command:
-    """Kill the supervisor, check that every process of the run ends, and resume the run."""
+def interrupt_and_kill_supervisor(folder: Path) -> Command:
+    """Stop the run twice, by SIGINT and by SIGKILL of the supervisor; resume it each time."""
     command = Command(folder)
     run = command.start()
-    while len(command.nodes()) < 4:
-        assert run.poll() is None
-        time.sleep(0.05)
+    wait_for_nodes(command, run, 3)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 3
+    assert f"--resume {command.run_dir}" in err
+    assert command.processes() == {}
+
+    run = command.start("--resume", str(command.run_dir), "--json")
+    wait_for_nodes(command, run, 5)
     first_processes = set(command.processes())
     run.kill()
     run.communicate()
     deadline = time.monotonic() + 10
     while set(command.processes()) & first_processes and time.monotonic() < deadline:
         time.sleep(0.05)
-
     assert not set(command.processes()) & first_processes
+
     status, _, err = command.finish("--resume", str(command.run_dir), "--json")
     assert status == 0, err
     return command
 
 
-def interrupt_once(folder: Path) -> Command:
-    """Send SIGINT, check status 3 and the line that tells how to resume, and resume the run."""
-    command = Command(folder)
-    run = command.start()
-    while len(command.nodes()) < 3:
+def wait_for_nodes(command: Command, run: subprocess.Popen[str], count: int) -> None:
+    """Wait until the tree has `count` nodes; the run must not end before."""
+    while len(command.nodes()) < count:
         assert run.poll() is None
         time.sleep(0.05)
-    run.send_signal(signal.SIGINT)
-    _, err = run.communicate(timeout=60)
-
-    assert run.returncode == 3
-    assert f"--resume {command.run_dir}" in err
-    assert command.processes() == {}
-    status, _, err = command.finish("--resume", str(command.run_dir), "--json")
-    assert status == 0, err
-    return command
 
 
 @pytest.fixture(scope="module")
@@ -159,21 +155,12 @@ def test_every_actor_killed_in_turn_leaves_the_same_tree(
     check_ledger(command)
 
 
-@pytest.mark.parametrize("scene", [kill_supervisor])
-def test_a_killed_supervisor_leaves_no_process_and_the_run_goes_on(
+@pytest.mark.parametrize("scene", [interrupt_and_kill_supervisor])
+def test_an_interrupted_and_a_killed_run_can_be_resumed(
     scene: Scene, undisturbed_run: Command, run_scene: RunScene
 ) -> None:
-    """SIGKILL to the supervisor ends every process of the run; --resume finishes the run."""
-    command = run_scene(scene)
-    assert undisturbed_run.nodes() == command.nodes()
-    check_ledger(command)
-
-
-@pytest.mark.parametrize("scene", [interrupt_once])
-def test_ctrl_c_drains_and_tells_how_to_resume(
-    scene: Scene, undisturbed_run: Command, run_scene: RunScene
-) -> None:
-    """One SIGINT gives status 3 and a line with --resume; the resumed run has the same tree."""
+    """SIGINT gives status 3 and a line with --resume.  SIGKILL to the supervisor ends every process
+    of the run.  The run that was resumed after both has the tree of an undisturbed one."""
     command = run_scene(scene)
     assert undisturbed_run.nodes() == command.nodes()
     check_ledger(command)

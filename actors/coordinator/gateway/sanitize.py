@@ -12,7 +12,16 @@ import math
 from msgspec.structs import replace
 
 from protocol import messages
-from protocol.values import Call, Device, Outcome, Reference, Seconds, Verdict
+from protocol.values import (
+    MAX_SHOWN_GROUPS,
+    Call,
+    Device,
+    Outcome,
+    Reference,
+    Seconds,
+    TimedGroups,
+    Verdict,
+)
 
 MAX_CREDIT = 256
 MAX_PID = 2**31 - 1
@@ -127,7 +136,17 @@ def _verdict(verdict: Verdict, fingerprint: str) -> Verdict:
         sandbox_level=min(max(verdict.sandbox_level, 0), 9),
         device=_name(fingerprint),
         gives_up_on="attempt",  # only agents give up
+        groups=verdict.groups and _groups(verdict.groups),
     )
+
+
+def _groups(groups: TimedGroups) -> TimedGroups | None:
+    """Return the timed groups if all of them are possible; they decide nothing."""
+    sides = (groups.reference_us, groups.candidate_us)
+    counts = {len(side) for side in sides}
+    if len(counts) != 1 or max(counts) > MAX_SHOWN_GROUPS:
+        return None
+    return groups if all(_positive(us, MAX_US) for side in sides for us in side) else None
 
 
 def _measured(message: messages.ReferenceMeasured, fingerprint: str) -> messages.ReferenceMeasured:
@@ -141,12 +160,13 @@ def _measured(message: messages.ReferenceMeasured, fingerprint: str) -> messages
 
 
 def _reference(reference: Reference, fingerprint: str) -> Reference:
-    others = (reference.compile_us, reference.max_autotune_us)
-    compiled, tuned = (us if us and _positive(us, MAX_US) else None for us in others)
+    others = (reference.compile_us, reference.max_autotune_us, reference.floor_us)
+    compiled, tuned, floor = (us if us and _positive(us, MAX_US) else None for us in others)
     return replace(
         reference,
         compile_us=compiled,
         max_autotune_us=tuned,
+        floor_us=floor,
         device=replace(_device(reference.device), fingerprint=_name(fingerprint)),
         inputs=_line(reference.inputs),
         outputs=_line(reference.outputs),

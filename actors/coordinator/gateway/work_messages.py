@@ -73,11 +73,16 @@ class WorkMessages:
         self._reference = lru_cache(maxsize=CACHED_VIEWS)(self._measured_reference)
 
     def message_for(
-        self, lease: Lease, offer: OfferWork, under_way: Sequence[Attempt] = ()
+        self,
+        lease: Lease,
+        offer: OfferWork,
+        under_way: Sequence[Attempt] = (),
+        best_speedup: float = 0.0,
     ) -> messages.Work:
         """Return the message for a worker; it contains everything that the worker needs.
 
-        `under_way`: the attempts that have no node yet, this one included.
+        `under_way`: the attempts that have no node yet, this one included.  `best_speedup`: of the
+        task's best node so far.
         """
         name, number, stage = parse_work(lease.work)
         task = self._tasks[name]
@@ -95,6 +100,7 @@ class WorkMessages:
                 reference=reference,
                 rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
                 most_rounds=MAX_ROUNDS if stage is Stage.CONFIRM else 0,
+                best_speedup=best_speedup if stage is Stage.EVALUATE else 0.0,
             )
         parent = offer.attempt.parent
         order = self._order(name, number, stage)

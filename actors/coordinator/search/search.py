@@ -128,6 +128,14 @@ class Search:
         return len(self.tree.recorded) if self.tree is not None else 0
 
     @property
+    def best_speedup(self) -> float:
+        """The speed-up of the best node, the reference included; 0 before it is measured."""
+        if self.leaderboard is None:
+            return 0.0
+        score, _number = next(self.leaderboard.ranked())  # the root is always among them
+        return self._tree[ROOT].score / score
+
+    @property
     def ended(self) -> int:
         """The number of attempts with a verdict."""
         return self.begun - len(self.under_way)

@@ -163,15 +163,18 @@ class ActivityStore:
         rows = self._db.select("call", columns, condition, (work, STOP_LOST))
         return tuple(msgspec.convert(dict(zip(columns, row, strict=True)), Call) for row in rows)
 
-    def worker_up(self, slot: str, role: str, incarnation: str, pid: int, at: float) -> None:
+    def worker_up(
+        self, slot: str, role: str, incarnation: str, pid: int, at: float, device: str = ""
+    ) -> None:
         """Record the incarnation in a slot; a repeated Hello does not count as a new start."""
         self._db.write(
-            "INSERT INTO worker (slot, role, incarnation, pid, state, doing, since, starts, how)"
-            " VALUES (?, ?, ?, ?, 'up', '', ?, 1, '') ON CONFLICT DO UPDATE SET"
+            "INSERT INTO worker"
+            " (slot, role, incarnation, pid, state, doing, since, starts, how, device)"
+            " VALUES (?, ?, ?, ?, 'up', '', ?, 1, '', ?) ON CONFLICT DO UPDATE SET"
             " starts = starts + (incarnation != excluded.incarnation),"
             " incarnation = excluded.incarnation, pid = excluded.pid, state = 'up',"
-            " since = excluded.since, quarantine = ''",
-            (slot, role, incarnation, pid, at),
+            " since = excluded.since, quarantine = '', device = excluded.device",
+            (slot, role, incarnation, pid, at, device),
         )
 
     def workers_up(self) -> list[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from importlib import resources
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from protocol.read_only import RUN_DB
+from protocol.run_views import COMPUTED_COLUMNS, SQL_FUNCTIONS, views
 
 LOCK_NAME = "coordinator.lock"
 
@@ -74,8 +75,11 @@ class Database:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.execute("PRAGMA foreign_keys = ON")
-            add_missing_columns(self._db)
-            self._db.executescript(schema())
+            for name, arguments, function in SQL_FUNCTIONS:
+                self._db.create_function(name, arguments, function, deterministic=True)
+            # One transaction: a reader never sees a part of a version's tables.
+            statements = ["BEGIN IMMEDIATE", *missing_columns(self._db), schema(), "COMMIT"]
+            self._db.executescript(";\n".join(statements))
         except BaseException:
             self._db.close()
             raise
@@ -95,6 +99,15 @@ class Database:
         """
         statement = _insert_statement(table, tuple(values), skip_duplicate=skip_duplicate)
         self.write(statement, tuple(values.values()))
+
+    def update(
+        self, table: str, columns: Mapping[str, object], condition: str, values: tuple[object, ...]
+    ) -> None:
+        """Add new values of some columns to this round's transaction."""
+        # Table and columns are names in our code, never data.
+        assignments = ", ".join(f"{column} = ?" for column in columns)
+        statement = f"UPDATE {table} SET {assignments} {condition}"  # noqa: S608
+        self.write(statement, (*columns.values(), *values))
 
     def commit(self) -> bool:
         """Make everything since the last commit durable; False when nothing was written."""
@@ -147,22 +160,32 @@ def _insert_statement(table: str, columns: tuple[str, ...], *, skip_duplicate: b
 
 
 def schema() -> str:
-    """Return the tables of `run.db` as SQL."""
-    return resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+    """Return the tables and views of `run.db` as SQL."""
+    tables = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+    return f"{tables};\n{views()}"
 
 
-def add_missing_columns(run: sqlite3.Connection) -> None:
-    """Add this version's new columns to the tables of an older run."""
+def missing_columns(run: sqlite3.Connection) -> list[str]:
+    """Return the statements that add and fill the columns that the tables of an older run lack."""
+    statements = []
     model = sqlite3.connect(":memory:")
     with closing(model):
         model.executescript(schema())
         found = model.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
         for (table,) in found.fetchall():
             there = {row[1] for row in run.execute(f"PRAGMA table_info({table})")}
+            added = []
             for _, name, kind, not_null, default, _ in model.execute(f"PRAGMA table_info({table})"):
                 if there and name not in there:
                     rule = f" NOT NULL DEFAULT {default}" if not_null else ""
-                    run.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}{rule}")
+                    statements.append(f"ALTER TABLE {table} ADD COLUMN {name} {kind}{rule}")
+                    added.append(name)
+            computed = COMPUTED_COLUMNS.get(table, {})
+            values = [f"{name} = {computed[name]}" for name in added if name in computed]
+            if values:
+                # Table, columns and functions are names in our code, never data.
+                statements.append(f"UPDATE {table} SET {', '.join(values)}")  # noqa: S608
+    return statements
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.search import OfferWork
 from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.database import Database
+from protocol.run_views import VERDICT_COLUMNS, verdict_columns
 from protocol.values import Value, Verdict
 
 DECISION_COLUMNS = ("id", "number", "stage", "parent", "window", "seed", "recorded")
@@ -84,21 +85,28 @@ class DecisionStore:
         """
         count: int = self._db.value(
             "SELECT COUNT(*) FROM decision JOIN node USING (task, number)"
-            " WHERE task = ? AND stage = ? AND recorded = ? AND confirmed > 0",
+            " WHERE task = ? AND decision.stage = ? AND recorded = ? AND confirmed > 0",
             (task, Stage.CONFIRM, recorded),
         )
         return count
 
     def keep_unconfirmed_verdict(self, task: str, number: int) -> None:
         """Copy the judge's verdict and score of a node before a confirmation replaces them."""
+        node = (task, number)
+        where = "WHERE task = ? AND number = ?"
+        if self._db.rows(f"SELECT 1 FROM first_look {where}", node):  # noqa: S608  # our own text
+            return
+        columns = ", ".join(("task", "number", "verdict", "score_us", "word", *VERDICT_COLUMNS))
         self._db.write(
-            "INSERT OR IGNORE INTO first_look (task, number, verdict, score_us)"
-            " SELECT n.task, n.number, COALESCE(r.verdict, n.verdict),"
-            " CASE WHEN r.number IS NULL THEN n.score_us ELSE r.score_us END"
-            " FROM node AS n LEFT JOIN rejection AS r ON r.task = n.task AND r.number = n.number"
-            " WHERE n.task = ? AND n.number = ?",
-            (task, number),
+            f"INSERT INTO first_look ({columns}) SELECT {columns} FROM node {where}",  # noqa: S608
+            node,
         )
+        # Of a node that a person rejected meanwhile, the judge's verdict is kept apart.
+        query = f"SELECT verdict, score_us FROM rejection {where}"  # noqa: S608
+        for blob, score_us in self._db.rows(query, node):
+            verdict = msgspec.msgpack.decode(blob, type=Verdict)
+            figures = {"verdict": blob, "score_us": score_us, "word": verdict.verdict}
+            self._db.update("first_look", {**figures, **verdict_columns(verdict)}, where, node)
 
     def unconfirmed_verdicts(self, task: str) -> dict[int, UnconfirmedVerdict]:
         """Return the first verdicts of the confirmed nodes, by number."""

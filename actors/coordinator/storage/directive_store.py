@@ -18,6 +18,7 @@ from actors.coordinator.search.tree import FAILED_SCORE
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.store import NodeRow
 from protocol.directives import NODE_VERBS, REJECTED_BY_PERSON, Directive, DirectiveArguments
+from protocol.run_views import verdict_columns
 from protocol.values import Outcome, Value, Verdict
 
 NO_DECISION = 2**62
@@ -227,9 +228,13 @@ class DirectiveStore:
             speedup_ci95=None,
             release=None,
         )
-        self._db.write(
-            "UPDATE node SET word = ?, verdict = ?, score_us = NULL WHERE task = ? AND number = ?",
-            (after.verdict, msgspec.msgpack.encode(after), task, number),
+        blob = msgspec.msgpack.encode(after)
+        columns = {"word": after.verdict, "verdict": blob, "score_us": None}
+        self._db.update(
+            "node",
+            {**columns, **verdict_columns(after)},
+            "WHERE task = ? AND number = ?",
+            (task, number),
         )
         self._rejections.pop(task, None)
 

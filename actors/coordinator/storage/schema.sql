@@ -25,7 +25,11 @@ CREATE TABLE IF NOT EXISTS task (
     reference BLOB,                -- msgpack protocol.values.Reference, once measured
     problem TEXT NOT NULL DEFAULT '',
     status TEXT NOT NULL,          -- new, measured, finished, refused
-    named_budget INTEGER           -- --budget at the last start; `budget` may be a person's later one
+    named_budget INTEGER,          -- --budget at the last start; `budget` may be a person's later one
+    eager_us REAL,                 -- this and the following columns: the reference's figures again
+    compile_us REAL,
+    max_autotune_us REAL,
+    device_name TEXT
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS attempt (
@@ -36,8 +40,11 @@ CREATE TABLE IF NOT EXISTS attempt (
     plan BLOB,                     -- msgpack protocol.values.Plan
     candidate BLOB,                -- msgpack protocol.values.Candidate
     state TEXT NOT NULL,           -- plan, write, repair, evaluate, done
+    advice TEXT NOT NULL DEFAULT '', -- the plan's
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
+-- A row's state comes after its plan and candidate, which a reader of all states need not read.
+CREATE INDEX IF NOT EXISTS attempt_under_way ON attempt (state) WHERE state != 'done';
 
 CREATE TABLE IF NOT EXISTS node (
     id INTEGER PRIMARY KEY,        -- the order in which nodes were recorded
@@ -55,6 +62,20 @@ CREATE TABLE IF NOT EXISTS node (
     confirmed INTEGER NOT NULL DEFAULT 0, -- 1: verdict and score are of the longer, second look; 2: it could not be had
     pinned INTEGER NOT NULL DEFAULT 0,    -- 1: by a person
     pruned INTEGER NOT NULL DEFAULT 0,    -- how many nodes that a person pruned are above it, or it
+    reason TEXT,                   -- from here on the verdict's figures again, for sqlite3 and the views
+    failed_in TEXT,                -- the stage that decided; '' of a correct one
+    speedup REAL,
+    low REAL,                      -- the 95 % interval of the speed-up
+    high REAL,
+    median_us REAL,                -- as measured; score_us is on the clock of the task's reference
+    reference_us REAL,             -- measured in turn with it
+    max_error REAL,
+    build_s REAL,
+    check_s REAL,
+    timing_s REAL,
+    labels TEXT,
+    sandbox_level INTEGER,
+    device TEXT,
     UNIQUE (task, number)
 ) STRICT;
 
@@ -78,6 +99,21 @@ CREATE TABLE IF NOT EXISTS first_look (
     number INTEGER NOT NULL,
     verdict BLOB NOT NULL,         -- msgpack protocol.values.Verdict
     score_us REAL,                 -- null: not correct
+    word TEXT,                     -- this and the following columns: as in `node`
+    reason TEXT,
+    failed_in TEXT,
+    speedup REAL,
+    low REAL,
+    high REAL,
+    median_us REAL,
+    reference_us REAL,
+    max_error REAL,
+    build_s REAL,
+    check_s REAL,
+    timing_s REAL,
+    labels TEXT,
+    sandbox_level INTEGER,
+    device TEXT,
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 
@@ -144,7 +180,12 @@ CREATE TABLE IF NOT EXISTS call (
     seconds REAL NOT NULL,
     at REAL NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS call_work ON call (work);
+-- All that sums of spend need: a row's figures come after its request and reply.
+CREATE INDEX IF NOT EXISTS call_spend ON call (
+    work, role, model, stop, usd, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
+    seconds
+);
+DROP INDEX IF EXISTS call_work;    -- of older versions
 
 -- Kept before a call is made, so that what is spent never passes --max-cost.
 CREATE TABLE IF NOT EXISTS reservation (
@@ -193,7 +234,8 @@ CREATE TABLE IF NOT EXISTS worker (
     how TEXT NOT NULL,             -- how the last one ended
     leases INTEGER NOT NULL DEFAULT 0,  -- that it holds
     rtt_ms REAL,                   -- from a heartbeat to its answer; null: not measured yet
-    quarantine TEXT NOT NULL DEFAULT '' -- why nothing is judged on its device; '': it is well
+    quarantine TEXT NOT NULL DEFAULT '', -- why nothing is judged on its device; '': it is well
+    device TEXT NOT NULL DEFAULT '' -- an evaluator's: its name
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS event (
@@ -203,3 +245,79 @@ CREATE TABLE IF NOT EXISTS event (
     subject TEXT NOT NULL,
     detail TEXT NOT NULL
 ) STRICT;
+
+-- The change feed: one row for each thing that pages show, with the number of its last change.  The
+-- triggers fill it, so no writer can forget it, and a reader asks for all that changed after a number.
+-- What is under way has no rows here: it is little, and readers read all of it.
+CREATE TABLE IF NOT EXISTS change (
+    entity TEXT NOT NULL,          -- task, attempt, worker, event, directive
+    key TEXT NOT NULL,             -- the task's name, TASK/NUMBER, the slot, the event's id
+    seq INTEGER NOT NULL,          -- only grows: the row with the largest is never removed
+    PRIMARY KEY (entity, key)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS change_seq ON change (seq);
+
+CREATE TRIGGER IF NOT EXISTS task_added AFTER INSERT ON task
+BEGIN
+    INSERT INTO change (entity, key, seq)
+    VALUES ('task', NEW.name, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
+END;
+CREATE TRIGGER IF NOT EXISTS task_changed AFTER UPDATE ON task
+BEGIN
+    INSERT INTO change (entity, key, seq)
+    VALUES ('task', NEW.name, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
+END;
+CREATE TRIGGER IF NOT EXISTS node_added AFTER INSERT ON node
+BEGIN
+    INSERT INTO change (entity, key, seq)
+    VALUES ('attempt', NEW.task || '/' || NEW.number, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
+END;
+CREATE TRIGGER IF NOT EXISTS node_changed AFTER UPDATE ON node
+BEGIN
+    INSERT INTO change (entity, key, seq)
+    VALUES ('attempt', NEW.task || '/' || NEW.number, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
+END;
+CREATE TRIGGER IF NOT EXISTS call_added AFTER INSERT ON call
+BEGIN
+    INSERT INTO change (entity, key, seq)
+    VALUES ('attempt', substr(NEW.work, 1, instr(NEW.work, '/'))
+        || CAST(substr(NEW.work, instr(NEW.work, '/') + 1) AS INTEGER), (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
+END;
+CREATE TRIGGER IF NOT EXISTS call_removed AFTER DELETE ON call
+BEGIN
+    INSERT INTO change (entity, key, seq)
+    VALUES ('attempt', substr(OLD.work, 1, instr(OLD.work, '/'))
+        || CAST(substr(OLD.work, instr(OLD.work, '/') + 1) AS INTEGER), (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
+END;
+CREATE TRIGGER IF NOT EXISTS worker_added AFTER INSERT ON worker
+BEGIN
+    INSERT INTO change (entity, key, seq)
+    VALUES ('worker', NEW.slot, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
+END;
+CREATE TRIGGER IF NOT EXISTS worker_changed AFTER UPDATE ON worker
+BEGIN
+    INSERT INTO change (entity, key, seq)
+    VALUES ('worker', NEW.slot, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
+END;
+CREATE TRIGGER IF NOT EXISTS directive_added AFTER INSERT ON directive
+BEGIN
+    INSERT INTO change (entity, key, seq)
+    VALUES ('directive', NEW.key, (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
+END;
+-- Events are many and never change: only the last 512 are in the feed.
+CREATE TRIGGER IF NOT EXISTS event_added AFTER INSERT ON event
+BEGIN
+    DELETE FROM change WHERE entity = 'event' AND key = CAST(NEW.id - 512 AS TEXT);
+    INSERT INTO change (entity, key, seq)
+    VALUES ('event', CAST(NEW.id AS TEXT), (SELECT COALESCE(MAX(seq), 0) + 1 FROM change))
+    ON CONFLICT (entity, key) DO UPDATE SET seq = excluded.seq;
+END;

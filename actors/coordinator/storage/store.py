@@ -13,6 +13,7 @@ import msgspec
 
 from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.storage.database import Database
+from protocol.run_views import reference_columns, verdict_columns
 from protocol.values import (
     RENAMED_REFERENCE,
     AttemptView,
@@ -116,6 +117,7 @@ class Store:
             "UPDATE task SET reference = ?, status = 'measured' WHERE name = ?",
             (_encode(reference), task),
         )
+        self._db.update("task", reference_columns(reference), "WHERE name = ?", (task,))
         root = Verdict(
             verdict=Outcome.CORRECT,
             median_us=reference.eager_us,
@@ -128,6 +130,7 @@ class Store:
             " SELECT name, 0, source, '', 'correct', ?, ?, '[]', ? FROM task WHERE name = ?",
             (_encode(root), reference.eager_us, at, task),
         )
+        self._write_figures(task, 0, root)
 
     def end_task(self, task: str, problem: str) -> None:
         status = "refused" if problem else "finished"
@@ -172,7 +175,8 @@ class Store:
         )
         if attempt.stage is Stage.REPAIR:
             self._db.write(
-                "UPDATE attempt SET plan = (SELECT plan FROM node WHERE task = ? AND number = ?)"
+                "UPDATE attempt SET (plan, advice) ="
+                " (SELECT plan, advice FROM node WHERE task = ? AND number = ?)"
                 " WHERE task = ? AND number = ?",
                 (task, attempt.parent, task, attempt.number),
             )
@@ -180,8 +184,8 @@ class Store:
     def save_plan(self, task: str, number: int, plan: Plan) -> None:
         self._plans[task, number] = plan
         self._db.write(
-            "UPDATE attempt SET plan = ? WHERE task = ? AND number = ?",
-            (_encode(plan), task, number),
+            "UPDATE attempt SET plan = ?, advice = ? WHERE task = ? AND number = ?",
+            (_encode(plan), plan.advice, task, number),
         )
 
     def save_candidate(self, task: str, number: int, candidate: Candidate) -> None:
@@ -235,6 +239,7 @@ class Store:
                 number,
             ),
         )
+        self._write_figures(task, number, verdict)
         self._db.write(
             "UPDATE attempt SET state = 'done' WHERE task = ? AND number = ?", (task, number)
         )
@@ -250,10 +255,16 @@ class Store:
                 "UPDATE node SET word = ?, verdict = ?, score_us = ? WHERE task = ? AND number = ?",
                 (verdict.verdict, _encode(verdict), score_us, task, number),
             )
+            self._write_figures(task, number, verdict)
         self._db.write(
             "UPDATE node SET confirmed = ? WHERE task = ? AND number = ?",
             (UNCONFIRMABLE if verdict is None else CONFIRMED, task, number),
         )
+
+    def _write_figures(self, task: str, number: int, verdict: Verdict) -> None:
+        """Write a verdict's figures into the columns that people and views read."""
+        columns = verdict_columns(verdict)
+        self._db.update("node", columns, "WHERE task = ? AND number = ?", (task, number))
 
     def nodes(self, task: str) -> list[NodeRow]:
         """Return every node but the root, in the order in which they were recorded."""
@@ -328,6 +339,7 @@ class Store:
             parent=parent,
             advice=advice,
             source=source,
-            verdict=msgspec.msgpack.decode(verdict, type=Verdict),
+            # Agents are not shown the timed groups: a window has seven verdicts.
+            verdict=msgspec.structs.replace(_decode(verdict), groups=None),
             score_us=score_us,
         )

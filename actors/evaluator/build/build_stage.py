@@ -18,6 +18,7 @@ from actors.evaluator.fastbuild import (
     BuildStore,
     BuildTimeoutError,
     ResultCache,
+    flag_sets_of,
     slots_here,
 )
 from actors.evaluator.ipc.orders import CandidateRaised, Confinement, ImportSource
@@ -42,6 +43,8 @@ class BuildResult(Value, frozen=True, kw_only=True):
     confinement: Confinement
     fault: CandidateFault | None = None
     seconds: float = 0.0
+    how: str = ""  # where the result came from, for people
+    waited_s: float = 0.0  # for a build slot of this machine
     ran_out_of_memory: bool = False  # its builder was killed because memory ran out
 
     @property
@@ -115,10 +118,12 @@ class BuildStage:
         The source is imported in any case, for all that it does apart from `load` and
         `load_inline`.
         """
+        waiting_since = time.monotonic()
         with self._slot():
             began = time.monotonic()
-            if self._result_cache:
-                self._result_cache.copy_to(self._key, self._extensions)
+            is_stored = self._result_cache is not None and self._result_cache.copy_to(
+                self._key, self._extensions
+            )
             fault, ran_out_of_memory = self._import(build_s)
             # The builder's whole process tree is gone: nothing changes the files during the copy.
             if self._result_cache and fault is None:
@@ -127,8 +132,17 @@ class BuildStage:
                 confinement=self.confinement,
                 fault=fault,
                 seconds=time.monotonic() - began,
+                how="taken from the store" if is_stored else self._compiler,
+                waited_s=began - waiting_since,
                 ran_out_of_memory=ran_out_of_memory,
             )
+
+    @property
+    def _compiler(self) -> str:
+        """Describe how the source is compiled, if it compiles anything."""
+        with_cuda = any(one.with_cuda for one in flag_sets_of(self._source, cuda=True))
+        headers = "prepared headers" if self._result_cache else "torch's own headers"
+        return f"compiled by {'nvcc and c++' if with_cuda else 'c++'} with {headers}"
 
     @contextmanager
     def _slot(self) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from actors.evaluator.ipc import logs
@@ -28,6 +30,17 @@ VERDICT_KEYS = (
 )
 
 
+class Accusation(StrEnum):
+    """What a candidate is rejected for: evidence that its time is not the time of its calls."""
+
+    RAN_WHILE_FROZEN = "ran while frozen"
+    UNCLAIMED_WORK = "unclaimed work"  # it works outside of its timed calls
+    BELOW_FLOOR = "below the floor"  # faster than its outputs can be moved
+    SLOWED_REFERENCE = "slowed the reference"
+    NOT_FREEZABLE = "not freezable"
+    MEMORY_OUT_OF_REACH = "memory out of reach"  # the judge can't write or read it
+
+
 class CandidateFault(Value, frozen=True, kw_only=True):
     """A candidate's fault: the outcome, the stage and the reason of its verdict."""
 
@@ -36,6 +49,7 @@ class CandidateFault(Value, frozen=True, kw_only=True):
     reason: str
     log: str = ""
     max_error: float | None = None
+    accusation: Accusation | None = None  # of a rejection while it was timed
 
 
 def wrong_result(reason: str, stage: Stage, max_error: float | None = None) -> CandidateFault:

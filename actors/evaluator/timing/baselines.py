@@ -17,6 +17,7 @@ from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.timing import timing_statistics
 from actors.evaluator.timing.baseline_cache import BaselineCache, ReferenceBaselines
+from actors.work_context import STANDALONE, EvaluationContext
 from protocol.values import Device, Value
 
 MAX_BLOCKS = 25
@@ -35,7 +36,12 @@ class BaselineTime(Value, frozen=True, kw_only=True):
 
 
 def measure_baselines(
-    fixture: ReferenceFixture, device: Device, store: BaselineCache | None, *, compiled: bool
+    fixture: ReferenceFixture,
+    device: Device,
+    store: BaselineCache | None,
+    context: EvaluationContext = STANDALONE,
+    *,
+    compiled: bool,
 ) -> ReferenceBaselines:
     """Return the baselines of a task: stored ones, or new ones.
 
@@ -44,11 +50,15 @@ def measure_baselines(
     """
     stored = store.find(fixture.task, device) if store is not None and compiled else None
     if stored is not None:
+        context.log_step("baselines taken from the store")
         return stored
     eager = eager_time(fixture)
     if not compiled:
         return ReferenceBaselines(eager_us=eager.us)
-    figures = [compiled_time(fixture, mode) for mode in ("default", "max-autotune")]
+    figures = []
+    for mode in ("default", "max-autotune"):
+        context.set_activity(f"measuring torch.compile {mode} (limit {COMPILE_S:.0f} s) of")
+        figures.append(compiled_time(fixture, mode))
     measured = ReferenceBaselines(
         eager_us=eager.us,
         compile_us=figures[0].us if figures[0] else None,

@@ -25,10 +25,10 @@ from actors.evaluator.ipc.runner_orders import (
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.reference.referee_client import InputBatch
-from actors.evaluator.sandbox.child_failures import wrong_result
+from actors.evaluator.sandbox.child_failures import Accusation, wrong_result
 from actors.evaluator.timing import process_memory
 from actors.evaluator.timing.process_memory import MemoryPiece, ProcessMemoryError
-from actors.evaluator.timing.sides import CandidateFaultError, Sides, TimedWindow, rejected
+from actors.evaluator.timing.sides import CandidateFaultError, Sides, TimedWindow, rejection
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
@@ -88,7 +88,8 @@ class HostTransfer:
             if side == "reference":
                 raise self._fixture.failure(error) from error
             reason = f"its memory can't be written or read from outside: {error.strerror}"
-            raise rejected(reason) from error
+            fault = rejection(Accusation.MEMORY_OUT_OF_REACH, reason)
+            raise CandidateFaultError(fault) from error
         return timed
 
     def _lay_out_slots(self, side: Side, inputs: tuple[Layout, ...]) -> None:

@@ -19,16 +19,17 @@ from actors.evaluator.ipc.layout_checks import total_bytes
 from actors.evaluator.ipc.runner_orders import CallRepeatedly, ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.reference.referee_client import InputBatch
-from actors.evaluator.sandbox.child_failures import CandidateFault
+from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
 from actors.evaluator.timing import audit, timing_statistics
 from actors.evaluator.timing.audit import FreshBlock, GroupClaim, TimedBlock
 from actors.evaluator.timing.block_size import BlockSize
 from actors.evaluator.timing.host_transfer import HostTransfer
 from actors.evaluator.timing.runner_transfer import RunnerTransfer
-from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides, rejected
+from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side, Timing
+from actors.work_context import EvaluationContext
 
 MAX_WARM_UP_GROUPS = 1000  # the warm-up ends by its time; this is a limit for a clock that does not
 
@@ -44,14 +45,22 @@ class PairedBenchmark:
         *,
         floor_us: float,
         earlier_claims: Sequence[GroupClaim] = (),
+        best_speedup: float = 0.0,
+        tolerated: Accusation | None = None,
     ) -> None:
-        """`earlier_claims`: of the same candidate in another process, where they were doubted."""
+        """`earlier_claims`: of the same candidate in another process, where they were doubted.
+
+        `best_speedup`: of the task so far; a candidate that is clearly slower is timed roughly.
+        `tolerated`: what the candidate is not rejected for.
+        """
+        self._best_speedup = best_speedup
         self.fixture = fixture
         self.reading: SensorReading | None = None  # of the GPU's sensors, after the last group
         self.claims: list[GroupClaim] = []
         self._earlier_claims = earlier_claims
+        self._is_time_up = False  # whether the time ended the timing, and not a narrow interval
         self.is_doubtful = False  # whether more may have been needed than was claimed
-        self._sides = Sides(fixture, candidate)
+        self._sides = Sides(fixture, candidate, tolerated)
         self._sensors = sensors
         self._floor_us = floor_us  # what no machine like this can beat
         self._time_s = fixture.limits.time_s
@@ -106,25 +115,35 @@ class PairedBenchmark:
         """Time groups until enough is known; return the audited figures."""
         began = time.monotonic()
         groups: list[timing_statistics.TimedGroup] = []
-        while not timing_statistics.is_enough(groups, time.monotonic() - began, self._time_s):
+        while not timing_statistics.is_enough(
+            groups, time.monotonic() - began, self._time_s, self._best_speedup
+        ):
             self.claims.append(self._group())
             groups.append(self.claims[-1].as_group)
             on_group(len(groups))
+        self._is_time_up = time.monotonic() - began >= self._time_s
         self.is_doubtful = audit.is_doubtful(self.claims)
         return self._audited(audit.counted_groups(self._earlier_claims, self.claims))
+
+    def log_end(self, context: EvaluationContext, seconds: float) -> None:
+        """Log how many groups were timed, and why no more."""
+        why = f"the time was up ({self._time_s:g} s)" if self._is_time_up else "narrow interval"
+        context.log_step("timed", groups=len(self.claims), ended_by=why, seconds=round(seconds, 3))
 
     def _audited(self, claims: Sequence[GroupClaim]) -> Timing:
         """Return the figures of these claims; raise if they can't be honest."""
         if audit.is_impossible(claims):
-            raise rejected(
+            self._sides.accuse(
+                Accusation.UNCLAIMED_WORK,
                 "its calls return long before their work is done, or after it was done elsewhere: "
                 f"it claims {audit.fresh_claim_us(claims):.4g} µs a call, from fresh inputs to "
-                f"outputs it takes {audit.needed_us(claims):.4g} µs"
+                f"outputs it takes {audit.needed_us(claims):.4g} µs",
             )
         timed = audit.audited_timing(claims)
         if timed.median_us < self._floor_us:
-            raise rejected(
-                f"{timed.median_us:.4g} µs a call is less than moving its outputs can take"
+            self._sides.accuse(
+                Accusation.BELOW_FLOOR,
+                f"{timed.median_us:.4g} µs a call is less than moving its outputs can take",
             )
         return timed
 

@@ -13,7 +13,7 @@ from actors.evaluator.ipc.orders import CandidateRaised, Order
 from actors.evaluator.ipc.runner_orders import CallRepeatedly, FromRunner, LocateOutputs
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
-from actors.evaluator.sandbox.child_failures import CandidateFault, fault_from_child
+from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault, fault_from_child
 from actors.evaluator.sandbox.freezer import ProcessFreezer
 from actors.evaluator.timing import cpu_contention
 from actors.evaluator.timing.timing_policy import POLICY
@@ -44,19 +44,26 @@ class CandidateFaultError(Exception):
         self.fault = fault
 
 
-def rejected(reason: str) -> CandidateFaultError:
-    """Return the error for a candidate whose time or behaviour can't be honest."""
-    return CandidateFaultError(
-        CandidateFault(outcome=Outcome.REJECTED, stage="time", reason=reason)
+def rejection(accusation: Accusation, reason: str) -> CandidateFault:
+    """Return the fault of a candidate whose time or behaviour can't be honest."""
+    return CandidateFault(
+        outcome=Outcome.REJECTED, stage="time", reason=reason, accusation=accusation
     )
 
 
 class Sides:
     """Reference and candidate, one at a time."""
 
-    def __init__(self, fixture: ReferenceFixture, candidate: CandidateProcess) -> None:
+    def __init__(
+        self,
+        fixture: ReferenceFixture,
+        candidate: CandidateProcess,
+        tolerated: Accusation | None = None,
+    ) -> None:
+        """`tolerated`: what the candidate is not rejected for."""
         self._fixture = fixture
         self._candidate = candidate
+        self._tolerated = tolerated
         self._order_limit_s = fixture.limits.check_s  # the longest that one order may take
         self._on_host = fixture.on_host
         self._last_block_s: dict[tuple[Side, int], float] = {}  # by side and number of calls
@@ -83,7 +90,8 @@ class Sides:
         if not freezer.wait_all_stopped():
             if side == "reference":
                 raise self._fixture.failure("its processes can't be frozen")
-            raise rejected("its processes can't be frozen")
+            reason = "its processes can't be frozen"
+            raise CandidateFaultError(rejection(Accusation.NOT_FREEZABLE, reason))
         return freezer.oldest()
 
     def timed_window(self, side: Side, calls: int) -> tuple[TimedWindow, FromRunner]:
@@ -137,10 +145,16 @@ class Sides:
         freezer = self._candidate.freezer
         freezer.account_cpu(everywhere=everywhere)
         if freezer.ran_while_frozen:
-            raise rejected(
+            self.accuse(
+                Accusation.RAN_WHILE_FROZEN,
                 f"its processes ran for {freezer.ran_s:.2g} s while they were frozen, "
-                "in the reference's time"
+                "in the reference's time",
             )
+
+    def accuse(self, accusation: Accusation, reason: str) -> None:
+        """Raise the candidate's fault, unless this accusation is tolerated."""
+        if accusation is not self._tolerated:
+            raise CandidateFaultError(rejection(accusation, reason))
 
     def wake(self, side: Side) -> None:
         """Wait until a side answers an empty order: to be woken takes a few hundred microseconds.

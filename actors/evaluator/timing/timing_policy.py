@@ -22,12 +22,14 @@ The rule:
    groups of both processes count.
 9. `rejected` needs more: an unclaimed cost outside the blocks that is a multiple of the claim, in
    enough groups; or a time below the roofline floor; or processes that ran while frozen; or kernels
-   that slowed the reference down on a GPU.
+   that slowed the reference down on a GPU.  The same in a second process, and not of the task's own
+   module at that moment (`actors/evaluator/repeated_evaluation.py`).
 10. Groups during which tasks waited for a processor are left out where enough calm groups remain.
-    Timing ends when the interval of the ratio is narrow, or when the time is up.
+    Timing ends when the interval of the ratio is narrow, or when the time is up; for a candidate
+    that can't become the best of its task, a wider interval is narrow.
 
 The limits of freezing itself are in `actors/evaluator/sandbox/freezer.py`.  The reasons are in
-decisions 047 to 055 of `docs/decisions/`, measurements in `docs/judge.md`.
+decisions 047 to 055, 078 and 079 of `docs/decisions/`, measurements in `docs/judge.md`.
 """
 
 from __future__ import annotations
@@ -92,6 +94,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     min_groups: int = 3
     # Share of the ratio: an interval narrower than this ends the timing (evaluation law 6).
     enough_interval_width: float = 0.01
+    # Share of the ratio: the same where the whole interval is below the best node of the task.
+    enough_width_behind: float = 0.05
     # Ratio to the reference's best time: more than that, on a busy host, is contention.  Two OpenMP
     # threads that waited for each other made a candidate with one thread 200 times as fast.
     held_up_ratio: float = 1.5

@@ -16,7 +16,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from actors.evaluator.timing.timing_policy import POLICY
-from protocol.values import Value
+from protocol.values import MAX_SHOWN_GROUPS, TimedGroups, Value
 
 Side = Literal["reference", "candidate"]
 HALVES: tuple[tuple[Side, Side], ...] = (("reference", "candidate"), ("candidate", "reference"))
@@ -55,6 +55,7 @@ class Timing(Value, frozen=True, kw_only=True):
     penalty_us: float = 0.0  # a call, added to what was claimed: see `audit`
     held_up_us: float = 0.0  # the reference's measured time, where contention held it up
     slowed_us: float = 0.0  # the same, where the candidate's running kernels may have slowed it
+    shown_groups: TimedGroups = TimedGroups()  # some of the groups, for people
 
 
 class HasCpuWait(Protocol):
@@ -105,6 +106,17 @@ def timing_of(measured: Sequence[TimedGroup]) -> Timing:
         groups=len(groups),
         disturbed_groups=len(measured) - len(groups),
         busy_groups=sum(not is_calm(group) for group in groups),
+        shown_groups=shown_groups(groups),
+    )
+
+
+def shown_groups(groups: Sequence[TimedGroup]) -> TimedGroups:
+    """Return the times of the groups, of many only evenly chosen ones, to five digits."""
+    step = math.ceil(len(groups) / MAX_SHOWN_GROUPS) or 1
+    chosen = groups[::step]
+    return TimedGroups(
+        reference_us=tuple(float(f"{mean(group.reference):.5g}") for group in chosen),
+        candidate_us=tuple(float(f"{mean(group.candidate):.5g}") for group in chosen),
     )
 
 
@@ -144,15 +156,25 @@ def against_alone(timed: Timing, alone_us: float) -> Timing:
     )
 
 
-def is_enough(measured: Sequence[TimedGroup], elapsed_s: float, time_s: float) -> bool:
-    """Whether to stop: the interval is narrow, or the time is up."""
+def is_enough(
+    measured: Sequence[TimedGroup], elapsed_s: float, time_s: float, best_speedup: float = 0.0
+) -> bool:
+    """Whether to stop: the interval is narrow, or the time is up.
+
+    A candidate whose whole interval is below `best_speedup` can't become the best of its task: a
+    wider interval is narrow enough for it.
+    """
     if elapsed_s >= time_s and len(measured) >= POLICY.min_groups:
         return True
     groups = calm_groups(measured)
     if len(groups) < POLICY.enough_groups:
         return False
     interval = median_interval([group.log_ratio for group in groups])
-    return interval is not None and interval[1] - interval[0] < POLICY.enough_interval_width
+    if interval is None:
+        return False
+    is_behind = best_speedup > 0 and interval[1] < math.log(best_speedup)
+    width = POLICY.enough_width_behind if is_behind else POLICY.enough_interval_width
+    return interval[1] - interval[0] < width
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:

@@ -87,11 +87,15 @@ def _traceable_misfit(module, args, kwargs):
     return ""
 
 
-@_torch.compiler.assume_constant_result
 def _note_traced(reason):
     """Say, while a graph is traced, that it holds the plain forward."""
     _warn_once(f"{reason} (while torch.compile traced it)")
     return True
+
+
+# What `torch.compiler.assume_constant_result` sets.  That function imports torch._dynamo, which
+# takes as long as torch itself; only a compiler needs it, and has it by then.
+_note_traced._dynamo_marked_constant = True
 
 
 def _traced(module, args, kwargs):

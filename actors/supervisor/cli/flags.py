@@ -40,6 +40,8 @@ class Arguments:
     keep_refused: bool = False
     join: str = ""
     metrics: str = ""  # HOST:PORT
+    watch: bool = False
+    steer: bool = False
     max_wait: float | None = None  # minutes
     settings: dict[str, object] = field(default_factory=dict)
 
@@ -253,6 +255,8 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         keep_refused=parsed["keep_refused"],
         join=parsed["join"] or "",
         metrics=parsed["metrics"] or "",
+        watch=parsed["watch"],
+        steer=parsed["steer"],
         max_wait=parsed["max_wait"],
         settings=settings,
     )
@@ -287,6 +291,8 @@ def check_environment(environ: Mapping[str, str], known: Collection[str]) -> Non
 
 
 def _refuse_contradictions(arguments: Arguments) -> None:
+    if arguments.steer and not arguments.watch:
+        raise UsageError("--steer goes with --watch: it lets the page ask things of the run")
     if arguments.join:
         _refuse_beside_join(arguments)
         return
@@ -310,6 +316,8 @@ def _refuse_beside_join(arguments: Arguments) -> None:
             raise UsageError(f"--join obeys the run's own settings: leave out {flag}")
     if arguments.metrics:
         raise UsageError("--metrics goes with the run's own supervisor, which knows all machines")
+    if arguments.watch:
+        raise UsageError("--watch goes with the run's own supervisor, which has its run folder")
     if arguments.json:
         raise UsageError("--join has no results to print: leave out --json")
 
@@ -360,5 +368,11 @@ def _parser() -> OneLineParser:
     parser.add_argument("--json", action="store_true", help="print result.json alone on stdout")
     parser.add_argument(
         "--metrics", metavar="HOST:PORT", help="serve figures for Prometheus at /metrics"
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="show the run as a page; its address is printed"
+    )
+    parser.add_argument(
+        "--steer", action="store_true", help="with --watch: let the page ask things of the run"
     )
     return parser

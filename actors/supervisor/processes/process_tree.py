@@ -8,7 +8,7 @@ tree closes.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,12 +57,15 @@ class ProcessTree:
         run_dir: Path,
         rng: random.Random,
         on_start: Callable[[ChildProcess], None],
+        others: Collection[int] = (),
     ) -> None:
+        """`others`: children that are not in a slot, and that are left alone."""
         self.slots: dict[str, SupervisedSlot] = {}
         self.closing = False
         self._run_dir = run_dir
         self._rng = rng
         self._on_start = on_start
+        self._others = frozenset(others)
         self.add(specs)
 
     def add(self, specs: Sequence[ChildSpec]) -> None:
@@ -132,7 +135,7 @@ class ProcessTree:
 
     def kill_orphans(self) -> int:
         """Kill the descendants that dead children left to us; return how many there were."""
-        return child_process.reap_orphans({child.pid for child in self.living})
+        return child_process.reap_orphans(self._others | {child.pid for child in self.living})
 
     def last_output_line(self, name: str) -> str:
         """Return the last line that the process in a slot printed, shortened for a message."""

@@ -10,6 +10,11 @@ from protocol.settings import Settings
 from protocol.values import AGENT_ROLES, Verdict
 
 
+def printable(text: str) -> str:
+    """Return text whose control characters, which could move a cursor, are replaced."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
 def duration(us: float | None) -> str:
     """`412 µs`, `1.24 ms`, `2.10 s`; a dash for a value that was not measured."""
     if us is None:

@@ -1,8 +1,9 @@
-"""report.html: one file that works offline and without JavaScript, made from the run directory.
+"""report.html: one file that works offline, made from the run directory.
 
 The templates are `report.html.j2` and `best_so_far.svg.j2`.  jinja2 escapes every value, so the
 text of a candidate, a model or a compiler stays text.  Folding is `<details>`; pictures are inline
-SVG.
+SVG; all of that works without JavaScript.  Beside it the file holds the page of `watch` with the
+run's data (`report_page.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from actors.supervisor.reporting import formatting, report_tables
+from actors.supervisor.reporting import formatting, report_page, report_tables
 from actors.supervisor.reporting.best_so_far_chart import BestSoFarChart, best_so_far_chart
 from actors.supervisor.reporting.report_edits import (
     DiffLine,
@@ -62,6 +63,7 @@ def render_report(run_dir: Path) -> str:
             raise ValueError(f"{run_dir} has no run.db that can be read yet")
         spent = reader.spend_by_node()
         sections = list(_task_sections(snapshot, reader, spent))
+        page = report_page.inline_page(run_dir, snapshot)
     finally:
         reader.close()
     return (
@@ -72,6 +74,7 @@ def render_report(run_dir: Path) -> str:
             settings_text=settings_file.to_toml(settings),
             snapshot=snapshot,
             sections=sections,
+            page=page,
             spend_rows=spend_by_role(spent),
             total_spend=formatting.total_spend([task.spend for task in snapshot.tasks]),
         )
@@ -89,7 +92,7 @@ def _task_sections(
 ) -> Iterator[TaskSection]:
     for task in snapshot.tasks:
         costs = spend_of_nodes(spent, task.name)
-        edits, left = shown_edits(reader.attempt_edits(task.name), costs)
+        edits = shown_edits(reader.attempt_edits(task.name), costs)
         source, diff = "", tuple[DiffLine, ...]()
         if task.best is not None:
             source = reader.source_of(task.name, task.best.number)
@@ -98,7 +101,7 @@ def _task_sections(
             task=task,
             chart=best_so_far_chart(task),
             edits=tuple(edits),
-            edits_left=left,
+            edits_left=len(task.attempts) - len(edits),
             winner=source,
             winner_diff=diff,
         )

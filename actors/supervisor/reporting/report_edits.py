@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.snapshot import AttemptEdit, Spend, SpendRow
 from protocol.values import Plan, Value
 
-MAX_EDITS = 300
+MAX_EDITS = 40  # the page in the same file has all of them
 MAX_LINES = 400  # of one diff: a browser has to show all of them
 
 
@@ -33,18 +34,9 @@ class ShownEdit(Value, frozen=True, kw_only=True):
     outside: tuple[DiffLine, ...]
 
 
-def shown_edits(
-    edits: Iterable[AttemptEdit], spent: Mapping[int, Spend]
-) -> tuple[list[ShownEdit], int]:
-    """Return the first edits, and how many more there are."""
-    shown: list[ShownEdit] = []
-    left = 0
-    for edit in edits:
-        if len(shown) < MAX_EDITS:
-            shown.append(_shown_edit(edit, spent.get(edit.number)))
-        else:
-            left += 1
-    return shown, left
+def shown_edits(edits: Iterable[AttemptEdit], spent: Mapping[int, Spend]) -> list[ShownEdit]:
+    """Return the first edits."""
+    return [_shown_edit(edit, spent.get(edit.number)) for edit in islice(edits, MAX_EDITS)]
 
 
 def _shown_edit(edit: AttemptEdit, spent: Spend | None) -> ShownEdit:

@@ -29,7 +29,7 @@ RUN_FILES = (
     *(LOCK_NAME, "coordinator.lock", "result.json", "report.html", "keys.json", tickets.FILE_NAME),
 )
 RUN_FOLDERS = ("logs", "tasks", "scratch", "spool")
-WRITTEN_FILES = ("best*.py", "tasks/*.py", "logs/*.jsonl", "logs/*.out")
+WRITTEN_FILES = ("best*.py", "tasks/*.py", "logs/*.jsonl", "logs/*.log", "logs/*.out")
 RESULT_FILES = ("result.json", "report.html", "best.py", "best-*.py")
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from actors.supervisor.reporting import formatting
+from actors.supervisor.reporting import formatting, run_tables
+from actors.supervisor.reporting.run_tables import AttemptRow
 from actors.supervisor.reporting.snapshot import (
     AttemptEdit,
     AttemptUnderWay,
@@ -52,6 +53,7 @@ class RunReader:
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / RUN_DB
         self._connection: sqlite3.Connection | None = None
+        self._has_views = False
         self._version: int | None = None
         self._nodes: dict[tuple[str, int], NodeView] = {}
         self._last_node = 0
@@ -127,6 +129,16 @@ class RunReader:
         connection = self._open()
         return () if connection is None else tuple(_spend(connection))
 
+    def attempt_rows(self) -> tuple[AttemptRow, ...]:
+        """Return every attempt of the run with its figures, also those under way."""
+        connection = self._open()
+        if connection is None:
+            return ()
+        if not self._has_views:
+            run_tables.prepare_views(connection)
+            self._has_views = True
+        return tuple(run_tables.attempt_rows(connection))
+
     def is_from_person(self, task: str, number: int) -> bool:
         """Whether the source of an attempt is a person's."""
         connection = self._open()
@@ -161,6 +173,7 @@ class RunReader:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+            self._has_views = False
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -261,10 +274,10 @@ def _first_looks(connection: sqlite3.Connection) -> dict[tuple[str, int], Verdic
 
 
 def _verdict(blob: bytes) -> Verdict:
-    """Return a verdict without its large parts: no log, and only the labels of the profile."""
+    """Return a verdict without its large parts: of its profile only the labels stay."""
     verdict = msgspec.msgpack.decode(blob, type=Verdict)
     labels = {"labels": ", ".join(verdict.labels)} if verdict.labels else None
-    return msgspec.structs.replace(verdict, log="", profile=labels)
+    return msgspec.structs.replace(verdict, log="", profile=labels, groups=None)
 
 
 def _spend(connection: sqlite3.Connection) -> Iterator[SpendRow]:

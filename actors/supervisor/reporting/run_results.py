@@ -5,6 +5,7 @@ All of them come from a snapshot of `run.db`.  A figure that was not measured is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
 from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.run_reader import RunReader
+from actors.supervisor.reporting.run_tables import AttemptRow
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
 from protocol.atomic_file import write_atomically
 from protocol.directives import REJECTED_BY_PERSON
@@ -55,6 +57,29 @@ class ReferenceResult(Value, frozen=True, kw_only=True):
     max_autotune_us: float | None
 
 
+class AttemptResult(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """One recorded attempt; `us` is on the clock of the reference's `eager_us`."""
+
+    number: int
+    parent: int
+    kind: str  # improve, repair, inject: its source is a person's
+    idea: str
+    verdict: str
+    reason: str
+    failed_in: str
+    speedup: float | None
+    low: float | None
+    high: float | None
+    us: float | None
+    confirmed: bool
+    build_s: float | None
+    check_s: float | None
+    timing_s: float | None
+    usd: float | None
+    input_tokens: int
+    output_tokens: int
+
+
 class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One object under `tasks` in result.json; its keys are fixed, new ones come last."""
 
@@ -80,6 +105,7 @@ class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     sandbox_level: int | None  # the weakest of all attempts
     closest: BestResult | None = None  # the best correct candidate where `best` is null
     notes: tuple[str, ...] = ()  # why the task ended before its budget, what could not be checked
+    nodes: tuple[AttemptResult, ...] = ()  # every attempt that has a verdict, by number
 
     @property
     def is_won(self) -> bool:
@@ -96,13 +122,28 @@ class RunResults(Value, frozen=True, kw_only=True):
     paused: bool = False
 
 
-def run_results(snapshot: Snapshot, settings: Settings) -> RunResults:
-    """Return the present results of all tasks."""
+def run_results(
+    snapshot: Snapshot, settings: Settings, attempts: Sequence[AttemptRow] = ()
+) -> RunResults:
+    """Return the present results of all tasks; `attempts` are those that are listed."""
+    nodes: dict[str, list[AttemptResult]] = {}
+    for row in attempts:
+        if row.verdict is not None:
+            nodes.setdefault(row.task, []).append(_attempt_result(row))
     return RunResults(
-        tasks=tuple(_task_result(task, snapshot, settings) for task in snapshot.tasks),
+        tasks=tuple(
+            _task_result(task, snapshot, settings, tuple(nodes.get(task.name, ())))
+            for task in snapshot.tasks
+        ),
         person=snapshot.person,
         paused=snapshot.is_paused,
     )
+
+
+def _attempt_result(row: AttemptRow) -> AttemptResult:
+    figures = {name: getattr(row, name) for name in AttemptResult.__struct_fields__}
+    texts = {name: figures[name] or "" for name in ("idea", "reason", "failed_in")}
+    return msgspec.convert({**figures, **texts}, AttemptResult)
 
 
 def exit_status_of(results: RunResults) -> ExitStatus:
@@ -239,7 +280,9 @@ def release_lines(release: Release | None, *, checked: bool = True) -> list[str]
     return lines
 
 
-def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> TaskResult:
+def _task_result(
+    task: TaskState, snapshot: Snapshot, settings: Settings, nodes: tuple[AttemptResult, ...]
+) -> TaskResult:
     attempts = task.attempts
     reference = task.reference
     return TaskResult(
@@ -271,6 +314,7 @@ def _task_result(task: TaskState, snapshot: Snapshot, settings: Settings) -> Tas
         ),
         closest=_candidate_result(task, task.closest),
         notes=task.notes,
+        nodes=nodes,
     )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from typing import Protocol
 
-from actors.supervisor.reporting import formatting
+from actors.supervisor.reporting import formatting, run_progress
 from actors.supervisor.reporting.snapshot import Snapshot
 from actors.supervisor.reporting.worker_status import WorkerStatus
 from protocol.settings import Settings
 
-WAIT_NOTICE_S = 5.0  # a shorter wait is not reported
+WAIT_NOTICE_S = 5.0  # a shorter wait, or a shorter measurement of a reference, is not reported
+SUMMARY_S = 300.0  # how often a line sums up a run that gets on
 
 
 class TextStream(Protocol):
@@ -45,17 +48,31 @@ def opening_lines(settings: Settings, folder: str) -> tuple[str, ...]:
 class PlainScreen:
     """Lines only; each recorded attempt gets one line."""
 
-    def __init__(self, stream: TextStream, *, resumed: bool = False) -> None:
+    def __init__(
+        self,
+        stream: TextStream,
+        *,
+        resumed: bool = False,
+        settings: Settings | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`settings`: of the run, for the lines that sum it up; without them there are none."""
         self._stream = stream
+        self._settings = settings
+        self._clock = clock
+        self._held = ""  # why the run does not go on
+        self._next_summary = SUMMARY_S
+        self._summed_up = 0  # attempts in the last line that summed up
         self._resumed = resumed
         self._shown: set[tuple[str, int]] = set()
         self._shown_again: set[tuple[str, int]] = set()  # after they were judged again
         self._measured: set[str] = set()
-        self._waits: dict[str, float] = {}  # slot -> since when, or infinity once it was shown
+        # Slot and what it waits for -> since when, or infinity once it was shown.
+        self._waits: dict[tuple[str, str], float] = {}
 
     def say(self, line: str) -> None:
         try:
-            self._stream.write(line + "\n")
+            self._stream.write(formatting.printable(line) + "\n")
             self._stream.flush()
         except BrokenPipeError:
             # The reader has ended (`| head`): the run goes on, its results are in the folder.
@@ -97,16 +114,44 @@ class PlainScreen:
                     self._shown_again.add((task.name, node.number))
                     self.say(formatting.second_look_line(task, node))
         self._show_waits(workers, elapsed_s)
+        self._show_held(snapshot)
+        self._sum_up(snapshot, elapsed_s)
 
     def _show_waits(self, workers: tuple[WorkerStatus, ...], elapsed_s: float) -> None:
-        """Show once each long wait of a worker: for a model, for permission to ask, for a task."""
+        """Show once each long wait of a worker, and each long measurement of a reference.
+
+        A worker waits for a model, for permission to ask it, or for a task.
+        """
+        waiting = {}
         for worker in workers:
-            if not worker.activity.startswith("waiting"):
-                self._waits.pop(worker.slot, None)
-            elif elapsed_s - self._waits.setdefault(worker.slot, elapsed_s) >= WAIT_NOTICE_S:
-                self._waits[worker.slot] = math.inf
-                activity = worker.activity.replace("(limit", f"({WAIT_NOTICE_S:.0f} s; limit")
-                self.say(f"{worker.slot}: {activity}")
+            if worker.activity.startswith("waiting"):
+                waiting[worker.slot, "waiting"] = worker.activity
+            elif worker.activity.startswith("measuring"):
+                waiting[worker.slot, worker.activity] = worker.activity
+        self._waits = {key: self._waits.get(key, elapsed_s) for key in waiting}
+        for key, activity in waiting.items():
+            if elapsed_s - self._waits[key] >= WAIT_NOTICE_S:
+                self._waits[key] = math.inf
+                text = activity.replace("(limit", f"({WAIT_NOTICE_S:.0f} s; limit")
+                self.say(f"{key[0]}: {text}")
+
+    def _show_held(self, snapshot: Snapshot) -> None:
+        """Show when a person pauses the run or lets it go on."""
+        is_held = snapshot.is_paused or snapshot.is_finishing
+        held = run_progress.state(snapshot) if is_held and snapshot.status == "running" else ""
+        if held != self._held and snapshot.status == "running":
+            self._held = held
+            self.say(held or "the run goes on")
+
+    def _sum_up(self, snapshot: Snapshot, elapsed_s: float) -> None:
+        """Show every few minutes how far the run is, if it got on."""
+        if elapsed_s < self._next_summary or self._settings is None:
+            return
+        self._next_summary = elapsed_s + SUMMARY_S
+        if snapshot.recorded > self._summed_up:
+            self._summed_up = snapshot.recorded
+            phrases = run_progress.summary(snapshot, self._settings, self._clock(), elapsed_s)
+            self.say(f"after {formatting.clock_time(elapsed_s)}: {', '.join(phrases)}")
 
     def close(self) -> None:
         """Do nothing: lines need no cleanup."""

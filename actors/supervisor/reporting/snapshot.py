@@ -202,6 +202,7 @@ class WorkerState(Value, frozen=True, kw_only=True):
     state: str
     doing: str
     since: float  # wall clock
+    incarnation: str = ""  # of the process that these fields are about
     starts: int = 1
     how: str = ""  # how the last process in this slot ended
     leases: int = 0

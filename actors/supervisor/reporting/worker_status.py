@@ -36,7 +36,7 @@ def worker_statuses(
     for name, slot in slots.items():
         worker = known.get(name)
         up = slot.child is not None
-        doing = worker.doing if up and worker is not None and worker.state == "up" else ""
+        doing = worker.doing if worker is not None and _is_about(worker, slot) else ""
         rows.append(
             WorkerStatus(
                 slot=name,
@@ -57,6 +57,12 @@ def worker_statuses(
         if name not in slots and worker.role in WORKER_ROLES and worker.state != "lost"
     ]
     return tuple(rows)
+
+
+def _is_about(worker: WorkerState, slot: SupervisedSlot) -> bool:
+    """Whether the coordinator speaks of the process that lives in the slot, and not of a former."""
+    child = slot.child
+    return child is not None and worker.state == "up" and worker.incarnation == child.incarnation
 
 
 def _on_other_machine(worker: WorkerState, wall: float) -> WorkerStatus:

@@ -1,0 +1,89 @@
+"""The forms of the page: what a person asks is submitted as it was meant, or not at all."""
+
+from __future__ import annotations
+
+from page_sample import TASK, PageSample
+from page_server import Serve
+from seen_page import OpenPage
+
+
+def test_reading_page_has_no_forms(serve: Serve, open_page: OpenPage) -> None:
+    """Without --steer there is no verb anywhere, and the page says how to get them."""
+    run = PageSample(8)
+    seen = open_page(serve(run).link)
+    seen.wait(".virtual-row")
+    seen.go("#/directives")
+    seen.wait_for_text(".panel", "Start watch with --steer")
+    assert 0 == seen.page.locator(".actions").count()
+    seen.go(f"#/node/{TASK}/3")
+    seen.wait(".tab-panel")
+    assert 0 == seen.page.locator(".actions").count()
+
+
+def test_pin_is_submitted_once(serve: Serve, open_page: OpenPage) -> None:
+    """A verb without danger takes two clicks and arrives with its node and a key."""
+    server = serve(PageSample(8), steer=True)
+    seen = open_page(f"{server.link}&/node/{TASK}/3")
+    seen.page.get_by_role("button", name="Pin").click()
+    seen.page.locator(".directive-form").get_by_role("button", name="Pin").click()
+    seen.wait_for_text(".said", "Pin: wanted")
+    (directive,) = server.submitted
+    assert ("pin", TASK, 3, {}) == (
+        directive["verb"],
+        directive["task"],
+        directive["node"],
+        directive["arguments"],
+    )
+    assert 16 == len(directive["key"])
+
+
+def test_destructive_verb_is_confirmed(serve: Serve, open_page: OpenPage) -> None:
+    """Finish is sent after a dialog only; to cancel it, also by Escape, sends nothing."""
+    server = serve(PageSample(8), steer=True)
+    seen = open_page(f"{server.link}&/directives")
+    finish = seen.page.locator(".directive-form").get_by_role("button", name="Finish")
+    seen.page.get_by_role("button", name="Finish").click()
+    finish.click()
+    seen.wait("dialog")
+    seen.page.keyboard.press("Escape")
+    seen.page.locator("dialog").wait_for(state="detached")
+    finish.click()
+    seen.page.locator("dialog").get_by_role("button", name="Cancel").click()
+    assert [] == server.submitted
+    finish.click()
+    seen.page.locator("dialog").get_by_role("button", name="Finish").click()
+    seen.wait_for_text(".said", "wanted")
+    assert ["finish"] == [directive["verb"] for directive in server.submitted]
+    assert ("", None) == (server.submitted[0]["task"], server.submitted[0]["node"])
+
+
+def test_arguments_of_a_verb(serve: Serve, open_page: OpenPage) -> None:
+    """Numbers are sent as numbers, and a required argument that is missing is asked for."""
+    server = serve(PageSample(8), steer=True)
+    seen = open_page(f"{server.link}&/directives")
+    seen.page.get_by_role("button", name="Cap").click()
+    send = seen.page.locator(".directive-form").get_by_role("button", name="Cap")
+    send.click()
+    assert [] == server.submitted
+    seen.page.get_by_label("USD").fill("7.5")
+    send.click()
+    seen.wait_for_text(".said", "wanted")
+    assert {"usd": 7.5} == server.submitted[0]["arguments"]
+
+
+def test_directives_are_listed_with_their_states(serve: Serve, open_page: OpenPage) -> None:
+    """A refused directive shows its reason, an applied one how long it took."""
+    run = PageSample(8)
+    common = {"task": TASK, "arguments": "{}", "by": "ada", "wanted_at": 100.0, "node": None}
+    common |= {"reason": "", "applied_at": None}
+    applied = {"key": "a", "verb": "pin", "node": 3, "state": "applied", "applied_at": 100.4}
+    refused = {"key": "b", "verb": "prune", "state": "refused", "reason": "there is no node 99"}
+    wanted = {"key": "c", "verb": "pause", "task": "", "state": "wanted"}
+    run.directives = [common | row for row in (applied, refused, wanted)]
+    seen = open_page(serve(run).link)
+    seen.wait(".virtual-row")
+    seen.go("#/directives")
+    text = seen.text(".directives-view")
+    assert "applied after 0.4 s" in text
+    assert "there is no node 99" in text
+    assert "wanted" in text
