@@ -20,6 +20,8 @@ CREATE VIEW attempts AS
         node.high AS high,
         node.score_us AS us,
         node.confirmed = 1 AS confirmed,
+        COALESCE(node.pinned, 0) AS pinned,
+        COALESCE(node.pruned, 0) > 0 AS pruned,
         node.build_s AS build_s,
         node.check_s AS check_s,
         node.timing_s AS timing_s,

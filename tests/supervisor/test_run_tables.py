@@ -57,7 +57,8 @@ def make_older(sample: Sample) -> None:
     for kind, name in db.execute("SELECT type, name FROM sqlite_schema WHERE sql != ''").fetchall():
         if kind in ("view", "index", "trigger"):
             db.execute(f"DROP {kind} {name}")
-    newer = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    query = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+    newer = [name for (name,) in db.execute(query)]
     for table in newer:
         db.execute(f"ALTER TABLE {table} RENAME TO newer_{table}")
     db.executescript(OLDER_SCHEMA.read_text(encoding="utf-8"))
@@ -115,6 +116,16 @@ def test_an_attempt_is_one_row_with_its_figures_stages_and_cost(sample: Sample) 
     assert row[10:] == (1.0, 0.5, 0.5, "plan write evaluate", 2, 0.75, 200, 40, 2.0)
     unpriced = "SELECT usd FROM attempts WHERE task = 'nor_m' ORDER BY number"
     assert [(None,), (0.0,), (0.0,)] == sample.db.execute(unpriced).fetchall()
+
+
+def test_what_a_person_did_is_marked(sample: Sample) -> None:
+    """A table of attempts says which ones a person pinned, pruned or put in."""
+    sample.db.execute("UPDATE node SET pinned = 1 WHERE number = 1")
+    sample.db.execute("UPDATE node SET pruned = 2 WHERE number = 2")
+    sample.db.execute("UPDATE attempt SET kind = 'inject' WHERE number = 3")
+    query = "SELECT number FROM attempts WHERE task = 'gelu' AND (pinned, pruned, kind) = (?, ?, ?)"
+    marks = ((1, 0, "improve"), (0, 1, "improve"), (0, 0, "inject"))
+    assert [[(1,)], [(2,)], [(3,)]] == [sample.db.execute(query, one).fetchall() for one in marks]
 
 
 def test_an_attempt_under_way_shows_its_stage_and_idea(sample: Sample) -> None:

@@ -81,9 +81,9 @@ def test_a_run_of_an_older_version_is_shown_whole(tmp_path: Path) -> None:
     write_run(tmp_path, 5)
     with_feed = fresh(tmp_path)
     with closing(sqlite3.connect(tmp_path / "run.db")) as run:
-        triggers = run.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall()
-        for (name,) in triggers:
-            run.execute(f"DROP TRIGGER {name}")
+        query = "SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')"
+        for kind, name in run.execute(query).fetchall():
+            run.execute(f"DROP {kind} {name}")
         for table in ("change", "first_look"):
             run.execute(f"DROP TABLE {table}")
         run.execute("DROP INDEX call_spend")

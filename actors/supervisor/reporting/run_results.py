@@ -62,7 +62,7 @@ class AttemptResult(Value, frozen=True, kw_only=True, omit_defaults=False):
 
     number: int
     parent: int
-    kind: str  # improve, repair
+    kind: str  # improve, repair, inject: its source is a person's
     idea: str
     verdict: str
     reason: str

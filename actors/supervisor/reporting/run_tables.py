@@ -17,7 +17,7 @@ from protocol.values import Value
 
 # Columns and tables that came after the first version and that no stored value can replace.
 LATER_COLUMNS = {
-    "node": {"confirmed": "0"},
+    "node": {"confirmed": "0", "pinned": "0", "pruned": "0"},
     "call": {"effort": "''", "cache_write_tokens": "0"},
 }
 LATER_TABLES = {
@@ -47,7 +47,7 @@ class AttemptRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     task: str
     number: int
     parent: int
-    kind: str  # improve, repair
+    kind: str  # improve, repair, inject
     state: str  # the stage that it is in; "done" once it has a verdict
     idea: str | None  # the beginning of its advice, on one line
     verdict: str | None
@@ -58,6 +58,8 @@ class AttemptRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     high: float | None
     us: float | None  # a call, on the clock of the task's reference
     confirmed: bool | None
+    pinned: bool
+    pruned: bool  # it, or a node above it
     build_s: float | None
     check_s: float | None
     timing_s: float | None
@@ -76,7 +78,7 @@ class NodeSummary(Value, frozen=True, kw_only=True, omit_defaults=False):
     task: str
     number: int
     parent: int | None
-    kind: str  # improve, repair, root
+    kind: str  # improve, repair, inject, root
     idea: str
     verdict: str
     reason: str
