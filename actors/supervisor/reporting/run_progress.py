@@ -107,14 +107,18 @@ def best_so_far(task: TaskState) -> list[float]:
 
 
 def curve_line(task: TaskState, width: int, *, ascii_only: bool = False) -> str:
-    """Return `▁▁▃▃█ 2.50×, last gain at attempt 5 of 9`; "" before the first attempt."""
+    """Return `▁▁▃▃█ 2.50×, last gain at attempt 5 of 9`; "" before the first attempt.
+
+    Once a node was confirmed, the line says that the curve is of first looks.
+    """
     values = best_so_far(task)
     attempts = len(values) - 1
     if not attempts:
         return ""
     last = bisect.bisect_left(values, values[-1])  # the first attempt that was as good
     gain = f", last gain at attempt {last} of {attempts}" if last else ", no gain yet"
-    return f"{blocks(values, width, ascii_only=ascii_only)} {values[-1]:.2f}×{gain}"
+    looks = " in first looks" if any(node.confirmed for node in task.attempts) else ""
+    return f"{blocks(values, width, ascii_only=ascii_only)} {values[-1]:.2f}×{looks}{gain}"
 
 
 def blocks(values: list[float], width: int, *, ascii_only: bool = False) -> str:
