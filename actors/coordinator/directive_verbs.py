@@ -142,8 +142,10 @@ class Verbs:
             raise DirectiveRefusedError(
                 f"there is no question {name}" + (f": there are {waiting}" if waiting else "")
             )
+        answered = {row.arguments.question for row in self._directives.applied("")}
         try:
-            is_given = questions.answer(self._run_dir, name, text)
+            # Killed before the commit, the next coordinator finds the answer that this one gave.
+            is_given = name not in answered and questions.answer(self._run_dir, name, text)
         except OSError as error:
             raise DirectiveRefusedError(f"the answer can't be written: {error.strerror}") from error
         if not is_given:

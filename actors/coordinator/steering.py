@@ -17,7 +17,7 @@ from actors import failpoints
 from actors.coordinator.directive_verbs import Applied, DirectiveRefusedError, NotYetError, Verbs
 from actors.coordinator.gateway.directive_spool import DirectiveSpool, key_of
 from actors.coordinator.storage.directive_store import DirectiveStore
-from protocol.directives import Directive, DirectiveError
+from protocol.directives import MAX_REASON_CHARS, Directive, DirectiveError, one_line
 
 
 class Steering:
@@ -101,9 +101,10 @@ class Steering:
         detail = f"{directive.verb} refused{by}: {reason}" if reason else applied.detail
         self._event("directive", subject, detail if reason else f"{detail}{by}")
 
-    def _refuse_file(self, path: Path, reason: str) -> None:
+    def _refuse_file(self, path: Path, error: str) -> None:
+        reason = one_line(error)[:MAX_REASON_CHARS]
         key = key_of(path)
         if key and not self._directives.has(key):
             self._directives.add_unreadable(key, reason, time.time())
-        self._event("directive", "", f"{path.name} refused: {reason}")
+        self._event("directive", "", f"{one_line(path.name)} refused: {reason}")
         self._spool.taken(path)

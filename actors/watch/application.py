@@ -32,6 +32,7 @@ from protocol.values import Value
 
 MAX_NUMBER = 2**53  # beyond it a page can't tell two numbers apart
 MAX_STREAMS = 64
+BODY_S = 10.0
 BY_PAGE = "page"
 Body = TypeVar("Body", bound=Value)
 
@@ -199,7 +200,10 @@ class WatchApplication:
 async def _body(request: Request, kind: type[Body]) -> Body:
     """Return the body of a POST; its length was checked before."""
     try:
-        return msgspec.json.decode(await request.body(), type=kind)
+        content = await asyncio.wait_for(request.body(), BODY_S)
+        return msgspec.json.decode(content, type=kind)
+    except TimeoutError as error:
+        raise HTTPException(408, f"the body did not arrive within {BODY_S:g} s") from error
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"not as expected: {error}") from error
 

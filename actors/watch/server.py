@@ -30,6 +30,7 @@ from actors.supervisor.reporting.page_files import page_files
 from actors.supervisor.reporting.run_feed import RunFeed
 from actors.watch.access import LOOPBACK_NAMES, AccessControl, AccessPolicy, new_token
 from actors.watch.application import WatchApplication
+from actors.watch.connection import TimedConnection
 from actors.watch.served_run import ServedRun
 from protocol.values import Value
 
@@ -181,7 +182,7 @@ def watch_server(options: ServerOptions, listening: socket.socket, token: str) -
     )
     config = uvicorn.Config(
         AccessControl(application.starlette(), policy),
-        http="h11",
+        http=TimedConnection,
         ws="none",
         loop="asyncio",
         lifespan="off",

@@ -25,6 +25,7 @@ from protocol import settings as settings_file
 from protocol.directives import Directive, DirectiveArguments, new_directive, submit_directive
 from protocol.settings import SearchSettings, Settings
 from protocol.values import WORKER_ROLES, Call, Role
+from scripts import replay
 
 MAX_ROUNDS = 4000
 
@@ -205,6 +206,10 @@ class InProcessRun:
         with closing(sqlite3.connect(uri, uri=True)) as database:
             return database.execute(query, values).fetchall()
 
+    def differences(self) -> list[str]:
+        """Return what scripts/replay.py finds, but for requests: fake workers ask nothing."""
+        return list(replay.compare(self.run_dir))
+
     def attempts_done(self) -> int:
         """Return the number of recorded attempts, of all tasks."""
         return self.rows("SELECT COUNT(*) FROM node WHERE number > 0")[0][0]
@@ -227,3 +232,6 @@ class _SilentLog:
         pass
 
     warning = error = info
+
+
+MakeRun = Callable[..., InProcessRun]

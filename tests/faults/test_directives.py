@@ -2,51 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
-from fake_run import FakeRun
-from in_process_run import InProcessRun
+from in_process_run import InProcessRun, MakeRun
 
-from actors import failpoints
-from actors.coordinator import coordinator
-from actors.coordinator.gateway import directive_spool
 from protocol import messages, questions
-from protocol.directives import (
-    VERBS,
-    DirectiveArguments,
-    new_directive,
-    submit_directive,
-    waiting_files,
-)
+from protocol.directives import waiting_files
 from protocol.values import Role
-from scripts import replay
-
-MakeRun = Callable[..., InProcessRun]
-
-
-@pytest.fixture
-def make_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeRun]:
-    """Return a function that makes a run; all of them are closed after the test."""
-    monkeypatch.setattr(coordinator, "RETIRE_S", 0.0)
-    monkeypatch.setattr(directive_spool, "SCAN_S", 0.0)
-    made: list[InProcessRun] = []
-
-    def make(**options: object) -> InProcessRun:
-        made.append(InProcessRun(tmp_path / f"run-{len(made)}", **options))
-        return made[-1]
-
-    yield make
-    failpoints._armed.clear()
-    for run in made:
-        run.close()
-
-
-def differences(run: InProcessRun) -> list[str]:
-    """Return what scripts/replay.py finds, but requests: fake workers ask nothing."""
-    return list(replay.compare(run.run_dir))
 
 
 def test_a_pause_leases_nothing_and_go_goes_on(make_run: MakeRun) -> None:
@@ -93,7 +54,7 @@ def test_a_smaller_budget_ends_the_run_and_done_attempts_are_kept(make_run: Make
     assert ("applied", "") == run.steer("budget", attempts=5)
     run.run_out()
     assert 5 == run.attempts_done()
-    assert [] == differences(run)
+    assert [] == run.differences()
 
 
 def test_a_larger_budget_waits_for_the_second_looks_and_then_goes_on(make_run: MakeRun) -> None:
@@ -106,7 +67,7 @@ def test_a_larger_budget_waits_for_the_second_looks_and_then_goes_on(make_run: M
     run.run_out()
     assert ("applied", "") == run.state(key)
     assert 7 == run.attempts_done()
-    assert [] == differences(run)
+    assert [] == run.differences()
     # What agents are shown from then on is what is stored, as after a restart.
     stored = dict(run.rows("SELECT number, score_us FROM node"))
     work = [one for one in run.socket.sent[sent:] if isinstance(one, messages.AgentRequest)]
@@ -177,7 +138,7 @@ def test_finish_ends_with_the_results(make_run: MakeRun) -> None:
     run.run_out()
     assert "finished" == run.status
     assert begun == len(run.parents()) == run.attempts_done()
-    assert [] == differences(run)
+    assert [] == run.differences()
 
 
 def test_finish_leaves_tasks_that_have_not_begun(make_run: MakeRun) -> None:
@@ -210,7 +171,7 @@ def test_a_boosted_node_gets_the_next_attempts(make_run: MakeRun) -> None:
     run.run_out()
     first = max(number for number in run.parents() if number <= begun) + 1
     assert [1, 1, 1] == [run.parents()[n] for n in range(first, first + 3)]
-    assert [] == differences(run)
+    assert [] == run.differences()
 
 
 def test_pin_prune_and_their_undoing_are_kept_at_the_nodes(make_run: MakeRun) -> None:
@@ -231,7 +192,7 @@ def test_pin_prune_and_their_undoing_are_kept_at_the_nodes(make_run: MakeRun) ->
     assert ("applied", "") == run.steer("unpin", 2)
     assert [] == run.rows("SELECT number FROM node WHERE pruned OR pinned")
     run.run_out()
-    assert [] == differences(run)
+    assert [] == run.differences()
 
 
 def test_advice_reaches_the_planner_of_its_place(make_run: MakeRun) -> None:
@@ -285,7 +246,7 @@ def test_an_injected_source_is_judged_as_any(make_run: MakeRun) -> None:
     assert (number, 1, source, "a person's source: my tile size") == row[:4]
     assert [("inject",)] == run.rows("SELECT kind FROM attempt WHERE number = ?", number)
     assert 8 == run.attempts_done()
-    assert [] == differences(run)
+    assert [] == run.differences()
 
 
 def test_a_rejected_node_is_neither_parent_nor_winner(make_run: MakeRun) -> None:
@@ -304,7 +265,7 @@ def test_a_rejected_node_is_neither_parent_nor_winner(make_run: MakeRun) -> None
     later = {parent for number, parent in run.parents().items() if number > begun}
     assert best not in later
     assert [] == run.rows("SELECT 1 FROM node WHERE confirmed = 1 AND number = ?", best)
-    assert [] == differences(run)
+    assert [] == run.differences()
 
 
 def test_a_winner_rejected_after_the_end_is_replaced_on_resume(make_run: MakeRun) -> None:
@@ -319,7 +280,7 @@ def test_a_winner_rejected_after_the_end_is_replaced_on_resume(make_run: MakeRun
     confirmed = {n for (n,) in run.rows("SELECT number FROM node WHERE confirmed = 1")}
     assert confirmed - {best}
     assert 6 == run.attempts_done()
-    assert [] == differences(run)
+    assert [] == run.differences()
 
 
 def test_an_answer_settles_its_question_once(make_run: MakeRun) -> None:
@@ -329,8 +290,9 @@ def test_an_answer_settles_its_question_once(make_run: MakeRun) -> None:
     questions.ask(run.run_dir, "planner-2-abc", "what?")
     assert "refused" == run.steer("answer", question="planner-9-abc", text="so")[0]
     assert ("applied", "") == run.steer("answer", question="planner-2-abc", text="so")
-    state, reason = run.steer("answer", question="planner-2-abc", text="otherwise")
-    assert ("refused", True) == (state, "has an answer" in reason)
+    for text in ("so", "otherwise"):
+        state, reason = run.steer("answer", question="planner-2-abc", text=text)
+        assert ("refused", True) == (state, "has an answer" in reason)
     assert "so" == questions.answer_path(run.run_dir, "planner-2-abc").read_text()
 
 
@@ -381,116 +343,3 @@ def test_a_file_that_is_no_directive_is_refused_by_its_name(make_run: MakeRun) -
     run.rounds(2)
     assert [("garbage", "refused")] == run.rows("SELECT key, state FROM directive")
     assert [] == waiting_files(run.run_dir)
-
-
-# --- crashes -------------------------------------------------------------------------------------
-
-MOMENTS = (
-    "directive.taken",
-    "directive.applied",
-    "before-commit",
-    "after-commit",
-    "directive.committed",
-    "directive.removed",
-)
-ARGUMENTS: dict[str, dict[str, object]] = {
-    "budget": {"attempts": 9},
-    "cap": {"usd": 3.0},
-    "unpin": {"node": 2},
-    "pin": {"node": 1},
-    "boost": {"node": 1, "count": 2},
-    "prune": {"node": 1},
-    "unprune": {"node": 3},
-    "advise": {"text": "use float4"},
-    "inject": {"node": 1, "source": "class ModelNew: ...\n"},
-    "reject": {"node": 1, "text": "it cheats"},
-    "answer": {"question": "planner-1-abc", "text": "so"},
-}
-
-
-def steered_records(run: InProcessRun, verb: str, moment: str) -> tuple[object, ...]:
-    """Steer a run with a crash at that moment; return what it recorded in the end."""
-    questions.ask(run.run_dir, "planner-1-abc", "what?")
-    run.run_to(4)
-    run.silent_roles.update(Role)  # the tree stays as it is until the directive is applied
-    run.rounds()
-    run.steer("pin", 2, key="pin")
-    run.steer("prune", 3, key="prune")
-    if verb == "go":
-        run.steer("pause", key="pause")
-    if moment:
-        text = f"coordinator.{moment}=raise"
-        failpoints.arm("coordinator", run.run_dir, {failpoints.FAILPOINTS_VARIABLE: text})
-    arguments = dict(ARGUMENTS.get(verb, {}))
-    key = run.submit(verb, arguments.pop("node", None), key="the-key", **arguments)
-    run.rounds(6)
-    assert ("applied", "") == run.state(key)
-    if verb == "pause":
-        run.steer("go", key="go")
-    run.silent_roles.clear()
-    run.crash()
-    run.start()
-    run.run_out()
-    if moment:
-        assert (run.run_dir / "failpoints").exists()
-    return (
-        run.nodes(),
-        run.parents(),
-        run.rows("SELECT number, pinned, pruned, confirmed FROM node ORDER BY number"),
-        run.rows("SELECT key, verb, task, node, arguments, state, attempt FROM directive"),
-        run.rows("SELECT paused, finishing, cap_usd FROM run"),
-        run.rows("SELECT budget, status FROM task"),
-        run.rows("SELECT COUNT(*) FROM event WHERE what = 'directive'"),
-        questions.open_questions(run.run_dir),
-        differences(run),
-    )
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_kill_at_any_moment_applies_a_directive_once(make_run: MakeRun, verb: str) -> None:
-    """Between taking, committing and removing the file: never half, never twice."""
-    expected = steered_records(make_run(), verb, "")
-    assert [] == expected[-1]
-    for moment in MOMENTS:
-        assert expected == steered_records(make_run(), verb, moment), moment
-
-
-def test_kill_9_around_directives_applies_each_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Real processes: the coordinator dies at each moment of the spool, and the run goes on."""
-    moments = ";".join(f"coordinator.{moment}=kill" for moment in MOMENTS)
-    monkeypatch.setenv(failpoints.FAILPOINTS_VARIABLE, moments)
-    run = FakeRun(tmp_path / "run", budget=8)
-    wishes = [
-        new_directive("pause"),
-        new_directive("boost", node=1, arguments=DirectiveArguments(count=2)),
-        new_directive("advise", arguments=DirectiveArguments(text="use float4")),
-        new_directive("pin", node=1),
-        new_directive("inject", node=1, arguments=DirectiveArguments(source="class ModelNew: ...")),
-        new_directive("go"),
-    ]
-    run.start_all()
-    try:
-        deadline = time.monotonic() + 60
-        while run.progress() < 3 and time.monotonic() < deadline:
-            run.revive()
-            time.sleep(0.02)
-        for wish in wishes:
-            submit_directive(run.run_dir, wish)
-            time.sleep(0.05)
-        run.wait()
-    finally:
-        run.stop()
-    assert {f".{moment}" for moment in MOMENTS} == {
-        path.name.partition("coordinator")[2] for path in (run.run_dir / "failpoints").iterdir()
-    }
-    assert [(wish.key, "applied") for wish in wishes] == run.rows(
-        "SELECT key, state FROM directive ORDER BY id"
-    )
-    assert [(1,)] == run.rows("SELECT COUNT(*) FROM attempt WHERE kind = 'inject'")
-    assert [(len(wishes),)] == run.rows("SELECT COUNT(*) FROM event WHERE what = 'directive'")
-    assert [] == waiting_files(run.run_dir)
-    assert [("finished",)] == run.rows("SELECT status FROM run")
-    found = replay.compare(run.run_dir)
-    assert [] == [line for line in found if "its request differs" not in line]  # fakes ask nothing

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from page_server import PageServer, Serve
 from seen_page import OpenPage, SeenPage
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "whole"))  # supervisor_command
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

@@ -7,14 +7,15 @@ import zlib
 from collections import Counter
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
+FREQUENT, RARE = 150, 50  # colours: a small cross in red must stay red
 CHANNELS = {2: 3, 6: 4}  # of the colour types that a browser writes
 
 
-def with_palette(png: bytes, colours: int = 250) -> bytes:
-    """Return the picture with its most frequent colours; each other becomes the nearest of them."""
+def with_palette(png: bytes) -> bytes:
+    """Return the picture with few of its colours; each other becomes the nearest of them."""
     width, height, pixels = decoded(png)
     counts = Counter(pixels)
-    palette = [colour for colour, _ in counts.most_common(colours)]
+    palette = chosen(counts)
     index = {colour: nearest(colour, palette) for colour in counts}
     rows = b"".join(
         b"\0" + bytes(index[pixel] for pixel in pixels[row * width : (row + 1) * width])
@@ -26,6 +27,22 @@ def with_palette(png: bytes, colours: int = 250) -> bytes:
     return SIGNATURE + b"".join(chunk(name, body) for name, body in chunks)
 
 
+def chosen(counts: Counter[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Return the most frequent colours, and then those that differ most from all chosen ones."""
+    palette = [colour for colour, _ in counts.most_common(FREQUENT)]
+    far = {colour: min(distance(colour, known) for known in palette) for colour in counts}
+    for _ in range(RARE):
+        colour = max(far, key=far.__getitem__)
+        palette.append(colour)
+        far = {one: min(away, distance(one, colour)) for one, away in far.items()}
+    return palette
+
+
+def distance(one: tuple[int, int, int], other: tuple[int, int, int]) -> int:
+    """Return how far two colours are apart, squared."""
+    return (one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2 + (one[2] - other[2]) ** 2
+
+
 def chunk(name: bytes, body: bytes) -> bytes:
     """Return one part of a PNG."""
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
@@ -33,10 +50,7 @@ def chunk(name: bytes, body: bytes) -> bytes:
 
 def nearest(colour: tuple[int, int, int], palette: list[tuple[int, int, int]]) -> int:
     """Return the place of the colour that differs least."""
-    distances = [
-        sum((one - other) ** 2 for one, other in zip(colour, known, strict=True))
-        for known in palette
-    ]
+    distances = [distance(colour, known) for known in palette]
     return distances.index(min(distances))
 
 

@@ -61,7 +61,7 @@ class SeenPage:
             return
         if self.is_server_killed and "net::ERR_" in message.text:
             return
-        self.errors.append(f"console: {message.text}")
+        self.errors.append(f"console: {message.text} {message.location.get('url', '')}")
 
     def _request(self, request: Any) -> None:
         url = urlsplit(request.url)

@@ -201,8 +201,13 @@ def test_run_without_a_node(serve: Serve, open_page: OpenPage) -> None:
     run.nodes.clear()
     run.changed.clear()
     run.seq = 1
+    measure = {"task": TASK, "number": 0, "parent": 0, "kind": "measure", "stage": "measure"}
+    run.attempts = [measure | {"slot": "evaluator-0", "role": "evaluator", "since": run.started}]
     seen = open_page(serve(run).link)
     seen.wait_for_text(".empty", "The reference is measured first")
+    seen.wait_for_text(".headline", "Running now: the reference (measure on evaluator-0")
+    seen.go(f"#/node/{TASK}/0")
+    seen.wait_for_text(".empty", "The reference is being measured")
     for view in VIEWS[1:]:
         seen.go(f"#/{view}")
         seen.page.wait_for_timeout(50)

@@ -186,3 +186,20 @@ def test_a_killed_page_is_no_trouble_for_its_supervisor(tmp_path: Path) -> None:
         os.kill(page.pids[0], number)
         page.close(wait_s=0.5)
         assert not Path(f"/proc/{page.pids[0]}").exists()
+
+
+ORPHANS = """
+import random, subprocess, sys
+from pathlib import Path
+from actors.supervisor.processes.process_tree import ProcessTree
+page, orphan = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
+tree = ProcessTree([], Path(), random.Random(1), on_start=print, others=(page.pid,))
+assert tree.kill_orphans() == 1
+assert page.poll() is None
+page.kill()
+"""
+
+
+def test_a_supervisor_does_not_take_its_page_for_an_orphan() -> None:
+    """When an actor dies, its descendants are killed; the page, which is a child too, lives on."""
+    subprocess.run([sys.executable, "-c", ORPHANS], cwd=TOP, check=True, timeout=60)

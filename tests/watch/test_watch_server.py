@@ -16,6 +16,7 @@ import pytest
 from synthetic_run import write_run
 from watch_client import WatchClient, watching
 
+from actors.watch import application, connection
 from actors.watch.served_run import INTERVAL_S
 from protocol.directives import waiting_directives
 
@@ -214,6 +215,25 @@ def test_hostile_bytes_do_not_end_the_server(client: WatchClient) -> None:
             except OSError:
                 continue
     assert 200 == client.status("/api/runs")
+
+
+def test_silent_connections_are_closed(
+    client: WatchClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection without a request, or with half of one, does not keep its place."""
+    monkeypatch.setattr(connection, "IDLE_S", 0.1)
+    for content in (b"", b"GET / HTTP/1.1\r\nHost: "):
+        with socket.create_connection(("127.0.0.1", client.port), timeout=10) as raw:
+            raw.sendall(content)
+            assert b"" == raw.recv(100)
+
+
+def test_a_body_that_does_not_arrive_is_not_waited_for(
+    client: WatchClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A POST that announces more than it sends is answered all the same."""
+    monkeypatch.setattr(application, "BODY_S", 0.1)
+    assert 408 == client.status("/api/session", method="POST", body=b"{", content_length="9")
 
 
 # --- data ----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class FileState(Value, frozen=True, kw_only=True):
         return max((stamp for *_, stamp in self.files), default=0) / 1e9
 
 
-class RunUnreadableError(Exception):
+class RunUnreadableError(sqlite3.OperationalError):
     """`run.db` can't be read at this moment; one line says why."""
 
 

@@ -84,7 +84,7 @@
   function listed(attempts, model) {
     const shown = attempts.slice(0, 3).map((attempt) => {
       const time = isNumber(attempt.since) ? ` for ${clock(model.now() - attempt.since)}` : "";
-      return `attempt ${attempt.number} (${words(attempt.stage)}${attempt.slot ? ` on ${attempt.slot}` : ", waits"}${time})`;
+      return `${attempt.number === 0 ? "the reference" : `attempt ${attempt.number}`} (${words(attempt.stage)}${attempt.slot ? ` on ${attempt.slot}` : ", waits"}${time})`;
     });
     if (attempts.length > 3) shown.push(`${attempts.length - 3} more`);
     return shown.join(", ");

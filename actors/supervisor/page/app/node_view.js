@@ -7,10 +7,10 @@
 
   function NodeView({ app, model, task, number, tab, options }) {
     const attempt = model.underWay(task).find((known) => known.number === number);
-    const node = model.node(task, number) ?? (attempt && underWay(attempt));
+    const node = model.node(task, number) ?? (attempt && number !== 0 ? underWay(attempt) : undefined);
     const { details, error } = STARK.useNodeDetails(app, task, node ? number : null, attempt?.stage);
     STARK.useSeconds(Boolean(attempt));
-    if (!node) return html`<${Missing} app=${app} task=${task} number=${number} />`;
+    if (!node) return html`<${Missing} app=${app} task=${task} number=${number} attempt=${attempt} />`;
     const tabs = STARK.nodeTabs.filter((known) => !details || known.isThere(details));
     const current = tabs.find((known) => known.id === tab) ?? tabs[0];
     const goTab = (id) => app.replace({ view: "node", task, number, tab: id, options });
@@ -90,9 +90,9 @@
     </div>`;
   }
 
-  function Missing({ app, task, number }) {
+  function Missing({ app, task, number, attempt }) {
     return html`<div class="panel empty">
-      <h2>There is no node ${number ?? ""} in this task</h2>
+      <h2>${attempt ? "The reference is being measured" : `There is no node ${number ?? ""} in this task`}</h2>
       <p><a href=${app.href({ view: "tree", task })}>To the tree</a></p>
     </div>`;
   }

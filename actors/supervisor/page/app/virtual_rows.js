@@ -50,7 +50,7 @@
     return html`<div class="virtual-rows" ref=${box} role="grid" tabindex="0" aria-label=${label}
       aria-rowcount=${rows.length} aria-activedescendant=${active >= 0 ? `row-${active}` : undefined}
       onScroll=${onScroll} onKeyDown=${onKeyDown}>
-      <div class="virtual-space" style=${{ height: `${rows.length * rowHeight}px` }}>
+      <div class="virtual-space" role="presentation" style=${{ height: `${rows.length * rowHeight}px` }}>
         ${shown.map((index) => html`<div role="row" key=${keyOf(rows[index])} id=${`row-${index}`}
           class=${`virtual-row ${index === active ? "is-active" : ""} ${classOf?.(rows[index]) ?? ""}`}
           aria-rowindex=${index + 1} aria-selected=${index === active ? "true" : "false"}
