@@ -12,7 +12,7 @@ import pytest
 from supervisor_sample import Sample, correct, failed
 
 from actors.coordinator.storage.database import Database
-from actors.supervisor.reporting import run_tables
+from actors.supervisor.reporting import feed_rows, feed_values, run_tables
 from actors.supervisor.reporting.run_reader import RunReader
 from protocol.run_views import column_descriptions
 from protocol.values import Outcome, Plan
@@ -206,7 +206,6 @@ def test_an_older_run_without_first_looks_and_decisions_is_read(sample: Sample) 
             [row.confirmed for row in rows],
         )
         assert "" == connection.execute("SELECT effort FROM calls").fetchone()[0]
-        assert len(list(run_tables.node_summaries(connection))) == 10
 
 
 def test_a_resumed_older_run_has_all_columns(sample: Sample) -> None:
@@ -237,16 +236,27 @@ def test_a_failed_migration_changes_nothing(sample: Sample) -> None:
     assert before == after
 
 
-def test_summaries_list_the_nodes_that_are_asked_for(sample: Sample) -> None:
-    """The page reads single nodes; the reference is one of them, an attempt under way is not."""
+def test_the_page_shows_the_same_figures(sample: Sample) -> None:
+    """The page reads nodes in its own way, for its speed; a node's figures are the view's."""
+    names = ("number", "parent", "kind", "verdict", "reason", "speedup", "low", "high", "us",
+             "confirmed", "at", "usd", "build_s", "check_s", "timing_s")  # fmt: skip
     with closing(prepared(sample.path)) as connection:
-        everything = {(one.task, one.number): one for one in run_tables.node_summaries(connection)}
-        keys = [("gelu", 0), ("gelu", 3), ("nor_m", 3), ("no", 1)]
-        some = list(run_tables.node_summaries(connection, keys))
-    assert [everything["gelu", 0], everything["gelu", 3]] == some
-    assert ("root", 0, 1000.0) == (some[0].kind, some[0].tokens, some[0].us)
-    assert (240, 1000.0 / 400.0) == (some[1].tokens, some[1].first_speedup)
-    assert 10 == len(everything)
+        tasks = {task.name: task for task in feed_rows.tasks(connection)}
+        spends = feed_rows.spends(connection)
+        shown = {}
+        for row in feed_rows.nodes(connection):
+            key = row.view.task, row.view.number
+            spend = spends.get(key, feed_rows.NodeSpend())
+            shown[key] = feed_values.node_summary(tasks[row.view.task], row, spend)
+        stored = {
+            (row.task, row.number): row
+            for row in run_tables.attempt_rows(connection)
+            if row.verdict is not None
+        }
+    for key, row in stored.items():
+        page = shown[key]
+        assert [getattr(row, name) for name in names] == [getattr(page, name) for name in names]
+        assert row.input_tokens + row.output_tokens == page.tokens
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The rows of a run's views: attempts, verdicts, calls, leases, tasks (protocol/run_views.sql).
 
-Every reader that lists attempts uses these: the export, result.json, the report and the page.  The
+The export and result.json use them, and the page's rows agree with them (a test holds that).  The
 views are made for the connection alone, with this version's text, so that a run of an older version
 has them, too: the columns that it lacks are computed from its stored values.
 """
@@ -8,7 +8,7 @@ has them, too: the columns that it lacks are computed from its stored values.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -24,21 +24,6 @@ LATER_TABLES = {
     "first_look": ("task", "number", "score_us", *COMPUTED_COLUMNS["first_look"]),
     "decision": ("id", "task", "number", "stage"),
 }
-SUMMARY_QUERY = """
-    SELECT task, number, parent, kind, idea, verdict, reason, speedup, low, high, us, confirmed, at,
-        usd, input_tokens + output_tokens AS tokens, build_s, check_s, timing_s,
-        COALESCE((
-            SELECT first_look.speedup FROM first_look
-            WHERE first_look.task = attempts.task AND first_look.number = attempts.number
-        ), speedup) AS first_speedup
-    FROM attempts WHERE state = 'done'
-"""
-ROOT_QUERY = """
-    SELECT task, 0 AS number, NULL AS parent, 'root' AS kind, '' AS idea, word AS verdict,
-        reason, speedup, low, high, score_us AS us, 0 AS confirmed, at, 0.0 AS usd, 0 AS tokens,
-        build_s, check_s, timing_s, speedup AS first_speedup
-    FROM node WHERE number = 0
-"""
 
 
 class AttemptRow(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -72,30 +57,6 @@ class AttemptRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     at: float | None  # when its verdict was recorded, seconds since 1970
 
 
-class NodeSummary(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """One recorded node, the reference included, as the page lists it."""
-
-    task: str
-    number: int
-    parent: int | None
-    kind: str  # improve, repair, inject, root
-    idea: str
-    verdict: str
-    reason: str
-    speedup: float | None
-    low: float | None
-    high: float | None
-    us: float | None
-    confirmed: bool
-    at: float
-    usd: float | None
-    tokens: int  # read and written
-    build_s: float | None
-    check_s: float | None
-    timing_s: float | None
-    first_speedup: float | None  # of the first look, also where it was confirmed later
-
-
 def prepare_views(connection: sqlite3.Connection) -> None:
     """Make the views for this connection, which may be read-only; the run must have begun.
 
@@ -126,31 +87,6 @@ def attempt_rows(connection: sqlite3.Connection, task: str = "") -> Iterator[Att
     query = f"SELECT * FROM attempts {condition} ORDER BY task, number"  # noqa: S608  # our text
     for row in _rows(connection, query, (task,) if task else ()):
         yield msgspec.convert(row, AttemptRow, strict=False)
-
-
-def node_summaries(
-    connection: sqlite3.Connection, keys: Iterable[tuple[str, int]] | None = None
-) -> Iterator[NodeSummary]:
-    """Yield the recorded nodes, roots included: all of them, or those of `keys` (task, number).
-
-    A key without a recorded node yields nothing.
-    """
-    query = f"{SUMMARY_QUERY} {{}} UNION ALL {ROOT_QUERY} {{}}"
-    if keys is None:
-        queries: Iterable[tuple[str, tuple[object, ...]]] = [
-            (query.format("", "") + " ORDER BY 1, 2", ())
-        ]
-    else:
-        condition = "AND task = ? AND number = ?"
-        one = query.format(condition, condition)
-        queries = ((one, (*key, *key)) for key in keys)
-    for text, values in queries:
-        for row in _rows(connection, text, values):
-            yield msgspec.convert(
-                {**row, "idea": row["idea"] or "", "reason": row["reason"] or ""},
-                NodeSummary,
-                strict=False,
-            )
 
 
 def _columns_of(connection: sqlite3.Connection, table: str) -> set[str]:
