@@ -30,7 +30,8 @@ def judged(backend: str, device: DeviceKind, folder: Path) -> list[str]:
     return outcomes
 
 
-@pytest.mark.timeout(400)  # the first test that compiles makes the toolkit of all
+@pytest.mark.long  # headers are precompiled for the flags of the examples alone
+@pytest.mark.timeout(400)
 def test_the_cpp_pair_builds_and_agrees(tmp_path: Path) -> None:
     """Both candidates of the C++ example build and give the module's own outputs."""
     assert ["correct", "correct"] == judged("cpp", "cpu", tmp_path)
