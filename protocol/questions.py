@@ -52,6 +52,16 @@ def open_questions(run_dir: Path) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
+def question_text(run_dir: Path, name: str) -> str | None:
+    """Return what was asked; None where no such question is there."""
+    if not has_question(run_dir, name):
+        return None
+    try:
+        return (run_dir / QUESTIONS / f"{name}.md").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
 def has_question(run_dir: Path, name: str) -> bool:
     """Whether such a question was asked."""
     return bool(NAME_PATTERN.fullmatch(name)) and (run_dir / QUESTIONS / f"{name}.md").is_file()

@@ -28,6 +28,7 @@ from protocol.directives import (
     new_directive,
     submit_directive,
 )
+from protocol.questions import question_text
 from protocol.values import Value
 
 MAX_NUMBER = 2**53  # beyond it a page can't tell two numbers apart
@@ -85,6 +86,7 @@ class WatchApplication:
                 Route(f"{run}/since", self.since),
                 Route(f"{run}/stream", self.stream),
                 Route(f"{run}/node/{{task}}/{{number:int}}", self.node),
+                Route(f"{run}/question/{{name}}", self.question),
                 Route(f"{run}/directives", self.directives, methods=["POST"]),
                 Route("/{name:path}", self.page_file),
             ],
@@ -162,6 +164,14 @@ class WatchApplication:
         if content is None:
             raise HTTPException(404, "there is no such attempt")
         return Response(content, media_type="application/json")
+
+    async def question(self, request: Request) -> Response:
+        """Answer with the text of a model call that waits for a person."""
+        run_dir, name = self._run(request).run_dir, request.path_params["name"]
+        text = await asyncio.to_thread(question_text, run_dir, name)
+        if text is None:
+            raise HTTPException(404, "there is no such question")
+        return JSONResponse({"name": name, "text": text})
 
     # --- steering ----------------------------------------------------------------------------
 

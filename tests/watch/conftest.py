@@ -12,7 +12,8 @@ import pytest
 from page_server import PageServer, Serve
 from seen_page import OpenPage, SeenPage
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "whole"))  # supervisor_command
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS / "whole"), str(TESTS / "supervisor")]  # supervisor_command, _sample
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

@@ -29,6 +29,7 @@ class PageSample:
         self.nodes: dict[int, dict[str, Any]] = {}
         self.attempts: list[dict[str, Any]] = []
         self.directives: list[dict[str, Any]] = []
+        self.questions: dict[str, str] = {}  # name -> what the agent asks
         self.task = {
             "name": TASK,
             "status": "measured",

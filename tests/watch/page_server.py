@@ -103,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
             ]
             self.answer_json({"runs": names, "steer": self.owner.steer})
             return
-        found = re.fullmatch(r"/api/run/([^/]+)/(since|stream|node/(.+)/(\d+))", path)
+        found = re.fullmatch(r"/api/run/([^/]+)/(since|stream|question/.+|node/(.+)/(\d+))", path)
         sample = samples.get(unquote(found[1])) if found else None
         if found is None or sample is None:
             self.error(HTTPStatus.NOT_FOUND, "no such run")
@@ -111,6 +111,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer_json(sample.since(seq))
         elif found[2] == "stream":
             self.stream(sample, seq)
+        elif found[2].startswith("question/"):
+            name = found[2].partition("/")[2]
+            self.answer_json({"name": name, "text": sample.questions[name]})
         elif int(found[4]) in sample.nodes:
             self.answer_json(sample.node(int(found[4])))
         else:

@@ -1,7 +1,8 @@
-"""The pictures of the page in docs/images: made by `STARK_DOC_IMAGES=docs/images pytest …`."""
+"""Pictures of page, report and terminal: `STARK_DOC_IMAGES=docs/images pytest …` makes them."""
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,21 @@ import pytest
 from page_sample import TASK, PageSample
 from page_server import Serve
 from png_palette import with_palette
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
 from sample_report import report_page
 from seen_page import OpenPage
+from supervisor_sample import Sample
+
+from actors.supervisor.reporting.live_view import LiveScreen
+from actors.supervisor.reporting.run_reader import RunReader
+from actors.supervisor.reporting.worker_status import WorkerStatus
+from protocol.settings import Settings
 
 TOP = Path(__file__).parents[2]
 LARGEST = 80 * 1024
 SIZE = {"width": 1180, "height": 720}
-IMAGES = ("page-tree", "page-node", "page-best", "page-fleet", "report")
+IMAGES = ("page-tree", "page-node", "page-best", "page-fleet", "report", "terminal")
 
 
 def keep(seen: Any, name: str) -> None:
@@ -53,6 +62,39 @@ def test_screenshots(serve: Serve, open_page: OpenPage, tmp_path: Path) -> None:
     seen = open_page(f"{path.as_uri()}#/node/{TASK}/{best}/diff", **SIZE)
     seen.wait(".diff")
     keep(seen, "report")
+
+
+@pytest.mark.timeout(600)
+def test_screenshot_of_the_terminal(open_page: OpenPage, tmp_path: Path) -> None:
+    """The live view, with its colours, as a terminal of 100 columns shows it."""
+    sample = Sample(tmp_path / "run", names=("gelu",), budget=30, status="running")
+    sample.add_call("gelu/1/plan", 0.5)
+    reader = RunReader(sample.path)
+    snapshot = reader.poll()
+    assert snapshot is not None
+    workers = tuple(
+        WorkerStatus(slot=slot, activity=doing, state="up", pid=pid, restarts=0, seconds=seconds)
+        for slot, doing, pid, seconds in (
+            ("coder-0", "writing gelu/7", 4711, 21.0),
+            ("coordinator", "", 4702, 75.0),
+            ("evaluator-0", "timing gelu/6", 4715, 2.0),
+        )
+    )
+    console = Console(
+        file=io.StringIO(), record=True, force_terminal=True, width=100, height=32,
+        color_system="truecolor", legacy_windows=False, _environ={},
+    )  # fmt: skip
+    screen = LiveScreen(console, Settings(max_cost=5.0), "runs/gelu", clock=lambda: 12.0)
+    screen.show(snapshot, workers, 75.0)
+    html = console.export_html(theme=MONOKAI, inline_styles=True)
+    screen.close()
+    reader.close()
+    sample.db.close()
+    path = tmp_path / "terminal.html"
+    path.write_text(html, encoding="utf-8")
+    seen = open_page(path.as_uri(), width=990, height=410)
+    seen.wait_for_text("pre", "best is node 3: 2.50×")
+    keep(seen, "terminal")
 
 
 @pytest.mark.parametrize("name", IMAGES)

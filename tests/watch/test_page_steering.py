@@ -87,3 +87,22 @@ def test_directives_are_listed_with_their_states(serve: Serve, open_page: OpenPa
     assert "applied after 0.4 s" in text
     assert "there is no node 99" in text
     assert "wanted" in text
+
+
+def test_a_question_to_a_person_is_shown_before_it_is_answered(
+    serve: Serve, open_page: OpenPage
+) -> None:
+    """The page says that a call waits, shows the agent's request as text, and takes the answer."""
+    run = PageSample(8)
+    run.questions = {"coder-7-abc": "# Write it\n<img src=x onerror=alert(1)>"}
+    run.run["questions"] = list(run.questions)
+    server = serve(run, steer=True)
+    seen = open_page(f"{server.link}&/directives")
+    seen.wait_for_text(".notice", "waits for a person's answer")
+    seen.page.locator(".question summary").click()
+    seen.wait_for_text(".question .lines", "<img src=x onerror=alert(1)>")
+    seen.page.get_by_role("button", name="Answer").click()
+    seen.page.get_by_label("reply").fill("## Candidate")
+    seen.page.locator(".directive-form").get_by_role("button", name="Answer").click()
+    seen.wait_for_text(".said", "wanted")
+    assert {"question": "coder-7-abc", "text": "## Candidate"} == server.submitted[0]["arguments"]

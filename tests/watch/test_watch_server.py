@@ -18,6 +18,7 @@ from watch_client import WatchClient, watching
 
 from actors.watch import application, connection
 from actors.watch.served_run import INTERVAL_S
+from protocol import questions
 from protocol.directives import waiting_directives
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\u202e'\"`${x}\x00\x1b[2J"
@@ -38,6 +39,18 @@ def run_of(client: WatchClient) -> str:
     """Return the address of the only run."""
     (run,) = client.json("/api/runs")["runs"]
     return f"/api/run/{run['id']}"
+
+
+def test_a_question_is_answered_by_its_name_alone(client: WatchClient, run_dir: Path) -> None:
+    """A person reads what an agent asks; a path, an answer or another name is not found."""
+    run = run_of(client)
+    questions.ask(run_dir, "coder-1-abc", HOSTILE)
+    questions.answer(run_dir, "coder-1-abc", "an answer")
+    shown = client.json(f"{run}/question/coder-1-abc")
+    assert {"name": "coder-1-abc", "text": HOSTILE} == shown
+    for name in ("coder-2-abc", "coder-1-abc.answer", "..%2Frun.db", "..%2F..%2Fetc%2Fpasswd", "."):
+        assert 404 == client.status(f"{run}/question/{name}")
+    assert 401 == client.status(f"{run}/question/coder-1-abc", token=None)
 
 
 # --- who is answered -----------------------------------------------------------------------------

@@ -30,7 +30,7 @@
     if (!runId) return html`<main class="shell"><p class="panel empty">There is no run to show.</p></main>`;
     return html`<${Head} app=${app} runs=${runs} model=${model} task=${task} view=${view} state=${state} report=${report} route=${route} />
       <div class=${`shell ${view === "report" ? "is-report" : ""}`} role=${view === "report" ? undefined : "main"} id="main">
-        <${Trouble} state=${state} model=${model} source=${source} />
+        <${Trouble} app=${app} state=${state} model=${model} source=${source} />
         ${model.run
           ? html`<${STARK.Headline} app=${app} model=${model} task=${task} /><${View} app=${app} model=${model} task=${task} view=${view} route=${route} />`
           : state !== "unauthorized" && html`<p class="panel empty" role="status">Reading the run …</p>`}
@@ -113,14 +113,14 @@
     </span>`;
   }
 
-  function Trouble({ state, model, source }) {
+  function Trouble({ app, state, model, source }) {
     if (state === "unauthorized") return html`<p class="notice" role="alert"><b>This page has no access.</b> Open the address that watch printed when it started; it holds the token.</p>`;
     if (state === "lost") return html`<p class="notice" role="alert"><b>Connection lost.</b> What you see is as it was; the page tries again by itself. If watch has ended, start it again.</p>`;
     const { run } = model;
     if (source.leftOut?.length) return html`<p class="notice">${source.leftOut.join(" ")}</p>`;
     if (run?.trouble) return html`<p class="notice" role="alert">${run.trouble}</p>`;
     if (run?.status === "running" && run.is_served === false) return html`<p class="notice" role="alert"><b>No coordinator runs.</b> The run is not over: <code>supervisor.py --resume</code> goes on with it.</p>`;
-    if (run?.questions?.length) return html`<p class="notice"><b>A model call waits for a person's answer:</b> ${run.questions.join(", ")} (files in <code>questions/</code> of the run folder).</p>`;
+    if (run?.questions?.length) return html`<p class="notice"><b>A model call waits for a person's answer:</b> <a href=${app.href({ view: "directives" })}>${run.questions.join(", ")}</a></p>`;
     if (run?.paused && run.status === "running") return html`<p class="notice">The run is <b>paused</b>: what is under way ends, no new work begins.</p>`;
     return null;
   }

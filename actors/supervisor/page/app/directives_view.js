@@ -7,6 +7,7 @@
   function DirectivesView({ app, model, task }) {
     const rows = [...model.directives.values()].sort((a, b) => (b.wanted_at ?? 0) - (a.wanted_at ?? 0));
     return html`<div class="directives-view">
+      <${STARK.Questions} app=${app} model=${model} />
       ${app.canSteer && html`<${RunActions} app=${app} model=${model} />`}
       <section class="panel" aria-labelledby="directives-title"><h2 id="directives-title">Directives</h2>
         ${rows.length ? html`<${Rows} app=${app} rows=${rows} task=${task} />` : html`<p class="empty">No person has steered this run.</p>`}

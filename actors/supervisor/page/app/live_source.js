@@ -54,6 +54,10 @@
       return this.get(`/api/run/${path}`);
     }
 
+    question(run, name) {
+      return this.get(`/api/run/${encodeURIComponent(run)}/question/${encodeURIComponent(name)}`);
+    }
+
     async submit(run, directive) {
       const response = await this.post(`/api/run/${encodeURIComponent(run)}/directives`, directive);
       return response.json();

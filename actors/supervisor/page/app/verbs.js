@@ -1,7 +1,7 @@
 "use strict";
 // The verbs of a directive: what each does, which arguments it takes, which of them is confirmed.
 {
-  // An open question is chosen by its name; its text is the file RUN/questions/NAME.md.
+  // An open question is chosen by its name; the questions above the form show their texts.
   function answerFields(run) {
     const names = run?.questions ?? [];
     const question = names.length ? { type: "choice", choices: names, label: "question" } : { type: "text", required: true, label: "question" };
