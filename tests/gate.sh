@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `make test` runs: four groups of tests beside each other (many tests wait, for a lease or for a
-# process), then the tests that need the machine to themselves.  A test that fails beside others is run
-# once more, alone: its limits are short, and others took the processors.
+# process), then the tests that need the machine to themselves.  A test that fails is run once more:
+# limits are short, and other programs may have taken the processors.
 # Usage: tests/gate.sh PYTHON
 set -u
 python=$1
@@ -45,5 +45,9 @@ for name in "${!folders[@]}"; do # no failure is repeated before all groups are 
         failed=1
     fi
 done
-"$python" -m pytest -m "alone and not ($left_out)" tests/evaluator tests/whole || failed=1
+alone() {
+    "$python" -m pytest -o "cache_dir=$STARK_BUILD_STORE/cache-alone" \
+        -m "alone and not ($left_out)" "$@" tests/evaluator tests/whole
+}
+alone || alone --last-failed --last-failed-no-failures none || failed=1
 exit $failed

@@ -93,8 +93,8 @@ def test_a_daemon_ends_with_its_candidate(judged: Judged) -> None:
 
 
 def test_output_without_end_is_bounded(judged: Judged) -> None:
-    """The judge stores a cleaned part of a gigabyte on stdout, and the candidate is judged."""
-    flood = "for _ in range(1024): os.write(1, b'\\x1b[31mx\\x07' + b'y' * (1 << 20))"
+    """The judge stores a cleaned part of 256 MiB on stdout, and the candidate is judged."""
+    flood = "for _ in range(256): os.write(1, b'\\x1b[31mx\\x07' + b'y' * (1 << 20))"
     verdict = judged(candidate(before=f"import os\n{flood}"))
     assert verdict.is_correct, verdict
     assert len(verdict.log) < 1 << 17

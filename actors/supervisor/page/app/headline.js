@@ -32,11 +32,17 @@
     const best = model.best(task);
     const isOver = isFinished(model);
     if (!best) return html`<${Closest} app=${app} model=${model} task=${task} isOver=${isOver} />`;
+    const known = model.tasks.get(task);
     const range = interval(best.low, best.high);
+    const compiledUs = Math.min(...[known.compile_us, known.max_autotune_us].filter(isNumber));
+    const compiled = isNumber(known.eager_us) && Number.isFinite(compiledUs) ? known.eager_us / compiledUs : null;
+    const found = model.node(task, best.parent);
+    const parent = found?.number > 0 && isNumber(found.speedup) ? found : null;
     const what = best.confirmed ? (isOver ? "The winner is" : "The best is") : "Best so far is";
     return html`<span>${what} <${NodeLink} app=${app} task=${task} number=${best.number}>attempt ${best.number}<//>: <strong class="figure">${speedup(best.speedup, best.low)}</strong>
-      ${range && html`${" "}<span class="soft">(95 % interval ${range})</span>`} the speed of eager PyTorch${best.confirmed ? ", confirmed" : ", a first look"}.
-      ${best.idea && html`${" "}Its idea: <q>${firstSentence(best.idea)}</q>.`}</span>`;
+      ${range && html`${" "}<span class="soft">(95 % interval ${range})</span>`} the speed of eager PyTorch${known.device ? ` on ${known.device}` : ""}${best.confirmed ? ", confirmed" : ", a first look: it is judged again at the end"}.
+      ${compiled && html`${" "}torch.compile has ${speedup(compiled)}.`}
+      ${best.idea && html`${" "}Its idea: <q>${firstSentence(best.idea)}</q>${parent ? `, on top of attempt ${parent.number} with ${speedup(parent.speedup)}` : ""}.`}</span>`;
   }
 
   function Closest({ app, model, task, isOver }) {
@@ -57,7 +63,7 @@
   function Cost({ model }) {
     const { usd: spent, cap_usd: cap, seconds } = model.run;
     const price = isNumber(spent) ? usd(spent) : "an unknown price";
-    return html`<span>The run has cost ${price}${isNumber(cap) ? ` of ${usd(cap)}` : ""} in ${clock(servedSeconds(model, seconds))}.</span>`;
+    return html`<span>The run has cost ${price}${isNumber(cap) ? ` of ${usd(cap)}` : ""} in ${clock(servedSeconds(model, seconds))} of run time.</span>`;
   }
 
   // The seconds of the last delta, and those that have gone by since.
