@@ -14,9 +14,9 @@ import msgspec
 
 from actors.supervisor.reporting.feed_values import (
     AttemptKey,
-    DirectiveRow,
     EventRow,
-    NodeRow,
+    FeedDirective,
+    FeedNode,
     NodeSpend,
     UnderWay,
     WorkerRow,
@@ -91,14 +91,14 @@ def tasks(run: sqlite3.Connection) -> list[TaskState]:
     ]
 
 
-def nodes(run: sqlite3.Connection) -> Iterator[NodeRow]:
+def nodes(run: sqlite3.Connection) -> Iterator[FeedNode]:
     """Yield all nodes."""
     first_looks = _first_looks(run)
     for row in run.execute(f"{_node_query(run)} ORDER BY node.id"):
         yield _node_row(row, first_looks.get((row[0], row[1])))
 
 
-def node(run: sqlite3.Connection, key: AttemptKey) -> NodeRow | None:
+def node(run: sqlite3.Connection, key: AttemptKey) -> FeedNode | None:
     """Return one node, if it is recorded."""
     query = f"{_node_query(run)} WHERE node.task = ? AND node.number = ?"
     row = run.execute(query, key).fetchone()
@@ -133,7 +133,7 @@ def _first_looks(run: sqlite3.Connection) -> dict[AttemptKey, Verdict]:
     }
 
 
-def _node_row(row: tuple[Any, ...], first: Verdict | None) -> NodeRow:
+def _node_row(row: tuple[Any, ...], first: Verdict | None) -> FeedNode:
     task, number, parent, advice, blob, score_us, at, confirmed, kind, pinned, pruned = row
     view = NodeView(
         task=task,
@@ -147,7 +147,7 @@ def _node_row(row: tuple[Any, ...], first: Verdict | None) -> NodeRow:
         unconfirmable=confirmed > CONFIRMED,
         first_look=_without_texts(first) if first is not None else None,
     )
-    return NodeRow(
+    return FeedNode(
         view=view, kind=kind or "improve", is_pinned=bool(pinned), is_pruned=bool(pruned)
     )
 
@@ -264,7 +264,7 @@ def events(run: sqlite3.Connection, ids: Iterable[int] | None = None) -> list[Ev
 
 def directives(
     run: sqlite3.Connection, keys: Iterable[str] | None = None
-) -> Iterator[DirectiveRow]:
+) -> Iterator[FeedDirective]:
     """Yield the directives that were applied or refused: all of them, or those of these keys."""
     if not has_table(run, "directive"):
         return
@@ -278,7 +278,7 @@ def directives(
         found = (run.execute(f"{query} WHERE key = ?", (key,)).fetchone() for key in keys)
         rows = [row for row in found if row is not None]
     for key, verb, task, number, arguments, by, wanted_at, state, reason, at, attempt in rows:
-        yield DirectiveRow(
+        yield FeedDirective(
             key=key,
             verb=verb,
             task=task,

@@ -16,7 +16,7 @@ import msgspec
 from actors.supervisor.reporting import feed_rows
 from actors.supervisor.reporting.feed_values import (
     AttemptKey,
-    NodeRow,
+    FeedNode,
     NodeSpend,
     UnderWay,
     node_summary,
@@ -146,7 +146,7 @@ class FeedState:
         self._task_states = {task.name: task for task in feed_rows.tasks(run)}
         self.budget = sum(task.budget for task in self._task_states.values())
 
-    def _add_node(self, row: NodeRow, seq: int) -> None:
+    def _add_node(self, row: FeedNode, seq: int) -> None:
         task = self._task_states.get(row.view.task)
         if task is None:
             return

@@ -26,7 +26,7 @@ class NodeSpend(Value, frozen=True, kw_only=True):
     tokens: int = 0  # read and written
 
 
-class NodeRow(Value, frozen=True, kw_only=True):
+class FeedNode(Value, frozen=True, kw_only=True):
     """A recorded node, what kind of attempt it was, and what a person asked for at it."""
 
     view: NodeView
@@ -124,7 +124,7 @@ class EventRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     detail: str
 
 
-class DirectiveRow(Value, frozen=True, kw_only=True, omit_defaults=False):
+class FeedDirective(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One wish of a person, and what became of it."""
 
     key: str
@@ -180,7 +180,7 @@ class Changes(Value, frozen=True, kw_only=True, omit_defaults=False):
     directives: list[msgspec.Raw]
 
 
-def node_summary(task: TaskState, row: NodeRow, spend: NodeSpend) -> NodeSummary:
+def node_summary(task: TaskState, row: FeedNode, spend: NodeSpend) -> NodeSummary:
     """Return the summary of a recorded node; `task` need not hold its nodes."""
     node = row.view
     verdict, first = node.verdict, node.first_look

@@ -16,7 +16,7 @@ from actors.supervisor.reporting.feed_values import (
     BY_PERSON,
     IDEA_CHARS,
     AttemptKey,
-    NodeRow,
+    FeedNode,
     NodeSpend,
     NodeSummary,
     node_summary,
@@ -111,7 +111,7 @@ class NodeDetails(Value, frozen=True, kw_only=True, omit_defaults=False):
     first_look: FirstLook | None
 
 
-class AttemptRow(Value, frozen=True, kw_only=True):
+class StoredAttempt(Value, frozen=True, kw_only=True):
     """The stored row of an attempt."""
 
     parent: int
@@ -163,13 +163,13 @@ def node_details(
     )
 
 
-def _attempt(run: sqlite3.Connection, key: AttemptKey) -> AttemptRow | None:
+def _attempt(run: sqlite3.Connection, key: AttemptKey) -> StoredAttempt | None:
     query = "SELECT parent, kind, plan, candidate FROM attempt WHERE task = ? AND number = ?"
     row = run.execute(query, key).fetchone()
     if row is None:
         return None
     parent, kind, plan, candidate = row
-    return AttemptRow(
+    return StoredAttempt(
         parent=parent,
         kind=kind,
         plan=msgspec.msgpack.decode(plan, type=Plan) if plan else None,
@@ -201,8 +201,8 @@ def _summary(
     run: sqlite3.Connection,
     task: TaskState,
     key: AttemptKey,
-    row: NodeRow | None,
-    attempt: AttemptRow | None,
+    row: FeedNode | None,
+    attempt: StoredAttempt | None,
 ) -> NodeSummary:
     spend = feed_rows.spend(run, key)
     if row is not None:
@@ -211,7 +211,7 @@ def _summary(
 
 
 def _summary_under_way(
-    key: AttemptKey, attempt: AttemptRow | None, spend: NodeSpend
+    key: AttemptKey, attempt: StoredAttempt | None, spend: NodeSpend
 ) -> NodeSummary:
     advice = attempt.plan.advice if attempt and attempt.plan else ""
     return NodeSummary(
@@ -271,7 +271,7 @@ def _stages(run: sqlite3.Connection, key: AttemptKey) -> Iterator[StageDetails]:
         )
 
 
-def _verdict(task: TaskState, row: NodeRow, verdict: Verdict) -> VerdictDetails:
+def _verdict(task: TaskState, row: FeedNode, verdict: Verdict) -> VerdictDetails:
     profile = verdict.profile or {}
     notes = [profile[name] for name in PROFILE_NOTES if profile.get(name)]
     details = msgspec.to_builtins(msgspec.structs.replace(verdict, log="", profile=None))
@@ -286,7 +286,7 @@ def _verdict(task: TaskState, row: NodeRow, verdict: Verdict) -> VerdictDetails:
     )
 
 
-def verdict_lines(task: TaskState, row: NodeRow, verdict: Verdict) -> Iterator[str]:
+def verdict_lines(task: TaskState, row: FeedNode, verdict: Verdict) -> Iterator[str]:
     """Yield a verdict as sentences for a person, the outcome first."""
     if row.view.number == 0:
         yield "the task's own module: candidates are compared with it"

@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 
 from actors.supervisor.reporting import feed_rows, run_folder_integrity
-from actors.supervisor.reporting.directive_spool import DirectiveSpool
 from actors.supervisor.reporting.feed_state import FeedState, after, everything
 from actors.supervisor.reporting.feed_values import Changes, RunSummary
+from actors.supervisor.reporting.waiting_directives import WaitingDirectives
 from protocol import settings as settings_file
 from protocol.read_only import RUN_DB
 from protocol.settings import Settings
@@ -64,7 +64,7 @@ class RunFeed:
         self._read_at = 0.0
         self._trouble = ""
         self._shown: RunSummary | None = None
-        self._spool = DirectiveSpool(run_dir)
+        self._spool = WaitingDirectives(run_dir)
 
     def refresh(self) -> None:
         """Read what has changed; errors become a line that the run's summary shows."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from actors.supervisor.reporting import formatting, run_tables
-from actors.supervisor.reporting.run_tables import AttemptRow
+from actors.supervisor.reporting.run_tables import AttemptRecord
 from actors.supervisor.reporting.snapshot import (
     AttemptEdit,
     AttemptUnderWay,
@@ -129,7 +129,7 @@ class RunReader:
         connection = self._open()
         return () if connection is None else tuple(_spend(connection))
 
-    def attempt_rows(self) -> tuple[AttemptRow, ...]:
+    def attempt_rows(self) -> tuple[AttemptRecord, ...]:
         """Return every attempt of the run with its figures, also those under way."""
         connection = self._open()
         if connection is None:

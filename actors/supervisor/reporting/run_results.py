@@ -15,7 +15,7 @@ from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
 from actors.supervisor.reporting import formatting
 from actors.supervisor.reporting.run_reader import RunReader
-from actors.supervisor.reporting.run_tables import AttemptRow
+from actors.supervisor.reporting.run_tables import AttemptRecord
 from actors.supervisor.reporting.snapshot import NodeView, Snapshot, TaskState
 from protocol.atomic_file import write_atomically
 from protocol.directives import REJECTED_BY_PERSON
@@ -123,7 +123,7 @@ class RunResults(Value, frozen=True, kw_only=True):
 
 
 def run_results(
-    snapshot: Snapshot, settings: Settings, attempts: Sequence[AttemptRow] = ()
+    snapshot: Snapshot, settings: Settings, attempts: Sequence[AttemptRecord] = ()
 ) -> RunResults:
     """Return the present results of all tasks; `attempts` are those that are listed."""
     nodes: dict[str, list[AttemptResult]] = {}
@@ -140,7 +140,7 @@ def run_results(
     )
 
 
-def _attempt_result(row: AttemptRow) -> AttemptResult:
+def _attempt_result(row: AttemptRecord) -> AttemptResult:
     figures = {name: getattr(row, name) for name in AttemptResult.__struct_fields__}
     texts = {name: figures[name] or "" for name in ("idea", "reason", "failed_in")}
     return msgspec.convert({**figures, **texts}, AttemptResult)

@@ -26,7 +26,7 @@ LATER_TABLES = {
 }
 
 
-class AttemptRow(Value, frozen=True, kw_only=True, omit_defaults=False):
+class AttemptRecord(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One attempt, as the view `attempts` shows it; None: not measured, or not known yet."""
 
     task: str
@@ -81,12 +81,12 @@ def prepare_views(connection: sqlite3.Connection) -> None:
     connection.executescript(";\n".join(statements))
 
 
-def attempt_rows(connection: sqlite3.Connection, task: str = "") -> Iterator[AttemptRow]:
+def attempt_rows(connection: sqlite3.Connection, task: str = "") -> Iterator[AttemptRecord]:
     """Yield every attempt of a task, or of all tasks, also those under way, by number."""
     condition = "WHERE task = ?" if task else ""
     query = f"SELECT * FROM attempts {condition} ORDER BY task, number"  # noqa: S608  # our text
     for row in _rows(connection, query, (task,) if task else ()):
-        yield msgspec.convert(row, AttemptRow, strict=False)
+        yield msgspec.convert(row, AttemptRecord, strict=False)
 
 
 def _columns_of(connection: sqlite3.Connection, table: str) -> set[str]:

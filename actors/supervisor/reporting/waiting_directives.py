@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.supervisor.reporting.feed_values import DirectiveRow
+from actors.supervisor.reporting.feed_values import FeedDirective
 from protocol.directives import (
     Directive,
     DirectiveArguments,
@@ -22,13 +22,13 @@ from protocol.questions import open_questions
 WANTED = "wanted"
 
 
-class DirectiveSpool:
+class WaitingDirectives:
     """The directives and questions that wait, read again when their files have changed."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._files: tuple[str, ...] = ()
-        self._waiting: list[DirectiveRow] = []
+        self._waiting: list[FeedDirective] = []
         self.questions: tuple[str, ...] = ()
 
     def refresh(self) -> bool:
@@ -39,7 +39,7 @@ class DirectiveSpool:
             return False
         self._files = files
         self._waiting = [
-            DirectiveRow(
+            FeedDirective(
                 key=directive.key,
                 verb=directive.verb,
                 task=directive.task,
