@@ -170,7 +170,7 @@ def _places(wrong: WrongElements) -> Iterator[str]:
             yield f"wrong only at {text} of {name}"
     if bad.dim() > 1 and bad.numel() <= MAX_FLAT:
         text, covered = _pattern(wrong.is_wrong, wrong.count)
-        if text and covered < 0.9 * share:
+        if text and covered < 0.995 * share:
             yield f"in row-major order, wrong only at {text}"
 
 
