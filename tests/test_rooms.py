@@ -62,6 +62,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/agents/recipes": [{"roles"}, {"codegen"}, {"frontend", "schedule"}, {"ir"}],
     "actors/coordinator": [{"replay"}, {"gateway"}, {"storage"}, {"scheduling", "search"}],
     "actors/evaluator": [
+        {"facts"},
         {"timing", "profiling", "build", "children", "labels"},
         {"devices", "reference"},
         {"sandbox"},

@@ -146,15 +146,14 @@ class Judge:
         context: EvaluationContext = STANDALONE,
         *,
         built: BuildResult | None = None,
-        profiled: bool = False,
         labelled_source: str = "",
         best_speedup: float = 0.0,
     ) -> Verdict | TaskProblem:
         """Judge one candidate; `context` is told right before its code is first checked.
 
-        `built` is what `build` returned, and is used up.  `profiled`: profile a correct candidate,
-        which takes seconds.  `labelled_source`: what labels are read off, if `source` is a drop-in
-        file around it.  `best_speedup`: a candidate that is clearly slower is timed roughly.
+        `built` is what `build` returned, and is used up.  `labelled_source`: what labels are read
+        off, if `source` is a drop-in file around it.  `best_speedup`: a candidate that is clearly
+        slower is timed roughly.
         Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
         has_build = built is not None and built.has_folder
@@ -162,7 +161,6 @@ class Judge:
             source=source,
             labelled_source=labelled_source or source,
             built=built if has_build else None,
-            profiled=profiled,
             best_speedup=best_speedup,
         )
         # A second try must not find what the first try's runner left, so it builds anew.

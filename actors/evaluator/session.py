@@ -22,6 +22,7 @@ from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_health import DeviceHealth
 from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.evaluation import Evaluation, EvaluationRequest
+from actors.evaluator.facts.task_facts import TaskFacts
 from actors.evaluator.ipc.layout_checks import describe, tensor_leaves
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.profiling import inspection
@@ -77,6 +78,7 @@ class DeviceSession:
         self.builder = builder
         self._baselines = BaselineCache(baseline_cache.cache_folder(dict(os.environ)))
         self._rules = rules
+        self._task_facts = TaskFacts(self.device_info, rules)
         self._log_line = log_line
 
     def reset(self) -> None:
@@ -105,6 +107,7 @@ class DeviceSession:
             outputs=describe(facts.outputs),
             notes=facts.notes,
             judged=fixture.judged,
+            facts=self._task_facts.facts_of(fixture),
             floor_us=self._floor_us(sum(leaf.nbytes for leaf in tensor_leaves(facts.outputs))),
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import torch
 
-from actors.evaluator.children.correctness import ErrorPiece, scaled_errors
+from actors.evaluator.children.correctness import Comparison, ErrorPiece, scaled_errors
 
 MAX_LINES = 10  # the round of the check and the names of missing parameters come on top
 SHOWN_ERRORS = 3
@@ -99,6 +99,20 @@ def difference_lines(
     lines = lines[: MAX_LINES - len(wrong.errors)]
     errors = [f"at {_index(-place, wrong.shape)}: {text}" for _, place, text in wrong.errors]
     return (*lines, *errors)
+
+
+def describe_difference(
+    got: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor | None, found: Comparison
+) -> tuple[str, ...]:
+    """Return the lines on an output that `correctness.compare` found wrong; () if memory is short.
+
+    A description must not keep the verdict from its way.
+    """
+    truth = eager if exact is None else exact
+    try:
+        return difference_lines(got, eager, truth, found.rms, found.allowed)
+    except RuntimeError:
+        return ()
 
 
 def _extent(wrong: WrongElements) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -157,6 +158,21 @@ def _caches() -> str:
         if kind != "Instruction":
             found.append(f"L{level} {size}")
     return ", ".join(found) or "unknown"
+
+
+def last_cache_bytes(kind: DeviceKind) -> int:
+    """Return the size of the last cache of this process's device; 0 where it is not known."""
+    if kind == "cuda":
+        import torch
+
+        return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0))
+    sizes = []
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with suppress(OSError, ValueError):
+            text = file.read_text(encoding="ascii").strip()
+            unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+            sizes.append(int(text.rstrip("KM")) * unit)
+    return max(sizes, default=0)
 
 
 def _driver() -> str:
