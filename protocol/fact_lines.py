@@ -45,11 +45,9 @@ def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) 
     """
     if facts is None:
         return []
-    lines = [*_share_lines(facts, task), *_idle_lines(facts), *_kernel_lines(facts)]
-    lines += facts.profile_sentences
-    if facts.fault_location:
-        lines.append(f"Where it failed: {facts.fault_location}")
-    return [*lines, *facts.difference]
+    failed = [f"Where it failed: {facts.fault_location}"] if facts.fault_location else []
+    shares = [*_share_lines(facts, task), *_idle_lines(facts), *_kernel_lines(facts)]
+    return [*failed, *shares, *facts.profile_sentences, *facts.difference]
 
 
 # --- the task -------------------------------------------------------------------------------------

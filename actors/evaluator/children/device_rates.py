@@ -26,6 +26,7 @@ LARGE_BYTES = 1 << 30  # of each buffer on a card: beyond all caches
 HOST_BYTES = (1 << 26, 1 << 28)  # of each buffer on a host: at least, at most
 LAUNCHES = 200  # of one series
 ROUND_S, MAX_TIMES = 0.003, 200  # short work is timed together, up to so long and so often
+MAX_SPREAD = 1.25  # on a card: more means that other programs used it
 MIN_BUSY_SHARE = 0.9  # of the time: less means that other processes had the processor
 MAX_CACHED_BYTES = {
     "cuda": 1 << 26,
@@ -48,10 +49,13 @@ class RateTimer:
         self.device = device
         self._began, self._cpu_began = time.perf_counter(), time.process_time()
         self._until = self._began + ALL_S[device]
+        self._spread = 1.0  # the median round over the fastest, at worst
 
     @property
     def is_settled(self) -> bool:
-        """Whether this process had the processor, so that the figures are worth storing."""
+        """Whether this process had its device to itself, so that the figures are worth storing."""
+        if self.device == "cuda":
+            return self._spread <= MAX_SPREAD
         busy = time.process_time() - self._cpu_began
         return busy >= MIN_BUSY_SHARE * (time.perf_counter() - self._began)
 
@@ -76,6 +80,7 @@ class RateTimer:
             rounds.append(self._round(work, times) / times)
             if len(rounds) >= MIN_ROUNDS and time.perf_counter() > until:
                 break
+        self._spread = max(self._spread, median(rounds) / min(rounds))
         return median(rounds) if self.device == "cuda" else min(rounds)
 
     def _round(self, work: Callable[[], object], times: int) -> float:

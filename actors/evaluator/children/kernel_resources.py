@@ -71,7 +71,7 @@ def local_bytes_of(
     launch tell which it was.
     """
     name = base_name(kernel)
-    marked = re.compile(rf"(?<!\d){len(name)}{re.escape(name)}(?![A-Za-z_])")
+    marked = re.compile(rf"(?<!\d){len(name)}{re.escape(name)}")
     named = [each for each in resources if each.symbol == name or marked.search(each.symbol)]
     fitting = [each for each in named if each.registers == registers] or named
     sizes = {each.local_bytes for each in fitting}
