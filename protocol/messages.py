@@ -21,7 +21,7 @@ from protocol.values import (
 )
 
 MAJOR = 2
-MINOR = 1
+MINOR = 2
 
 
 class Message(Value, tag=True, frozen=True, kw_only=True):
@@ -128,6 +128,15 @@ class ReferenceMeasured(Message, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class BaselinesMeasured(Message, frozen=True, kw_only=True):
+    """The reference's times under torch.compile; None where there is none, and why."""
+
+    lease: Lease
+    compile_us: float | None = None
+    max_autotune_us: float | None = None
+    note: str = ""
+
+
 class Evaluated(Message, frozen=True, kw_only=True):
     lease: Lease
     verdict: Verdict
@@ -168,7 +177,15 @@ FromAgent = (
     | CallsBlocked
     | HandedBack
 )
-FromEvaluator = Hello | Heartbeat | CandidateRunning | ReferenceMeasured | Evaluated | HandedBack
+FromEvaluator = (
+    Hello
+    | Heartbeat
+    | CandidateRunning
+    | ReferenceMeasured
+    | BaselinesMeasured
+    | Evaluated
+    | HandedBack
+)
 FromSupervisor = Hello | Heartbeat | WorkerLost | Drain
 ToCoordinator = (
     Hello
@@ -182,12 +199,15 @@ ToCoordinator = (
     | CallsBlocked
     | CandidateRunning
     | ReferenceMeasured
+    | BaselinesMeasured
     | Evaluated
     | HandedBack
     | WorkerLost
     | Drain
 )
-Result = Planned | Written | Repaired | ReplyUnusable | ReferenceMeasured | Evaluated
+Result = (
+    Planned | Written | Repaired | ReplyUnusable | ReferenceMeasured | BaselinesMeasured | Evaluated
+)
 
 # --- coordinator -> worker -------------------------------------------------------------------
 
@@ -268,6 +288,17 @@ class Reflect(AgentRequest, frozen=True, kw_only=True):
 class MeasureReference(Message, frozen=True, kw_only=True):
     lease: Lease
     task: Task
+    # Leave out torch.compile's times, which take up to minutes: `MeasureBaselines` asks for them
+    # when the device has nothing else to do.
+    defer_baselines: bool = False
+
+
+class MeasureBaselines(Message, frozen=True, kw_only=True):
+    """Measure the reference under torch.compile, on a device like that of `reference`."""
+
+    lease: Lease
+    task: Task
+    reference: Reference
 
 
 class Evaluate(Message, frozen=True, kw_only=True):
@@ -313,7 +344,7 @@ class Retire(Message, frozen=True, kw_only=True):
 
 
 AgentWork = MakePlan | Write | Repair | Solve | Reflect
-EvaluatorWork = MeasureReference | Evaluate
+EvaluatorWork = MeasureReference | MeasureBaselines | Evaluate
 Work = AgentWork | EvaluatorWork
 ToWorker = (
     Welcome

@@ -170,6 +170,11 @@ class Reference(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     judged: Judged | None = None  # device and layouts of the figures; None in older runs
     floor_us: float | None = None  # what no device like this can beat; None: not known
+    baselines_pending: bool = False  # torch.compile's times are still to be measured
+    baselines_note: str = ""  # why one of them is missing
+    # The number of the run's decisions when these times arrived after the others: requests of
+    # those decisions do not show them.
+    baselines_decided: int = 0
 
 
 class Task(Value, frozen=True, kw_only=True):

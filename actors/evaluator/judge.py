@@ -106,12 +106,29 @@ class Judge:
     # --- work --------------------------------------------------------------------------------
 
     def measure(
-        self, task: Task, context: EvaluationContext = STANDALONE
+        self,
+        task: Task,
+        context: EvaluationContext = STANDALONE,
+        *,
+        defer_baselines: bool = False,
     ) -> Reference | TaskProblem:
         """Measure a task's own module; raise `JudgeUnavailableError` or
         `EvaluationCancelledError`.
+
+        `defer_baselines`: `measure_baselines` is called later for torch.compile's times.
         """
-        return self._with_device(context, lambda turn: self.session.measure(task, turn))
+        return self._with_device(
+            context,
+            lambda turn: self.session.measure(task, turn, defer_baselines=defer_baselines),
+        )
+
+    def measure_baselines(
+        self, task: Task, reference: Reference, context: EvaluationContext = STANDALONE
+    ) -> Reference:
+        """Return the reference with torch.compile's times; raise as `measure` does."""
+        return self._with_device(
+            context, lambda turn: self.session.measure_baselines(task, reference, turn)
+        )
 
     def prepare(self, sources: list[str]) -> None:
         """Prepare the toolkit for `sources` in the background, where that disturbs nothing."""

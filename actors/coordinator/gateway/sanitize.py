@@ -62,7 +62,7 @@ def sanitized(message: messages.ToCoordinator, fingerprint: str) -> messages.ToC
             )
         case messages.Evaluated():
             return replace(message, verdict=_verdict(message.verdict, fingerprint))
-        case messages.ReferenceMeasured():
+        case messages.ReferenceMeasured() | messages.BaselinesMeasured():
             return _measured(message, fingerprint)
         case messages.ReserveBudget() | messages.CallCompleted() | messages.ReplyUnusable():
             return _sanitized_call_message(message)
@@ -149,7 +149,11 @@ def _groups(groups: TimedGroups) -> TimedGroups | None:
     return groups if all(_positive(us, MAX_US) for side in sides for us in side) else None
 
 
-def _measured(message: messages.ReferenceMeasured, fingerprint: str) -> messages.ReferenceMeasured:
+def _measured(
+    message: messages.ReferenceMeasured | messages.BaselinesMeasured, fingerprint: str
+) -> messages.ToCoordinator:
+    if isinstance(message, messages.BaselinesMeasured):
+        return _baselines(message)
     reference = message.reference
     if reference is None or not _positive(reference.eager_us, MAX_US):
         problem = message.problem or "the reference has no usable time"
@@ -157,6 +161,12 @@ def _measured(message: messages.ReferenceMeasured, fingerprint: str) -> messages
     return replace(
         message, reference=_reference(reference, fingerprint), problem=_line(message.problem)
     )
+
+
+def _baselines(message: messages.BaselinesMeasured) -> messages.BaselinesMeasured:
+    figures = (message.compile_us, message.max_autotune_us)
+    compiled, tuned = (us if us and _positive(us, MAX_US) else None for us in figures)
+    return replace(message, compile_us=compiled, max_autotune_us=tuned, note=_line(message.note))
 
 
 def _reference(reference: Reference, fingerprint: str) -> Reference:
@@ -171,6 +181,8 @@ def _reference(reference: Reference, fingerprint: str) -> Reference:
         inputs=_line(reference.inputs),
         outputs=_line(reference.outputs),
         notes=tuple(_line(note) for note in reference.notes[:MAX_ENTRIES]),
+        baselines_note="",
+        baselines_decided=0,
     )
 
 

@@ -31,6 +31,7 @@ ROLE_OF = {
     Stage.SOLVE: Role.CODER,
     Stage.REFLECT: Role.CODER,
     Stage.MEASURE: Role.EVALUATOR,
+    Stage.BASELINES: Role.EVALUATOR,
     Stage.EVALUATE: Role.EVALUATOR,
     Stage.CONFIRM: Role.EVALUATOR,
 }
@@ -70,7 +71,13 @@ class WorkMessages:
         self._keys: dict[str, deque[str]] = {}
         self._last_row: dict[str, int] = {}  # of the last node whose key is in `_keys`
         self._node = lru_cache(maxsize=CACHED_VIEWS)(store.attempt_view)
-        self._reference = lru_cache(maxsize=CACHED_VIEWS)(self._measured_reference)
+
+    def baselines_message(self, lease: Lease) -> messages.MeasureBaselines:
+        """Return the message for the holder of a task's background work."""
+        name, _number, _stage = parse_work(lease.work)
+        return messages.MeasureBaselines(
+            lease=lease, task=self._tasks[name], reference=self._reference(name)
+        )
 
     def message_for(
         self,
@@ -87,7 +94,7 @@ class WorkMessages:
         name, number, stage = parse_work(lease.work)
         task = self._tasks[name]
         if stage is Stage.MEASURE:
-            return messages.MeasureReference(lease=lease, task=task)
+            return messages.MeasureReference(lease=lease, task=task, defer_baselines=True)
         reference = self._reference(name)
         if stage in (Stage.EVALUATE, Stage.CONFIRM):
             candidate = self._store.candidate(name, number)
@@ -115,7 +122,7 @@ class WorkMessages:
             root=self._node(name, ROOT),
             # Of earlier attempts than the last one, a reflecting agent sees the reflections only.
             window=tuple(self._view(name, n, order) for n in shown if stage is not Stage.REFLECT),
-            reference=reference,
+            reference=self._reference_shown(reference, name, number, stage),
             seed=offer.seed,
             completed_calls=self._activity.calls(lease.work),
             tried=self._tried(name, under_way),
@@ -196,7 +203,20 @@ class WorkMessages:
             above = self._node(task, above.parent)
         return node if above is node else replace(node, source=above.source)
 
-    def _measured_reference(self, task: str) -> Reference:
+    def _reference_shown(
+        self, reference: Reference, task: str, number: int, stage: Stage
+    ) -> Reference:
+        """Return the reference as it was when an attempt's decision was made.
+
+        Baselines that arrived later are left out, so an attempt that is leased again has the same
+        request, and a stored run's requests can be made again.
+        """
+        decided = reference.baselines_decided
+        if not decided or self._directives.order_of(task, number, stage) > decided:
+            return reference
+        return replace(reference, compile_us=None, max_autotune_us=None)
+
+    def _reference(self, task: str) -> Reference:
         reference = self._store.reference(task)
         if reference is None:
             raise RuntimeError(f"{task}: work is leased before its reference was measured")

@@ -132,6 +132,12 @@ class Store:
         )
         self._write_figures(task, 0, root)
 
+    def set_baselines(self, task: str, reference: Reference) -> None:
+        """Record the reference with the baselines that were measured after it."""
+        self._references.pop(task, None)
+        self._db.write("UPDATE task SET reference = ? WHERE name = ?", (_encode(reference), task))
+        self._db.update("task", reference_columns(reference), "WHERE name = ?", (task,))
+
     def end_task(self, task: str, problem: str) -> None:
         status = "refused" if problem else "finished"
         self._db.write(
