@@ -238,7 +238,11 @@ class RunTasks:
         """Return the message for a granted lease."""
         search = self._searches[parse_work(lease.work)[0]]
         return self._work_messages.message_for(
-            lease, self._offers[lease.work], tuple(search.under_way.values()), search.best_speedup
+            lease,
+            self._offers[lease.work],
+            tuple(search.under_way.values()),
+            search.best_speedup,
+            search.is_stagnant,
         )
 
     def fail_work(self, work: str, reason: str) -> None:
