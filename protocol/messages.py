@@ -310,6 +310,8 @@ class Evaluate(Message, frozen=True, kw_only=True):
     most_rounds: int = 0  # further rounds up to this number while the interval is wide
     # Of the task's best node: a clearly slower candidate is timed roughly.  0: there is none.
     best_speedup: float = 0.0
+    # Whether a correct candidate is profiled even if it is not the best: the search stagnates.
+    profile: bool = False
 
 
 class BudgetReserved(Message, frozen=True, kw_only=True):

@@ -246,7 +246,11 @@ class RunTasks:
             return self._work_messages.baselines_message(lease)
         search = self._searches[task]
         return self._work_messages.message_for(
-            lease, self._offers[lease.work], tuple(search.under_way.values()), search.best_speedup
+            lease,
+            self._offers[lease.work],
+            tuple(search.under_way.values()),
+            search.best_speedup,
+            search.is_stagnant,
         )
 
     def fail_work(self, work: str, reason: str) -> None:

@@ -188,7 +188,7 @@ def judge_in_order(
         try:
             for source in sources:
                 built = builds.popleft().result()
-                found = judge.judge(task, source, built=built, profiled=profiled)
+                found = judge.judge(task, source, built=built, profiled=profiled, inspected="crash")
                 if profiled and isinstance(found, Verdict):
                     found = judge.inspect(task, source, found)
                 yield found
@@ -219,8 +219,9 @@ def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
             f"{reference.device.name}{notes}"
         )
     at = f" ({verdict.stage})" if verdict.stage else ""
+    place = f"\n{verdict.facts.fault_location}" if verdict.facts is not None else ""
     log = f"\n{verdict.log}" if verdict.log else ""
-    return f"{head}{at}: {verdict.reason}{log}"
+    return f"{head}{at}: {verdict.reason}{place.rstrip()}{log}"
 
 
 def _exit_on_signals() -> None:

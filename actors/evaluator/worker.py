@@ -11,6 +11,7 @@ from statistics import median
 
 import msgspec
 
+from actors.evaluator.evaluation import Inspected
 from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.release_stage import essential_failure
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
@@ -147,7 +148,8 @@ class EvaluatorWorker:
     def _evaluate(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         if request.rounds > 1:
             return self._confirm(request, context)
-        verdict = self._judge(request, context, request.source)
+        inspected: Inspected = "yes" if request.profile else "contender"
+        verdict = self._judge(request, context, request.source, inspected=inspected)
         _log_verdict(verdict, context)
         return Evaluated(lease=request.lease, verdict=verdict)
 
@@ -158,6 +160,7 @@ class EvaluatorWorker:
         source: str,
         *,
         profiled: bool = False,
+        inspected: Inspected = "no",
     ) -> Verdict:
         verdict = self.judge.judge(
             request.task,
@@ -167,6 +170,7 @@ class EvaluatorWorker:
             profiled=profiled,
             labelled_source=request.source,
             best_speedup=request.best_speedup,
+            inspected=inspected,
         )
         if isinstance(verdict, TaskProblem):
             # The task was measured before, so the fault is this machine's.

@@ -85,11 +85,12 @@ class WorkMessages:
         offer: OfferWork,
         under_way: Sequence[Attempt] = (),
         best_speedup: float = 0.0,
+        is_stagnant: bool = False,
     ) -> messages.Work:
         """Return the message for a worker; it contains everything that the worker needs.
 
         `under_way`: the attempts that have no node yet, this one included.  `best_speedup`: of the
-        task's best node so far.
+        task's best node so far.  `is_stagnant`: whether that has not improved for some attempts.
         """
         name, number, stage = parse_work(lease.work)
         task = self._tasks[name]
@@ -108,6 +109,7 @@ class WorkMessages:
                 rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
                 most_rounds=MAX_ROUNDS if stage is Stage.CONFIRM else 0,
                 best_speedup=best_speedup if stage is Stage.EVALUATE else 0.0,
+                profile=is_stagnant and stage is Stage.EVALUATE,
             )
         parent = offer.attempt.parent
         order = self._order(name, number, stage)
