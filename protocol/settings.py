@@ -29,6 +29,10 @@ PolicyName = Literal["epsilon-greedy", "greedy", "mcts", "evolutionary"]
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 TREE_SEARCH_STRATEGIES = ("stark", "search")  # a policy selects the node that grows
+# How models are asked: "compact" requests with answers as edits, or the paper's own requests.
+PromptStyle = Literal["paper", "compact"]
+PROMPT_STYLES: tuple[PromptStyle, ...] = get_args(PromptStyle)
+DEFAULT_PROMPTS: PromptStyle = "compact"  # of a new run
 COMPUTED_MODELS = ("recipes", "script:", "replay:")  # the same work always has the same answer
 SINGLE_AGENT_STRATEGIES = ("search", "sampling", "reflexion")  # the coder is the only agent
 
@@ -117,6 +121,8 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ask_person: NonNegativeFloat = 0.0  # seconds that a person has for each request; 0: none
     strategy: StrategyName = "stark"
     policy: PolicyName = "epsilon-greedy"
+    # A run of an older version has no such line: it asked, and asks on, in the paper's style.
+    prompts: PromptStyle = "paper"
     seed: Seed = 0
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"

@@ -18,7 +18,7 @@ from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
 from actors.installation import VERSION
 from protocol import prices
-from protocol.settings import EFFORTS, MAX_COUNT, MAX_IN_FLIGHT, MAX_SEED, PRECISIONS
+from protocol.settings import EFFORTS, MAX_COUNT, MAX_IN_FLIGHT, MAX_SEED, PRECISIONS, PROMPT_STYLES
 from protocol.settings import POLICIES as POLICY_NAMES
 from protocol.settings import STRATEGIES as STRATEGY_NAMES
 from protocol.user_files import read_text
@@ -194,6 +194,13 @@ OPTIONS = tuple(
         ("--prices", "prices", price_file, "FILE", "TOML: your prices of models"),
         ("--strategy", "strategy", one_of(*STRATEGY_NAMES), "WORD", ", ".join(STRATEGY_NAMES)),
         ("--policy", "policy", one_of(*POLICY_NAMES), "WORD", ", ".join(POLICY_NAMES)),
+        (
+            "--prompts",
+            "prompts",
+            one_of(*PROMPT_STYLES),
+            "WORD",
+            "compact, or paper: its own requests",
+        ),
         ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),
         ("--evaluators", "evaluators", whole_number(0), "N", "evaluator processes (one a GPU)"),
         ("--planners", "planners", whole_number(0), "N", "planner processes (1)"),
