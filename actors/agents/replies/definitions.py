@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import lines_of
 from protocol.values import Value
 
 _UNREAD = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'|^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*""",
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'"""
+    r"""|^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*""",
     re.DOTALL | re.MULTILINE,
 )
-_CALLABLE = re.compile(r"(?<![\w.>])(?:\w+::)*(\w+)\s*\(")
+_CALLABLE = re.compile(r"(?<![\w.>:])(?:\w+::)*(\w+)\s*\(")
 _TYPE = re.compile(
-    r"\b(?:struct|class|union)\s+(?:__\w+\([^)]*\)\s+|alignas\([^)]*\)\s+)?(\w+)[^;{}()=]*\{"
+    r"\b(?:struct|class|union)\s+(?:__\w+\([^)]*\)\s+|alignas\([^)]*\)\s+)?(\w+)[^;{}()=]{0,300}\{"
 )
+_BODY = re.compile(r"(?:(?:const|noexcept|override|final)\b|\s)*(?:->[\s\w:<>,*&]+)?\{")
 _KEYWORDS = frozenset(
     ["if", "for", "while", "switch", "catch", "return", "sizeof", "alignof", "decltype", "asm"]
 )
@@ -68,14 +70,16 @@ def _python_definitions(
 
 def _cpp_definitions(lines: Sequence[str], first: int) -> Iterator[Definition]:
     """Yield the definitions in the lines of one string, the first of which has number `first`."""
+    if any('R"' in line for line in lines):
+        return  # a raw string in the string: its braces are text
     text = _UNREAD.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), "\n".join(lines))
-    read = text.split("\n")
+    read, closing = text.split("\n"), _closing_brackets(text)
     for match, is_class in [
         *((match, False) for match in _CALLABLE.finditer(text)),
         *((match, True) for match in _TYPE.finditer(text)),
     ]:
-        brace = match.end() - 1 if is_class else _body_of(text, match)
-        end = _matching(text, brace, "{", "}") if brace is not None else None
+        brace = match.end() - 1 if is_class else _body_of(text, match, closing)
+        end = closing.get(brace) if brace is not None else None
         if end is None:
             continue
         start = _head_of(read, text.count("\n", 0, match.start()))
@@ -85,27 +89,31 @@ def _cpp_definitions(lines: Sequence[str], first: int) -> Iterator[Definition]:
         )
 
 
-def _body_of(text: str, match: re.Match[str]) -> int | None:
+def _body_of(text: str, match: re.Match[str], closing: Mapping[int, int]) -> int | None:
     """Return where the body of a function begins; None for a call or a declaration."""
-    if match.group(1) in _KEYWORDS:
+    close = closing.get(match.end() - 1)
+    if match.group(1) in _KEYWORDS or close is None:
         return None
-    close = _matching(text, match.end() - 1, "(", ")")
-    if close is None:
-        return None
-    rest = re.compile(r"\s*(?:const|noexcept|override|final|\s)*(?:(?:->|:)[^;{}]*)?\{").match(
-        text, close + 1
-    )
+    rest = _BODY.match(text, close + 1)
     return rest.end() - 1 if rest else None
 
 
-def _matching(text: str, start: int, opening: str, closing: str) -> int | None:
-    """Return the index of the bracket that closes the one at `start`."""
-    depth = 0
-    for match in re.compile(rf"[{re.escape(opening + closing)}]").finditer(text, start):
-        depth += 1 if match.group() == opening else -1
-        if depth == 0:
-            return match.start()
-    return None
+def _closing_brackets(text: str) -> dict[int, int]:
+    """Return the index of the closing bracket of each parenthesis and brace.
+
+    Where some have none, as between `#if` and `#else`, no pair is sure: {}.
+    """
+    found: dict[int, int] = {}
+    waiting: dict[str, list[int]] = {")": [], "}": []}
+    for match in re.finditer(r"[(){}]", text):
+        bracket = match.group()
+        if bracket in "({":
+            waiting[")" if bracket == "(" else "}"].append(match.start())
+        elif not waiting[bracket]:
+            return {}
+        else:
+            found[waiting[bracket].pop()] = match.start()
+    return {} if any(waiting.values()) else found
 
 
 def _head_of(read: Sequence[str], line: int) -> int:

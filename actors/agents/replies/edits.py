@@ -73,7 +73,7 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
             reason=f"the edit '### {title}' has {len(section.blocks)} blocks: it needs {wanted}"
         )
     code = "" if deletes else section.blocks[0].code
-    lines = lines_of(without_anchors(code))
+    lines = lines_of(without_anchors(code)) if code.strip() else []
     if any(_FENCE.match(line) for line in lines):
         return ReplyProblem(
             reason=f"the block of the edit '### {title}' holds a fence: close each block, and use a"
