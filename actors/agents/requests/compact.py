@@ -6,7 +6,10 @@ and the same bytes up to the architecture for every call of a task.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 import prompts
 from actors.agents.replies.anchors import lines_of
@@ -15,6 +18,7 @@ from actors.agents.replies.replies import fenced
 from actors.agents.requests import ledger
 from actors.agents.requests.prompting import (
     CODE_TEMPERATURE,
+    MAX_LOG,
     PLAN_TEMPERATURE,
     SOLO_TEMPERATURE,
     excerpt,
@@ -22,13 +26,13 @@ from actors.agents.requests.prompting import (
     quoted,
     reference_times,
     relation,
-    us,
 )
 from actors.agents.requests.request import PromptSection, Request, shown_source
 from protocol.messages import AgentWork, MakePlan, Repair, Solve, Write
-from protocol.values import AttemptView, Outcome, Reference, Role, Task, Verdict
+from protocol.values import AttemptView, Outcome, Reference, Role, Task
 
 MAX_LOG_OF_OTHERS = 1_500  # characters of a log of an attempt other than the node
+MAX_DIFFERENCE = 0.6  # of a source: a longer difference is not shown in its place
 MAX_IDEA = 200  # characters of a plan where its code is shown
 CODE_FORM = "'## Edits' with a heading and a block for each place, or '## Candidate' with the file"
 FORMS = {
@@ -62,7 +66,7 @@ def compact_request(work: MakePlan | Write | Repair | Solve, max_tokens: int) ->
         task=work.task.name,
         attempt=work.attempt,
         system=fill("compact/system.md", backend=backend).rstrip(),
-        sections=tuple(sections),
+        sections=tuple(replace(one, text=one.text.strip("\n")) for one in sections),
         temperature=temperature,
         max_tokens=max_tokens,
         form=f"'## Advice', then {CODE_FORM}" if isinstance(work, Solve) else FORMS[role],
@@ -97,7 +101,7 @@ def _architecture(task: Task, reference: Reference) -> str:
         source=fenced(numbered(task.source)),
         inputs=reference.inputs or "as get_inputs makes them",
         outputs=reference.outputs or "as forward returns them",
-        times=reference_times(reference),
+        times=reference_times(reference, ledger.duration),
         notes="".join(f"Note: {note}\n" for note in reference.notes),
         hardware="\n".join(f"- {name}: {value}" for name, value in facts.items()),
     )
@@ -147,49 +151,51 @@ def _window(work: AgentWork) -> Iterator[PromptSection]:
 
 
 def _attempt(title: str, entry: AttemptView, work: AgentWork) -> str:
-    shown = fenced(entry.source) if entry.source.strip() else "(no code was written)"
-    return _observed("compact/attempt.md", title, entry, shown, work)
+    return _observed("compact/attempt.md", title, entry, _shown_attempt(entry, work), work)
+
+
+def _shown_attempt(entry: AttemptView, work: AgentWork) -> str:
+    """Return an attempt's source, or its difference from the node's where that is much shorter."""
+    if not entry.source.strip():
+        return "(no code was written)"
+    lines = difflib.unified_diff(
+        shown_source(work).splitlines(), entry.source.splitlines(), lineterm="", n=2
+    )
+    difference = "\n".join(list(lines)[2:])  # without the names of files
+    if len(difference) > MAX_DIFFERENCE * len(entry.source):
+        return fenced(entry.source)
+    where = "the module" if work.node.node == work.root.node else f"node {work.node.node}"
+    return f"Its source, as changes of {where} above:\n\n{fenced(difference, 'diff')}"
 
 
 def _observed(template: str, title: str, node: AttemptView, shown: str, work: AgentWork) -> str:
-    is_node = template == "compact/node.md"
     idea = ledger.one_line(node.advice, MAX_IDEA)
     return fill(
         template,
         title=title,
         origin=f"Its idea: {idea}\n\n" if idea else "",
         source=shown,
-        observation=_observation(node.verdict, is_node),
-        result=_result(node, work.reference, is_node),
+        result=_result(node, work.reference, is_node=template == "compact/node.md"),
     )
 
 
-def _observation(verdict: Verdict, is_node: bool) -> str:
-    if verdict.verdict is Outcome.NO_CANDIDATE:
-        return "There was nothing to compile."
-    if verdict.is_compiled:
-        return "It compiled."
-    log = _log(verdict, is_node)
-    return f"It did not compile.\n\n{fenced(log, 'text')}" if log else "It did not compile."
-
-
-def _result(node: AttemptView, reference: Reference, is_node: bool) -> str:
+def _result(node: AttemptView, reference: Reference, *, is_node: bool) -> str:
     verdict = node.verdict
     if verdict.is_correct:
         time = node.score_us if node.score_us is not None else verdict.median_us
-        parts = ["Correct"] if time is None else [f"Correct: {us(time)} a call"]
+        parts = ["Correct"] if time is None else [f"Correct: {ledger.duration(time)} a call"]
         if node.node and time is not None:
             parts += ledger.comparisons(time, reference)
         profile = verdict.profile or {}
         rows = [f"\n- {name}: {profile[name]}" for name in SHOWN_FIGURES if profile.get(name)]
         return ", ".join(parts) + "".join(rows)
-    outcome = f"{verdict.verdict.replace('_', ' ')}: {verdict.reason}".rstrip(": ").capitalize()
-    log = _log(verdict, is_node) if verdict.is_compiled else ""
-    return f"{outcome}\n\n{fenced(log, 'text')}" if log else outcome
-
-
-def _log(verdict: Verdict, is_node: bool) -> str:
-    return excerpt(verdict.log) if is_node else excerpt(verdict.log, MAX_LOG_OF_OTHERS)
+    word = verdict.verdict.replace("_", " ").capitalize()
+    outcome = f"{word}: {verdict.reason}".rstrip(": ")
+    log = excerpt(verdict.log, MAX_LOG if is_node else MAX_LOG_OF_OTHERS)
+    is_reply = verdict.verdict is Outcome.NO_CANDIDATE  # its log is what a model answered
+    if is_reply and is_node:
+        return f"{outcome}. The source above is the one that it was to change."
+    return f"{outcome}\n\n{fenced(log, 'text')}" if log and not is_reply else outcome
 
 
 def _ledger(work: AgentWork) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from protocol.messages import AgentWork, MakePlan, Solve
 from protocol.values import Backend, LedgerEntry, Reference
 
@@ -46,11 +48,17 @@ def _line(entry: LedgerEntry, least: float | None, reference: Reference) -> str:
         outcome, figures = f"under way, {stages.get(entry.stage, entry.stage)}", ""
     elif entry.score_us is not None:
         outcome = "correct"
-        figures = ", ".join([f"{entry.score_us:.4g} µs", *comparisons(entry.score_us, reference)])
+        figures = ", ".join([duration(entry.score_us), *comparisons(entry.score_us, reference)])
         figures += ", the fastest" if entry.score_us == least else ""
     else:
         outcome, figures = entry.outcome.replace("_", " "), one_line(entry.reason, MAX_REASON)
     return f"{entry.number} ({entry.parent}) | {outcome} | {idea} | {figures}".rstrip(" |")
+
+
+def duration(microseconds: float) -> str:
+    """Return a time with four digits and no exponent: "22,220 µs"."""
+    digits = max(0, 3 - math.floor(math.log10(microseconds))) if microseconds > 0 else 0
+    return f"{round(microseconds, digits):,} µs" if digits else f"{microseconds:,.0f} µs"
 
 
 def comparisons(score_us: float, reference: Reference) -> list[str]:

@@ -7,6 +7,7 @@ same bytes up to and including the architecture section.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import prompts
 from actors.agents.replies.anchors import BEGIN, END
@@ -148,13 +149,18 @@ def _architecture(task: Task, reference: Reference) -> str:
     )
 
 
-def reference_times(reference: Reference) -> str:
+def us(microseconds: float) -> str:
+    """Return a time as the paper's requests show it."""
+    return f"{microseconds:.4g} µs"
+
+
+def reference_times(reference: Reference, text: Callable[[float], str] = us) -> str:
     """Return PyTorch's own times in a line."""
-    times = [f"{us(reference.eager_us)} eager"]
+    times = [f"{text(reference.eager_us)} eager"]
     if reference.compile_us is not None:
-        times.append(f"{us(reference.compile_us)} under torch.compile")
+        times.append(f"{text(reference.compile_us)} under torch.compile")
     if reference.max_autotune_us is not None:
-        times.append(f"{us(reference.max_autotune_us)} under torch.compile with max-autotune")
+        times.append(f"{text(reference.max_autotune_us)} under torch.compile with max-autotune")
     return ", ".join(times)
 
 
@@ -227,11 +233,6 @@ def quoted(advice: str) -> str:
     """Return a plan's advice as a quotation, or a default where there is none."""
     lines = (advice or "Make the module faster in the way that you find best.").splitlines()
     return "\n".join(f"> {line}".rstrip() for line in lines)
-
-
-def us(microseconds: float) -> str:
-    """Return a time as requests show it."""
-    return f"{microseconds:.4g} µs"
 
 
 def fill(name: str, **values: str) -> str:
