@@ -22,7 +22,7 @@ from protocol.values import (
 )
 
 MAJOR = 2
-MINOR = 1
+MINOR = 2
 
 
 class Message(Value, tag=True, frozen=True, kw_only=True):

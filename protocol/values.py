@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from protocol.facts import ReferenceFacts, VerdictFacts
 from protocol.frozen_struct import Value as Value
 from protocol.release import DeviceKind as DeviceKind
 from protocol.release import Judged, Release
@@ -96,6 +97,7 @@ class Verdict(Value, frozen=True, kw_only=True):
     release: Release | None = None  # of a winner: the checks of its file as a drop-in module
     gives_up_on: GiveUpScope = "attempt"  # of no_candidate: no further attempt is made on that
     groups: TimedGroups | None = None  # what was timed, as measured; None in older runs
+    facts: VerdictFacts | None = None  # what is known besides; None in older runs
 
     @property
     def is_correct(self) -> bool:
@@ -170,6 +172,7 @@ class Reference(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     judged: Judged | None = None  # device and layouts of the figures; None in older runs
     floor_us: float | None = None  # what no device like this can beat; None: not known
+    facts: ReferenceFacts | None = None  # what is known of the task; None in older runs
 
 
 class Task(Value, frozen=True, kw_only=True):

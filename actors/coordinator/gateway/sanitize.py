@@ -11,6 +11,7 @@ import math
 
 from msgspec.structs import replace
 
+from actors.coordinator.gateway.sanitize_facts import sanitized_facts
 from protocol import messages
 from protocol.values import (
     MAX_SHOWN_GROUPS,
@@ -137,6 +138,7 @@ def _verdict(verdict: Verdict, fingerprint: str) -> Verdict:
         device=_name(fingerprint),
         gives_up_on="attempt",  # only agents give up
         groups=verdict.groups and _groups(verdict.groups),
+        facts=sanitized_facts(verdict.facts),
     )
 
 
@@ -167,6 +169,7 @@ def _reference(reference: Reference, fingerprint: str) -> Reference:
         compile_us=compiled,
         max_autotune_us=tuned,
         floor_us=floor,
+        facts=sanitized_facts(reference.facts),
         device=replace(_device(reference.device), fingerprint=_name(fingerprint)),
         inputs=_line(reference.inputs),
         outputs=_line(reference.outputs),
