@@ -218,6 +218,19 @@ class AttemptView(Value, frozen=True, kw_only=True):
     score_us: float | None = None
 
 
+class LedgerEntry(Value, frozen=True, kw_only=True):
+    """One attempt in the ledger that agents see: every attempt, also those under way."""
+
+    number: int
+    parent: int
+    idea: str = ""  # of its plan, in one line; "" while it is being planned
+    # None: under way.
+    outcome: Outcome | None = None
+    stage: Literal["", "plan", "write", "judge"] = ""  # of one under way
+    score_us: float | None = None
+    reason: str = ""  # of a failure, in one line
+
+
 STOP_LOST = "lost"  # the stop of a call without a whole reply: it may have been paid for
 
 

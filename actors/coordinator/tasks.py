@@ -69,7 +69,11 @@ class RunTasks:
         stored = store.tasks()
         self._searches = {task.name: search_of_task(task.name, settings) for task, _, _ in stored}
         self._work_messages = WorkMessages(
-            store, activity, directives, {task.name: task for task, _, _ in stored}
+            store,
+            activity,
+            directives,
+            {task.name: task for task, _, _ in stored},
+            decisions if settings.has_ledger else None,
         )
 
     # --- which tasks are open ----------------------------------------------------------------

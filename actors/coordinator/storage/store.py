@@ -300,6 +300,21 @@ class Store:
             (task, after),
         )
 
+    def recorded_scores(self, task: str, after: int) -> list[tuple[int, int, float | None]]:
+        """Return (id, number, score) of the nodes that were recorded after the one of id."""
+        return self._db.rows(
+            "SELECT id, number, score_us FROM node WHERE task = ? AND number > 0 AND id > ?"
+            " ORDER BY id",
+            (task, after),
+        )
+
+    def advice(self, task: str, number: int) -> str:
+        """Return the advice of an attempt's plan; "" while there is none."""
+        row = self._db.row(
+            "SELECT advice FROM attempt WHERE task = ? AND number = ?", (task, number)
+        )
+        return str(row[0]) if row else ""
+
     def attempt_count(self, task: str) -> int:
         """Return the number of attempts that a task has begun."""
         count: int = self._db.value("SELECT COUNT(*) FROM attempt WHERE task = ?", (task,))
