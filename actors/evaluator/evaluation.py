@@ -59,6 +59,7 @@ class EvaluationRequest(Value, frozen=True, kw_only=True):
     built: BuildResult | None = None  # what was built ahead of the turn; it is used once
     profiled: bool = False  # whether to profile a correct candidate, which takes seconds
     best_speedup: float = 0.0  # of the task so far; 0: time the candidate well in any case
+    time_s: float | None = None  # the most seconds of timing; None: the limit's
 
 
 class Evaluation:
@@ -233,6 +234,7 @@ class Evaluation:
             floor_us=self._floor_us(),
             earlier_claims=self._earlier_claims,
             best_speedup=self._request.best_speedup,
+            time_s=self._request.time_s,
             tolerated=self._tolerated,
         )
         result = self._benchmark.run()

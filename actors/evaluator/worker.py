@@ -10,7 +10,9 @@ from statistics import median
 import msgspec
 
 from actors.evaluator.judge import Judge, TaskProblem
+from actors.evaluator.ordered_judging import race_variants, require_verdict, with_race
 from actors.evaluator.release_stage import essential_failure
+from actors.evaluator.repeated_evaluation import ReportedContext
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.sandbox.zygote_client import (
     DeviceQuarantinedError,
@@ -116,9 +118,18 @@ class EvaluatorWorker:
     def _evaluate(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         if request.rounds > 1:
             return self._confirm(request, context)
-        verdict = self._judge(request, context, request.source)
+        verdict = self._judge_best_variant(request, context)
         _log_verdict(verdict, context)
         return Evaluated(lease=request.lease, verdict=verdict)
+
+    def _judge_best_variant(self, request: Evaluate, context: EvaluationContext) -> Verdict:
+        """Judge a candidate; if it declares a space of values, the best variant of a race."""
+        raced = race_variants(self.judge, request.task, request.source, context)
+        if isinstance(raced, Verdict):
+            return raced
+        source = request.source if raced is None else raced.source
+        once = context if raced is None else ReportedContext(context)
+        return with_race(self._judge(request, once, source), raced)
 
     def _judge(
         self,
@@ -137,10 +148,7 @@ class EvaluatorWorker:
             labelled_source=request.source,
             best_speedup=request.best_speedup,
         )
-        if isinstance(verdict, TaskProblem):
-            # The task was measured before, so the fault is this machine's.
-            raise ReferenceFailedError(verdict.reason)
-        return verdict
+        return require_verdict(verdict)
 
     def _confirm(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         """Judge one of the best as its users will have it: as a drop-in file, several times."""
