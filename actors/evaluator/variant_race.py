@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from actors.tune_space import Assignment, TuneSpace, TuneSpaceError, tune_space, with_values
-from protocol.values import Outcome, Value, VariantResult, Verdict
+from protocol.values import Outcome, Seconds, Value, VariantResult, Verdict
 
 FIRST_ROUND_S = 0.3  # of timing; each further round has twice that
 MAX_RACE_S = 120.0  # after that the best so far is judged, for the evaluator is wanted elsewhere
@@ -33,6 +33,7 @@ class RaceResult(Value, frozen=True, kw_only=True):
     chosen: int  # place in `variants`
     variants: tuple[Variant, ...]
     results: tuple[VariantResult, ...]  # in the same order
+    seconds: Seconds  # of all rounds
 
     @property
     def source(self) -> str:
@@ -40,9 +41,12 @@ class RaceResult(Value, frozen=True, kw_only=True):
         return self.variants[self.chosen].source
 
     def attach_to(self, verdict: Verdict) -> Verdict:
-        """Return the chosen variant's verdict with the results of the race."""
+        """Return the chosen variant's verdict with the results and the cost of the race."""
         return msgspec.structs.replace(
-            verdict, variants=self.results, variant=self.chosen if verdict.is_correct else None
+            verdict,
+            variants=self.results,
+            variant=self.chosen if verdict.is_correct else None,
+            seconds=_sum([self.seconds, verdict.seconds]),
         )
 
 
@@ -70,14 +74,16 @@ def race(source: str, space: TuneSpace, judge: JudgeVariants) -> RaceResult:
         Variant(assignment=one, source=with_values(source, one)) for one in space.assignments()
     )
     verdicts: dict[int, Verdict] = {}
+    spent: list[Seconds] = []
     running = list(range(len(variants)))
     time_s, until = FIRST_ROUND_S, time.monotonic() + MAX_RACE_S
     while len(running) > 1:
         answers = judge([variants[number].source for number in running], time_s)
         verdicts |= dict(zip(running, answers, strict=True))
+        spent += [answer.seconds for answer in answers]
         correct = [number for number in running if verdicts[number].is_correct]
         if not correct or time.monotonic() > until:
-            running = correct[:0] or sorted(correct, key=lambda n: _rank(verdicts[n]))[:1]
+            running = sorted(correct, key=lambda number: _rank(verdicts[number]))[:1]
             break
         ranked = sorted(correct, key=lambda number: _rank(verdicts[number]))
         running = ranked[: max(1, len(running) // 2)]
@@ -85,7 +91,17 @@ def race(source: str, space: TuneSpace, judge: JudgeVariants) -> RaceResult:
     results = tuple(
         _result(variant.assignment, verdicts.get(number)) for number, variant in enumerate(variants)
     )
-    return RaceResult(chosen=_chosen(running, verdicts), variants=variants, results=results)
+    return RaceResult(
+        chosen=_chosen(running, verdicts), variants=variants, results=results, seconds=_sum(spent)
+    )
+
+
+def _sum(parts: Sequence[Seconds]) -> Seconds:
+    return Seconds(
+        build=round(sum(part.build for part in parts), 3),
+        check=round(sum(part.check for part in parts), 3),
+        time=round(sum(part.time for part in parts), 3),
+    )
 
 
 def _chosen(running: Sequence[int], verdicts: dict[int, Verdict]) -> int:
