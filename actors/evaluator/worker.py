@@ -13,7 +13,9 @@ import msgspec
 
 from actors.evaluator.evaluation import Inspected
 from actors.evaluator.judge import Judge, TaskProblem
+from actors.evaluator.ordered_judging import race_variants, require_verdict, with_race
 from actors.evaluator.release_stage import essential_failure
+from actors.evaluator.repeated_evaluation import ReportedContext
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.sandbox.zygote_client import (
     DeviceQuarantinedError,
@@ -148,10 +150,19 @@ class EvaluatorWorker:
     def _evaluate(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         if request.rounds > 1:
             return self._confirm(request, context)
-        inspected: Inspected = "yes" if request.profile else "contender"
-        verdict = self._judge(request, context, request.source, inspected=inspected)
+        verdict = self._judge_best_variant(request, context)
         _log_verdict(verdict, context)
         return Evaluated(lease=request.lease, verdict=verdict)
+
+    def _judge_best_variant(self, request: Evaluate, context: EvaluationContext) -> Verdict:
+        """Judge a candidate; if it declares a space of values, the best variant of a race."""
+        raced = race_variants(self.judge, request.task, request.source, context)
+        if isinstance(raced, Verdict):
+            return raced
+        source = request.source if raced is None else raced.source
+        once = context if raced is None else ReportedContext(context)
+        inspected: Inspected = "yes" if request.profile else "contender"
+        return with_race(self._judge(request, once, source, inspected=inspected), raced)
 
     def _judge(
         self,
@@ -172,10 +183,7 @@ class EvaluatorWorker:
             best_speedup=request.best_speedup,
             inspected=inspected,
         )
-        if isinstance(verdict, TaskProblem):
-            # The task was measured before, so the fault is this machine's.
-            raise ReferenceFailedError(verdict.reason)
-        return verdict
+        return require_verdict(verdict)
 
     def _confirm(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         """Judge one of the best as its users will have it: as a drop-in file, several times."""

@@ -27,9 +27,7 @@ def under_autocast() -> object:
 
 
 def attention(*, is_causal: bool) -> Callable[[], object]:
-    return lambda: functional.scaled_dot_product_attention(
-        QUERY, QUERY, QUERY, is_causal=is_causal
-    )
+    return lambda: functional.scaled_dot_product_attention(QUERY, QUERY, QUERY, is_causal=is_causal)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import math
 from msgspec.structs import replace
 
 from actors.coordinator.gateway.sanitize_facts import sanitized_facts
+from actors.tune_space import MAX_VARIANTS
 from protocol import messages
 from protocol.values import (
     MAX_SHOWN_GROUPS,
@@ -21,6 +22,7 @@ from protocol.values import (
     Reference,
     Seconds,
     TimedGroups,
+    VariantResult,
     Verdict,
 )
 
@@ -139,7 +141,25 @@ def _verdict(verdict: Verdict, fingerprint: str) -> Verdict:
         gives_up_on="attempt",  # only agents give up
         groups=verdict.groups and _groups(verdict.groups),
         facts=sanitized_facts(verdict.facts),
+        variants=tuple(map(_variant, verdict.variants[:MAX_VARIANTS])),
+        variant=_place(verdict.variant, len(verdict.variants)),
     )
+
+
+def _variant(result: VariantResult) -> VariantResult:
+    figures = (result.median_us, result.speedup)
+    median_us, speedup = (one if one and _positive(one, MAX_US) else None for one in figures)
+    return replace(
+        result,
+        values=_pairs(result.values) or {},
+        reason=_line(result.reason),
+        median_us=median_us,
+        speedup=speedup,
+    )
+
+
+def _place(place: int | None, count: int) -> int | None:
+    return place if place is not None and 0 <= place < min(count, MAX_VARIANTS) else None
 
 
 def _groups(groups: TimedGroups) -> TimedGroups | None:
