@@ -13,6 +13,7 @@ from pathlib import Path
 
 import zmq
 from fake_run import FAKE_WORKER, FakeRun
+from process_template import start_process
 
 from actors.supervisor import guest_tickets
 from protocol import codec, key_ring, tickets, transport
