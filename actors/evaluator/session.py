@@ -194,7 +194,7 @@ class DeviceSession:
                 build.confinement,
                 builds.stage,
                 context,
-                self.device_info.rates,
+                self.device_info.known_rates,
             ).run(verdict, self._rules)
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL:
@@ -241,7 +241,7 @@ class DeviceSession:
                 return stage.confinement
 
             found = self._inspector.check_winner(fixture, source, build_again)
-            context = profile_context(fixture, verdict, self.device_info.rates)
+            context = profile_context(fixture, verdict, self.device_info.known_rates)
             profile = self._inspector.profile(fixture, source, build_again(), context)
         told = with_profile(verdict, profile)
         return msgspec.structs.replace(told, profile={**(told.profile or {}), **found})

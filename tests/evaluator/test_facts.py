@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from actors.evaluator.children import kernel_resources, profiler
 from actors.evaluator.children.kernel_resources import KernelResources
-from actors.evaluator.devices.rates_cache import VERSION, RatesCache
+from actors.evaluator.devices.rates_cache import UNSETTLED_S, RatesCache
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.facts.occupancy import multiprocessor_limits, theoretical_occupancy
 from actors.evaluator.facts.task_floor import task_floor
@@ -244,12 +244,20 @@ def test_rates_are_stored_for_one_device_only(tmp_path: Path) -> None:
     """Another driver, torch or clock measures again; a damaged file counts as missing."""
     cache = RatesCache(tmp_path / "rates")
     here, other = Device(fingerprint="here"), Device(fingerprint="other")
-    assert cache.find(here) is None
-    cache.store(here, RATES)
-    assert (cache.find(here), cache.find(other)) == (RATES, None)
+    assert cache.find(here, 1.0) is None
+    cache.store(here, RATES, 0.0)
+    assert (cache.find(here, 1e9), cache.find(other, 1e9)) == (RATES, None)
     file = next(cache.root.iterdir())
     file.write_text(file.read_text().replace("2000.0", "-1.0"))
-    assert cache.find(here) is None
+    assert cache.find(here, 1.0) is None
     file.write_bytes(b"\xff")
-    assert cache.find(here) is None
-    assert VERSION >= 1
+    assert cache.find(here, 1.0) is None
+
+
+def test_rates_of_a_busy_machine_are_measured_again(tmp_path: Path) -> None:
+    """They serve the processes of the next hour, and then the machine may be quiet."""
+    cache, here = RatesCache(tmp_path / "rates"), Device(fingerprint="here")
+    cache.store(here, RATES, 100.0, is_settled=False)
+    assert cache.find(here, 160.0) == RATES
+    assert cache.find(here, 100.0 + UNSETTLED_S + 1) is None
+    assert cache.find(here, 0.0) is None

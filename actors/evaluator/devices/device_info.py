@@ -6,6 +6,7 @@ A child asks a card, because asking initialises CUDA for good.
 from __future__ import annotations
 
 import os
+import time
 
 from msgspec.structs import replace
 
@@ -70,8 +71,15 @@ class DeviceInfo:
         Measuring takes two to three seconds, in which nothing else is to be measured.
         """
         if self._rates is None:
-            stored = self._rates_cache.find(self.device)
+            stored = self._rates_cache.find(self.device, time.time())
             self._rates = self._measure_rates() if stored is None else stored
+        return self._rates
+
+    @property
+    def known_rates(self) -> DeviceRates:
+        """The rates if they were measured or stored before; else empty ones."""
+        if self._rates is None:
+            return self._rates_cache.find(self.device, time.time()) or DeviceRates()
         return self._rates
 
     def _measure_rates(self) -> DeviceRates:
@@ -80,9 +88,9 @@ class DeviceInfo:
             return DeviceRates()
         if not has_possible_rates(answer[0].rates):
             return DeviceRates()
-        if answer[0].is_settled:
-            self._rates_cache.store(self.device, answer[0].rates)
-        return answer[0].rates
+        found = answer[0]
+        self._rates_cache.store(self.device, found.rates, time.time(), is_settled=found.is_settled)
+        return found.rates
 
     def _describe(self) -> Device:
         answer = self._ask(DescribeDevice(), self._confinements.limits.import_s)

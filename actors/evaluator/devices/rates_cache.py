@@ -22,6 +22,7 @@ from protocol.values import Device, Value
 
 VERSION = 1  # of the measuring method; files of another version are not used
 MAX_BYTES = 1 << 14
+UNSETTLED_S = 3600.0  # on a machine that stays busy, not every process measures for seconds
 
 
 class RatesFile(Value, frozen=True, kw_only=True):
@@ -30,6 +31,8 @@ class RatesFile(Value, frozen=True, kw_only=True):
     version: int
     fingerprint: str
     rates: DeviceRates
+    is_settled: bool  # False: other programs used the device
+    measured_at: float  # seconds since 1970
 
 
 def rates_folder(environment: Mapping[str, str]) -> Path:
@@ -47,8 +50,8 @@ class RatesCache:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def find(self, device: Device) -> DeviceRates | None:
-        """Return what was measured of just this device."""
+    def find(self, device: Device, now: float) -> DeviceRates | None:
+        """Return what was measured of just this device; unsettled rates count for `UNSETTLED_S`."""
         try:
             with self._path(device).open("rb") as file:
                 entry = msgspec.json.decode(file.read(MAX_BYTES), type=RatesFile)
@@ -57,11 +60,20 @@ class RatesCache:
         wanted = (VERSION, device.fingerprint)
         if (entry.version, entry.fingerprint) != wanted or not has_possible_rates(entry.rates):
             return None
-        return entry.rates
+        is_recent = 0.0 <= now - entry.measured_at <= UNSETTLED_S
+        return entry.rates if entry.is_settled or is_recent else None
 
-    def store(self, device: Device, rates: DeviceRates) -> None:
+    def store(
+        self, device: Device, rates: DeviceRates, now: float, *, is_settled: bool = True
+    ) -> None:
         """Store what was measured; a cache that can't be written costs time, no result."""
-        entry = RatesFile(version=VERSION, fingerprint=device.fingerprint, rates=rates)
+        entry = RatesFile(
+            version=VERSION,
+            fingerprint=device.fingerprint,
+            rates=rates,
+            is_settled=is_settled,
+            measured_at=now,
+        )
         path = self._path(device)
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
