@@ -91,7 +91,10 @@ def _memory(card: object) -> dict[str, str]:
 
 
 def _peak(card: object) -> dict[str, str]:
-    """Return the peak of the memory and of the units: the driver's figures, or the table's."""
+    """Return the maker's peak of the memory and of the units, from the driver or the table.
+
+    What the card really does is measured (`DeviceRates`).
+    """
     peak = roofline.gpu_peak(
         str(getattr(card, "name", "")),
         clock_khz=getattr(card, "memory_clock_rate", 0),
@@ -102,7 +105,11 @@ def _peak(card: object) -> dict[str, str]:
         "float32": (peak.tflops, "TFLOP/s"),
         "tensor cores, half precision": (peak.tensor_tflops, "TFLOP/s"),
     }
-    return {name: f"{most:.4g} {unit}" for name, (most, unit) in figures.items() if most}
+    return {
+        f"{name}, by its maker": f"{most:.4g} {unit}"
+        for name, (most, unit) in figures.items()
+        if most
+    }
 
 
 def _multiprocessor(card: object) -> dict[str, str]:
