@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -165,7 +164,7 @@ TRACE = """{"traceEvents": [
  {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "dur": 5.0, "args": {}},
  {"ph": "X", "cat": "kernel", "name": "row_sum(float const*, float*, int)", "dur": 30.5,
   "args": {"registers per thread": 40, "shared memory": 1024, "grid": [4096, 1, 1],
-           "block": [256, 1, 1], "est. achieved occupancy %": 75}},
+           "block": [256, 1, 1], "blocks per SM": inf}},
  {"ph": "X", "cat": "kernel", "name": "row_sum(float const*, float*, int)", "dur": 29.5},
  {"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "dur": 2.0, "args": {"bytes": 4}},
  {"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "dur": 2.0, "args": {"bytes": 4}}
@@ -174,12 +173,19 @@ TRACE = """{"traceEvents": [
 
 def test_a_trace_of_a_card_is_read() -> None:
     """Kernels and memory sets of two calls, with the first launch's grid, block and registers."""
-    profile = profiler.profile_of_trace(json.loads(TRACE)["traceEvents"], 2)
+    profile = profiler.profile_of_trace(profiler.trace_events(TRACE), 2)
     assert (32.0, 2) == (profile.whole_us, profile.launches)
     first, second = profile.rows
     assert (first.us, first.registers, first.shared_bytes) == (30.0, 40, 1024)
     assert (first.grid, first.block) == ((4096, 1, 1), (256, 1, 1))
     assert (second.name, second.us, second.grid) == ("Memset (Device)", 2.0, None)
+
+
+@given(st.text(max_size=100))
+def test_a_trace_may_be_anything(garbage: str) -> None:
+    """A trace that can't be read leaves the kernels unknown."""
+    profiler.trace_events(garbage)
+    assert profiler.trace_events('{"traceEvents": 3}') == []
 
 
 @given(st.recursive(st.none() | st.integers() | st.text() | st.floats(), st.lists))

@@ -112,10 +112,11 @@ def _triton_resources() -> Iterator[KernelResources]:
     """Yield what the kernels take that Triton compiled for the candidate's functions."""
     module = sys.modules.get("candidate")
     for value in list(vars(module).values()) if module is not None else ():
-        function = getattr(value, "fn", value)
-        caches = getattr(function, "device_caches", None)
         # The candidate's own object may be anything, and Triton's fields differ by version.
         with suppress(Exception):
+            caches = getattr(value, "device_caches", None)
+            if caches is None:  # a tuner around the function
+                caches = getattr(getattr(value, "fn", None), "device_caches", None)
             for entry in dict(caches or {}).values():
                 yield from _compiled_by_triton(entry)
 

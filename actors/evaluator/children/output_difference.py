@@ -90,6 +90,7 @@ def difference_lines(
     """
     if not 0 < got.numel() <= MAX_ELEMENTS:
         return ()
+    got, eager, truth = (_subtractable(each) for each in (got, eager, truth))
     wrong = WrongElements(got, eager, truth, rms, allowed)
     if not wrong.count:
         return ()
@@ -280,6 +281,11 @@ def _has_order(got: torch.Tensor, others: list[torch.Tensor], rms: float, allowe
     pieces = scaled_errors(got, eager, truth, rms, allowed)
     right = sum(_count(piece.error <= 1.0) for piece in pieces)
     return right >= SAME_ORDER * got.numel()
+
+
+def _subtractable(tensor: torch.Tensor) -> torch.Tensor:
+    """Return integers and booleans as wide integers: small ones have no negative differences."""
+    return tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.long()
 
 
 # --- words ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ which takes seconds in every process.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,6 +38,7 @@ NOT_WORK = (
     *("ProfilerStep", "[memory]", "Activity Buffer Request", "Lazy Function Loading"),
     *("Runtime Triggered Module Loading", "Buffer Flush", "Instrumentation", "Resource"),
 )
+_NOT_JSON = re.compile(r'(":\s*)-?(?:inf|nan)\b')
 WORK_OF_CARD = frozenset(["kernel", "gpu_memcpy", "gpu_memset"])  # kinds of events in a trace
 
 
@@ -94,10 +96,8 @@ def _kernels_of(call: Callable[[], object], calls: int) -> KernelProfile:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         recorder.export_chrome_trace(str(path))
-        trace = json.loads(path.read_bytes().decode("utf-8", "replace"), strict=False)
-    return with_local_memory(
-        profile_of_trace(trace.get("traceEvents", ()), calls), kernel_resources.loaded_resources()
-    )
+        events = trace_events(path.read_bytes().decode("utf-8", "replace"))
+    return with_local_memory(profile_of_trace(events, calls), kernel_resources.loaded_resources())
 
 
 def _operators_of(call: Callable[[], object], calls: int) -> KernelProfile:
@@ -153,6 +153,17 @@ def profile_of_events(
     # An operator repeats its kernel's time.
     kernels = [event for event in events if str(event.device_type).endswith("CUDA")]
     return _table(((e.self_device_time_total, e.key, e.count) for e in kernels), calls)
+
+
+def trace_events(text: str) -> list[Mapping[str, Any]]:
+    """Return the events of a trace in Chrome's format; [] where it is none."""
+    try:
+        # torch writes a ratio that it can't compute as inf or nan, which JSON does not have.
+        trace = json.loads(_NOT_JSON.sub(r"\1null", text), strict=False)
+    except ValueError:
+        return []
+    events = trace.get("traceEvents") if isinstance(trace, dict) else None
+    return [event for event in events or () if isinstance(event, dict)]
 
 
 def profile_of_trace(events: Iterable[Mapping[str, Any]], calls: int) -> KernelProfile:

@@ -23,15 +23,15 @@ from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
 def describe_task(task: TaskModule, seed: int, floor: float) -> TaskDescribed:
     """Return what is known of `task`; `floor` is the relative error that the user allows."""
     is_cuda = task.device == "cuda"
-    inputs = task.inputs(seed)
     described = TaskDescribed(
         tf32_products=is_cuda and task_cost.has_tf32(is_convolution=False),
         tf32_convolutions=is_cuda and task_cost.has_tf32(is_convolution=True),
-        tolerances=_tolerances(task, inputs, seed, floor),
     )
-    # Operators and dispatch modes of torch may refuse a module in any way; then that part is
+    inputs = task.inputs(seed)
+    # Memory may be short, and torch's dispatch modes may refuse a module in any way: then a part is
     # unknown, and the task can be judged all the same.
     try:
+        described = replace(described, tolerances=_tolerances(task, inputs, seed, floor))
         return _with_operations(described, task, inputs)
     except Exception:  # noqa: BLE001
         return described
