@@ -163,7 +163,9 @@ def trace_events(text: str) -> list[Mapping[str, Any]]:
     except ValueError:
         return []
     events = trace.get("traceEvents") if isinstance(trace, dict) else None
-    return [event for event in events or () if isinstance(event, dict)]
+    if not isinstance(events, list):
+        return []
+    return [event for event in events if isinstance(event, dict)]
 
 
 def profile_of_trace(events: Iterable[Mapping[str, Any]], calls: int) -> KernelProfile:
