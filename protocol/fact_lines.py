@@ -177,8 +177,8 @@ def _matrix_share(cost: TaskCost, rates: DeviceRates, matrix_us: float, own: flo
 
 def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: float) -> str:
     """Return what bounds it, where figures say so; "" where they do not."""
-    if _idle_us(facts) is not None:
-        return ""  # the next line says it
+    if facts.profile_sentences or _idle_us(facts) is not None:
+        return ""  # a line below says it
     memory = (floor.parts.get("bytes") or 0.0) / own
     matrix = (floor.matrix_us or 0.0) / own
     if max(memory, matrix) > 1.05:

@@ -35,15 +35,11 @@ def _tolerance_lines(tolerances: Sequence[OutputTolerance], rules: JudgeRules) -
             shown.append(line.partition(" (")[2])
             yield line
     if any(each.allowed for each in tolerances):
-        lower = (
-            "computing in a lower precision is allowed as long as its error is"
-            if rules.precision == "task"
-            else f"--precision {rules.precision} is part of that figure; any arithmetic is allowed "
-            "whose error is within it"
-        )
+        wider = "" if rules.precision == "task" else f" (--precision {rules.precision} is in it)"
         yield (
-            f"Precision is judged by its error alone: {lower} within the tolerance on every draw, "
-            "and sums of split products (three TF32 or three bfloat16 products) usually are."
+            "Precision is judged by its error alone: any arithmetic is allowed whose error is "
+            f"within the tolerance{wider} on every draw. Sums of split products (three TF32 or "
+            "three bfloat16 products) usually are."
         )
 
 
@@ -75,15 +71,16 @@ def _inputs_line(input_kinds: Sequence[InputKind], checks: int) -> str:
     other = f", then draws of other kinds ({kinds})" if kinds else ""
     return (
         f"Checks: at least {max(2, checks)} fresh draws of get_inputs(){other}. Shapes, dtypes and "
-        "layouts are always those of get_inputs(); parameters are copied by name and get other "
-        "values; inputs must stay unchanged."
+        "layouts are always those of get_inputs(). Parameters and buffers are copied by name and "
+        "get other values; the module stays in the mode in which it was constructed; inputs must "
+        "stay unchanged."
     )
 
 
 def _timing_lines(device: DeviceKind) -> Iterator[str]:
     if device == "cuda":
         yield (
-            "Timed: calls on fresh inputs, each with its own contents, from the order until the "
+            "Timed: calls on fresh inputs, from the order until the "
             "device is idle: launches and the host's part count, work on any stream counts. "
             "Allowed: every instruction of the card, cooperative and dependent launches, clusters, "
             "CUDA graphs whose inputs are copied in, workspaces that are recomputed. Rejected: "
@@ -91,6 +88,6 @@ def _timing_lines(device: DeviceKind) -> Iterator[str]:
         )
         return
     yield (
-        "Timed: calls on fresh inputs, each with its own contents, from the order until every "
+        "Timed: calls on fresh inputs, from the order until every "
         "thread is done. Rejected: results kept from call to call."
     )
