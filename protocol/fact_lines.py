@@ -22,6 +22,7 @@ MAX_KERNELS = 6
 MIN_IDLE_SHARE, MIN_IDLE_US = 0.25, 1.0  # of a call in which the device does nothing: named then
 MIN_LAUNCH_SHARE = 0.02  # of a call's time; a smaller part of it is not named
 MIN_HOST_SHARE = 0.6  # of a call's time that passes before it returns to Python
+BEYOND = 1.15  # share of a floor from which on a candidate needs less than the reference
 NEAR_COPY_RATE, NEAR_MATRIX_RATE = 0.65, 0.5  # shares of a rate from which on it bounds a kernel
 PRECISION_NAMES: dict[MatrixPrecision, str] = {"tf32": "TF32"}
 
@@ -181,7 +182,7 @@ def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: flo
         return ""  # a line below says it
     memory = (floor.parts.get("bytes") or 0.0) / own
     matrix = (floor.matrix_us or 0.0) / own
-    if max(memory, matrix) > 1.05:
+    if max(memory, matrix) > BEYOND:
         less = "bytes" if memory >= matrix else "operations"
         cached = " or finds them in a cache" if less == "bytes" else " or a lower precision"
         return f"It needs fewer {less} than the reference{cached}."

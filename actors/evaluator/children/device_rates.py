@@ -26,7 +26,8 @@ LARGE_BYTES = 1 << 30  # of each buffer on a card: beyond all caches
 HOST_BYTES = (1 << 26, 1 << 28)  # of each buffer on a host: at least, at most
 LAUNCHES = 200  # of one series
 ROUND_S, MAX_TIMES = 0.003, 200  # short work is timed together, up to so long and so often
-MAX_SPREAD = 1.25  # on a card: more means that other programs used it
+MAX_SPREAD = 1.5  # on a card: more means that other programs used it
+LONG_ROUND_S = 1e-4
 MIN_BUSY_SHARE = 0.9  # of the time: less means that other processes had the processor
 MAX_CACHED_BYTES = {
     "cuda": 1 << 26,
@@ -80,7 +81,8 @@ class RateTimer:
             rounds.append(self._round(work, times) / times)
             if len(rounds) >= MIN_ROUNDS and time.perf_counter() > until:
                 break
-        self._spread = max(self._spread, median(rounds) / min(rounds))
+        if median(rounds) * times > LONG_ROUND_S:  # the noise of short ones proves nothing
+            self._spread = max(self._spread, median(rounds) / min(rounds))
         return median(rounds) if self.device == "cuda" else min(rounds)
 
     def _round(self, work: Callable[[], object], times: int) -> float:

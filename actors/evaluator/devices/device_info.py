@@ -66,9 +66,10 @@ class DeviceInfo:
 
     @property
     def rates(self) -> DeviceRates:
-        """What the device does at best: stored, or measured now; empty where it can't be measured.
+        """What the device does at best: stored, or measured now.
 
-        Measuring takes two to three seconds, in which nothing else is to be measured.
+        Empty where it can't be measured, and on a busy machine.  Measuring takes two to three
+        seconds, in which nothing else is to be measured.
         """
         if self._rates is None:
             stored = self._rates_cache.find(self.device, time.time())
@@ -88,9 +89,11 @@ class DeviceInfo:
             return DeviceRates()
         if not has_possible_rates(answer[0].rates):
             return DeviceRates()
-        found = answer[0]
-        self._rates_cache.store(self.device, found.rates, time.time(), is_settled=found.is_settled)
-        return found.rates
+        # A rate that other programs lowered would make floors that honest candidates are below.
+        is_settled = answer[0].is_settled
+        rates = answer[0].rates if is_settled else DeviceRates()
+        self._rates_cache.store(self.device, rates, time.time(), is_settled=is_settled)
+        return rates
 
     def _describe(self) -> Device:
         answer = self._ask(DescribeDevice(), self._confinements.limits.import_s)
