@@ -192,8 +192,9 @@ def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
             f"{reference.device.name}{notes}{_variant_text(path, verdict)}"
         )
     at = f" ({verdict.stage})" if verdict.stage else ""
+    place = f"\n{verdict.facts.fault_location}" if verdict.facts is not None else ""
     log = f"\n{verdict.log}" if verdict.log else ""
-    return f"{head}{at}: {verdict.reason}{log}{_variant_text(path, verdict)}"
+    return f"{head}{at}: {verdict.reason}{place.rstrip()}{log}{_variant_text(path, verdict)}"
 
 
 def _variant_text(path: Path, verdict: Verdict) -> str:

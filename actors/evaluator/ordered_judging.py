@@ -47,7 +47,13 @@ def judge_in_order(
             for source in sources:
                 built = builds.popleft().result()
                 found = judge.judge(
-                    task, source, end, built=built, profiled=profiled, time_s=time_s
+                    task,
+                    source,
+                    end,
+                    built=built,
+                    profiled=profiled,
+                    inspected="no" if time_s else "crash",
+                    time_s=time_s,
                 )
                 if profiled and isinstance(found, Verdict):
                     found = judge.inspect(task, source, found)

@@ -132,6 +132,12 @@ class Store:
         )
         self._write_figures(task, 0, root)
 
+    def set_baselines(self, task: str, reference: Reference) -> None:
+        """Record the reference with the baselines that were measured after it."""
+        self._references.pop(task, None)
+        self._db.write("UPDATE task SET reference = ? WHERE name = ?", (_encode(reference), task))
+        self._db.update("task", reference_columns(reference), "WHERE name = ?", (task,))
+
     def end_task(self, task: str, problem: str) -> None:
         status = "refused" if problem else "finished"
         self._db.write(
@@ -301,6 +307,21 @@ class Store:
             " AND source != '' ORDER BY id",
             (task, after),
         )
+
+    def recorded_scores(self, task: str, after: int) -> list[tuple[int, int, float | None]]:
+        """Return (id, number, score) of the nodes that were recorded after the one of id."""
+        return self._db.rows(
+            "SELECT id, number, score_us FROM node WHERE task = ? AND number > 0 AND id > ?"
+            " ORDER BY id",
+            (task, after),
+        )
+
+    def advice(self, task: str, number: int) -> str:
+        """Return the advice of an attempt's plan; "" while there is none."""
+        row = self._db.row(
+            "SELECT advice FROM attempt WHERE task = ? AND number = ?", (task, number)
+        )
+        return str(row[0]) if row else ""
 
     def attempt_count(self, task: str) -> int:
         """Return the number of attempts that a task has begun."""
