@@ -38,7 +38,7 @@ def comparison_text(runs_by_label: Mapping[str, SeedRuns]) -> str:
 
 def _open(figures: Mapping[str, VariationFigures]) -> list[str]:
     lines = [
-        f"**{label} is not finished: {one.unfinished} tasks are open and count as 1×.**"
+        f"**{label} is not finished: {one.unfinished} tasks are open; they count as they are now.**"
         for label, one in figures.items()
         if one.unfinished
     ]
