@@ -17,14 +17,22 @@ from actors.agents.requests.ledger import STANCES
 from actors.agents.requests.request import Request
 from actors.agents.requests.styles import make_request
 from actors.agents.solo_agent import read_solution
+from protocol.facts import ReferenceFacts, TaskFloor, VerdictFacts
 from protocol.messages import AgentWork
 from protocol.values import BACKENDS, AttemptView, LedgerEntry, Outcome, Plan, Verdict
 
 MAX_FIXED_BYTES = 5 * 1024  # of system, form and example of one request
-PLAN = read_plan(
-    parse_reply("## Advice\n\nFuse both lines.\n\n## Anchors\n\n- lines 12-13: fuse\n"), TASK_SOURCE
-)
-assert isinstance(PLAN, Plan)
+
+
+def plan_for(source: str, places: str) -> Plan:
+    """Return the plan that a planner's answer makes."""
+    reply = parse_reply(f"## Advice\n\nFuse both lines.\n\n## Anchors\n\n- {places}\n")
+    plan = read_plan(reply, source)
+    assert isinstance(plan, Plan)
+    return plan
+
+
+PLAN = plan_for(TASK_SOURCE, "lines 12-13: fuse")
 FAST = AttemptView(
     node=4,
     parent=0,
@@ -90,8 +98,7 @@ def test_the_prefix_is_the_same_for_a_whole_task() -> None:
 
 def test_a_coder_sees_its_spans_in_the_nodes_source() -> None:
     """Line numbers are the source's own; the marks are lines without a number."""
-    plan = read_plan(parse_reply("## Advice\n\nx\n\n## Anchors\n\n- lines 6-8\n"), CANDIDATE)
-    assert isinstance(plan, Plan)
+    plan = plan_for(CANDIDATE, "lines 6-8")
     text = compact(write(plan, node=FAST)).varying_text
 
     first = '5\textern "C" void half(const float* x, float* y, long n) {\n--- span 1\n6\t    for'
@@ -132,6 +139,23 @@ def test_a_result_compares_with_every_baseline_and_names_no_guessed_bound() -> N
     assert "412" not in text
     assert "bound" not in text
     assert "Wrong: Row 3 differs" in compact(make_plan(node=WRONG)).varying_text
+
+
+def test_facts_are_shown_where_they_are_known() -> None:
+    """The judge's lines about task and attempt are in the request, and times are compared with
+    the least time."""
+    reference = replace(
+        make_plan().reference,
+        facts=ReferenceFacts(floor=TaskFloor(memory_us=4.0), rule_lines=("precision: float32",)),
+    )
+    seen = VerdictFacts(profile_sentences=("88 % of the stalls wait for memory",))
+    node = replace(FAST, verdict=replace(FAST.verdict, facts=seen))
+    request = compact(make_plan(node=node, reference=reference, ledger=LEDGER))
+
+    assert "- precision: float32" in request.stable_text
+    assert "\n- 88 % of the stalls wait for memory" in request.varying_text
+    assert "3.33 × eager, 3 × the least time" in request.varying_text
+    assert "Fuse. | 20.0 µs, 2 × eager, 5 × the least time" in request.varying_text
 
 
 def test_the_ledger_has_a_line_for_every_attempt() -> None:

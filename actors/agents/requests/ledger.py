@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from actors.agents.requests.facts import least_us
 from protocol.messages import AgentWork, MakePlan, Solve
 from protocol.values import Backend, LedgerEntry, Reference
 
@@ -62,10 +63,13 @@ def duration(microseconds: float) -> str:
 
 
 def comparisons(score_us: float, reference: Reference) -> list[str]:
-    """Return a time as multiples of PyTorch's own."""
+    """Return a time as multiples of PyTorch's own, and of the least time where that is known."""
     found = [f"{reference.eager_us / score_us:.3g} × eager"]
     if reference.compile_us is not None:
         found.append(f"{reference.compile_us / score_us:.3g} × torch.compile")
+    least = least_us(reference)
+    if least:
+        found.append(f"{score_us / least:.3g} × the least time")
     return found
 
 
