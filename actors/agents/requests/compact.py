@@ -58,12 +58,11 @@ def compact_request(work: MakePlan | Write | Repair | Solve, max_tokens: int) ->
         advice = "\n\n".join(quoted(text) for text in work.person_advice)
         sections.append(PromptSection(kind="person", text=fill("person.md", advice=advice)))
     sections.append(PromptSection(kind="role", text=instruction))
-    backend = prompts.read(f"compact/backend-{work.task.backend}.md").rstrip()
     return Request(
         role=role,
         task=work.task.name,
         attempt=work.attempt,
-        system=fill("compact/system.md", backend=backend).rstrip(),
+        system=fill("compact/system.md", backend=_backend_notes(work.task)).rstrip(),
         sections=tuple(replace(one, text=one.text.strip("\n")) for one in sections),
         temperature=temperature,
         max_tokens=max_tokens,
@@ -88,6 +87,19 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
         case Solve():
             text = fill("compact/solo.md", attempt=str(work.attempt), form=form)
             return Role.CODER, text, SOLO_TEMPERATURE
+
+
+def _backend_notes(task: Task) -> str:
+    """Return how candidates are written, for each language that the task allows."""
+    notes = []
+    for backend in (task.backend, *task.other_backends):
+        try:
+            notes.append(prompts.read(f"compact/backend-{backend}.md"))
+        except FileNotFoundError:  # a backend of a user's, with notes for both styles
+            notes.append(prompts.read(f"backend-{backend}.md"))
+    if len(notes) > 1:
+        notes.append("Choose the language that suits the change; a plan names it.")
+    return "\n\n".join(note.rstrip() for note in notes)
 
 
 def _architecture(task: Task, reference: Reference) -> str:

@@ -86,7 +86,7 @@ def stance(work: AgentWork) -> str:
     stances = STANCES["cpp" if work.task.backend == "cpp" else "cuda"]
     chosen = stances[work.attempt % len(stances)]
     return (
-        f"Others plan for this task at this moment. Begin with {chosen}. Only where that promises"
+        f"Others plan for this task at this moment. Start from {chosen}. Only where that promises"
         " nothing, choose freely, and not the idea that comes first to mind: it is taken.\n"
     )
 
