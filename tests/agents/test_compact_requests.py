@@ -41,6 +41,8 @@ FAST = AttemptView(
     verdict=Verdict(
         verdict=Outcome.CORRECT,
         median_us=12.0,
+        speedup=3.33,
+        speedup_ci95=(3.3, 3.36),
         profile={"bandwidth": "412 GB/s, 12 %", "bound": "memory", "kernels": "half 100 %"},
     ),
     score_us=12.0,
@@ -145,6 +147,10 @@ def test_a_result_compares_with_every_baseline_and_names_no_guessed_bound() -> N
 
     assert "Correct: 12.0 µs a call, 3.33 × eager, 1.25 × torch.compile" in text
     assert "- kernels: half 100 %" in text
+    assert "not sure" not in text
+    rough = replace(FAST.verdict, speedup=3.3, speedup_ci95=(2.1, 4.9))
+    unsure = compact(make_plan(node=replace(FAST, verdict=rough))).varying_text
+    assert "not sure: with 95 % between 2.1 and 4.9 × eager" in unsure
     assert "412" not in text
     assert "bound" not in text
     assert "Wrong: Row 3 differs" in compact(make_plan(node=WRONG)).varying_text

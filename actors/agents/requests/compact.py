@@ -198,6 +198,9 @@ def _result(node: AttemptView, reference: Reference, *, is_node: bool) -> str:
         parts = ["Correct"] if time is None else [f"Correct: {ledger.duration(time)} a call"]
         if node.node and time is not None:
             parts += ledger.comparisons(time, reference)
+        if verdict.is_wide and verdict.speedup_ci95 is not None:
+            low, high = verdict.speedup_ci95
+            parts.append(f"not sure: with 95 % between {low:.3g} and {high:.3g} × eager")
         return ", ".join(parts) + known
     word = verdict.verdict.replace("_", " ").capitalize()
     outcome = f"{word}: {verdict.reason}".rstrip(": ")
