@@ -86,12 +86,18 @@ Precision = Literal["task", "tf32", "float16", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
+ProfileWhen = Literal["none", "winners", "contenders"]
+PROFILE_WHEN: tuple[ProfileWhen, ...] = get_args(ProfileWhen)
+
+
 class JudgeRules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the judge accepts, and which baselines it measures."""
 
     precision: Precision = "task"  # the lowest precision that may count as correct
     require_custom_kernel: bool = False  # reject a candidate that only calls the library
     baselines: Literal["eager", "all"] = "eager"  # "all": torch.compile's two modes, too
+    # Which correct candidates are run under profilers; a crash is located unless it is "none".
+    profile: ProfileWhen = "contenders"
 
 
 Effort = Literal["", "low", "medium", "high", "xhigh", "max"]  # "": the model's own

@@ -18,7 +18,15 @@ from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
 from actors.installation import VERSION
 from protocol import prices
-from protocol.settings import EFFORTS, MAX_COUNT, MAX_IN_FLIGHT, MAX_SEED, PRECISIONS, PROMPT_STYLES
+from protocol.settings import (
+    EFFORTS,
+    MAX_COUNT,
+    MAX_IN_FLIGHT,
+    MAX_SEED,
+    PRECISIONS,
+    PROFILE_WHEN,
+    PROMPT_STYLES,
+)
 from protocol.settings import POLICIES as POLICY_NAMES
 from protocol.settings import STRATEGIES as STRATEGY_NAMES
 from protocol.user_files import read_text
@@ -233,6 +241,13 @@ OPTIONS = tuple(
             one_of("eager", "all"),
             "WORD",
             "all: torch.compile too",
+        ),
+        (
+            "--profile",
+            "rules.profile",
+            one_of(*PROFILE_WHEN),
+            "WHICH",
+            "none, winners or contenders under profilers",
         ),
         ("--listen", "listen", nonempty_word, "ADDR", "tcp://ADDR:PORT for other machines"),
         ("--launch", "launch", launch_file, "KIND:FILE", "evaluators by slurm, k8s, pbs, lsf, ssh"),
