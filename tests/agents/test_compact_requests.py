@@ -43,7 +43,7 @@ FAST = AttemptView(
         median_us=12.0,
         speedup=3.33,
         speedup_ci95=(3.3, 3.36),
-        profile={"bandwidth": "412 GB/s, 12 %", "bound": "memory", "kernels": "half 100 %"},
+        profile={"bandwidth": "412 GB/s, 12 %", "bound": "memory", "labels": "library_only"},
     ),
     score_us=12.0,
 )
@@ -146,7 +146,7 @@ def test_a_result_compares_with_every_baseline_and_names_no_guessed_bound() -> N
     text = compact(work).varying_text
 
     assert "Correct: 12.0 µs a call, 3.33 × eager, 1.25 × torch.compile" in text
-    assert "- kernels: half 100 %" in text
+    assert "- labels: library_only" in text
     assert "not sure" not in text
     rough = replace(FAST.verdict, speedup=3.3, speedup_ci95=(2.1, 4.9))
     unsure = compact(make_plan(node=replace(FAST, verdict=rough))).varying_text

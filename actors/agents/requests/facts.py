@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.values import Reference, Verdict
+from protocol.variant_lines import variant_lines
 
 # Figures of a verdict's profile that tell an agent what to change.
-SHOWN_FIGURES = ("kernels", "task", "labels")
+SHOWN_FIGURES = ("task", "labels")
 
 
 def task_lines(reference: Reference) -> list[str]:
@@ -21,7 +22,8 @@ def attempt_lines(verdict: Verdict, reference: Reference) -> list[str]:
     """Return the lines below an attempt's result."""
     profile = verdict.profile or {}
     figures = [f"{name}: {profile[name]}" for name in SHOWN_FIGURES if profile.get(name)]
-    return [*verdict_fact_lines(verdict.facts, reference.facts), *figures]
+    known = verdict_fact_lines(verdict.facts, reference.facts)
+    return [*known, *figures, *variant_lines(verdict)]
 
 
 def least_us(reference: Reference) -> float | None:
