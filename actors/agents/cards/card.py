@@ -20,7 +20,7 @@ MAX_CARD_BYTES = 1536
 FENCES: dict[str, Backend] = {"cpp": "cpp", "cuda": "cuda", "python": "triton"}
 OPERATIONS = (
     *("attention", "conv", "matmul", "softmax", "norm", "batch-norm", "loss"),
-    *("column-reduction", "channel-reduction", "reduction", "elementwise"),
+    *("column-reduction", "channel-reduction", "reduction", "elementwise", "epilogue"),
 )
 ANY_OPERATION = "any"
 BOTTLENECKS = ("memory", "compute", "launch", "latency")
@@ -28,7 +28,7 @@ CPU_ARCHITECTURES = ("cpu", "avx2", "avx512f", "amx_tile", "asimd", "sve")
 NOT_MEASURED = "not measured"
 KEYS = ("title", "backend", "architecture", "operations", "bottleneck", "source", "effect")
 CUDA_ARCHITECTURE = re.compile(r"sm_(\d+)(a|\+)")
-ROW_BOUND = re.compile(r"(\d+)\+|-(\d+)")
+ROW_BOUND = re.compile(r"(?P<least>\d*)(?P<sign>[+-])(?P<most>\d*)")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 CODE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -92,7 +92,7 @@ def parse_card(name: str, text: str) -> Card:
             header["backend"], header["architecture"]
         ),
         f"checked: {header['checked']} is not a date": not DATE.fullmatch(header["checked"]),
-        f"row: {row} is neither 'N+' nor '-N'": bool(row) and bound is None,
+        f"row: {row} is neither 'N+' nor '-N' nor 'N-N'": bool(row) and bound is None,
     }
     for key, known in (("operations", (*OPERATIONS, ANY_OPERATION)), ("bottleneck", BOTTLENECKS)):
         unknown = set(_words(header[key])) - set(known)
@@ -110,8 +110,8 @@ def parse_card(name: str, text: str) -> Card:
         source=header["source"],
         effect=header["effect"],
         checked=header["checked"],
-        least_row=int(bound[1]) if bound and bound[1] else 0,
-        most_row=int(bound[2]) if bound and bound[2] else None,
+        least_row=int(bound["least"] or 0) if bound else 0,
+        most_row=int(bound["most"]) if bound and bound["most"] else None,
         text=body.strip("\n"),
         code=lines,
     )
