@@ -1,4 +1,4 @@
-"""The roofline, the profile and the output of NVIDIA's tools."""
+"""The roofline and the profile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from actors.evaluator.children import profiler
 from actors.evaluator.devices import roofline
 from actors.evaluator.devices.roofline import DevicePeak
 from actors.evaluator.ipc.profile import KernelProfile, KernelProfileRow
-from actors.evaluator.profiling import tools
 from protocol.values import Device
 
 CARD = DevicePeak(
@@ -139,91 +138,3 @@ def test_a_call_is_profiled(torch: ModuleType) -> None:
     profile = profiler.profile_call(lambda: torch.relu(x @ x), "cpu")
     assert {"aten::mm", "aten::clamp_min"} <= {row.name for row in profile.rows}
     assert all(row.calls == 1 for row in profile.rows if row.name == "aten::mm")
-
-
-# --- the maker's tools ----------------------------------------------------------------------------
-
-NCU = """==PROF== Connected to process 77
-noise from the program
-==PROF== Disconnected from process 77
-"ID","Process ID","Kernel Name","gpu__time_duration.sum","sm__throughput.avg.pct_of_peak_sustained_elapsed","dram__bytes_read.sum","launch__registers_per_thread","lts__t_sector_hit_rate.pct"
-"","","","ns","%","byte","register/thread","%"
-"0","77","relu_kernel(const float *, float *, int)","4,608","12.5","8,388,608","16","n/a"
-"1","77","relu_kernel(const float *, float *, int)","9,999","1","1","1","1"
-"2","77","other","1000","50","2048","255","99.5"
-"3","77","cut of
-"""  # noqa: E501
-
-
-def test_ncus_numbers_are_read() -> None:
-    """Figures of each kernel's first launch, without metrics that the card does not measure."""
-    found = tools.ncu_numbers(NCU)
-    assert {
-        "time": "4.61 µs",
-        "read from memory": "8.00 MiB",
-        "multiprocessors busy": "12.5 %",
-        "registers a thread": "16",
-    } == found["relu_kernel(const float *, float *, int)"]
-    assert "99.5 %" == found["other"]["L2 hits"]
-    assert 2 == len(found)
-
-
-@given(st.text(max_size=300))
-def test_ncus_output_may_be_anything(garbage: str) -> None:
-    """Without permission, after a crash or for a forgery there are no numbers."""
-    tools.ncu_numbers(garbage)
-    tools.ncu_numbers('"ID","Kernel Name"\n' + garbage)
-    tools.sanitizer_summary(garbage)
-
-
-# As compute-sanitizer of CUDA 13.0 prints it, shortened.
-MEMCHECK = """========= COMPUTE-SANITIZER
-========= Invalid __global__ write of size 4 bytes
-=========     at w(float *)+0x70 in /tmp/x/candidate-1/cuda.cu:7
-=========     by thread (32,0,0) in block (0,0,0)
-=========     Access to 0x7f8af4800170 is out of bounds
-=========     and is 113 bytes after the nearest allocation at 0x7f8af4800000 of size 256 bytes
-=========     Saved host backtrace up to driver entry point at kernel launch time
-=========         Host Frame: main [0x8cfd] in bad
-=========
-========= Invalid __global__ write of size 4 bytes
-=========     at w(float *)+0x70 in /tmp/x/candidate-1/cuda.cu:7
-=========     by thread (33,0,0) in block (0,0,0)
-=========     Access to 0x7f8af4800174 is out of bounds
-=========
-========= Invalid __global__ read of size 4 bytes
-=========     at other(float *)+0x10 in cuda.cu:9
-========= ERROR SUMMARY: 3 errors
-"""
-RACECHECK = """========= COMPUTE-SANITIZER
-========= Error: Race reported between Write access at sum(float *)+0x40 in cuda.cu:9
-=========     and Read access at sum(float *)+0x80 in cuda.cu:11 [1984 hazards]
-=========
-========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
-"""
-
-
-def test_the_sanitizers_findings_are_short() -> None:
-    """The number of errors and the first of them, without folders of this machine."""
-    found = tools.sanitizer_summary(MEMCHECK)
-    assert 3 == found.count
-    assert "Invalid __global__ write of size 4 bytes" == found.lines[0]
-    assert "cuda.cu:7" in found.lines[1]
-    assert "cuda.cu:9" in found.lines[-1]
-    assert 7 == len(found.lines)
-    assert not any("/tmp" in line or "ost" in line for line in found.lines)  # noqa: S108
-    race = tools.sanitizer_summary(RACECHECK)
-    assert 1 == race.count
-    assert "Race reported" in race.lines[0]
-    assert "Read access" in race.lines[1]
-    assert tools.sanitizer_summary("========= ERROR SUMMARY: 0 errors\n").is_clean
-    assert not tools.sanitizer_summary("killed").is_clean
-
-
-def test_commands_end_with_the_program() -> None:
-    """The tool's own options come first, so it does not read the program's options."""
-    program = ["python", "-m", "actors.evaluator.once"]
-    assert program == tools.tool_command("ncu", program)[-3:]
-    assert ["/opt/cs", "--tool", "racecheck"] == tools.tool_command(
-        "racecheck", program, "/opt/cs"
-    )[:3]

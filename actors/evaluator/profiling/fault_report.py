@@ -153,8 +153,11 @@ def _place_of(text: str) -> tuple[str, str, int]:
 # --- AddressSanitizer -----------------------------------------------------------------------------
 
 
-def read_address_sanitizer(text: str) -> FaultReport | None:
-    """Return the fault that AddressSanitizer reports of code on the host; None without one."""
+def read_address_sanitizer(text: str, folder: str) -> FaultReport | None:
+    """Return the fault that AddressSanitizer reports of code on the host; None without one.
+
+    The place is that of the innermost frame whose source is in the candidate's `folder`.
+    """
     text = clean_controls(text[:MAX_CHARS])
     error = _ASAN_ERROR.search(text)
     if error is None:
@@ -168,8 +171,7 @@ def read_address_sanitizer(text: str) -> FaultReport | None:
     region = _ASAN_REGION.search(report)
     stack = report.split("\n\n", 1)[0]
     frames = list(_ASAN_FRAME.finditer(stack))
-    # Library code between the fault and the candidate has its sources elsewhere.
-    own = next((frame for frame in frames if not _is_installed(frame["file"])), None)
+    own = next((frame for frame in frames if frame["file"].startswith(f"{folder}/")), None)
     return FaultReport(
         what=f"{error['what'].strip()}{verb}",
         function=short_kernel_name(own["function"]) if own else "",
@@ -178,10 +180,6 @@ def read_address_sanitizer(text: str) -> FaultReport | None:
         address=error["address"],
         region=region[1] if region else "",
     )
-
-
-def _is_installed(file: str) -> bool:
-    return file.startswith("/usr/") or "/site-packages/" in file or "/dist-packages/" in file
 
 
 def clean_controls(text: str) -> str:
@@ -208,7 +206,8 @@ def fault_location(report: FaultReport, source: str, source_line: str = "", erro
     text = " ".join(parts)
     if report.address:
         text += f"; address {report.address}"
-        text += f" {report.region}" if report.region else ""
+        joint = " " if report.region.startswith("is ") else ", "
+        text += f"{joint}{report.region}" if report.region else ""
     if errors > 1:
         text += f" ({errors} errors in all)"
     line = " ".join(text.split())
@@ -224,5 +223,5 @@ def _own_line(source: str, compiled: str) -> str:
     if not numbers:
         return ""
     shown = wanted if len(wanted) <= SOURCE_CHARS else f"{wanted[: SOURCE_CHARS - 1]}…"
-    where = f"line {numbers[0]} of your file, " if len(numbers) == 1 else ""
+    where = f"line {numbers[0]} of the candidate, " if len(numbers) == 1 else ""
     return f" ({where}`{shown}`)"

@@ -124,7 +124,7 @@ class Inspector:
         settings = [f"{name}={value}" for name, value in variables.items()]
         command = tuple(tool_command("asan", settings))
         ran = run_tool(self._zygote, fixture, source, confinement, "asan", command, LIMIT_S)
-        report = read_address_sanitizer(ran.text)
+        report = read_address_sanitizer(ran.text, confinement.folder)
         return _located(report, source, confinement) if report is not None else ""
 
     def _why_not(self, tool: Tool) -> str | None:
