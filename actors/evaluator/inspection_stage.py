@@ -84,7 +84,7 @@ class InspectionStage:
 
     def _with_location(self, verdict: Verdict) -> Verdict:
         place = crash_place(verdict)
-        if place is None or (place == "host" and not self._fixture.on_host):
+        if place != ("host" if self._fixture.on_host else "device"):
             return verdict
         self._context.set_activity("locating the crash")
         began = time.monotonic()

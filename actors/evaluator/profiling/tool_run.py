@@ -19,7 +19,7 @@ from actors.evaluator.sandbox.zygote_client import ZygoteClient
 from protocol.values import Value
 
 LIMIT_S = 15.0  # torch is imported again, under the tool, and the candidate is called
-END_SHARE = 0.4  # of the limit that is kept for the tool to write its report
+REPORT_S = 3.0  # that a tool has to write its report, also at the limit
 
 
 class ToolRun(Value, frozen=True, kw_only=True):
@@ -75,9 +75,7 @@ def run_tool(
             answer = child.ask(order, max(0.0, began + limit_s - time.monotonic()), carried)
             if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
                 break
-        # The tool may still have its report to write.
-        left = max(END_SHARE * limit_s, began + limit_s - time.monotonic())
-        ended = child.dismiss(left)
+        ended = child.dismiss(max(REPORT_S, began + limit_s - time.monotonic()))
     finally:
         os.close(drawn.buffer)
         fixture.referee.forget(drawn.number)
