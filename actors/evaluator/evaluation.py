@@ -63,6 +63,7 @@ class EvaluationRequest(Value, frozen=True, kw_only=True):
     best_speedup: float = 0.0  # of the task so far; 0: time the candidate well in any case
     # Whether tools look at it: after a crash only, also as a contender, or in any case.
     inspected: Inspected = "no"
+    time_s: float | None = None  # the most seconds of timing; None: the limit's
 
 
 class Evaluation:
@@ -237,6 +238,7 @@ class Evaluation:
             floor_us=self._floor_us(),
             earlier_claims=self._earlier_claims,
             best_speedup=self._request.best_speedup,
+            time_s=self._request.time_s,
             tolerated=self._tolerated,
         )
         result = self._benchmark.run()

@@ -107,12 +107,29 @@ class Judge:
     # --- work --------------------------------------------------------------------------------
 
     def measure(
-        self, task: Task, context: EvaluationContext = STANDALONE
+        self,
+        task: Task,
+        context: EvaluationContext = STANDALONE,
+        *,
+        defer_baselines: bool = False,
     ) -> Reference | TaskProblem:
         """Measure a task's own module; raise `JudgeUnavailableError` or
         `EvaluationCancelledError`.
+
+        `defer_baselines`: `measure_baselines` is called later for torch.compile's times.
         """
-        return self._with_device(context, lambda turn: self.session.measure(task, turn))
+        return self._with_device(
+            context,
+            lambda turn: self.session.measure(task, turn, defer_baselines=defer_baselines),
+        )
+
+    def measure_baselines(
+        self, task: Task, reference: Reference, context: EvaluationContext = STANDALONE
+    ) -> Reference:
+        """Return the reference with torch.compile's times; raise as `measure` does."""
+        return self._with_device(
+            context, lambda turn: self.session.measure_baselines(task, reference, turn)
+        )
 
     def prepare(self, sources: list[str]) -> None:
         """Prepare the toolkit for `sources` in the background, where that disturbs nothing."""
@@ -151,6 +168,7 @@ class Judge:
         labelled_source: str = "",
         best_speedup: float = 0.0,
         inspected: Inspected = "no",
+        time_s: float | None = None,
     ) -> Verdict | TaskProblem:
         """Judge one candidate; `context` is told right before its code is first checked.
 
@@ -158,6 +176,7 @@ class Judge:
         which takes seconds.  `labelled_source`: what labels are read off, if `source` is a drop-in
         file around it.  `best_speedup`: a candidate that is clearly slower is timed roughly.
         `inspected`: whether tools look at it afterwards.
+        `time_s`: seconds of timing at most; None: as the limits say.
         Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
         has_build = built is not None and built.has_folder
@@ -168,6 +187,7 @@ class Judge:
             profiled=profiled,
             best_speedup=best_speedup,
             inspected=inspected,
+            time_s=time_s,
         )
         # A second try must not find what the first try's runner left, so it builds anew.
         tries = iter((request, msgspec.structs.replace(request, built=None)))

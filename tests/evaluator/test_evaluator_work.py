@@ -390,7 +390,7 @@ def test_a_failing_reference_is_not_taken_for_a_failing_machine(judge: Judge, ta
         def __init__(self, error: JudgeUnavailableError) -> None:
             self._error = error
 
-        def measure(self, task: Task, *_: object) -> Reference:
+        def measure(self, task: Task, *_: object, **_options: object) -> Reference:
             raise self._error
 
     def handed_back(error: JudgeUnavailableError) -> HandedBack:

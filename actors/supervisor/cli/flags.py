@@ -25,6 +25,7 @@ from protocol.settings import (
     MAX_SEED,
     PRECISIONS,
     PROFILE_WHEN,
+    PROMPT_STYLES,
 )
 from protocol.settings import POLICIES as POLICY_NAMES
 from protocol.settings import STRATEGIES as STRATEGY_NAMES
@@ -201,6 +202,13 @@ OPTIONS = tuple(
         ("--prices", "prices", price_file, "FILE", "TOML: your prices of models"),
         ("--strategy", "strategy", one_of(*STRATEGY_NAMES), "WORD", ", ".join(STRATEGY_NAMES)),
         ("--policy", "policy", one_of(*POLICY_NAMES), "WORD", ", ".join(POLICY_NAMES)),
+        (
+            "--prompts",
+            "prompts",
+            one_of(*PROMPT_STYLES),
+            "WORD",
+            "compact, or paper: its own requests",
+        ),
         ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),
         ("--evaluators", "evaluators", whole_number(0), "N", "evaluator processes (one a GPU)"),
         ("--planners", "planners", whole_number(0), "N", "planner processes (1)"),
