@@ -90,7 +90,7 @@ class InspectionStage:
         began = time.monotonic()
         if place == "device":
             location = self._inspector.locate_fault(
-                self._fixture, self._request.source, self._confinement
+                self._fixture, self._request.source, self._confinement, verdict.log
             )
         else:
             location = self._locate_on_host()

@@ -15,7 +15,9 @@ from actors.evaluator.profiling.fault_report import (
     LOCATION_CHARS,
     FaultReport,
     fault_location,
+    is_located,
     read_address_sanitizer,
+    read_device_assertion,
     read_sanitizer,
 )
 from protocol.values import Outcome, Stage, Verdict
@@ -23,6 +25,13 @@ from protocol.values import Outcome, Stage, Verdict
 OUTPUTS = Path(__file__).parent / "tool_outputs"
 MEMCHECK_H100 = (OUTPUTS / "memcheck_h100.txt").read_text(encoding="utf-8")
 ASAN = (OUTPUTS / "asan_heap_overflow.txt").read_text(encoding="utf-8")
+
+
+def recorded(name: str) -> str:
+    """Return a tool's output as recorded."""
+    return (OUTPUTS / name).read_text(encoding="utf-8")
+
+
 FOLDER = "/scratch/judge/sanitized-0be8421c"
 
 # As compute-sanitizer of CUDA 13.0 prints it, shortened.
@@ -86,6 +95,41 @@ def test_an_access_out_of_bounds_is_located() -> None:
     assert "cudaErrorLaunchFailure: unspecified launch failure" == found.faults[1].what
 
 
+def test_a_fault_of_any_kind_is_located() -> None:
+    """A trap, a write past the end, an assertion: each has its kernel and its thread."""
+    trap = read_sanitizer(recorded("memcheck_trap_h100.txt"))
+    assert "Trace/breakpoint trap in ill_k at cuda.cu:10 by thread (7,0,0) of block (0,0,0)" == (
+        fault_location(trap.faults[0], "")
+    )
+    past = read_sanitizer(recorded("memcheck_past_the_end_h100.txt"))
+    assert ("past_k", 10) == (past.faults[0].function, past.faults[0].line)
+    asserted = read_sanitizer(recorded("memcheck_assert_h100.txt"))
+    assert (36, "Warp assert") == (asserted.count, asserted.faults[0].what)
+
+
+def test_the_first_whole_report_is_enough() -> None:
+    """A million threads of a grid are not waited for; half a report is."""
+    text = recorded("memcheck_many_threads_h100.txt")
+    first = text.index("=========     by thread")
+    assert not is_located(text[:first])
+    assert is_located(text)
+    assert is_located(text[: text.index("(1,0,0)")])
+    assert not is_located("========= COMPUTE-SANITIZER\n========= \n")
+
+
+def test_a_failed_assertion_is_read_off_the_candidates_output() -> None:
+    """The device prints its place; compute-sanitizer names the C library's function only."""
+    line = "cuda.cu:10: void assert_k(const float *, float *, long): block: [33,0,0], "
+    log = f"Traceback\n/scratch/{line}thread: [192,0,0] Assertion `i < 1000` failed.\n"
+    found = read_device_assertion(log)
+    assert found is not None
+    assert (
+        "assertion `i < 1000` failed in assert_k at cuda.cu:10 by thread (192,0,0) of block "
+        "(33,0,0)"
+    ) == fault_location(found, "")
+    assert read_device_assertion("Assertion `i < 1000` failed.") is None
+
+
 def test_a_source_line_is_shown_only_if_the_candidate_wrote_it() -> None:
     """The text comes from a file that the candidate can replace: by a secret, for example."""
     fault = FaultReport(what="Invalid read", file="cuda.cu", line=3)
@@ -108,6 +152,8 @@ def test_a_kernels_name_of_any_length_leaves_the_place() -> None:
 def test_a_report_may_be_anything(garbage: str) -> None:
     """A killed tool and a forged report raise nothing."""
     read_sanitizer(garbage)
+    is_located(garbage)
+    read_device_assertion(garbage)
     read_sanitizer(f"========= Invalid x\n=========     at {garbage}\n========= {garbage}")
     read_address_sanitizer(garbage, "/x")
     read_address_sanitizer(f"==2==ERROR: AddressSanitizer: SEGV on address 0x0{garbage}", "/x")
@@ -150,6 +196,7 @@ def test_a_compiled_line_is_read_from_the_folder_alone(tmp_path: Path) -> None:
             "RuntimeError: Triton Error [CUDA]: misaligned address",
             "device",
         ),
+        (Outcome.CRASHED, "check", "CUDA error: operation not supported on global/sh", "device"),
         (Outcome.CRASHED, "check", "killed by SIGSEGV", "host"),
         (Outcome.CRASHED, "check", "killed by SIGKILL", None),
         (Outcome.CRASHED, "check", "TypeError: forward() takes 2 arguments", None),
