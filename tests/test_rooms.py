@@ -73,7 +73,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/evaluator/fastbuild": [{"nvcc"}, {"headers"}, {"store"}, {"request"}],
     "actors/release": [{"guard"}],
     "actors/supervisor": [{"cli"}, {"reporting"}, {"processes", "page"}],
-    "scripts": [{"benchmarks", "tables"}, {"faults"}],
+    "scripts": [{"benchmarks", "comparison"}, {"tables"}, {"faults"}],
 }
 # prompts/examples/*.py are texts for models, not code that runs here.
 ONLY_HERE = {
