@@ -248,8 +248,6 @@ def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
         yield local if kernel.local_bytes else "no spills"
     if kernel.shared_bytes is not None:
         yield f"{_bytes(kernel.shared_bytes)} of shared memory"
-    if kernel.max_threads is not None:
-        yield f"at most {kernel.max_threads} threads a block"
     if kernel.occupancy is not None:
         limit = f" by {kernel.occupancy_limit}" if kernel.occupancy_limit else ""
         yield f"occupancy at most {kernel.occupancy:.0%}{limit}"
