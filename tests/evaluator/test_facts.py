@@ -260,10 +260,21 @@ def test_rates_are_stored_for_one_device_only(tmp_path: Path) -> None:
     assert cache.find(here, 1.0) is None
 
 
-def test_rates_of_a_busy_machine_are_measured_again(tmp_path: Path) -> None:
-    """They serve the processes of the next hour, and then the machine may be quiet."""
+def test_rates_of_a_busy_machine_are_not_told(tmp_path: Path) -> None:
+    """Nothing is said for an hour, and then they are measured again."""
     cache, here = RatesCache(tmp_path / "rates"), Device(fingerprint="here")
-    cache.store(here, RATES, 100.0, is_settled=False)
-    assert cache.find(here, 160.0) == RATES
+    assert cache.store(here, RATES, 100.0, is_settled=False) == DeviceRates()
+    assert cache.find(here, 160.0) == DeviceRates()
     assert cache.find(here, 100.0 + UNSETTLED_S + 1) is None
     assert cache.find(here, 0.0) is None
+
+
+def test_a_measurement_only_improves_rates(tmp_path: Path) -> None:
+    """Other programs lower a rate and never raise it."""
+    cache, here = RatesCache(tmp_path / "rates"), Device(fingerprint="here")
+    cache.store(here, RATES, 0.0, is_settled=False)
+    slower = DeviceRates(copy_gb_s=100.0, next_launch_us=1.0, tflops={"tf32": 1.0, "float16": 7.0})
+    told = cache.store(here, slower, 5000.0)
+    assert (told.copy_gb_s, told.next_launch_us) == (2000.0, 1.0)
+    assert told.tflops == {"float32": 50.0, "tf32": 400.0, "float16": 7.0}
+    assert cache.find(here, 1e9) == told

@@ -89,11 +89,9 @@ class DeviceInfo:
             return DeviceRates()
         if not has_possible_rates(answer[0].rates):
             return DeviceRates()
-        # A rate that other programs lowered would make floors that honest candidates are below.
-        is_settled = answer[0].is_settled
-        rates = answer[0].rates if is_settled else DeviceRates()
-        self._rates_cache.store(self.device, rates, time.time(), is_settled=is_settled)
-        return rates
+        # A rate that other programs lowered is not told: honest candidates are below its floors.
+        found, now = answer[0], time.time()
+        return self._rates_cache.store(self.device, found.rates, now, is_settled=found.is_settled)
 
     def _describe(self) -> Device:
         answer = self._ask(DescribeDevice(), self._confinements.limits.import_s)

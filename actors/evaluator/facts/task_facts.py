@@ -11,7 +11,7 @@ from actors.evaluator.facts.task_floor import task_floor
 from actors.evaluator.ipc.layout_checks import Layout, tensor_leaves
 from actors.evaluator.ipc.referee_orders import TaskDescribed
 from actors.evaluator.reference.fixture import ReferenceFixture
-from protocol.facts import ReferenceFacts, TaskCost
+from protocol.facts import DeviceRates, ReferenceFacts, TaskCost, TaskFloor
 from protocol.settings import JudgeRules
 from protocol.values import Task
 
@@ -25,9 +25,10 @@ class TaskFacts:
         self._task: Task | None = None
         self._facts: ReferenceFacts | None = None
 
-    def facts_of(self, fixture: ReferenceFixture) -> ReferenceFacts | None:
+    def facts_of(self, fixture: ReferenceFixture, eager_us: float) -> ReferenceFacts | None:
         """Return the facts of a fixture's task; None where its referee can't find them out.
 
+        `eager_us`: the time of the task's own module, which no floor of its own work is above.
         A referee that fails here is not asked again: the error of the first time is the machine's,
         and the next turn begins with everything fresh.
         """
@@ -35,10 +36,12 @@ class TaskFacts:
             self._task, self._facts = fixture.task, None
             described = fixture.referee.describe_task()
             if described is not None:
-                self._facts = self._make(fixture, described)
+                self._facts = self._make(fixture, described, eager_us)
         return self._facts
 
-    def _make(self, fixture: ReferenceFixture, described: TaskDescribed) -> ReferenceFacts:
+    def _make(
+        self, fixture: ReferenceFixture, described: TaskDescribed, eager_us: float
+    ) -> ReferenceFacts:
         rates, parts = self._device_info.rates, fixture.facts
         cost = TaskCost(
             input_bytes=_bytes_of(parts.inputs),
@@ -47,10 +50,14 @@ class TaskFacts:
             flops=described.flops or {},
             uncounted=described.uncounted,
         )
+        floor = task_floor(cost, rates)
+        if floor.us is not None and floor.us > eager_us:
+            # Rates that other programs lowered; nothing is said of them.
+            rates, floor = DeviceRates(), TaskFloor()
         return ReferenceFacts(
             rates=rates,
             cost=cost,
-            floor=task_floor(cost, rates),
+            floor=floor,
             operations=described.operations,
             more_operations=described.more_operations,
             device_us=described.device_us,
