@@ -13,7 +13,7 @@ from actors.evaluator.children.kernel_resources import KernelResources
 from actors.evaluator.devices.rates_cache import UNSETTLED_S, RatesCache
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.facts.occupancy import multiprocessor_limits, theoretical_occupancy
-from actors.evaluator.facts.task_floor import task_floor
+from actors.evaluator.facts.task_floor import rates_that_allow, task_floor
 from actors.evaluator.facts.verdict_facts import OWN_CODE, candidate_facts
 from actors.evaluator.ipc.profile import KernelProfile, KernelProfileRow
 from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
@@ -69,6 +69,19 @@ def test_unknown_rates_set_no_floor() -> None:
     """A precision without a measured rate leaves its part out instead of guessing it."""
     assert task_floor(TaskCost(flops={"float64": 1e12}), RATES).matrix_us is None
     assert task_floor(TaskCost(input_bytes=1 << 30, flops={"tf32": 1e12}), DeviceRates()).us is None
+
+
+def test_a_floor_is_never_above_the_tasks_own_time() -> None:
+    """A rate that the task's own module exceeds is raised; one that is far off says nothing."""
+    cost = TaskCost(input_bytes=10**9, flops={"tf32": 400e9})
+    raised = rates_that_allow(900.0, cost, RATES)
+    assert raised.tflops == {"float32": 50.0, "tf32": pytest.approx(444.4, abs=0.1)}
+    assert raised.copy_gb_s == 2000.0
+    assert task_floor(cost, raised).us == pytest.approx(900.0)
+    assert rates_that_allow(1100.0, cost, RATES) == RATES
+    copied = rates_that_allow(450.0, TaskCost(input_bytes=10**9), RATES)
+    assert copied.copy_gb_s == pytest.approx(2222.2, abs=0.1)
+    assert rates_that_allow(100.0, cost, RATES) == DeviceRates()
 
 
 # --- occupancy ------------------------------------------------------------------------------------

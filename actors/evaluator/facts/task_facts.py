@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.facts.judge_rules import rule_lines
-from actors.evaluator.facts.task_floor import task_floor
+from actors.evaluator.facts.task_floor import rates_that_allow, task_floor
 from actors.evaluator.ipc.layout_checks import Layout, tensor_leaves
 from actors.evaluator.ipc.referee_orders import TaskDescribed
 from actors.evaluator.reference.fixture import ReferenceFixture
-from protocol.facts import DeviceRates, ReferenceFacts, TaskCost, TaskFloor
+from protocol.facts import ReferenceFacts, TaskCost
 from protocol.settings import JudgeRules
 from protocol.values import Task
 
@@ -42,7 +42,7 @@ class TaskFacts:
     def _make(
         self, fixture: ReferenceFixture, described: TaskDescribed, eager_us: float
     ) -> ReferenceFacts:
-        rates, parts = self._device_info.rates, fixture.facts
+        parts = fixture.facts
         cost = TaskCost(
             input_bytes=_bytes_of(parts.inputs),
             state_bytes=_bytes_of(parts.state),
@@ -50,14 +50,11 @@ class TaskFacts:
             flops=described.flops or {},
             uncounted=described.uncounted,
         )
-        floor = task_floor(cost, rates)
-        if floor.us is not None and floor.us > eager_us:
-            # Rates that other programs lowered; nothing is said of them.
-            rates, floor = DeviceRates(), TaskFloor()
+        rates = rates_that_allow(eager_us, cost, self._device_info.rates)
         return ReferenceFacts(
             rates=rates,
             cost=cost,
-            floor=floor,
+            floor=task_floor(cost, rates),
             operations=described.operations,
             more_operations=described.more_operations,
             device_us=described.device_us,
