@@ -14,7 +14,7 @@ from actors.agents.planner import read_plan
 from actors.agents.replies.anchors import AnchorProblem, lines_of, text_of
 from actors.agents.replies.candidates import read_candidate
 from actors.agents.replies.definitions import definitions_of
-from actors.agents.replies.edits import edited_source
+from actors.agents.replies.edits import EditedSource, edited_source
 from actors.agents.replies.placed_anchors import placed_scaffold
 from actors.agents.replies.places import Place, PlaceProblem, ShownLines
 from actors.agents.replies.replies import ReplyProblem, fenced, parse_reply
@@ -130,7 +130,8 @@ def test_edits_change_what_they_name(source: str, data: st.DataObject) -> None:
         by_number = all(not title.startswith("from") for title, _ in edits)
         assert not by_number or "change nothing" in found.reason
     else:
-        assert found == text_of(intended)
+        assert found.source == text_of(intended)
+        assert len(edits) == len(found.edits)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +222,10 @@ def test_an_answer_of_both_forms_is_one_file_or_a_question() -> None:
     plan, shown = Plan(advice="", scaffold=""), ShownLines(CANDIDATE)
     whole = f"\n## Candidate\n\n{fenced(new)}\n"
 
-    assert read_candidate(parse_reply(edits), plan, shown) == Candidate(source=new)
-    assert read_candidate(parse_reply(edits + whole), plan, shown) == Candidate(source=new)
+    told = ("lines 7-7: 1 line becomes 1",)
+    wanted = Candidate(source=new, edits=told)
+    assert read_candidate(parse_reply(edits), plan, shown) == wanted
+    assert read_candidate(parse_reply(edits + whole), plan, shown) == wanted
     other = parse_reply(edits + whole.replace("0.5f * (x", "0.25f * (x"))
     found = read_candidate(other, plan, shown)
     assert isinstance(found, ReplyProblem)
@@ -258,7 +261,8 @@ def test_a_span_may_be_replaced_across_languages() -> None:
     found = edited_source(parse_reply(edits_reply(("lines 2-5", new))), ShownLines(CANDIDATE))
 
     lines = lines_of(CANDIDATE)
-    assert found == text_of([lines[0], *new, *lines[5:]])
+    assert isinstance(found, EditedSource)
+    assert found.source == text_of([lines[0], *new, *lines[5:]])
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n"])
@@ -272,7 +276,8 @@ def test_line_ends_and_tabs_stay(end: str) -> None:
 
     found = edited_source(parse_reply(reply), ShownLines(source))
 
-    assert isinstance(found, str)
+    assert isinstance(found, EditedSource)
+    found = found.source
     assert f"{end}\tfor (;;) {{{end}\t\tbreak;{end}    }}{end}" in found
     assert found.count("\r") == (found.count("\n") if end == "\r\n" else 0)
 
@@ -288,7 +293,8 @@ def test_five_thousand_lines() -> None:
     found = edited_source(parse_reply(edits_reply(("function f1650", new))), ShownLines(source))
 
     assert isinstance(plan, Plan)
-    assert found == source.replace("    return a + 1650;", "    return a;")
+    assert isinstance(found, EditedSource)
+    assert found.source == source.replace("    return a + 1650;", "    return a;")
 
 
 def test_an_edit_of_the_module_makes_model_new() -> None:
@@ -299,7 +305,8 @@ def test_an_edit_of_the_module_makes_model_new() -> None:
         parse_reply(edits_reply(("line 12", ["        y = x + 1.0  # Model"]))), ShownLines(source)
     )
 
-    assert isinstance(found, str)
+    assert isinstance(found, EditedSource)
+    found = found.source
     assert "class ModelNew(nn.Module):" in found
     assert '"""Model adds' in found
     assert "y = x + 1.0  # Model\n" in found
