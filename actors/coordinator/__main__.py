@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import zmq
-from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.cli import OneLineParser
@@ -27,7 +26,7 @@ from actors.coordinator.storage.database import (
 from actors.exit_status import ExitStatus
 from actors.identity import name_process
 from actors.lifeline import hold_lifeline, on_terminate
-from actors.log import open_log
+from actors.log import FilteringBoundLogger, open_log
 from protocol import key_ring as ring_file
 from protocol import settings as settings_file
 from protocol import transport
