@@ -16,6 +16,7 @@ from actors.evaluator.fastbuild.cxx_compile import (
 from actors.evaluator.fastbuild.error_attribution import CompilerFailure
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext, compile_cuda
+from actors.evaluator.fastbuild.request.added_headers import has_module
 from actors.evaluator.fastbuild.request.build_request import BuildRequest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import BuildCommands, CompileCommand
@@ -26,6 +27,9 @@ from protocol.values import Value
 
 # The mangled name of a Tensor method; undefined if the light headers did not define the method.
 _METHOD = re.compile(r"\b_ZNK?R?2at6Tensor(?P<length>\d+)(?P<rest>\w+)")
+
+
+_KERNEL = "__device_stub_"  # in the name of the function by which the host launches a kernel
 
 
 class LightBuildUnsupportedError(Exception):
@@ -108,7 +112,7 @@ class LightBuild:
             with self.stopwatch.phase(f"g++ {name}, pybind11"):
                 compiled = self._compile_cxx(compilation, source, binding)
         self._precompiled.append(compiled.precompiled)
-        if "PYBIND11_MODULE" in source.code:
+        if has_module(source.whole_code):
             self._bindings.add(binding)
         if not compiled.ran.status:
             return None
@@ -117,8 +121,15 @@ class LightBuild:
     def _compile_cuda(
         self, compilation: CompileCommand, source: CandidateSource
     ) -> CompilerFailure | None:
-        compiled = compile_cuda(self._context, compilation, source)
+        binding: Binding = "table" if can_bind_by_table(source) else "pybind"
+        compiled = compile_cuda(self._context, compilation, source, table=binding == "table")
+        output = compiled.ran.output if compiled.ran else ""
+        if compiled.failed and binding == "table" and LAYOUT_ASSERTION.search(output):
+            binding = "pybind"
+            compiled = compile_cuda(self._context, compilation, source, table=False)
         self._precompiled.append(compiled.precompiled)
+        if has_module(source.whole_code):
+            self._bindings.add(binding)
         if not compiled.failed or compiled.ran is None:
             return None
         return _failure(compiled.failed, compiled.ran.output, source, compiled.argv)
@@ -149,10 +160,13 @@ class LightBuild:
         unfinished.replace(self.request.library)
 
     def _check_methods(self, library: Path) -> None:
-        """Raise `LightBuildUnsupportedError` if the library lacks a method of torch's headers."""
+        """Raise `LightBuildUnsupportedError` if the library lacks a method or a kernel."""
         ran = run_compiler(
             ["nm", "-D", "--undefined-only", str(library)], self.folder, self.deadline
         )
+        if _KERNEL in ran.output:
+            # Only g++ has read the whole headers: cudafe++ and cicc did not see this launch.
+            raise LightBuildUnsupportedError("a template of the headers launches a kernel")
         for found in _METHOD.finditer(ran.output):
             name = found["rest"][: int(found["length"])]
             if found.group() not in self.toolkit.exported and name in self.toolkit.index.methods:
@@ -164,6 +178,4 @@ class LightBuild:
 def _failure(
     phase: str, output: str, source: CandidateSource, argv: tuple[str, ...]
 ) -> CompilerFailure:
-    return CompilerFailure(
-        phase=phase, output=output, source=source.path, text=source.text, argv=argv
-    )
+    return CompilerFailure(phase=phase, output=output, source=source, argv=argv)
