@@ -25,10 +25,11 @@ _HEAVY = re.compile(
     r"|\bTORCH_SELECTIVE\w*|\bTORCH_(STABLE_ONLY|TARGET_VERSION)\b"
 )
 _CONDITION = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(.*(?:\\\n.*)*)", re.MULTILINE)
-_UMBRELLA = frozenset((*UMBRELLAS, "torch/extension.h", "torch/version.h", LIBRARY, AUTOGRAD))
+_GRAPHS = "torch/csrc/autograd/custom_function.h"
+_UMBRELLA = frozenset((*UMBRELLAS, "torch/extension.h", "torch/version.h", LIBRARY, _GRAPHS))
 # The umbrella headers that include torch's graphs.
 _WITH_GRAPHS = frozenset(
-    ["torch/extension.h", "torch/all.h", "torch/torch.h", "torch/autograd.h", AUTOGRAD]
+    ["torch/extension.h", "torch/all.h", "torch/torch.h", "torch/autograd.h", _GRAPHS]
 )
 _BINDING = frozenset(
     ["torch/csrc/utils/pybind.h", "torch/csrc/python_headers.h", "torch/csrc/Exceptions.h"]

@@ -330,5 +330,11 @@ def _umbrella_headers(light: Path) -> None:
         light / "stark/pybind.h",
         "#pragma once\n" + "".join(f"#include <torch/csrc/{header}>\n" for header in pybind),
     )
+    write_file(
+        light / AUTOGRAD,
+        "#pragma once\n#include <ATen/Context.h>\n#if __has_include(<ATen/DeviceAccelerator.h>)\n"
+        "#include <ATen/DeviceAccelerator.h>\n#endif\n"
+        "#include <torch/csrc/autograd/custom_function.h>\n",
+    )
     for name in ("table.h", "record.h"):
         write_file(light / "stark" / name, (NATIVE / name).read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 LIBRARY = "torch/library.h"
-AUTOGRAD = "torch/csrc/autograd/custom_function.h"
+AUTOGRAD = "stark/graphs.h"  # torch's header of autograd::Function, with what that needs
 PYBIND = "stark/pybind.h"
 _LIBRARY_NAMES = re.compile(r"\bTORCH_LIBRARY\w*|\btorch\s*::\s*(?:Library|CppFunction|dispatch)\b")
 _AUTOGRAD_NAMES = re.compile(r"\bautograd\s*::\s*(?!Variable\b)\w+|\bAutogradContext\b")
