@@ -29,6 +29,7 @@ from actors.cli import OneLineParser
 from actors.evaluator.fastbuild import (
     FlagSet,
     ImportReport,
+    PrecompiledHeaderError,
     flag_sets_of,
     import_in_child,
     prepare_toolkit,
@@ -100,10 +101,18 @@ def build_side(name: str, store: Path | None) -> BuildSide:
     return BuildSide(report=report, error=first_error(report.error), code=code)
 
 
+def prepare(store: Path, names: list[str]) -> None:
+    """Prepare what these candidates need; without a precompiled header their builds are slower."""
+    try:
+        prepare_toolkit(store, flag_sets_for(names))
+    except PrecompiledHeaderError as error:
+        print(f"not all headers could be prepared: {str(error)[-600:]}", flush=True)
+
+
 def prepared_side(name: str, store: Path) -> BuildSide:
     """Prepare what one candidate needs, and build it with that."""
     began = time.monotonic()
-    prepare_toolkit(store, flag_sets_for([name]))
+    prepare(store, [name])
     prepared_s = time.monotonic() - began
     return structs.replace(build_side(name, store), prepared_s=prepared_s)
 
@@ -183,7 +192,7 @@ def main(arguments: list[str]) -> int:
         beside = names if flags.at_once and not flags.no_torch else []
         running = {name: pool.submit(build_side, name, None) for name in beside}
         begun_at = time.monotonic()
-        prepare_toolkit(store, flag_sets_for(names) if flags.together else ())
+        prepare(store, names if flags.together else [])
         print(f"toolkit prepared in {time.monotonic() - begun_at:.1f} s", flush=True)
         ours = {}
         for name in names:
