@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch.utils.cpp_extension as extension
 
-from actors.evaluator.fastbuild.cxx_compile import includes_torch_first
+from actors.evaluator.fastbuild.headers.include_order import includes_torch_first
 from actors.evaluator.fastbuild.request.build_request import BuildRequest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.local_headers import LocalHeadersError, with_local_headers

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from msgspec import structs
-
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
-from actors.evaluator.fastbuild.headers.header_tree import UMBRELLAS, write_file
+from actors.evaluator.fastbuild.headers.header_tree import write_file
+from actors.evaluator.fastbuild.headers.include_order import includes_torch_first
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.request.added_headers import torch_headers_for
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
@@ -23,8 +22,6 @@ BINDINGS: tuple[Binding, ...] = ("table", "pybind")
 BINDING_DEFINES: dict[Binding, str] = {"table": "-DSTARK_TABLE", "pybind": "-DSTARK_PYBIND"}
 # Names in a compiler's output when a function has a type that the table does not know.
 LAYOUT_ASSERTION = re.compile(r"stark::KindOf|stark::Guarded|stark::Table")
-_DIRECTIVE = re.compile(r"^\s*#\s*(\w+)\s*(.*)$", re.MULTILINE)
-_TORCH_HEADERS = frozenset(["torch/extension.h", *UMBRELLAS])
 
 
 class CxxCompilation(Value, frozen=True, kw_only=True):
@@ -40,32 +37,6 @@ def precompiled_text(binding: Binding, added: tuple[str, ...]) -> str:
     """Return the text of the precompiled header."""
     names = ("stark/common.h", f"stark/{binding}.h", *added)
     return "".join(f"#include <{name}>\n" for name in names)
-
-
-def includes_torch_first(source: CandidateSource) -> bool:
-    """Whether no directive before the include of torch's headers could change these."""
-    return _first_directives(source, source.code_with_includes) == "torch"
-
-
-def _first_directives(source: CandidateSource, code: str) -> Literal["torch", "harmless", "other"]:
-    """Return what comes first in `code`: torch's headers, or a directive that may change them."""
-    headers = {spelled: header for header in source.headers for spelled in header.spelled}
-    for directive, rest in _DIRECTIVE.findall(code):
-        if directive == "include":
-            if rest.strip()[1:-1] in _TORCH_HEADERS:
-                return "torch"
-            header = headers.pop(rest.strip(), None)  # a header is read once
-            if header is not None:
-                local = CandidateSource(path=header.path, text=header.text)
-                first = _first_directives(
-                    structs.replace(source, headers=tuple(headers.values())),
-                    local.code_with_includes,
-                )
-                if first != "harmless":
-                    return first
-        elif directive != "pragma" or rest.strip() != "once":
-            return "other"
-    return "harmless"
 
 
 def _flags(toolkit: Toolkit, compilation: CompileCommand, binding: Binding) -> list[str]:

@@ -313,7 +313,9 @@ def preamble_header(added: tuple[str, ...]) -> str:
     """Return the header of what many candidates have in common: the common part and `added`."""
     # The last include marks the end of the preamble in preprocessed text.
     names = ("stark/common.h", *added, "stark/common_end.h")
-    return "#pragma once\n" + "".join(f"#include <{name}>\n" for name in names)
+    # nvcc includes this header before its own one for CUDA sources.
+    cuda = "#ifdef __CUDACC__\n#include <cuda_runtime.h>\n#endif\n"
+    return f"#pragma once\n{cuda}" + "".join(f"#include <{name}>\n" for name in names)
 
 
 def _umbrella_headers(light: Path) -> None:

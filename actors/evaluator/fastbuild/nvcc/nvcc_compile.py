@@ -13,6 +13,7 @@ from msgspec import structs
 
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
 from actors.evaluator.fastbuild.headers.header_tree import PREAMBLE_FILE, write_file
+from actors.evaluator.fastbuild.headers.include_order import includes_torch_first
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     HOST_HALF,
@@ -127,8 +128,14 @@ def nvcc_command(
     source: CandidateSource,
     folders: Sequence[Path],
 ) -> list[str]:
-    """Return nvcc's command with the headers in `folders` first."""
+    """Return nvcc's command with the headers in `folders` first.
+
+    A source that begins with torch's headers gets their preamble before its first line, so that the
+    preprocessed text begins in the same way for all such sources.
+    """
     argv = [compilation.compiler, *with_folders_first(compilation.flags, list(folders))]
+    if uses_torch(source) and includes_torch_first(source):
+        argv += ["-include", PREAMBLE_FILE]
     return [*argv, "-c", source.path, "-o", str(context.folder / compilation.output)]
 
 

@@ -25,6 +25,7 @@ _CALL = re.compile(r"\bload(?:_inline)?\s*\(")
 _TEXTS = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
 _DEVICE_CODE = re.compile(r"__global__|__device__|<<<|[<\"](?:cub|thrust|cuda_runtime)\b")
 _NO_HEADERS = re.compile(r"no_implicit_headers\s*=\s*True")
+_TORCH_HEADERS = re.compile(r"\b(?:torch|ATen|c10|pybind11)/")
 MAX_FLAG_SETS = 4  # of one candidate; further ones are not read
 MAX_CALLS = 16
 
@@ -39,7 +40,7 @@ def may_compile(source: str) -> bool:
 
 def needs_headers(source: str) -> bool:
     """Whether `source` seems to build with torch's headers; a build without them is fast anyway."""
-    return not _NO_HEADERS.search(source) or "torch/" in source or "ATen/" in source
+    return not _NO_HEADERS.search(source) or bool(_TORCH_HEADERS.search(source))
 
 
 def flag_sets_of(source: str, *, cuda: bool) -> frozenset[FlagSet]:
