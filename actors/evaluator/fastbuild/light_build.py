@@ -155,24 +155,24 @@ class LightBuild:
             ran = run_compiler([*argv, *self.toolkit.linker], self.folder, self.deadline)
         if ran.status:
             raise LightBuildUnsupportedError(f"the linker failed: {ran.output[-300:]}")
-        with self.stopwatch.phase("look for missing methods"):
-            self._check_methods(unfinished)
+        with self.stopwatch.phase("look for missing symbols"):
+            check_symbols(unfinished, self.toolkit, self.deadline)
         unfinished.replace(self.request.library)
 
-    def _check_methods(self, library: Path) -> None:
-        """Raise `LightBuildUnsupportedError` if the library lacks a method or a kernel."""
-        ran = run_compiler(
-            ["nm", "-D", "--undefined-only", str(library)], self.folder, self.deadline
-        )
-        if _KERNEL in ran.output:
-            # Only g++ has read the whole headers: cudafe++ and cicc did not see this launch.
-            raise LightBuildUnsupportedError("a template of the headers launches a kernel")
-        for found in _METHOD.finditer(ran.output):
-            name = found["rest"][: int(found["length"])]
-            if found.group() not in self.toolkit.exported and name in self.toolkit.index.methods:
-                raise LightBuildUnsupportedError(
-                    f"the method {name} is used but not named in the source"
-                )
+
+def check_symbols(library: Path, toolkit: Toolkit, deadline: Deadline) -> None:
+    """Raise `LightBuildUnsupportedError` if the library lacks a method of torch or a kernel."""
+    argv = ["nm", "-D", "--undefined-only", str(library)]
+    ran = run_compiler(argv, library.parent, deadline)
+    if _KERNEL in ran.output:
+        # g++ read the bodies of templates in the headers; cudafe++ and cicc saw no such launch.
+        raise LightBuildUnsupportedError("a template in the headers launches a kernel")
+    for found in _METHOD.finditer(ran.output):
+        name = found["rest"][: int(found["length"])]
+        if found.group() not in toolkit.exported and name in toolkit.index.methods:
+            raise LightBuildUnsupportedError(
+                f"the method {name} is used but not named in the source"
+            )
 
 
 def _failure(

@@ -23,4 +23,6 @@ load_inline(name="cpu_library", cpp_sources=SOURCE, is_python_module=False)
 def results():
     torch.manual_seed(0)
     x = torch.randn(17, 33)
-    return [torch.ops.stark_cpu_library.scale_add(x, x, 3.0)]
+    made = [torch.ops.stark_cpu_library.scale_add(x, x, 3.0)]
+    torch.testing.assert_close(made, [3 * x + x])
+    return made

@@ -16,4 +16,7 @@ module = load_inline(name="cpu_no_implicit_headers", cpp_sources=SOURCE, no_impl
 
 def results():
     torch.manual_seed(0)
-    return [module.twice(torch.randn(17, 33))]
+    x = torch.randn(17, 33)
+    made = [module.twice(x)]
+    torch.testing.assert_close(made, [2 * x])
+    return made

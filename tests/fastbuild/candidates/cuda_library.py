@@ -40,4 +40,6 @@ load_inline(
 def results():
     torch.manual_seed(0)
     x = torch.randn(17, 33, device="cuda")
-    return [torch.ops.stark_cuda_library.scale_add(x, x, 3.0)]
+    made = [torch.ops.stark_cuda_library.scale_add(x, x, 3.0)]
+    torch.testing.assert_close(made, [3 * x + x])
+    return made

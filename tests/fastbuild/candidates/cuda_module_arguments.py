@@ -29,4 +29,6 @@ module = load_inline(name="cuda_module_arguments", cpp_sources="", cuda_sources=
 def results():
     torch.manual_seed(0)
     x = torch.randn(17, 33, device="cuda")
-    return [module.scaled(x), module.scaled(x=x, by=4.0), module.scaled_double(x.double())]
+    made = [module.scaled(x), module.scaled(x=x, by=4.0), module.scaled_double(x.double())]
+    torch.testing.assert_close(made, [2 * x, 4 * x, 3 * x.double()])
+    return made

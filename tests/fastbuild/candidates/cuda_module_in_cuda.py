@@ -27,4 +27,7 @@ module = load_inline(name="cuda_module_in_cuda", cpp_sources="", cuda_sources=SO
 
 def results():
     torch.manual_seed(0)
-    return [module.twice(torch.randn(17, 33, device="cuda"))]
+    x = torch.randn(17, 33, device="cuda")
+    made = [module.twice(x)]
+    torch.testing.assert_close(made, [2 * x])
+    return made

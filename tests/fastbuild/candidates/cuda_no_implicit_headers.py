@@ -4,8 +4,8 @@ import torch
 from torch.utils.cpp_extension import load_inline
 
 SOURCE = r"""
-#include <torch/types.h>
 #include <cuda_runtime.h>
+#include <torch/extension.h>
 __global__ void twice_kernel(const float* x, float* y, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = 2 * x[i];
@@ -18,8 +18,7 @@ torch::Tensor twice(torch::Tensor x) {
 }
 """
 DECLARED = r"""
-#include <torch/types.h>
-#include <torch/csrc/utils/pybind.h>
+#include <torch/extension.h>
 torch::Tensor twice(torch::Tensor x);
 """
 module = load_inline(
@@ -33,4 +32,7 @@ module = load_inline(
 
 def results():
     torch.manual_seed(0)
-    return [module.twice(torch.randn(17, 33, device="cuda"))]
+    x = torch.randn(17, 33, device="cuda")
+    made = [module.twice(x)]
+    torch.testing.assert_close(made, [2 * x])
+    return made

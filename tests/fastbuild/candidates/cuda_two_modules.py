@@ -33,4 +33,6 @@ host_module = load_inline(
 def results():
     torch.manual_seed(0)
     x = torch.randn(17, 33, device="cuda")
-    return [module.twice(x), host_module.thrice(x)]
+    made = [module.twice(x), host_module.thrice(x)]
+    torch.testing.assert_close(made, [2 * x, 3 * x])
+    return made
