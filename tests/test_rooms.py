@@ -50,6 +50,11 @@ ROOMS: dict[str, set[str]] = {
         "scripts.report",
         "actors.procfs", "actors.prctl", "actors.exit_status", "actors.deadlines",
     },
+    "actors/adopt": {
+        "msgspec", "torch",
+        "protocol", "actors.release", "actors.cli", "actors.commands", "actors.exit_status",
+        "actors.installation",
+    },
     "actors/watch": {
         "msgspec", "starlette", "uvicorn",
         "protocol", "actors.supervisor.reporting", "actors.cli",
@@ -80,6 +85,7 @@ ONLY_HERE = {
     # The judge's own process never imports torch: its children import it, and children may crash.
     "torch": {
         "actors/evaluator/children",
+        "actors/adopt",  # it runs the user's model
         "actors/release/guard",  # texts that are copied into winners, never imported
         "actors/evaluator/fastbuild",
         "actors/evaluator/children/correctness.py",
