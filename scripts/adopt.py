@@ -43,7 +43,40 @@ def _parser() -> OneLineParser:
     take = stages.add_parser("take", help="make tasks of the modules that are worth it, with proof")
     take.add_argument("folder", type=Path, metavar="FOLDER", help="the folder that look wrote")
     _add_choice(take)
+    fit = stages.add_parser("fit", help="make a package that puts winners into the model")
+    fit.add_argument("folder", type=Path, metavar="FOLDER", help="the folder that take wrote")
+    fit.add_argument(
+        "--run", type=Path, action="append", default=[], metavar="RUN",
+        help="a run with winners, finished or not; may be repeated (default: runs/ in FOLDER)",
+    )  # fmt: skip
+    fit.add_argument(
+        "--winner", type=_winner, action="append", default=[], metavar="TASK=FILE",
+        help="a winner's file for a task; may be repeated",
+    )  # fmt: skip
+    check = stages.add_parser("check", help="measure what the winners bring to the whole model")
+    check.add_argument("folder", type=Path, metavar="FOLDER", help="the folder that fit wrote")
+    _add_check(check)
+    whole = stages.add_parser("all", help="look, take, run the tasks, fit and check")
+    _add_model(whole)
+    _add_choice(whole)
+    _add_check(whole)
+    whole.add_argument(
+        "--budget", type=_count, default=60, metavar="N",
+        help="attempts for all tasks together, by what each has left to win (default: 60)",
+    )  # fmt: skip
+    whole.add_argument(
+        "--supervisor", default="", metavar="FLAGS",
+        help="flags for the runs of the tasks, such as '--model NAME --max-cost 5'",
+    )  # fmt: skip
     return parser
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds", type=_seconds, default=20.0, metavar="S",
+        help="seconds of timing for each comparison of the whole model (default: 20)",
+    )  # fmt: skip
+    parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +135,23 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="how far a task's time alone may be from its time in the model (default: 20%%)",
     )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds")
+    return seconds
+
+
+def _winner(text: str) -> tuple[str, Path]:
+    name, _, file = text.partition("=")
+    if not name or not file:
+        raise argparse.ArgumentTypeError(f"{text!r} is not TASK=FILE")
+    return name, Path(file)
 
 
 def _count(text: str) -> int:

@@ -93,6 +93,12 @@ def opened_model(folder: StageFolder) -> tuple[ModelFile, ModelRecord]:
     return ModelFile(path), record
 
 
+def is_unchanged(folder: StageFolder, path: Path) -> bool:
+    """Whether `look` saw this file as it is now."""
+    record = folder.read("model.json", ModelRecord, "adopt.py look")
+    return (record.path, record.sha256) == (str(path.resolve()), file_hash(path))
+
+
 def steps_of(
     file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch]
 ) -> Callable[[], None]:

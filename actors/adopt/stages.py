@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from actors.adopt.look import look, look_lines, refuse_outside
+from actors.adopt.check import check
+from actors.adopt.check_process import check_apart, dropped_before
+from actors.adopt.fit import PACKAGE, NoWinnerError, fit
+from actors.adopt.look import is_unchanged, look, look_lines, refuse_outside
 from actors.adopt.model_file import ModelFile
+from actors.adopt.model_report import report_text, verdict_line
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import Options, take
+from actors.adopt.take import Options, Take, take
+from actors.adopt.task_runs import run_tasks
 from actors.commands import typed_command
 from actors.exit_status import ExitStatus
 
@@ -58,4 +63,50 @@ def run_take(arguments: argparse.Namespace) -> int:
     return ExitStatus.DONE
 
 
-STAGES = {"look": run_look, "take": run_take}
+def run_fit(arguments: argparse.Namespace) -> int:
+    """Make the package of the winners."""
+    folder = StageFolder(arguments.folder)
+    fit(folder, arguments.run, dict(arguments.winner), say)
+    say(f"-> {folder.path}/{PACKAGE}: import {PACKAGE}; {PACKAGE}.fit(model)")
+    return ExitStatus.DONE
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Check the whole model."""
+    folder = StageFolder(arguments.folder)
+    if arguments.in_process:
+        check(folder, arguments.seconds, dropped_before(folder), say)
+        return ExitStatus.DONE
+    result = check_apart(folder, arguments.seconds, say)
+    folder.write_text("report.md", report_text(folder))
+    say(verdict_line(result))
+    say(f"-> {folder.path}/report.md")
+    is_faster = result.gain is not None and result.gain.low > 1.0
+    return ExitStatus.DONE if is_faster else ExitStatus.NEGATIVE
+
+
+def run_all(arguments: argparse.Namespace) -> int:
+    """Run the stages that are not done yet."""
+    folder = StageFolder(arguments.out or Path("adopt") / arguments.model.stem)
+    if not folder.has("look.json") or not is_unchanged(folder, arguments.model):
+        run_look(arguments)
+    arguments.folder = folder.path
+    if not folder.has("take.json") and run_take(arguments):
+        return ExitStatus.NEGATIVE
+    taken = folder.read("take.json", Take, "adopt.py take")
+    run_tasks(folder, taken.tasks, arguments.budget, arguments.supervisor, say)
+    try:
+        fit(folder, [], {}, say)
+    except NoWinnerError as error:
+        say(str(error))
+        return ExitStatus.NEGATIVE
+    return run_check(arguments)
+
+
+STAGES = {
+    "look": run_look,
+    "take": run_take,
+    "fit": run_fit,
+    "check": run_check,
+    "all": run_all,
+}
