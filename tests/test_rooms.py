@@ -58,7 +58,7 @@ ROOMS: dict[str, set[str]] = {
 # The inner rooms of a room, from the top floor down.  Rooms of one floor do not import each other.
 # An inner room imports lower floors only, never the files of the folder that contains it.
 FLOORS: dict[str, list[set[str]]] = {
-    "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies"}],
+    "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies", "cards"}],
     "actors/agents/recipes": [{"roles"}, {"codegen"}, {"frontend", "schedule"}, {"ir"}],
     "actors/coordinator": [{"replay"}, {"gateway"}, {"storage"}, {"scheduling", "search"}],
     "actors/evaluator": [

@@ -67,7 +67,7 @@ def build(card: Card, folder: Path) -> Path:
     source, library = folder / f"{card.name}{suffix}", folder / f"{card.name}.so"
     source.write_text(card.code + harness.read_text(encoding="utf-8"), encoding="utf-8")
     is_cuda = card.backend == "cuda"
-    command = compile_command(card, cuda_include() if is_cuda else ())
+    command = compile_command(card, cuda_include() if is_cuda else (), native=_architecture(card))
     command += ["-shared", *(["-Xcompiler", "-fPIC"] if is_cuda else ["-fPIC"])]
     command += ["-o", str(library), str(source)]
     if "cublasLt" in card.code:
@@ -76,6 +76,14 @@ def build(card: Card, folder: Path) -> Path:
     if done.returncode:
         raise AssertionError(f"card {card.name} does not compile:\n{done.stderr[-4000:]}")
     return library
+
+
+def _architecture(card: Card) -> str:
+    """Return this machine's architecture: machine code of another one does not run."""
+    if card.backend == "cpp":
+        return "native"
+    major, minor = torch.cuda.get_device_capability()
+    return f"{major}{minor}{'a' if major >= 9 else ''}"
 
 
 def native_call(library: Path) -> Call:
@@ -117,7 +125,9 @@ def triton_call(card: Card, folder: Path) -> Call:
 
 def prepared_call(card: Card, folder: Path) -> Call:
     """Build a card and return its call."""
-    return triton_call(card, folder) if card.backend == "triton" else native_call(build(card, folder))
+    return (
+        triton_call(card, folder) if card.backend == "triton" else native_call(build(card, folder))
+    )
 
 
 def run_sample(card: Card, call: Call, sample: Sample, device: str, *, timed: bool) -> CardResult:

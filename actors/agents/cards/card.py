@@ -1,7 +1,7 @@
 """A knowledge card: the files of `prompts/cards/`, read and checked as text.
 
-A card has a header of `name: value` lines between two `---` lines, a few words, and one fenced block
-of code.  `prompts/cards/README.md` tells what each name of the header means.
+A card has a header of `name: value` lines between two `---` lines, a few words, and one fenced
+block of code.  `prompts/cards/README.md` tells what each name of the header means.
 """
 
 from __future__ import annotations

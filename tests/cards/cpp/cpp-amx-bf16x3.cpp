@@ -10,8 +10,8 @@ static void matmul(const float* A, const float* W, float* C, long M, long N, lon
 #pragma omp for
     for (long j = 0; j < J * T; ++j) split(W + j / T * 16 * K + j % T * 32, K, &w[j * 768], true);
 #pragma omp for collapse(2)
-    for (long i = 0; i < I; ++i)
-      for (long j = 0; j < J; ++j) block(&a[i * T * 768], &w[j * T * 768], T, C + i * 16 * N + j * 16, N);
+    for (long j = 0; j < J; ++j)
+      for (long i = 0; i < I; ++i) block(&a[i * T * 768], &w[j * T * 768], T, C + i * 16 * N + j * 16, N);
   }
 }
 extern "C" void card(void** p, const long long* n, void*) {
