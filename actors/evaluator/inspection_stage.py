@@ -84,13 +84,13 @@ class InspectionStage:
 
     def _with_location(self, verdict: Verdict) -> Verdict:
         place = crash_place(verdict)
-        if place is None or (place == "host" and not self._fixture.on_host):
+        if place != ("host" if self._fixture.on_host else "device"):
             return verdict
         self._context.set_activity("locating the crash")
         began = time.monotonic()
         if place == "device":
             location = self._inspector.locate_fault(
-                self._fixture, self._request.source, self._confinement
+                self._fixture, self._request.source, self._confinement, verdict.log
             )
         else:
             location = self._locate_on_host()

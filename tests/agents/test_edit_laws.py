@@ -292,7 +292,8 @@ def test_five_thousand_lines() -> None:
 
 
 def test_an_edit_of_the_module_makes_model_new() -> None:
-    """Edits of the task's own source rename its class, and nothing else that is called so."""
+    """Edits of the task's own source rename its class, and nothing else that is called so;
+    the functions that make inputs go."""
     source = TASK_SOURCE.replace('"""Adds', '"""Model adds')
     found = edited_source(
         parse_reply(edits_reply(("line 12", ["        y = x + 1.0  # Model"]))), ShownLines(source)
@@ -302,6 +303,8 @@ def test_an_edit_of_the_module_makes_model_new() -> None:
     assert "class ModelNew(nn.Module):" in found
     assert '"""Model adds' in found
     assert "y = x + 1.0  # Model\n" in found
+    assert found.endswith("        return y / 2.0\n")
+    compile(found, "candidate", "exec")
 
 
 @pytest.mark.parametrize(

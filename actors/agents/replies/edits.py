@@ -20,6 +20,7 @@ from actors.agents.replies.places import PlaceProblem, ShownLines
 from actors.agents.replies.replies import EDIT, EDITS, Reply, ReplyProblem, ReplySection
 from protocol.values import Value
 
+INPUTS = ("get_inputs", "get_init_inputs")
 _INSERTION = re.compile(r"(?:insert\s+)?(?P<side>after|before)\s+(?P<place>.+)", re.I | re.DOTALL)
 _VERB = re.compile(r"(?P<verb>replace|change|delete|remove)\s+(?P<place>.+)", re.I | re.DOTALL)
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
@@ -115,7 +116,10 @@ def _applied(edits: Sequence[Edit], shown: ShownLines) -> str | ReplyProblem:
 
 
 def with_model_new(source: str) -> str:
-    """Return the source with its class `Model` called `ModelNew`, if it has no `ModelNew` yet."""
+    """Return the task's own source as a candidate: its class `Model` is called `ModelNew`.
+
+    The functions that make inputs are left out.  A source that has a `ModelNew` stays as it is.
+    """
     module = python_source.parse(source)
     if isinstance(module, str) or python_source.defines_class(module, "ModelNew"):
         return source
@@ -131,4 +135,14 @@ def with_model_new(source: str) -> str:
     for row, column in reversed(names):
         line = lines[row - 1]
         lines[row - 1] = f"{line[:column]}ModelNew{line[column + len('Model') :]}"
-    return "\n".join(lines)
+    for number in sorted(_lines_of_inputs(module), reverse=True):
+        del lines[number - 1]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _lines_of_inputs(module: ast.Module) -> set[int]:
+    """Return the lines of the functions that only the judge calls."""
+    made = [one for one in module.body if isinstance(one, ast.FunctionDef) and one.name in INPUTS]
+    return {
+        number for one in made for number in range(one.lineno, (one.end_lineno or one.lineno) + 1)
+    }

@@ -18,7 +18,9 @@ from actors.evaluator.profiling.compiled_source import compiled_line
 from actors.evaluator.profiling.fault_report import (
     FaultReport,
     fault_location,
+    is_located,
     read_address_sanitizer,
+    read_device_assertion,
     read_sanitizer,
 )
 from actors.evaluator.profiling.ncu_report import (
@@ -94,19 +96,25 @@ class Inspector:
             found[tool] = _errors(ran)
         return found
 
-    def locate_fault(self, fixture: ReferenceFixture, source: str, confinement: Confinement) -> str:
-        """Return where the candidate's code on the GPU fails, in one line; "" if not known."""
+    def locate_fault(
+        self, fixture: ReferenceFixture, source: str, confinement: Confinement, log: str = ""
+    ) -> str:
+        """Return where the candidate's code on the GPU fails, in one line; "" if not known.
+
+        `log`: what the candidate wrote when it crashed, which has a failed assertion's place.
+        """
+        assertion = read_device_assertion(log)
+        if assertion is not None:
+            return _located(assertion, source, confinement)
         if self._why_not("memcheck") is not None:
             return ""
-        ran = self._run("memcheck", fixture, source, confinement, LIMIT_S)
+        ran = self._run("memcheck", fixture, source, confinement, LIMIT_S, is_located)
         report = read_sanitizer(ran.text)
         # An error of the CUDA API says less than the access that led to it.
         faults = sorted(report.faults, key=lambda fault: fault.function == "")
         if not faults:
             return ""
-        api_errors = sum(fault.function == "" for fault in report.faults)
-        count = max(1, (report.count or 1) - api_errors)
-        return _located(faults[0], source, confinement, count)
+        return _located(faults[0], source, confinement)
 
     def locate_host_fault(
         self,
@@ -124,7 +132,7 @@ class Inspector:
         settings = [f"{name}={value}" for name, value in variables.items()]
         command = tuple(tool_command("asan", settings))
         ran = run_tool(self._zygote, fixture, source, confinement, "asan", command, LIMIT_S)
-        report = read_address_sanitizer(ran.text)
+        report = read_address_sanitizer(ran.text, confinement.folder)
         return _located(report, source, confinement) if report is not None else ""
 
     def _why_not(self, tool: Tool) -> str | None:
@@ -142,9 +150,12 @@ class Inspector:
         source: str,
         confinement: Confinement,
         limit_s: float,
+        is_enough: Callable[[str], bool] | None = None,
     ) -> ToolRun:
         command = tuple(tool_command(tool))
-        return run_tool(self._zygote, fixture, source, confinement, tool, command, limit_s)
+        return run_tool(
+            self._zygote, fixture, source, confinement, tool, command, limit_s, is_enough
+        )
 
 
 def memcheck_errors(found: Mapping[str, str]) -> str:
@@ -153,9 +164,9 @@ def memcheck_errors(found: Mapping[str, str]) -> str:
     return text if text[:1].isdigit() and not text.startswith("0 ") else ""
 
 
-def _located(report: FaultReport, source: str, confinement: Confinement, errors: int = 1) -> str:
+def _located(report: FaultReport, source: str, confinement: Confinement) -> str:
     line = compiled_line(confinement.folder, report.file, report.line)
-    return fault_location(report, source, line, errors)
+    return fault_location(report, source, line)
 
 
 def _errors(ran: ToolRun) -> str:

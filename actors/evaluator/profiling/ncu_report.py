@@ -27,7 +27,8 @@ NAME_CHARS = 80
 MAX_NAME_CHARS = 2000  # of a name that is shortened
 TABLE_CHARS = 12_000
 
-_INNERMOST_ARGUMENTS = re.compile(r"<[^<>…]+>")
+_INNERMOST_ARGUMENTS = re.compile(r"<[^<>]+>")
+_LEFT_OUT = "\0"  # stands for arguments that are left out
 _UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|void |<lambda[^>]*>")
 _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 _ERROR = re.compile(r"^==ERROR== (.*)$", re.MULTILINE)
@@ -92,12 +93,10 @@ def short_kernel_name(name: str) -> str:
     """Return a kernel's name without parameters, and without template arguments if it is long."""
     line = " ".join(clean_log(name[:MAX_NAME_CHARS]).split())
     line = _without_parameters(_UNNAMED.sub("", line))
-    while len(line) > NAME_CHARS:
-        shorter = _INNERMOST_ARGUMENTS.sub("<…>", line).replace("<<…>>", "<…>")
-        if shorter == line:
-            return f"{line[: NAME_CHARS - 1]}…"
+    while len(line) > NAME_CHARS and (shorter := _INNERMOST_ARGUMENTS.sub(_LEFT_OUT, line)) != line:
         line = shorter
-    return line
+    line = line.replace(_LEFT_OUT, "<…>")
+    return line if len(line) <= NAME_CHARS else f"{line[: NAME_CHARS - 1]}…"
 
 
 def _without_parameters(line: str) -> str:

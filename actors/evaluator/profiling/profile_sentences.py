@@ -26,6 +26,7 @@ SECOND_KERNEL_SHARE = 0.25  # of the call's time: from here on its bound is told
 LAUNCH_BOUND_SHARE = 0.5  # of the call's time: kernels that take less leave the rest to the host
 WASTED_SECTORS = 0.9  # of the bytes of a sector: below it an access is told
 MANY_L2_MISSES = 1.25  # times the least traffic: above it the caches' hit rates are told
+CACHED_SHARE = 0.97  # of the least traffic: below it a part has not left the L2 cache
 MANY_CONFLICTS = 0.1  # of the accesses to shared memory
 DIVERGENT_THREADS = 28.0  # of 32: below it branches or idle lanes are told
 TAIL_WAVES = 8.0  # in more waves the last one matters little
@@ -98,8 +99,7 @@ def _traffic(
     )
     whole = call.dram_bytes
     if whole is not None and not call.is_cut and not call.other_kernels:
-        least = context.least_bytes
-        ratio = f"{whole / least:.2g} times the least ({_size(least)})" if least else ""
+        ratio = _against_least(whole, context.least_bytes)
         if call.launches > 1:
             text += f"; all kernels together move {_size(whole)}{f', {ratio}' if ratio else ''}"
         elif ratio:
@@ -108,6 +108,14 @@ def _traffic(
         text=f"{text}.",
         metrics=(ncu_metrics.DRAM_READ, ncu_metrics.DRAM_WRITTEN, ncu_metrics.DRAM_SHARE),
     )
+
+
+def _against_least(moved: float, least: int | None) -> str:
+    if not least:
+        return ""
+    # Most of what is written last is still in the L2 cache when the kernel ends.
+    cached = ", and the rest stays in the L2 cache" if moved < CACHED_SHARE * least else ""
+    return f"{moved / least:.2g} times the least ({_size(least)}){cached}"
 
 
 def _rate(metrics: KernelMetrics, rate: float, context: ProfileContext) -> str:
@@ -350,4 +358,7 @@ def _size(amount: float) -> str:
 
 
 def _number(amount: float) -> str:
-    return f"{amount:,.0f}" if amount < 1e6 else f"{amount / 1e6:.3g} million"
+    for name, size in (("billion", 1e9), ("million", 1e6)):
+        if amount >= size:
+            return f"{amount / size:.3g} {name}"
+    return f"{amount:,.0f}"
