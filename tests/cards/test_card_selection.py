@@ -163,5 +163,5 @@ def test_cards_as_lines() -> None:
 
     assert [] == card_lines([])
     assert text.startswith("## Verified building blocks\n")
-    for part in (cards[0].title, "sm_90+", cards[0].effect, cards[0].code.rstrip()):
+    for part in (cards[0].title, "For sm_90+.", cards[0].code.rstrip()):
         assert part in text

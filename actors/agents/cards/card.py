@@ -84,10 +84,10 @@ def parse_card(name: str, text: str) -> Card:
     bound = ROW_BOUND.fullmatch(row)
     problems = {
         f"it has {size} bytes, more than {MAX_CARD_BYTES}": size > MAX_CARD_BYTES,
+        f"its code is fenced as {fence}": FENCES.get(fence) != header["backend"],
         f"its name does not begin with its backend, {header['backend']}": not name.startswith(
             f"{header['backend']}-"
         ),
-        f"its code is fenced as {fence}": FENCES.get(fence) != header["backend"],
         f"architecture {header['architecture']} is not known": not _is_architecture(
             header["backend"], header["architecture"]
         ),

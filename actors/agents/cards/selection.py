@@ -15,7 +15,7 @@ Pure and deterministic: the same task, device and bottleneck give the same cards
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from actors.agents.cards.card import (
     ANY_OPERATION,
@@ -25,7 +25,7 @@ from actors.agents.cards.card import (
     load_cards,
 )
 from actors.agents.cards.task_operations import longest_row, task_operations
-from protocol.values import Device, Reference, Task
+from protocol.values import Backend, Device, Reference, Task
 
 MAX_CARDS = 3
 LAUNCH_BOUND = ("launch", "latency")
@@ -44,12 +44,13 @@ def choose_cards(
     reference: Reference,
     *,
     bottleneck: str = "",
+    backends: Sequence[Backend] = (),
     cards: Iterable[Card] | None = None,
 ) -> tuple[Card, ...]:
     """Return the cards for a task on its device, at most three; () where none fits.
 
     `bottleneck` is one of `card.BOTTLENECKS`; "": the largest part of the task's floor, where it
-    was measured.
+    was measured.  `backends`: those that candidates may use; (): the task's own.
     """
     bottleneck = bottleneck or floor_bottleneck(reference)
     operations = task_operations(task.source, reference.inputs)
@@ -57,7 +58,7 @@ def choose_cards(
     fitting = [
         card
         for card in (load_cards() if cards is None else cards)
-        if card.backend == task.backend
+        if card.backend in (backends or (task.backend,))
         and runs_on(card, reference.device)
         and _is_row_within(card, row)
     ]
