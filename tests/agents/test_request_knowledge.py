@@ -25,7 +25,11 @@ VERDICT_FACTS = VerdictFacts(
     fault_location="kernel f, line 7",
 )
 VECTOR = Device(kind="cpu", facts={"vector": "512 bits, avx512f"})
-PARTS = {"facts": "77 launches a call", "profile": "DRAM was 91 % busy.", "cards": "## Verified building blocks"}
+PARTS = {
+    "facts": "77 launches a call",
+    "profile": "DRAM was 91 % busy.",
+    "cards": "## Verified building blocks",
+}
 
 
 def plan_work() -> MakePlan:

@@ -142,8 +142,8 @@ def run_sample(card: Card, call: Call, sample: Sample, device: str, *, timed: bo
         error = max(error, largest_error(others[: len(right)], right))
     us = torch_us = None
     if timed and sample.is_timed:
-        others = _outputs(sample, device)
-        us = time_us(lambda: call(inputs, others, sample), device)
+        # A candidate allocates its outputs in each call, as torch does.
+        us = time_us(lambda: call(inputs, _fresh(sample, device), sample), device)
         torch_us = time_us(lambda: sample.compute(*inputs), device)
     return CardResult(
         name=card.name,
@@ -193,6 +193,11 @@ def time_us(call: Callable[[], object], device: str) -> float:
 def _outputs(sample: Sample, device: str) -> list[Tensor]:
     shapes = [*sample.outputs, *((length,) for length in sample.scratch)]
     return [torch.full(shape, float("nan"), device=device) for shape in shapes]
+
+
+def _fresh(sample: Sample, device: str) -> list[Tensor]:
+    shapes = [*sample.outputs, *((length,) for length in sample.scratch)]
+    return [torch.empty(shape, device=device) for shape in shapes]
 
 
 def _tuple(value: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:

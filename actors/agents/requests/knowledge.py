@@ -17,7 +17,7 @@ from protocol.messages import MakePlan, Repair, Solve, Write
 from protocol.settings import Knowledge
 from protocol.values import AttemptView, Reference, Task, Value, Verdict
 
-W = TypeVar("W", MakePlan, Write, Repair, Solve)
+W = TypeVar("W", bound=MakePlan | Write | Repair | Solve)
 
 
 class RequestKnowledge(Value, frozen=True, kw_only=True):
