@@ -222,6 +222,8 @@ class Candidate(Value, frozen=True, kw_only=True):
 
     source: str
     outside: tuple[str, ...] = ()  # diff hunks outside the plan's anchors
+    # What the answer changed in the source that was shown, a line each; () for a whole file.
+    edits: tuple[str, ...] = ()
 
 
 class AttemptView(Value, frozen=True, kw_only=True):

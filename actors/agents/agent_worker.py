@@ -41,6 +41,7 @@ class AgentWorker(ABC, Generic[W, Answer]):
         self._max_tokens = max_tokens
         self._style = style
         self._knowledge = knowledge
+        self._reads_edits = style == "compact"  # the paper's requests ask for whole files
 
     def work(self, request: Work, context: WorkContext) -> Result | CallsBlocked | HandedBack:
         """Ask the model and check its reply."""

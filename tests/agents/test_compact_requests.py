@@ -163,12 +163,13 @@ def test_facts_are_shown_where_they_are_known() -> None:
         make_plan().reference,
         facts=ReferenceFacts(floor=TaskFloor(memory_us=4.0), rule_lines=("precision: float32",)),
     )
-    seen = VerdictFacts(profile_sentences=("88 % of the stalls wait for memory",))
+    sentences = ("88 % of the stalls wait for memory", "- loads of float2")
+    seen = VerdictFacts(profile_sentences=sentences)
     node = replace(FAST, verdict=replace(FAST.verdict, facts=seen))
     request = compact(make_plan(node=node, reference=reference, ledger=LEDGER))
 
     assert "- precision: float32" in request.stable_text
-    assert "\n- 88 % of the stalls wait for memory" in request.varying_text
+    assert "\n- 88 % of the stalls wait for memory\n  - loads of float2" in request.varying_text
     assert "3.33 × eager, 3 × the least time" in request.varying_text
     assert "Fuse. | 20.0 µs, 2 × eager, 5 × the least time" in request.varying_text
 
@@ -224,6 +225,14 @@ def test_a_replay_finds_the_reply_whatever_the_ledger_says() -> None:
     assert key != different
     assert "Fuse." not in key
     assert "Your part: planner" in key
+
+
+def test_only_a_coder_is_told_of_spans() -> None:
+    """Spans exist where a plan marked them: the others name lines, functions and classes."""
+    assert "`### span N`" in compact(write(PLAN)).varying_text
+    for work in (solve(), repair(PLAN)):
+        assert "`### span N`" not in compact(work).varying_text
+        assert "`### lines A-B`" in compact(work).varying_text
 
 
 def test_a_request_shrinks_by_its_largest_attempt() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,8 @@ from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
 from protocol.messages import AgentWork, Lease
-from protocol.values import Candidate, LedgerEntry, Outcome, Plan, Reference, Task, Verdict
+from protocol.values import Call, Candidate, LedgerEntry, Outcome, Plan, Reference, Task, Verdict
+from scripts.story import story
 
 TASK = Task(name="t", source="the reference")
 WRONG = Verdict(verdict=Outcome.WRONG, reason="row 3")
@@ -146,3 +148,21 @@ def test_a_run_of_an_older_version_has_none(run: LedgerRun) -> None:
     run.store.save_attempt("t", Attempt(number=1, parent=0, repair=False, stage=Stage.PLAN))
 
     assert () == run.message(1, Stage.PLAN).ledger
+
+
+def test_the_story_tells_edits_and_questions(run: LedgerRun, tmp_path: Path) -> None:
+    """An attempt's history says what its answer changed, and why a reply was asked for again."""
+    run.decide(1, Stage.PLAN)
+    again = "That answer can't be used: line 3 is meant twice.\n\nAnswer once more: '## Edits'."
+    for request in ("[user]\n\nthe task\n", f"[user]\n\nthe task\n\n[user]\n\n{again}\n"):
+        call = Call(model="m", request=request, reply="r", seconds=1.0)
+        ActivityStore(run.database).add_call("t/1/write", "coder", call, 100.0)
+    edits = ("span 1 (lines 3-4): 2 lines become 1", "after line 9: 2 new")
+    run.store.save_candidate("t", 1, Candidate(source="a\nb\n", edits=edits))
+    run.database.commit()
+    with closing(sqlite3.connect(tmp_path / "run.db")) as stored:
+        lines = "\n".join(story(stored, tmp_path, "1"))
+
+    assert lines.count("reply bought") == 2
+    assert "write reply can't be used, asked again: line 3 is meant twice\n" in lines
+    assert f"answered as 2 edits of node 0, a file of 2 lines; {'; '.join(edits)}" in lines

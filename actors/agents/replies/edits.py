@@ -35,13 +35,29 @@ class Edit(Value, frozen=True, kw_only=True):
     lines: tuple[str, ...]
     title: str
 
+    @property
+    def description(self) -> str:
+        """The edit in a line for people: "span 1 (lines 18-33): 16 lines become 14"."""
+        new, old = len(self.lines), self.last - self.first + 1
+        if not old:
+            return f"{self.title}: {new} new"
+        where = "" if str(self.first) in self.title else f" (lines {self.first}-{self.last})"
+        return f"{self.title}{where}: {old} line{'s' * (old != 1)} become{'s' * (old == 1)} {new}"
+
+
+class EditedSource(Value, frozen=True, kw_only=True):
+    """The shown source with the edits of a reply in it."""
+
+    source: str
+    edits: tuple[str, ...]  # their descriptions, in the order of their lines
+
 
 def has_edits(reply: Reply) -> bool:
     """Whether a reply answers with edits."""
     return any(section.name in (EDITS, EDIT) for section in reply.sections)
 
 
-def edited_source(reply: Reply, shown: ShownLines) -> str | ReplyProblem:
+def edited_source(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProblem:
     """Return the shown source with the reply's edits in it, or what is unclear about them."""
     edits: list[Edit] = []
     for section in reply.sections:
@@ -93,7 +109,7 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
     return Edit(first=first, last=last, lines=tuple(lines), title=title)
 
 
-def _applied(edits: Sequence[Edit], shown: ShownLines) -> str | ReplyProblem:
+def _applied(edits: Sequence[Edit], shown: ShownLines) -> EditedSource | ReplyProblem:
     ordered = sorted(edits, key=lambda edit: (edit.first, edit.last))
     for one, other in pairwise(ordered):
         if other.first <= one.last:
@@ -112,7 +128,9 @@ def _applied(edits: Sequence[Edit], shown: ShownLines) -> str | ReplyProblem:
     source = text_of([*lines, *shown.lines[position:]])
     if source == text_of(shown.lines):
         return ReplyProblem(reason="the edits change nothing in the source")
-    return with_model_new(source)
+    return EditedSource(
+        source=with_model_new(source), edits=tuple(edit.description for edit in ordered)
+    )
 
 
 def with_model_new(source: str) -> str:

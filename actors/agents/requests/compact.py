@@ -82,7 +82,8 @@ def compact_request(
 
 def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
     """Return the role, its instruction and its temperature."""
-    form = prompts.read("compact/form.md").strip()
+    spans = "`### span N`, " if isinstance(work, Write) else ""  # only a plan marks spans
+    form = fill("compact/form.md", spans=spans).strip()
     match work:
         case MakePlan():
             text = fill("compact/planner.md", attempt=str(work.attempt))
@@ -123,9 +124,14 @@ def _architecture(task: Task, reference: Reference, blocks: list[str]) -> str:
         outputs=reference.outputs or "as forward returns them",
         times=reference_times(reference, ledger.duration),
         notes="".join(f"Note: {note}\n" for note in reference.notes),
-        hardware="\n".join(f"- {line}" for line in (*sheet, *facts.task_lines(reference))),
+        hardware="\n".join(map(_item, (*sheet, *facts.task_lines(reference)))),
         blocks="\n".join(["", *blocks]) if blocks else "",
     )
+
+
+def _item(line: str) -> str:
+    """Return a line of a list; one that is an item already belongs to the item above it."""
+    return f"  {line}" if line.startswith("- ") else f"- {line}"
 
 
 def numbered(source: str, spans: tuple[tuple[int, int], ...] = ()) -> str:
@@ -202,7 +208,7 @@ def _observed(template: str, title: str, node: AttemptView, shown: str, work: Ag
 
 def _result(node: AttemptView, reference: Reference, *, is_node: bool) -> str:
     verdict = node.verdict
-    known = "".join(f"\n- {line}" for line in facts.attempt_lines(verdict, reference))
+    known = "".join(f"\n{_item(line)}" for line in facts.attempt_lines(verdict, reference))
     if verdict.is_correct:
         time = node.score_us if node.score_us is not None else verdict.median_us
         parts = ["Correct"] if time is None else [f"Correct: {ledger.duration(time)} a call"]

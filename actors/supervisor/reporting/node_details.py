@@ -103,6 +103,7 @@ class NodeDetails(Value, frozen=True, kw_only=True, omit_defaults=False):
     root_source: str | None
     plan: PlanDetails | None
     outside: tuple[str, ...]  # diff hunks outside of the plan's anchors
+    edits: tuple[str, ...]  # what the answer replaced in the parent's source; () for a whole file
     calls: tuple[CallDetails, ...]
     log: str | None
     verdict: VerdictDetails | None
@@ -154,6 +155,7 @@ def node_details(
         root_source=_source(run, (key[0], 0)),
         plan=_plan(plan),
         outside=stored.outside if stored else candidate.outside if candidate else (),
+        edits=candidate.edits if candidate else (),
         calls=tuple(_calls(run, key)),
         log=stored.verdict.log if stored else None,
         verdict=_verdict(task, row, stored.verdict) if row and stored else None,
