@@ -13,6 +13,7 @@ from actors.evaluator.evaluation import EvaluationRequest, Inspected
 from actors.evaluator.inspection_stage import InspectionStage, wants_profile
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.profiling.inspection import Inspector, Profile
+from actors.evaluator.profiling.profile_sentences import ProfileContext
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
 from protocol.facts import DeviceRates, VerdictFacts
 from protocol.settings import JudgeRules, ProfileWhen
@@ -83,6 +84,7 @@ def inspected(
         ("contender", 2.01, "contenders", True),  # its interval reaches the best
         ("contender", 2.05, "contenders", False),
         ("yes", 2.05, "contenders", True),  # the search stagnates
+        ("yes", 4.1, "contenders", False),  # but this one is far behind
         ("yes", 2.05, "winners", False),
         ("contender", 0.0, "none", False),
         ("crash", 0.0, "contenders", False),
@@ -137,6 +139,7 @@ def test_a_refused_tool_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     zygote: Any = SimpleNamespace(ready=SimpleNamespace(namespaces=True))
     inspector, nothing = Inspector(zygote), Any
-    found = [inspector.profile(nothing, "x", nothing, nothing) for _try in range(2)]  # type: ignore[arg-type]
+    context = ProfileContext()
+    found = [inspector.profile(nothing, "x", nothing, context) for _try in range(2)]  # type: ignore[arg-type]
     assert 1 == len(runs)
     assert all(() == one.sentences and "ERR_NVGPUCTRPERM" in one.table for one in found)

@@ -35,7 +35,7 @@ from actors.evaluator.profiling.profile_sentences import (
     ProfileContext,
     profile_sentences,
 )
-from actors.evaluator.profiling.tool_commands import tool_command
+from actors.evaluator.profiling.tool_commands import ncu_filter, tool_command
 
 # torch's kernels on an H100, by ncu 2025.3: random numbers, GELU, a float32 matmul, a sum, softmax.
 TORCH = (Path(__file__).parent / "tool_outputs/ncu_torch_h100.csv").read_text(encoding="utf-8")
@@ -131,6 +131,19 @@ def test_kernel_names_are_short() -> None:
     assert "scale<float, 4>" == short_kernel_name("void <unnamed>::scale<float, 4>(float *)")
     assert "gemm<…>" == short_kernel_name(f"void gemm<{'Shape<_1, _2>, ' * 20}float>(Params)")
     assert "(a)" == short_kernel_name("(a)")
+
+
+def test_of_many_launches_the_longest_kernels_are_measured() -> None:
+    """Their base names select them; names from the candidate's process are no patterns."""
+    names = ("void at::native::reduce<512, F(int)>(T)", "(anonymous namespace)::k1", ".*|(", "k4")
+    assert ["reduce", "k1"] == ncu_report.longest_kernels(names, 100)
+    assert [] == ncu_report.longest_kernels(names, ncu_report.MAX_LAUNCHES)
+    assert [] == ncu_report.longest_kernels(names, None)
+    command = tool_command("ncu", [*ncu_filter(["reduce", "k1"]), "python"])
+    assert ["--kernel-name", "regex:reduce|k1", "python"] == command[-3:]
+    call = read_report(TORCH, is_chosen=True)
+    first = profile_sentences(call, ProfileContext(launches=100))[0].text
+    assert first.startswith("6 launches of the longest of the 100 kernels of a call take 810.1 µs")
 
 
 def test_a_refusal_is_named() -> None:
@@ -241,9 +254,10 @@ def test_a_call_whose_kernels_take_little_of_it_is_bound_by_launches() -> None:
         "(an empty kernel takes 2.2 µs)."
     ) == texts(call, call_us=60.0, launch_us=2.2)[-1]
     assert "launch" in texts(call, call_us=25.0)[-1]
-    # Of a call that was cut, the time of the other kernels is not known.
+    # Of a call that was cut, only torch's profiler knows the time of the other kernels.
     cut = MeasuredCall(kernels=(ten,), launches=10, is_cut=True)
     assert "host" not in texts(cut, call_us=60.0)[-1]
+    assert "the 40 kernels take 25 of" in texts(cut, call_us=60.0, device_us=25.0, launches=40)[-1]
 
 
 def test_waste_is_told_only_where_it_is() -> None:

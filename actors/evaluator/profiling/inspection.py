@@ -25,12 +25,13 @@ from actors.evaluator.profiling.fault_report import (
 )
 from actors.evaluator.profiling.ncu_report import (
     is_not_permitted,
+    longest_kernels,
     metric_table,
     read_report,
     refusal,
 )
 from actors.evaluator.profiling.profile_sentences import ProfileContext, profile_sentences
-from actors.evaluator.profiling.tool_commands import EXECUTABLES, tool_command
+from actors.evaluator.profiling.tool_commands import EXECUTABLES, ncu_filter, tool_command
 from actors.evaluator.profiling.tool_run import LIMIT_S, ToolRun, run_tool
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
@@ -69,8 +70,10 @@ class Inspector:
         why_not = self._why_not("ncu")
         if why_not is not None:
             return Profile(table=why_not)
-        ran = self._run("ncu", fixture, source, confinement, LIMIT_S)
-        call = read_report(ran.text)
+        chosen = longest_kernels(context.kernels, context.launches)
+        command = tuple(tool_command("ncu", ncu_filter(chosen)))
+        ran = run_tool(self._zygote, fixture, source, confinement, "ncu", command, LIMIT_S)
+        call = read_report(ran.text, is_chosen=bool(chosen))
         if not call.kernels:
             reason = refusal(ran.text) or _why_no_report(ran, "it measured no kernel")
             if is_not_permitted(ran.text):
@@ -127,8 +130,6 @@ class Inspector:
 
         `confinement`: of a build with AddressSanitizer, which `variables` put into the process.
         """
-        if not self._zygote.ready.namespaces:
-            return ""
         settings = [f"{name}={value}" for name, value in variables.items()]
         command = tuple(tool_command("asan", settings))
         ran = run_tool(self._zygote, fixture, source, confinement, "asan", command, LIMIT_S)
