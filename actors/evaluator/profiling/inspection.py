@@ -134,7 +134,9 @@ class Inspector:
         command = tuple(tool_command("asan", settings))
         ran = run_tool(self._zygote, fixture, source, confinement, "asan", command, LIMIT_S)
         report = read_address_sanitizer(ran.text, confinement.folder)
-        return _located(report, source, confinement) if report is not None else ""
+        # Without a line it says no more than the signal did.
+        has_place = report is not None and report.line
+        return _located(report, source, confinement) if report and has_place else ""
 
     def _why_not(self, tool: Tool) -> str | None:
         """Return why a tool can't be used here, "" if it is not installed; None if it can."""
