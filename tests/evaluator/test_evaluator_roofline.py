@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -51,19 +52,6 @@ def test_the_drivers_figure_counts_unless_it_is_far_from_the_table() -> None:
     assert 64 == unknown.gb_s
 
 
-def test_the_figures_name_the_bound() -> None:
-    """Bandwidth, arithmetic and their shares of the peak; unknown figures are left out."""
-    figures = roofline.roofline_figures(100 << 20, 1e6, 70.0, CARD)
-    assert figures["bandwidth"].startswith("1498 GB/s, 75% of the peak")
-    assert "memory" == figures["bound"]
-    assert "arithmetic" == roofline.roofline_figures(1 << 20, 2e10, 100.0, CARD)["bound"]
-    assert "latency" in roofline.roofline_figures(1 << 10, 1e3, 50.0, CARD)["bound"]
-    assert "fits" in roofline.roofline_figures(1 << 20, 0, 50.0, CARD)["bandwidth"]
-    assert {"bandwidth": "0.02048 GB/s"} == roofline.roofline_figures(
-        1 << 10, 0, 50.0, DevicePeak()
-    )
-
-
 @given(
     st.floats(0, 1e12),
     st.floats(0, 1e15),
@@ -85,11 +73,9 @@ def test_the_floor_rejects_impossible_claims() -> None:
     assert roofline.floor_us(1 << 40, 1e18, DevicePeak()) == 0.0
 
 
-def test_a_processor_is_measured_and_gives_no_floor() -> None:
-    """The copy speed of one core shows how near a candidate is; all cores may be faster."""
+def test_a_processor_has_no_floor() -> None:
+    """Nothing is known of a processor's peak, so no honest candidate is below a floor of it."""
     peak = roofline.device_peak(Device(kind="cpu", fingerprint="this one"))
-    assert peak is roofline.device_peak(Device(kind="cpu", fingerprint="this one"))
-    assert (peak.gb_s or 0) > 0.1
     assert roofline.floor_us(1 << 30, 0, peak) == 0.0
 
 
@@ -116,20 +102,22 @@ def test_the_table_is_short_and_sorted_with_times_for_one_call() -> None:
     assert (20.0, 1) == (profile.rows[0].us, profile.rows[0].calls)
     assert profile.rows[0].share == pytest.approx(20 / 210, abs=1e-4)
     assert all(len(row.name) <= 80 and row.name.isprintable() for row in profile.rows)
-    assert len(profiler.profile_text(profile)) < 2000
-    assert "and 10 more" in profiler.profile_text(profile)
+    assert 20 == profile.launches
 
 
 def test_a_forged_table_is_cut() -> None:
     """The table comes from a process with candidate code."""
-    row = KernelProfileRow(name="x\n" * 10_000, calls=1, us=1.0, share=1.0)
-    forged = KernelProfile(rows=(row,) * 1000)
-    assert len(profiler.profile_text(profiler.sanitized_profile(forged))) < 2000
-
-
-def test_an_empty_table_adds_no_line() -> None:
-    """The verdict's profile has only the other figures then."""
-    assert {"timing": "x"} == profiler.verdict_profile(KernelProfile(), {"timing": "x"})
+    row = KernelProfileRow(
+        name="x\n" * 10_000, calls=-1, us=math.nan, share=7.0, registers=1 << 60, grid=(1, -1, 1)
+    )
+    found = profiler.sanitized_profile(
+        KernelProfile(rows=(row,) * 1000, whole_us=-1.0, host_us=1e99)
+    )
+    assert (profiler.MAX_ROWS, 0.0, None) == (len(found.rows), found.whole_us, found.host_us)
+    kept = found.rows[0]
+    assert (0, 0.0, 0.0, None, None) == (kept.calls, kept.us, kept.share, kept.registers, kept.grid)
+    assert len(kept.name) <= 80
+    assert kept.name.isprintable()
 
 
 def test_a_call_is_profiled(torch: ModuleType) -> None:
