@@ -9,7 +9,7 @@ from actors.evaluator.inspection_stage import sanitizer_library
 from actors.evaluator.judge import Judge
 from protocol.values import Outcome, Task, Verdict
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # it may have to prepare a toolkit
 
 READS_FAR = """
 from torch.utils.cpp_extension import load_inline
