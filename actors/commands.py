@@ -44,6 +44,12 @@ COMMANDS = (
         summary="list the example tasks, or copy them",
     ),
     Command(
+        name="adopt",
+        module="scripts.adopt",
+        in_checkout="python scripts/adopt.py",
+        summary="take tasks out of your own model, and put winners into it",
+    ),
+    Command(
         name="kernelbench",
         module="scripts.kernelbench",
         in_checkout="python scripts/kernelbench.py",
