@@ -185,7 +185,8 @@ def test_an_unclear_place_is_a_question(name: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("places", "words"),
     [
-        (("lines 2-6",), "begins in Python and ends in the text of a string"),
+        (("lines 2-6",), "the string's own lines are 5-28, and line 4 begins it"),
+        (("lines 18-29",), "lines 18-29 begin in the text of a string and end in Python"),
         (("lines 6-10", "lines 9-9"), "overlap: which of them is to change?"),
         (("class ModelNew", "function forward"), "overlap"),
         ((), "it names no place"),

@@ -13,7 +13,7 @@ from actors.evaluator.children.kernel_resources import KernelResources
 from actors.evaluator.devices.rates_cache import UNSETTLED_S, RatesCache
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.facts.occupancy import multiprocessor_limits, theoretical_occupancy
-from actors.evaluator.facts.task_floor import task_floor
+from actors.evaluator.facts.task_floor import rates_that_allow, task_floor
 from actors.evaluator.facts.verdict_facts import OWN_CODE, candidate_facts
 from actors.evaluator.ipc.profile import KernelProfile, KernelProfileRow
 from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
@@ -69,6 +69,19 @@ def test_unknown_rates_set_no_floor() -> None:
     """A precision without a measured rate leaves its part out instead of guessing it."""
     assert task_floor(TaskCost(flops={"float64": 1e12}), RATES).matrix_us is None
     assert task_floor(TaskCost(input_bytes=1 << 30, flops={"tf32": 1e12}), DeviceRates()).us is None
+
+
+def test_a_floor_is_never_above_the_tasks_own_time() -> None:
+    """A rate that the task's own module exceeds is raised; one that is far off says nothing."""
+    cost = TaskCost(input_bytes=10**9, flops={"tf32": 400e9})
+    raised = rates_that_allow(900.0, cost, RATES)
+    assert raised.tflops == {"float32": 50.0, "tf32": pytest.approx(444.4, abs=0.1)}
+    assert raised.copy_gb_s == 2000.0
+    assert task_floor(cost, raised).us == pytest.approx(900.0)
+    assert rates_that_allow(1100.0, cost, RATES) == RATES
+    copied = rates_that_allow(450.0, TaskCost(input_bytes=10**9), RATES)
+    assert copied.copy_gb_s == pytest.approx(2222.2, abs=0.1)
+    assert rates_that_allow(100.0, cost, RATES) == DeviceRates()
 
 
 # --- occupancy ------------------------------------------------------------------------------------
@@ -260,10 +273,21 @@ def test_rates_are_stored_for_one_device_only(tmp_path: Path) -> None:
     assert cache.find(here, 1.0) is None
 
 
-def test_rates_of_a_busy_machine_are_measured_again(tmp_path: Path) -> None:
-    """They serve the processes of the next hour, and then the machine may be quiet."""
+def test_rates_of_a_busy_machine_are_not_told(tmp_path: Path) -> None:
+    """Nothing is said for an hour, and then they are measured again."""
     cache, here = RatesCache(tmp_path / "rates"), Device(fingerprint="here")
-    cache.store(here, RATES, 100.0, is_settled=False)
-    assert cache.find(here, 160.0) == RATES
+    assert cache.store(here, RATES, 100.0, is_settled=False) == DeviceRates()
+    assert cache.find(here, 160.0) == DeviceRates()
     assert cache.find(here, 100.0 + UNSETTLED_S + 1) is None
     assert cache.find(here, 0.0) is None
+
+
+def test_a_measurement_only_improves_rates(tmp_path: Path) -> None:
+    """Other programs lower a rate and never raise it."""
+    cache, here = RatesCache(tmp_path / "rates"), Device(fingerprint="here")
+    cache.store(here, RATES, 0.0, is_settled=False)
+    slower = DeviceRates(copy_gb_s=100.0, next_launch_us=1.0, tflops={"tf32": 1.0, "float16": 7.0})
+    told = cache.store(here, slower, 5000.0)
+    assert (told.copy_gb_s, told.next_launch_us) == (2000.0, 1.0)
+    assert told.tflops == {"float32": 50.0, "tf32": 400.0, "float16": 7.0}
+    assert cache.find(here, 1e9) == told

@@ -142,6 +142,14 @@ def test_the_largest_errors_stand_beside_eagers_own() -> None:
     assert lines[-1].startswith("at [4, 5]: ")
 
 
+def test_a_ratio_near_one_is_told_only_if_it_is_exact() -> None:
+    """Rounding in a lower precision is no factor that was forgotten."""
+    truth = right(64, 64).abs() + 1
+    rounded = truth.bfloat16().float() * 0.999
+    assert "times the right one" not in "\n".join(described(rounded, truth))
+    assert "0.999 times the right one" in "\n".join(described(truth * 0.999, truth))
+
+
 def test_booleans_are_described() -> None:
     """A mask with a wrong part is described as other outputs are."""
     truth = torch.zeros(8, 8, dtype=torch.bool)
