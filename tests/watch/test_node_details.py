@@ -40,6 +40,25 @@ def begun_attempt(run_dir: Path) -> Coordinator:
     return coordinator
 
 
+def test_the_reference_says_where_its_baselines_are(tmp_path: Path) -> None:
+    """They come later than the other figures, or never: then the reason is shown."""
+    coordinator = begun_attempt(tmp_path)
+    store = coordinator.store
+    reference = store.reference(TASK)
+    assert reference is not None
+    for changes, line in (
+        ({"baselines_pending": True}, "torch.compile: not measured yet"),
+        ({"compile_us": 50.0}, "torch.compile: 50 µs a call"),
+        ({"baselines_note": "torch.compile was not measured: no"}, "torch.compile was not"),
+    ):
+        store.set_baselines(TASK, replace(reference, **changes))
+        coordinator.database.commit()
+        found = details(tmp_path, 0)
+        assert found.verdict is not None
+        assert any(one.startswith(line) for one in found.verdict.lines), found.verdict.lines
+    coordinator.close()
+
+
 def test_an_attempt_under_way_has_what_is_there_so_far(tmp_path: Path) -> None:
     """A page shows plan, calls and stages of an attempt before it has a verdict."""
     coordinator = begun_attempt(tmp_path)
@@ -131,23 +150,4 @@ def test_the_reference_is_a_node_with_its_own_lines(tmp_path: Path) -> None:
         found.summary.parent,
         found.source,
     )
-    coordinator.close()
-
-
-def test_the_reference_says_where_its_baselines_are(tmp_path: Path) -> None:
-    """They come later than the other figures, or never: then the reason is shown."""
-    coordinator = begun_attempt(tmp_path)
-    store = coordinator.store
-    reference = store.reference(TASK)
-    assert reference is not None
-    for changes, line in (
-        ({"baselines_pending": True}, "torch.compile: not measured yet"),
-        ({"compile_us": 50.0}, "torch.compile: 50 µs a call"),
-        ({"baselines_note": "torch.compile was not measured: no"}, "torch.compile was not"),
-    ):
-        store.set_baselines(TASK, replace(reference, **changes))
-        coordinator.database.commit()
-        found = details(tmp_path, 0)
-        assert found.verdict is not None
-        assert any(one.startswith(line) for one in found.verdict.lines), found.verdict.lines
     coordinator.close()
