@@ -44,10 +44,22 @@ COMMANDS = (
         summary="list the example tasks, or copy them",
     ),
     Command(
+        name="adopt",
+        module="scripts.adopt",
+        in_checkout="python scripts/adopt.py",
+        summary="take tasks out of your own model, and put winners into it",
+    ),
+    Command(
         name="kernelbench",
         module="scripts.kernelbench",
         in_checkout="python scripts/kernelbench.py",
         summary="run KernelBench problems and print the tables",
+    ),
+    Command(
+        name="compare",
+        module="scripts.compare",
+        in_checkout="python scripts/compare.py",
+        summary="compare strategies, policies or models on tasks, over seeds",
     ),
     Command(
         name="evaluate",
@@ -96,6 +108,12 @@ COMMANDS = (
         module="scripts.steer",
         in_checkout="python scripts/steer.py",
         summary="pause a run, pin, prune or boost a node, advise, inject, and more",
+    ),
+    Command(
+        name="cards",
+        module="scripts.cards",
+        in_checkout="python scripts/cards.py",
+        summary="list, choose and check knowledge cards; mine what runs taught",
     ),
     Command(
         name="tickets",

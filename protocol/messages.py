@@ -12,6 +12,7 @@ from protocol.values import (
     Candidate,
     Device,
     GiveUpScope,
+    LedgerEntry,
     Plan,
     Reference,
     Role,
@@ -257,6 +258,10 @@ class AgentRequest(Message, frozen=True, kw_only=True):
     tried: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
     person_advice: tuple[str, ...] = ()  # a person's, for the agents that plan; part of the prompt
+    # What was known when the work was decided on; () where the strategy or the prompts have none.
+    ledger: tuple[LedgerEntry, ...] = ()
+    ledger_left_out: int = 0  # older attempts that are not in it
+    best: AttemptView | None = None  # the fastest then, unless node or window show it
 
 
 class MakePlan(AgentRequest, tag="Plan", frozen=True, kw_only=True):
@@ -310,6 +315,8 @@ class Evaluate(Message, frozen=True, kw_only=True):
     most_rounds: int = 0  # further rounds up to this number while the interval is wide
     # Of the task's best node: a clearly slower candidate is timed roughly.  0: there is none.
     best_speedup: float = 0.0
+    # Whether a correct candidate is profiled even if it is not the best: the search stagnates.
+    profile: bool = False
 
 
 class BudgetReserved(Message, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ from protocol import transport
 from protocol.messages import Drain, Heartbeat, HeartbeatAck
 from protocol.read_only import RUN_DB
 from protocol.settings import Settings
-from protocol.values import Task
+from protocol.values import MIXED_BACKENDS, Task
 
 DISK_FULL_POLL_S = 1.0
 NAMED_SETTINGS = ("budget", "max_cost")
@@ -216,12 +216,14 @@ def wait_for_disk_space(outbox: Outbox, problem: str) -> bool:
 
 def read_tasks(run_dir: Path, settings: Settings) -> list[Task]:
     """Return the run's tasks from `tasks/NAME.py`, in the order of the settings."""
+    backends = MIXED_BACKENDS if settings.backend == "mixed" else (settings.backend,)
     return [
         Task(
             name=name,
             source=(run_dir / "tasks" / f"{name}.py").read_text(encoding="utf-8"),
             device=settings.device,
-            backend=settings.backend,
+            backend=backends[0],
+            other_backends=backends[1:],
             modules=_modules(run_dir / settings_file.MODULES / name),
         )
         for name in settings.tasks

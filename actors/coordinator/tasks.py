@@ -10,6 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Container
 
+import msgspec
+
 from actors.coordinator.baseline_work import BaselineWork
 from actors.coordinator.gateway.work_messages import ROLE_OF, WorkMessages, parse_work, work_id
 from actors.coordinator.replay.replay_strategy import search_of_task
@@ -35,6 +37,7 @@ from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
+from actors.tune_space import variant_source
 from protocol import messages
 from protocol.messages import Lease
 from protocol.settings import Settings
@@ -69,7 +72,11 @@ class RunTasks:
         stored = store.tasks()
         self._searches = {task.name: search_of_task(task.name, settings) for task, _, _ in stored}
         self._work_messages = WorkMessages(
-            store, activity, directives, {task.name: task for task, _, _ in stored}
+            store,
+            activity,
+            directives,
+            {task.name: task for task, _, _ in stored},
+            decisions if settings.has_ledger else None,
         )
 
     # --- which tasks are open ----------------------------------------------------------------
@@ -246,7 +253,11 @@ class RunTasks:
             return self._work_messages.baselines_message(lease)
         search = self._searches[task]
         return self._work_messages.message_for(
-            lease, self._offers[lease.work], tuple(search.under_way.values()), search.best_speedup
+            lease,
+            self._offers[lease.work],
+            tuple(search.under_way.values()),
+            search.best_speedup,
+            search.is_stagnant,
         )
 
     def fail_work(self, work: str, reason: str) -> None:
@@ -296,9 +307,24 @@ class RunTasks:
             case messages.Evaluated() if stage is Stage.CONFIRM:
                 self._confirm(task, number, result.verdict)
             case messages.Evaluated():
+                self._keep_variant(task, number, result.verdict)
                 self._record(task, number, result.verdict)
             case messages.ReferenceMeasured():
                 self._measured(task, result.reference, result.problem)
+
+    def _keep_variant(self, task: str, number: int, verdict: Verdict) -> None:
+        """Make the best variant of a candidate that declared several the node's source.
+
+        The text is made here, of the candidate that an agent wrote: an evaluator sends no source.
+        """
+        candidate = self._store.candidate(task, number)
+        if verdict.variant is None or candidate is None:
+            return
+        source = variant_source(candidate.source, verdict.variant)
+        if source is not None:
+            self._store.save_candidate(
+                task, number, msgspec.structs.replace(candidate, source=source)
+            )
 
     def _measured(self, task: str, reference: Reference | None, problem: str) -> None:
         if reference is None:

@@ -22,9 +22,11 @@ from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_health import DeviceHealth
 from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.evaluation import Evaluation, EvaluationRequest
+from actors.evaluator.facts.task_facts import TaskFacts
+from actors.evaluator.inspection_stage import InspectionStage, profile_context, with_profile
 from actors.evaluator.ipc.layout_checks import describe, tensor_leaves
 from actors.evaluator.ipc.orders import Confinement
-from actors.evaluator.profiling import inspection
+from actors.evaluator.profiling.inspection import Inspector
 from actors.evaluator.reference.fixture import TaskProblem
 from actors.evaluator.reference.reference_cache import ReferenceCache
 from actors.evaluator.release_stage import ReleaseStage
@@ -79,7 +81,9 @@ class DeviceSession:
         self._baselines = CompiledBaselines(
             BaselineCache(baseline_cache.cache_folder(dict(os.environ)))
         )
+        self._inspector = Inspector(self.zygote)
         self._rules = rules
+        self._task_facts = TaskFacts(self.device_info, rules)
         self._log_line = log_line
 
     def reset(self) -> None:
@@ -120,6 +124,7 @@ class DeviceSession:
             outputs=describe(facts.outputs),
             notes=facts.notes,
             judged=fixture.judged,
+            facts=self._task_facts.facts_of(fixture, measured.eager_us),
             floor_us=self._floor_us(sum(leaf.nbytes for leaf in tensor_leaves(facts.outputs))),
         )
 
@@ -182,6 +187,15 @@ class DeviceSession:
             verdict, profile = RepeatedEvaluation(
                 evaluation, control, context, self._log_line
             ).run()
+            verdict = InspectionStage(
+                self._inspector,
+                fixture,
+                request,
+                build.confinement,
+                builds.stage,
+                context,
+                self.device_info.known_rates,
+            ).run(verdict, self._rules)
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL:
             self._health.after_abnormal_end()
@@ -214,11 +228,11 @@ class DeviceSession:
             self._health.after_abnormal_end()
         return release
 
-    def inspect(self, task: Task, source: str) -> dict[str, str]:
-        """Return what the GPU maker's tools report of a candidate."""
+    def inspect(self, task: Task, source: str, verdict: Verdict) -> Verdict:
+        """Return a winner's verdict with what the GPU maker's tools report of it."""
         fixture = self.references.fixture_of(task)
         if isinstance(fixture, TaskProblem):
-            return {}
+            return verdict
         with TurnBuilds(self, task) as builds:
 
             def build_again() -> Confinement:
@@ -226,7 +240,11 @@ class DeviceSession:
                 stage.run(self.confinements.limits.build_s)
                 return stage.confinement
 
-            return inspection.inspect_candidate(self.zygote, fixture, source, build_again)
+            found = self._inspector.check_winner(fixture, source, build_again)
+            context = profile_context(fixture, verdict, self.device_info.known_rates)
+            profile = self._inspector.profile(fixture, source, build_again(), context)
+        told = with_profile(verdict, profile)
+        return msgspec.structs.replace(told, profile={**(told.profile or {}), **found})
 
 
 class TurnBuilds(ExitStack):

@@ -11,8 +11,11 @@ from statistics import median
 
 import msgspec
 
+from actors.evaluator.evaluation import Inspected
 from actors.evaluator.judge import Judge, TaskProblem
+from actors.evaluator.ordered_judging import race_variants, require_verdict, with_race
 from actors.evaluator.release_stage import essential_failure
+from actors.evaluator.repeated_evaluation import ReportedContext
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.sandbox.zygote_client import (
     DeviceQuarantinedError,
@@ -147,9 +150,19 @@ class EvaluatorWorker:
     def _evaluate(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         if request.rounds > 1:
             return self._confirm(request, context)
-        verdict = self._judge(request, context, request.source)
+        verdict = self._judge_best_variant(request, context)
         _log_verdict(verdict, context)
         return Evaluated(lease=request.lease, verdict=verdict)
+
+    def _judge_best_variant(self, request: Evaluate, context: EvaluationContext) -> Verdict:
+        """Judge a candidate; if it declares a space of values, the best variant of a race."""
+        raced = race_variants(self.judge, request.task, request.source, context)
+        if isinstance(raced, Verdict):
+            return raced
+        source = request.source if raced is None else raced.source
+        once = context if raced is None else ReportedContext(context)
+        inspected: Inspected = "yes" if request.profile else "contender"
+        return with_race(self._judge(request, once, source, inspected=inspected), raced)
 
     def _judge(
         self,
@@ -157,21 +170,18 @@ class EvaluatorWorker:
         context: EvaluationContext,
         source: str,
         *,
-        profiled: bool = False,
+        inspected: Inspected = "no",
     ) -> Verdict:
         verdict = self.judge.judge(
             request.task,
             source,
             context,
             built=self.judge.build(source, request.task.modules, context),
-            profiled=profiled,
             labelled_source=request.source,
             best_speedup=request.best_speedup,
+            inspected=inspected,
         )
-        if isinstance(verdict, TaskProblem):
-            # The task was measured before, so the fault is this machine's.
-            raise ReferenceFailedError(verdict.reason)
-        return verdict
+        return require_verdict(verdict)
 
     def _confirm(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         """Judge one of the best as its users will have it: as a drop-in file, several times."""
@@ -201,8 +211,7 @@ class EvaluatorWorker:
             most = max(least, request.most_rounds)
             context.log_step("next look in fresh processes", look=number, at_most=most, why=why)
             try:
-                # Profiled once: a planner needs the profile, and it is too slow for all candidates.
-                verdict = self._judge(request, context, source, profiled=not verdicts)
+                verdict = self._judge(request, context, source)
             except EvaluationCancelledError:
                 if len(verdicts) < request.rounds:
                     raise
@@ -276,9 +285,10 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         if not verdict.is_correct:
             return verdict
     first = verdicts[0]
+    median_us = _median([verdict.median_us for verdict in verdicts])
     return Verdict(
         verdict=first.verdict,
-        median_us=_median([verdict.median_us for verdict in verdicts]),
+        median_us=median_us,
         reference_us=_median([verdict.reference_us for verdict in verdicts]),
         speedup=_median([verdict.speedup for verdict in verdicts]),
         speedup_ci95=_interval(verdicts),
@@ -293,6 +303,7 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         sandbox_level=min(verdict.sandbox_level for verdict in verdicts),
         device=first.device,
         groups=_groups(verdicts),
+        facts=first.facts and msgspec.structs.replace(first.facts, median_us=median_us),
     )
 
 

@@ -31,17 +31,13 @@ def test_labels_are_kept_apart_from_the_verdict() -> None:
     assert strict.reason
 
 
-def test_a_penalty_is_reported() -> None:
-    """The figures say that calls needed more time outside, which explains a slow result."""
-
-    def told(added_us: float) -> str:
-        timed = Timing(
-            median_us=50.0, reference_us=90.0, speedup=1.8, ci95=None, groups=8, penalty_us=added_us
-        )
-        return verdict_annotations.verdict_figures(timed, None, {}, None, (), None)["timing"]
-
-    assert told(0.0) == "8 groups A B B A"
-    assert told(12.345) == "8 groups A B B A, 12.3 µs a call added that it needed outside of them"
+def test_disturbed_groups_are_reported() -> None:
+    """The figures say how many groups count, and how many were left out."""
+    timed = Timing(
+        median_us=50.0, reference_us=90.0, speedup=1.8, ci95=None, groups=8, disturbed_groups=2
+    )
+    figures = verdict_annotations.verdict_figures(timed, None, None, ())
+    assert figures == {"timing": "8 groups A B B A, 2 disturbed ones left out"}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ import math
 
 from msgspec.structs import replace
 
+from actors.coordinator.gateway.sanitize_facts import sanitized_facts
+from actors.tune_space import MAX_VARIANTS
 from protocol import messages
 from protocol.values import (
     MAX_SHOWN_GROUPS,
@@ -20,6 +22,7 @@ from protocol.values import (
     Reference,
     Seconds,
     TimedGroups,
+    VariantResult,
     Verdict,
 )
 
@@ -137,7 +140,26 @@ def _verdict(verdict: Verdict, fingerprint: str) -> Verdict:
         device=_name(fingerprint),
         gives_up_on="attempt",  # only agents give up
         groups=verdict.groups and _groups(verdict.groups),
+        facts=sanitized_facts(verdict.facts),
+        variants=tuple(map(_variant, verdict.variants[:MAX_VARIANTS])),
+        variant=_place(verdict.variant, len(verdict.variants)),
     )
+
+
+def _variant(result: VariantResult) -> VariantResult:
+    figures = (result.median_us, result.speedup)
+    median_us, speedup = (one if one and _positive(one, MAX_US) else None for one in figures)
+    return replace(
+        result,
+        values=_pairs(result.values) or {},
+        reason=_line(result.reason),
+        median_us=median_us,
+        speedup=speedup,
+    )
+
+
+def _place(place: int | None, count: int) -> int | None:
+    return place if place is not None and 0 <= place < min(count, MAX_VARIANTS) else None
 
 
 def _groups(groups: TimedGroups) -> TimedGroups | None:
@@ -177,6 +199,7 @@ def _reference(reference: Reference, fingerprint: str) -> Reference:
         compile_us=compiled,
         max_autotune_us=tuned,
         floor_us=floor,
+        facts=sanitized_facts(reference.facts),
         device=replace(_device(reference.device), fingerprint=_name(fingerprint)),
         inputs=_line(reference.inputs),
         outputs=_line(reference.outputs),
@@ -264,7 +287,8 @@ def _sanitized_product(
     if len(candidate.source) > SOURCE_CHARS:
         return messages.ReplyUnusable(lease=message.lease, reason="the candidate is too large")
     outside = tuple(_text(hunk, SOURCE_CHARS) for hunk in candidate.outside[:MAX_ENTRIES])
-    return replace(message, candidate=replace(candidate, outside=outside))
+    edits = tuple(_text(edit, LINE_CHARS) for edit in candidate.edits[:MAX_ENTRIES])
+    return replace(message, candidate=replace(candidate, outside=outside, edits=edits))
 
 
 # --- single values -------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class Runner:
             CallOnce: lambda order, _: self._call_once(order),
             ReleaseTensors: lambda _order, _: self._release_tensors(),
             CallRepeatedly: lambda order, _: self._call_repeatedly(order.calls, order.slots),
-            TakeProfile: lambda order, _: self._profile(order.slot),
+            TakeProfile: lambda order, _: self._profile(order),
             CheckRelease: lambda order, _: self._check_release(order.name),
             CheckDevice: lambda _order, _: check_device(self.device),
             CollectOutputs: lambda order, carried: self._collect_outputs(order, carried[0]),
@@ -145,10 +145,10 @@ class Runner:
     def _compile_module(self, mode: str) -> None:
         self._module = torch.compile(self._module, mode=mode)  # type: ignore[call-overload]
 
-    def _profile(self, slot: int) -> CallProfiled:
-        module, inputs = self._module, self._slots[slot]
+    def _profile(self, order: TakeProfile) -> CallProfiled:
+        module, inputs = self._module, self._slots[order.slot]
         call = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
-        return CallProfiled(profile=profiler.profile_call(call, self.device))
+        return CallProfiled(profile=profiler.profile_call(call, self.device, order.calls))
 
     def _check_release(self, name: str) -> ReleaseChecked:
         # Imported here, because torch's compilers take seconds to import.
@@ -249,7 +249,7 @@ class Runner:
             torch.cuda.synchronize()
 
 
-def serve(descriptor: int, device: DeviceKind) -> None:
+def serve(descriptor: int, device: DeviceKind, kind: type[Runner] = Runner) -> None:
     """Answer the judge's orders until `Exit`, or until the judge is gone."""
     malloc.never_trim()
     prctl(PR_SET_DUMPABLE, 1)  # the judge may read and write this process's memory
@@ -257,7 +257,7 @@ def serve(descriptor: int, device: DeviceKind) -> None:
     channel: Channel[ToRunner] = Channel(
         socket.socket(fileno=descriptor), ToRunner, descriptors=True
     )
-    runner = Runner(device)
+    runner = kind(device)
     while True:
         try:
             order, carried = channel.receive(SPIN_S if device == "cuda" else 0.0)

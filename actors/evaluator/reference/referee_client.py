@@ -20,6 +20,7 @@ from actors.evaluator.ipc.referee_orders import (
     CompareBytes,
     Compared,
     ComputeExpected,
+    DescribeTask,
     DrawBatch,
     DrawInputs,
     ExpectedLayout,
@@ -30,6 +31,7 @@ from actors.evaluator.ipc.referee_orders import (
     LendMemory,
     RestoreParameters,
     StashOutputs,
+    TaskDescribed,
 )
 from actors.evaluator.ipc.runner_orders import CallReturned, FromRunner, SetInputs, WriteTensors
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
@@ -94,6 +96,11 @@ class RefereeClient:
         if names != self._restored:
             self._ask(RestoreParameters(names=names))
             self._restored = names
+
+    def describe_task(self) -> TaskDescribed | None:
+        """Return what is known of the task; None where the referee can't find out."""
+        described, _carried = self._ask(DescribeTask(seed=secrets.randbits(62)))
+        return described if isinstance(described, TaskDescribed) else None
 
     def draw(self, kind: InputKind = "plain") -> DrawnInputs:
         """Draw fresh inputs with a fresh secret seed; the caller closes the buffer."""
@@ -173,7 +180,10 @@ class RefereeClient:
         *,
         share: bool = False,
     ) -> Compared | CandidateFault:
-        """Compare an output that the candidate holds with what is expected of `draw`."""
+        """Compare an output that the candidate holds with what is expected of `draw`.
+
+        A wrong one is described.
+        """
         expected = self.expected_layout(draw)
         differs = difference(expected, called.output)
         if differs:
@@ -206,7 +216,7 @@ class RefereeClient:
             if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
                 return fault_from_child(answer, stage, candidate.output.text())
             what: Literal["output", "inputs"] = "inputs" if order.what == "inputs" else "output"
-            comparison = CompareBytes(draw=draw, what=what, share=share)
+            comparison = CompareBytes(draw=draw, what=what, share=share, describe=True)
             compared, _carried = self._ask(comparison, [memory])
         finally:
             os.close(memory)

@@ -47,12 +47,14 @@ class PairedBenchmark:
         floor_us: float,
         earlier_claims: Sequence[GroupClaim] = (),
         best_speedup: float = 0.0,
+        time_s: float | None = None,
         tolerated: Accusation | None = None,
     ) -> None:
         """`earlier_claims`: of the same candidate in another process, where they were doubted.
 
         `best_speedup`: of the task so far; a candidate that is clearly slower is timed roughly.
-        `tolerated`: what the candidate is not rejected for.
+        `time_s`: the most seconds; None: the limit's.  `tolerated`: what the candidate is not
+        rejected for.
         """
         self._best_speedup = best_speedup
         self.fixture = fixture
@@ -64,7 +66,7 @@ class PairedBenchmark:
         self._sides = Sides(fixture, candidate, tolerated)
         self._sensors = sensors
         self._floor_us = floor_us  # what no machine like this can beat
-        self._time_s = fixture.limits.time_s
+        self._time_s = fixture.limits.time_s if time_s is None else time_s
         facts = fixture.facts
         self._bytes_per_call = max(1, total_bytes(facts.inputs) + total_bytes(facts.outputs))
         self._spot_checks = SpotChecks(fixture, self._bytes_per_call)
