@@ -149,12 +149,14 @@ class Judge:
         profiled: bool = False,
         labelled_source: str = "",
         best_speedup: float = 0.0,
+        time_s: float | None = None,
     ) -> Verdict | TaskProblem:
         """Judge one candidate; `context` is told right before its code is first checked.
 
         `built` is what `build` returned, and is used up.  `profiled`: profile a correct candidate,
         which takes seconds.  `labelled_source`: what labels are read off, if `source` is a drop-in
         file around it.  `best_speedup`: a candidate that is clearly slower is timed roughly.
+        `time_s`: the most seconds of samples; None: what the limits say.
         Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
         has_build = built is not None and built.has_folder
@@ -164,6 +166,7 @@ class Judge:
             built=built if has_build else None,
             profiled=profiled,
             best_speedup=best_speedup,
+            time_s=time_s,
         )
         # A second try must not find what the first try's runner left, so it builds anew.
         tries = iter((request, msgspec.structs.replace(request, built=None)))

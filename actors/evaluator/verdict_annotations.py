@@ -14,6 +14,7 @@ from actors.evaluator.children.profiler import verdict_profile
 from actors.evaluator.devices.sensors import SensorReading
 from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.labels import labels
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Timing
 from protocol.settings import JudgeRules
 from protocol.values import Outcome, Verdict
@@ -47,8 +48,12 @@ def verdict_figures(
             f", against the reference alone: beside the candidate it took "
             f"{timed.slowed_us:.4g} µs a call"
         )
-    if timed.penalty_us:
-        more += f", {timed.penalty_us:.3g} µs a call added that it needed outside of them"
+    contention = max(timed.reference_contention, timed.candidate_contention)
+    if contention > POLICY.disturbed_ratio:
+        more += (
+            f"; other programs used the machine: calls took up to {contention:.3g} times as long, "
+            "and the interval is wider by that"
+        )
     found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}{more}"}
     if reading is not None:
         found["clocks"] = reading.readable()

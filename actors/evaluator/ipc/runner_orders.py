@@ -40,10 +40,27 @@ class SetInputs(Order, frozen=True, kw_only=True):
     inputs: Layout
 
 
-class SetInputBatch(Order, frozen=True, kw_only=True):
-    """Put many inputs into slots 0, 1, … in place where layouts agree.  Descriptor: bytes."""
+class MapSlots(Order, frozen=True, kw_only=True):
+    """Use slots 0 … `count`-1 in shared memory as inputs from now on.  Descriptor: that memory.
 
-    inputs: tuple[Layout, ...]
+    Memory of the host that a card can't use is copied into slots on the card by `CopySlots`.
+    """
+
+    inputs: Layout  # of each slot
+    count: int
+
+
+class CopySlots(Order, frozen=True, kw_only=True):
+    """Copy slots 0 … `count`-1 to the card, where it can't use the memory that they are in."""
+
+    count: int
+
+
+class UseArena(Order, frozen=True, kw_only=True):
+    """Allocate what timed calls need in this device memory.  Descriptor: that memory."""
+
+    size: int
+    calls: int  # of a block: memory for their outputs is taken at once
 
 
 class CallOnce(Order, frozen=True, kw_only=True):
@@ -60,10 +77,15 @@ class ReleaseTensors(Order, frozen=True, kw_only=True):
 
 
 class CallRepeatedly(Order, frozen=True, kw_only=True):
-    """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep each slot's output."""
+    """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep each slot's output.
+
+    `is_empty`: call nothing and keep outputs of earlier calls instead.  That takes what a block
+    takes besides its calls.
+    """
 
     calls: int
     slots: int
+    is_empty: bool = False
 
 
 class CollectOutputs(Order, frozen=True, kw_only=True):
@@ -75,14 +97,11 @@ class CollectOutputs(Order, frozen=True, kw_only=True):
     limit: int  # bytes of the descriptor's memory
 
 
-class LocateInputs(Order, frozen=True, kw_only=True):
-    """Answer with the addresses of the inputs of slots 0 … `slots`-1 (on the host only)."""
-
-    slots: int
-
-
 class LocateOutputs(Order, frozen=True, kw_only=True):
-    """Answer with the addresses and layouts of the outputs of all calls of a block."""
+    """Answer with the addresses and layouts of the outputs of all calls of a block.
+
+    On a card addresses count from the beginning of the arena.
+    """
 
 
 class TakeProfile(Order, frozen=True, kw_only=True):
@@ -116,12 +135,13 @@ ToRunner = (
     | LoadParameters
     | CompileModule
     | SetInputs
-    | SetInputBatch
+    | MapSlots
+    | CopySlots
+    | UseArena
     | CallOnce
     | ReleaseTensors
     | CallRepeatedly
     | CollectOutputs
-    | LocateInputs
     | LocateOutputs
     | TakeProfile
     | CheckRelease
@@ -153,12 +173,6 @@ class OutputsCollected(Order, frozen=True, kw_only=True):
     outputs: tuple[Layout, ...]
 
 
-class InputAddresses(Order, frozen=True, kw_only=True):
-    """Where tensors begin in the runner's memory: a machine word each, leaf after leaf."""
-
-    places: bytes
-
-
 class OutputAddresses(Order, frozen=True, kw_only=True):
     """Where outputs are: dense, in the order of their layouts' strides."""
 
@@ -187,7 +201,6 @@ FromRunner = (
     | ParametersLoaded
     | CallReturned
     | OutputsCollected
-    | InputAddresses
     | OutputAddresses
     | CallProfiled
     | CandidateRaised

@@ -1,4 +1,4 @@
-"""The addresses of a runner's tensors, for the judge, which writes and reads them from outside.
+"""The addresses of a runner's outputs, which trusted processes read from outside.
 
 The judge asks on the clock, so the common output has a short path: half a microsecond a call.
 """
@@ -10,33 +10,33 @@ from collections.abc import Sequence
 
 import torch
 
+from actors.evaluator.children.tensors.arena import Arena
 from actors.evaluator.children.tensors.tensor_bytes import (
     PLAIN_TENSOR_TYPES,
     is_dense,
     layout_of,
     tensors_in,
 )
+from actors.evaluator.children.tensors.tensor_copies import clone
 from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.ipc.runner_orders import OutputAddresses
 
-
-def input_addresses(slots: Sequence[object]) -> bytes:
-    """Return the address of each tensor of each slot, a machine word each."""
-    return array(
-        "Q", [tensor.data_ptr() for slot in slots for tensor in tensors_in(slot)]
-    ).tobytes()
+WORD = 1 << 64
 
 
-def output_addresses(outputs: Sequence[object]) -> tuple[list[object], OutputAddresses]:
-    """Return the outputs with the addresses of their tensors.
+def output_addresses(
+    outputs: Sequence[object], arena: Arena | None = None
+) -> tuple[list[object], OutputAddresses]:
+    """Return the outputs with the addresses of their tensors, on a card from the arena's beginning.
 
     A tensor that is not dense in memory, or is not stored as it reads (conjugated, negated), is
-    replaced by a dense copy.
+    replaced by a copy.  If one tensor is not in the arena, all are copied into it.
     """
     located: list[object] = []
     numbers: dict[object, int] = {}  # the number of each layout so far, by `_layout_key`
     layouts: list[Layout] = []
     kinds, places = array("H"), array("Q")
+    begin, end = (arena.begin, arena.end) if arena is not None else (0, WORD)
     for given in outputs:
         output, key = given, _layout_key(given)
         number = numbers.get(key) if key is not None else None
@@ -46,12 +46,20 @@ def output_addresses(outputs: Sequence[object]) -> tuple[list[object], OutputAdd
             layouts.append(layout_of(output))
             if output is given and key is not None:
                 numbers[key] = number
-        located.append(output)
-        kinds.append(number)
         if type(output) is torch.Tensor:
             places.append(output.data_ptr())
         else:
             places.extend(tensor.data_ptr() for tensor in tensors_in(output))
+        located.append(output)
+        kinds.append(number)
+    if arena is not None:
+        if not all(begin <= place < end for place in places):
+            with arena.allocating():
+                located = [clone(output) for output in located]
+            places = array("Q", [each.data_ptr() for each in tensors_in(located)])
+        places = array("Q", [(place - begin) % WORD for place in places])
+    if arena is not None:
+        torch.cuda.synchronize()
     return located, OutputAddresses(
         layouts=tuple(layouts), kinds=kinds.tobytes(), places=places.tobytes()
     )
