@@ -126,8 +126,8 @@ def _imported(source: str, folder: Path) -> ModuleType:
     path = folder / "kernel.py"  # a file: Triton reads the source of its kernels
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("kernel", path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} can't be imported")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
