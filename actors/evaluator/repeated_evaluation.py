@@ -18,7 +18,6 @@ from actors.evaluator.sandbox.child_failures import Accusation
 from actors.work_context import EvaluationContext
 from protocol.values import Seconds, Verdict
 
-MAX_ACCUSATIONS = 3  # of different kinds, in as many processes: then the control decides
 NOTE = "note"  # the key of a verdict's figures
 
 
@@ -58,8 +57,7 @@ class RepeatedEvaluation:
         while True:
             accusation = self._evaluation.accusation
             if accusation is not None:
-                repeated = accusation in self._accusations
-                if repeated or len(self._accusations) + 1 == MAX_ACCUSATIONS:
+                if accusation in self._accusations:
                     verdict = self._compared_with_control(accusation, verdict)
                     break
                 self._accusations[accusation] = verdict.reason

@@ -155,6 +155,7 @@ def _for_card() -> list[HonestKernel]:
             init="self.norm = nn.BatchNorm2d(256)",
         ),
         _library("sum 256 MB", "x.sum(-1)", "torch.randn(8192, 8192)"),
+        _library("sum 8 GB", "x.sum(-1)", "torch.randn(32768, 65536)"),
         _library("max pool 205 MB", "F.max_pool2d(x, 2)", "torch.randn(64, 64, 112, 112)"),
         _library("cumsum 64 MB", "x.cumsum(-1)", "torch.randn(4096, 4096)"),
         _library("sort 16 MB", "x.sort(-1).values", "torch.randn(4096, 1024)"),
@@ -194,7 +195,7 @@ SIZES = (
     ("64 MB", 1 << 24),
     ("256 MB", 1 << 26),
     ("1 GB", 1 << 28),
-    ("8 GB", 1 << 31),
+    ("4 GB", 1 << 30),
 )
 
 

@@ -26,9 +26,9 @@ from scripts.benchmarks.honest_kernels import HonestKernel, honest_kernels
 from scripts.benchmarks.machine_info import machine
 
 MEDIAN_LIMIT, EACH_LIMIT = 0.01, 0.03
-BLOCK_S = {"cpu": 0.02, "cuda": 0.006}  # of calls that are timed together
-MOST_INPUTS = 512
-HOST_BYTES, CARD_SHARE = 1 << 25, 4  # of inputs and outputs in turn
+BLOCK_S = {"cpu": 0.02, "cuda": 0.015}  # of calls that are timed together
+MOST_INPUTS = 2048
+HOST_BYTES, CARD_SHARE = 1 << 25, 2  # of inputs and outputs in turn
 PASSES = 9
 
 
@@ -106,7 +106,7 @@ def clocked_us(kernel: HonestKernel, device: DeviceKind) -> float:
         model(*first)
         call_s = _pass_s(torch, model, [first] * 3, [], device) / 3
         wanted = min(MOST_INPUTS, max(1, int(BLOCK_S[device] / call_s)))
-        size = _bytes(torch, first) + 3 * _bytes(torch, model(*first))
+        size = _bytes(torch, first) + 2 * _bytes(torch, model(*first))
         budget = HOST_BYTES if device == "cpu" else torch.cuda.mem_get_info()[0] // CARD_SHARE
         inputs = [first]
         while len(inputs) < min(wanted, max(1, int(budget // size))):

@@ -63,8 +63,8 @@ from protocol.values import DeviceKind
 MAX_UNUSED_BYTES = 1 << 32
 # Of inputs and outputs of one block: what a host's caches and a referee's time allow.
 HOST_BLOCK_BYTES = 1 << 25
-# The same for a card, as a part of its free memory: both sides keep their outputs.
-CARD_SHARE = 4
+# The same for a card, as a part of its free memory.
+CARD_SHARE = 2
 Answer: TypeAlias = FromReferee | tuple[FromReferee, list[int]] | None
 RANDOM_OUTPUTS: Final = "the task draws random numbers: its outputs differ from call to call"
 

@@ -19,11 +19,21 @@ import torch
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.tensors import tensor_bytes
 from actors.evaluator.children.tensors.input_slots import SlotMemory
-from actors.evaluator.ipc.layout_checks import SLOT_ALIGNMENT, Layout, Leaf, offsets, tensor_leaves
+from actors.evaluator.ipc.layout_checks import (
+    SLOT_ALIGNMENT,
+    Layout,
+    Leaf,
+    offsets,
+    slot_bytes,
+    tensor_leaves,
+)
 
 Draw = Callable[[int], list[object]]  # the task's inputs for a seed
 
 MAX_DRAWS = 20  # until a draw has the layout of the slots
+# With more bytes of inputs a block has few calls, and draws that are this fast need no mixing: a
+# card draws faster, a host slower.
+LARGE_BYTES, LARGE_DRAW_BYTES_PER_S = 1 << 28, 5e10
 CHEAP_DRAW_S = 0.02  # a draw that takes no longer replaces one of the two before each block
 MASK_OFFSETS = 1 << 16  # masks of slots are windows of one random mask
 # The last elements that are written, in each slot: nothing computed from earlier contents is right.
@@ -129,7 +139,11 @@ class SlotContents:
 
     def try_mixing(self, seed: int, works_on: Callable[[list[object]], bool]) -> bool:
         """Find out which tensors can be mixed, and whether the task works on the mix."""
-        first, second = self._flat_draw(seed), self._flat_draw(seed + MAX_DRAWS)
+        first = self._flat_draw(seed)
+        size = slot_bytes(self.layout)
+        if size > LARGE_BYTES and self.draw_s < size / LARGE_DRAW_BYTES_PER_S:
+            return False
+        second = self._flat_draw(seed + MAX_DRAWS)
         leaves = [leaf for leaf in tensor_leaves(self.layout)]
         begins = offsets(self.layout, SLOT_ALIGNMENT)
         self._tensors = []
@@ -220,6 +234,8 @@ class SlotContents:
             began = time.monotonic()
             drawn = self._draw(seed + number)
             flat = [tensor_bytes.flat_bytes(each) for each in tensor_bytes.tensors_in(drawn)]
+            if flat and flat[0].is_cuda:
+                torch.cuda.synchronize()
             self.draw_s = time.monotonic() - began
             if tensor_bytes.layout_of(drawn) == self.layout:
                 return flat

@@ -41,7 +41,8 @@ from actors.evaluator.timing.sides import CandidateFaultError, Sides, rejection
 from actors.evaluator.timing.spot_checks import ChosenOutput, SpotChecks
 from actors.evaluator.timing.timing_statistics import Side
 
-ARENA_SHARE, ARENA_SPARE_BYTES = 2, 1 << 27  # outputs of a block, and what calls need besides
+# Bytes of an arena besides those of outputs: what calls need for themselves.
+ARENA_SPARE_BYTES, MAX_ARENA_SPARE_BYTES = 1 << 27, 1 << 30
 WORD_BYTES = 8
 
 
@@ -138,7 +139,8 @@ class ArenaOutputs:
 
         The reference needs none: nothing of its outputs is read.
         """
-        size = ARENA_SHARE * (calls + 2) * self._output_bytes + ARENA_SPARE_BYTES
+        spare = min(8 * self._output_bytes + ARENA_SPARE_BYTES, MAX_ARENA_SPARE_BYTES)
+        size = (calls + 1) * self._output_bytes * 9 // 8 + spare
         if side == "reference" or self._size >= size:
             return
         arena = self._fixture.referee.prepare_arena(size)

@@ -29,7 +29,7 @@ from actors.evaluator.timing.timing_statistics import HALVES, SIDES, Side, Timed
 from actors.work_context import EvaluationContext
 
 MAX_REPLANNED = 10  # groups of which a side's blocks were too short; then they count all the same
-OUTPUT_COPIES = 3  # outputs of a block: of both sides, and room for what calls allocate besides
+OUTPUT_COPIES = 2.25  # outputs of a block: of both sides, and gaps between those in an arena
 MAX_WAIT_SHARE = 0.99  # threads that wait for each other may wait longer than the block lasts
 
 
@@ -66,7 +66,7 @@ class PairedBenchmark:
             fixture, self._sides, SpotChecks(fixture, inputs + outputs), inputs + outputs
         )
         self._block_size = BlockSize(
-            most=facts.block_bytes // (inputs + OUTPUT_COPIES * outputs),
+            most=int(facts.block_bytes / (inputs + OUTPUT_COPIES * outputs)),
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
             time_s=self._time_s,
         )
@@ -210,16 +210,16 @@ class PairedBenchmark:
     def alone_us(self, beside_us: float) -> float:
         """Return what the reference takes once the candidate is gone: the slowest of some blocks.
 
-        `beside_us`: what it took beside the candidate.  If all blocks are faster than that, there
-        are more of them.
+        `beside_us`: what it took beside the candidate.  If all blocks are clearly faster than that,
+        there are more of them.
         """
         blocks_us: list[float] = []
         calls = self._block_size.calls("reference")
         began = time.monotonic()
         try:
-            while len(blocks_us) < 2 or (
-                len(blocks_us)
-                < (POLICY.alone_blocks if max(blocks_us) >= beside_us else POLICY.max_alone_blocks)
+            while len(blocks_us) < POLICY.alone_blocks or (
+                max(blocks_us) * POLICY.slowed_ratio < beside_us
+                and len(blocks_us) < POLICY.max_alone_blocks
                 and time.monotonic() - began < POLICY.alone_s
             ):
                 window = self._transfer.timed_block("reference", calls)

@@ -38,9 +38,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: a block on a host lasts at least this long.
     block_s: float = 0.02
     # Seconds: the same on a GPU, where no threads of other processes run in between.
-    gpu_block_s: float = 0.006
+    gpu_block_s: float = 0.015
     # Calls: no block has more, and there are no more slots.
-    max_block_calls: int = 512
+    max_block_calls: int = 2048
     # Blocks: the time limit must be enough for this many.
     planned_blocks: int = 40
     # Ratio: a side that wants this many times more calls than it had is planned anew.
