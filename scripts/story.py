@@ -209,6 +209,7 @@ def _record(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEv
         first_blob, first_us = first_look or (blob, score_us)
         label = "first look" if number else ""
         yield StoryEvent(at, 5, f"recorded {_verdict_text(first_blob, first_us, label)}")
+        yield from (StoryEvent(at, 5, line) for line in _variant_lines(first_blob))
         if not confirmed:
             continue
         confirmed_at = _last_end(run, f"{task}/{number}/confirm") or at
@@ -242,6 +243,15 @@ def _directives(run: sqlite3.Connection, task: str, number: int) -> Iterator[Sto
 def _last_end(run: sqlite3.Connection, work: str) -> float | None:
     (at,) = run.execute("SELECT MAX(ended) FROM lease WHERE work = ?", (work,)).fetchone()
     return None if at is None else float(at)
+
+
+def _variant_lines(blob: bytes) -> list[str]:
+    import msgspec
+
+    from protocol.values import Verdict
+    from protocol.variant_lines import variant_lines
+
+    return variant_lines(msgspec.msgpack.decode(blob, type=Verdict))
 
 
 def _verdict_text(blob: bytes, score_us: float | None, label: str) -> str:

@@ -20,7 +20,7 @@ ROOMS: dict[str, set[str]] = {
         "msgspec", "zmq", "structlog", "sortedcontainers",
         "protocol", "actors.log", "actors.identity", "actors.cli", "actors.failpoints",
         "actors.commands",
-        "actors.lifeline", "actors.exit_status", "actors.deadlines",
+        "actors.lifeline", "actors.exit_status", "actors.deadlines", "actors.tune_space",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
@@ -35,7 +35,7 @@ ROOMS: dict[str, set[str]] = {
         "actors.log",
         "actors.cli", "actors.failpoints", "actors.commands", "actors.installation",
         "actors.startup_signals", "actors.task_imports", "actors.procfs", "actors.prctl",
-        "actors.exit_status",
+        "actors.exit_status", "actors.tune_space",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",

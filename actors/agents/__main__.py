@@ -29,7 +29,7 @@ from protocol.api_key import api_key_variable
 from protocol.prices import price_of
 from protocol.values import AGENT_ROLES, Role
 
-WORKERS: dict[Role, Callable[[ModelClient, int], Worker]] = {
+WORKERS: dict[Role, Callable[[ModelClient, int, settings.PromptStyle], Worker]] = {
     Role.PLANNER: Planner,
     Role.CODER: Coder,
     Role.DEBUGGER: Debugger,
@@ -67,7 +67,7 @@ def make_worker(role: Role, run_settings: settings.Settings, run_dir: Path) -> W
         effort=run_settings.effort_of(role),
         temperature=run_settings.temperature_of(role),
     )
-    return WORKERS[role](model_client, run_settings.max_tokens)
+    return WORKERS[role](model_client, run_settings.max_tokens, run_settings.prompts)
 
 
 def _key() -> str:

@@ -188,6 +188,8 @@ class Coordinator:
         if self._draining is None:
             self._draining = (time.monotonic() + COORDINATOR_DRAIN_S, status, reason)
             self.dispatcher.closing = True
+            self.scheduler.preempt_all()
+            self.dispatcher.leases_ended(self.scheduler.take_preempted())
             self.store.set_status("draining", reason)
             self._retire_all("the run stops")
 
@@ -244,6 +246,7 @@ class Coordinator:
 
     def _grant(self, now: float) -> list[GrantedLease]:
         granted = self.scheduler.grant_leases(now)
+        self.dispatcher.leases_ended(self.scheduler.take_preempted())
         for grant in granted:
             slot = self.scheduler.peers[grant.incarnation].slot
             self.activity.grant(grant.epoch, grant.work, slot, grant.incarnation, time.time())

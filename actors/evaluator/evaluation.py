@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Literal
 
 from actors.evaluator import verdict_annotations
 from actors.evaluator.build.build_stage import BuildResult, CandidateBuild, FinishedBuild
@@ -45,6 +46,7 @@ from protocol.values import Outcome, Seconds, Stage, Value, Verdict
 
 EXIT_S = 5.0
 MAX_SOURCE_BYTES = 1 << 20
+Inspected = Literal["no", "crash", "contender", "yes"]
 MAX_BYTES_PER_S = 20e12  # more than any processor moves in a second
 
 
@@ -56,7 +58,9 @@ class EvaluationRequest(Value, frozen=True, kw_only=True):
     built: BuildResult | None = None  # what was built ahead of the turn; it is used once
     profiled: bool = False  # whether to profile a correct candidate, which takes seconds
     best_speedup: float = 0.0  # of the task so far; 0: time the candidate well in any case
-    time_s: float | None = None  # the most seconds of samples; None: what the limits say
+    # Whether tools look at it: after a crash only, also as a contender, or in any case.
+    inspected: Inspected = "no"
+    time_s: float | None = None  # the most seconds of timing; None: the limit's
 
 
 class Evaluation:
@@ -217,8 +221,8 @@ class Evaluation:
             CandidateProcess(runner=runner, freezer=self._freezer),
             self._device_info.sensors,
             floor_us=self._floor_us(),
-            time_s=self._request.time_s,
             best_speedup=self._request.best_speedup,
+            time_s=self._request.time_s,
             tolerated=self._tolerated,
         )
         result = self._benchmark.run()

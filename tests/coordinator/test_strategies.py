@@ -167,7 +167,9 @@ def test_reflexion_is_one_chain_with_a_short_memory(in_flight: int) -> None:
 def test_the_command_takes_every_strategy() -> None:
     """`--strategy` takes the names of the classes in `strategy.py`, and no other name."""
     assert set(STRATEGIES) == set(settings_file.STRATEGIES)
-    with pytest.raises(ValueError, match="there are reflexion, sampling, search, stark, team"):
+    with pytest.raises(
+        ValueError, match="there are one-answer, reflexion, sampling, search, stark, team"
+    ):
         make_strategy("clever", None, SearchSettings())  # type: ignore[arg-type]
 
 

@@ -313,6 +313,7 @@ def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Tas
         floor_us=0.0,
     )
     assert benchmark.alone_us(1.0) > 0
+    benchmark.close()
     answer = fixture.runner.ask(Ping(), 10.0)
     assert isinstance(answer, tuple)
     assert isinstance(answer[0], Done)
@@ -330,7 +331,7 @@ def test_a_failing_reference_is_not_taken_for_a_failing_machine(judge: Judge, ta
         def __init__(self, error: JudgeUnavailableError) -> None:
             self._error = error
 
-        def measure(self, task: Task, *_: object) -> Reference:
+        def measure(self, task: Task, *_: object, **_options: object) -> Reference:
             raise self._error
 
     def handed_back(error: JudgeUnavailableError) -> HandedBack:

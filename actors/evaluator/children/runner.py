@@ -282,7 +282,7 @@ class Runner:
             torch.cuda.synchronize()
 
 
-def serve(descriptor: int, device: DeviceKind) -> None:
+def serve(descriptor: int, device: DeviceKind, kind: type[Runner] = Runner) -> None:
     """Answer the judge's orders until `Exit`, or until the judge is gone."""
     malloc.never_trim()
     prctl(PR_SET_DUMPABLE, 1)  # the judge may read and write this process's memory
@@ -290,7 +290,7 @@ def serve(descriptor: int, device: DeviceKind) -> None:
     channel: Channel[ToRunner] = Channel(
         socket.socket(fileno=descriptor), ToRunner, descriptors=True
     )
-    runner = Runner(device)
+    runner = kind(device)
     while True:
         try:
             order, carried = channel.receive(SPIN_S if device == "cuda" else 0.0)

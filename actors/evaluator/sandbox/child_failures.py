@@ -95,8 +95,14 @@ def _fault_from_exception(raised: CandidateRaised, stage: Stage, output: str) ->
 
 
 def verdict_json(verdict: Verdict) -> str:
-    """Return one line of JSON with the keys of `VERDICT_KEYS`; unmeasured figures are null."""
+    """Return one line of JSON with the keys of `VERDICT_KEYS`; unmeasured figures are null.
+
+    Only the verdict of a candidate that declared variants has two more keys.
+    """
     whole = {name: msgspec.to_builtins(getattr(verdict, name)) for name in VERDICT_KEYS}
     seconds = verdict.seconds
     whole["seconds"] = {"build": seconds.build, "check": seconds.check, "time": seconds.time}
+    if verdict.variants:
+        whole["variants"] = msgspec.to_builtins(verdict.variants)
+        whole["variant"] = verdict.variant
     return msgspec.json.encode(whole).decode()

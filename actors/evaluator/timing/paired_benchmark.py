@@ -43,14 +43,14 @@ class PairedBenchmark:
         sensors: GpuSensors,
         *,
         floor_us: float,
-        time_s: float | None = None,
         best_speedup: float = 0.0,
+        time_s: float | None = None,
         tolerated: Accusation | None = None,
     ) -> None:
-        """`time_s`: the most seconds of samples, where that is not the fixture's limit.
+        """`best_speedup`: of the task so far; a candidate that is clearly slower is timed roughly.
 
-        `best_speedup`: of the task so far; a candidate that is clearly slower is timed roughly.
-        `tolerated`: what the candidate is not rejected for.
+        `time_s`: the most seconds; None: the limit's.  `tolerated`: what the candidate is not
+        rejected for.
         """
         self._best_speedup = best_speedup
         self.fixture = fixture
@@ -58,7 +58,7 @@ class PairedBenchmark:
         self._sides = Sides(fixture, candidate, tolerated)
         self._sensors = sensors
         self._floor_us = floor_us  # what no machine like this can beat
-        self._time_s = time_s or fixture.limits.time_s
+        self._time_s = fixture.limits.time_s if time_s is None else time_s
         self._on_host = fixture.on_host
         facts = fixture.facts
         inputs, outputs = slot_bytes(facts.inputs), total_bytes(facts.outputs)
@@ -214,6 +214,7 @@ class PairedBenchmark:
         there are more of them.
         """
         blocks_us: list[float] = []
+        self._prepare()
         calls = self._block_size.calls("reference")
         began = time.monotonic()
         try:

@@ -120,8 +120,8 @@ class SlotTransfer:
         )
 
     def close(self) -> None:
-        """Give all memory back."""
+        """Give all memory back; what a cancelled evaluation leaves, the next one frees."""
         self._outputs.close()
-        if self._fixture.is_alive:
+        if self._fixture.is_alive and not self._fixture.zygote.is_cancelled():
             self._fixture.runner.ask(ReleaseTensors(), self._fixture.limits.check_s)
             self._referee.release_timing_memory()

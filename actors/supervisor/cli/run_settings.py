@@ -19,9 +19,11 @@ from actors.supervisor.processes import launcher_client
 from protocol import prices
 from protocol.api_key import api_key_variable
 from protocol.settings import (
+    DEFAULT_PROMPTS,
     FILE_NAME,
     MAX_IN_FLIGHT,
     POLICIES,
+    PROMPT_STYLES,
     STRATEGIES,
     TREE_SEARCH_STRATEGIES,
     Settings,
@@ -59,6 +61,7 @@ def new_run_settings(
             _set(raw, field, value)
     raw["tasks"] = task_names
     _set_model(raw, environ)
+    raw.setdefault("prompts", DEFAULT_PROMPTS)
     raw.setdefault("device", "cuda" if gpus else "cpu")
     cuda = raw["device"] == "cuda"
     raw.setdefault("backend", BACKEND_OF["cuda" if cuda else "cpu"])
@@ -210,7 +213,11 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _convert(raw: dict[str, Any], what: str) -> Settings:
-    known: dict[str, tuple[str, ...]] = {"strategy": STRATEGIES, "policy": POLICIES}
+    known: dict[str, tuple[str, ...]] = {
+        "strategy": STRATEGIES,
+        "policy": POLICIES,
+        "prompts": PROMPT_STYLES,
+    }
     for field, names in known.items():
         name = raw.get(field, names[0])
         if isinstance(name, str) and name not in names:

@@ -24,6 +24,7 @@ from actors.supervisor.reporting.feed_values import (
 )
 from actors.supervisor.reporting.snapshot import NodeView, TaskState
 from protocol.values import Candidate, Plan, Reference, Value, Verdict
+from protocol.variant_lines import variant_lines
 
 PROFILE_NOTES = ("task",)  # figures of a profile that are sentences
 
@@ -309,6 +310,7 @@ def _outcome_lines(task: TaskState, node: NodeView, verdict: Verdict) -> Iterato
 
 
 def _measurement_lines(verdict: Verdict) -> Iterator[str]:
+    yield from variant_lines(verdict)
     spent = verdict.seconds
     yield f"build {spent.build:.2f} s, check {spent.check:.2f} s, time {spent.time:.2f} s"
     timing = (verdict.profile or {}).get("timing")

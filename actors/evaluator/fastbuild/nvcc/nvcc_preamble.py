@@ -23,6 +23,7 @@ from protocol.values import Value
 
 END_MARK = "/stark/common_end.h"
 ENCODING = "utf-8"
+LINE_INFORMATION = ("-generate-line-info", "--generate-line-info", "-lineinfo")
 _ANY_SOURCE = "/stark/candidate.cu"  # replaces the path of the source in a stored text
 _STRIPPED_FILE, _WRITTEN_FILE = "stripped.ii", "written.cpp"
 
@@ -82,7 +83,9 @@ class PreambleCache:
         self.root = toolkit.preambles_folder
 
     def _folder(self, half: NvccHalf, steps: NvccSteps, text: str, source: str) -> Path:
-        flags = [*steps.flags(half.text), *steps.flags(half.parser)]
+        # Line information is about the text that follows, and the preamble keeps its line numbers.
+        every = (*steps.flags(half.text), *steps.flags(half.parser))
+        flags = [flag for flag in every if flag not in LINE_INFORMATION]
         return self.root / digest(half, flags, text.replace(source, _ANY_SOURCE))
 
     def find(self, half: NvccHalf, steps: NvccSteps, text: str, source: str) -> Preamble | None:

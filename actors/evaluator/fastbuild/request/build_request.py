@@ -14,7 +14,7 @@ from actors.evaluator.fastbuild.request.build_key import build_variables, digest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import BuildCommands, read_commands
 from actors.evaluator.fastbuild.request.compiler_process import Deadline
-from actors.evaluator.fastbuild.request.flag_set import FlagSet, stripped
+from actors.evaluator.fastbuild.request.flag_set import ADDED_FLAGS_VARIABLE, FlagSet, stripped
 from protocol.values import Value
 
 REQUIRED_ARGUMENTS = frozenset(
@@ -64,12 +64,13 @@ class BuildRequest(Value, frozen=True, kw_only=True):
             return None
         arguments = call.arguments
         sources = tuple(CandidateSource.read(path) for path in arguments["sources"])
+        added = os.environ.get(ADDED_FLAGS_VARIABLE, "").split()
         return cls(
             name=arguments["name"],
             sources=sources,
-            cflags=stripped(arguments["extra_cflags"] or []),
+            cflags=stripped([*(arguments["extra_cflags"] or []), *added]),
             cuda_cflags=stripped(arguments["extra_cuda_cflags"] or []),
-            ldflags=stripped(arguments["extra_ldflags"] or []),
+            ldflags=stripped([*(arguments["extra_ldflags"] or []), *added]),
             include_folders=stripped(arguments["extra_include_paths"] or []),
             folder=str(Path(arguments["build_directory"]).absolute()),
             with_cuda=bool(arguments["with_cuda"])

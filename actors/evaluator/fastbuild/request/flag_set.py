@@ -10,6 +10,8 @@ import re
 
 from protocol.values import Value
 
+# In the environment: flags that the judge adds to a candidate's own, for compiler and linker.
+ADDED_FLAGS_VARIABLE = "STARK_ADDED_CXX_FLAGS"
 _PLAIN = re.compile(
     r"-O[0-3s]?|-Ofast|-g[0-3]?|-pthread|-DNDEBUG|-std=(c|gnu)\+\+(17|20|23)"
     r"|-m(arch|tune)=[a-z0-9-]+|-m(avx|avx2|fma|f16c|sse4\.[12]|bmi2?|avx512[a-z]+)"
