@@ -140,7 +140,7 @@ def _inputs(torch: Any, module: ModuleType, device: str) -> list[object]:
 
 def _bytes(torch: Any, value: object) -> int:
     if isinstance(value, torch.Tensor):
-        return int(value.nbytes)  # type: ignore[attr-defined]
+        return int(value.nbytes)
     return sum(_bytes(torch, each) for each in value) if isinstance(value, list | tuple) else 0
 
 
