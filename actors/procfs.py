@@ -59,6 +59,12 @@ def start_ticks(pid: int) -> int:
     return int(fields[19]) if fields else sys.maxsize
 
 
+def last_processor(pid: int) -> int:
+    """Return the processor that the main thread of a process ran on last; -1 when it is gone."""
+    fields = _stat_fields(pid)
+    return int(fields[36]) if len(fields) > 36 else -1
+
+
 def cpu_time_s(pid: int) -> float:
     """Return the processor time of a process, with its threads and its reaped children."""
     return sum(map(int, _stat_fields(pid)[11:15])) / TICKS_PER_S

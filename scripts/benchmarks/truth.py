@@ -9,9 +9,12 @@ above 1 % or one kernel deviates by more than 3 %.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from types import ModuleType
@@ -20,6 +23,7 @@ from typing import Any
 from actors.cli import OneLineParser
 from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError
+from actors.work_context import StandaloneContext
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Task, Verdict
 from scripts.benchmarks.honest_kernels import HonestKernel, honest_kernels
@@ -30,6 +34,7 @@ BLOCK_S = {"cpu": 0.02, "cuda": 0.015}  # of calls that are timed together
 MOST_INPUTS = 2048
 HOST_BYTES, CARD_SHARE = 1 << 25, 2  # of inputs and outputs in turn
 PASSES = 9
+WARM_UP_S = 0.4  # a card that was idle takes that long to its full clock
 
 
 def main(arguments: list[str]) -> int:
@@ -64,13 +69,15 @@ def compare_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel]) -
     for kernel in kernels:
         task = Task(name=kernel.name, source=kernel.task, device=device)
         started = time.monotonic()
-        verdict = judge.judge(task, kernel.candidate)
+        context = TimedOn()
+        verdict = judge.judge(task, kernel.candidate, context)
         if not isinstance(verdict, Verdict) or not verdict.is_correct or not verdict.median_us:
             failed += 1
             print(f"{kernel.name:26} !! {verdict}"[:600], flush=True)
             continue
         seconds = verdict.seconds
-        clock_us = clocked_us(kernel, device)
+        with context.same_processor():
+            clock_us = clocked_us(kernel, device)
         deviations.append(verdict.median_us / clock_us - 1)
         low, high = verdict.speedup_ci95 or (0.0, 0.0)
         print(
@@ -90,6 +97,28 @@ def compare_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel]) -
         f"{time.monotonic() - began:.0f} s"
     )
     return int(failed > 0 or median(sizes) > MEDIAN_LIMIT or max(sizes) > EACH_LIMIT)
+
+
+class TimedOn(StandaloneContext):
+    """Remembers the processor from which the judge had calls launched."""
+
+    def __init__(self) -> None:
+        self._processor: object = None
+
+    def log_step(self, event: str, **fields: object) -> None:
+        """Remember the processor."""
+        self._processor = fields.get("processor", self._processor)
+
+    @contextmanager
+    def same_processor(self) -> Iterator[None]:
+        """Use this processor here, too."""
+        allowed = os.sched_getaffinity(0)
+        if isinstance(self._processor, int):
+            os.sched_setaffinity(0, {self._processor})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, allowed)
 
 
 # --- the ordinary clock --------------------------------------------------------------------------
@@ -112,7 +141,9 @@ def clocked_us(kernel: HonestKernel, device: DeviceKind) -> float:
         while len(inputs) < min(wanted, max(1, int(budget // size))):
             inputs.append(_inputs(torch, module, device))
         outputs: list[object] = []
-        _pass_s(torch, model, inputs, outputs, device)
+        until = time.monotonic() + WARM_UP_S
+        while time.monotonic() < until:
+            _pass_s(torch, model, inputs, outputs, device)
         passes = [_pass_s(torch, model, inputs, outputs, device) for _pass in range(PASSES)]
         del inputs, outputs, first, model
     if device == "cuda":

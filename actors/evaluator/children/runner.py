@@ -237,17 +237,17 @@ class Runner:
             self._hand_over_again(order.calls)
             return
         module, inputs = self._module, [self._slots[slot] for slot in range(order.slots)]
-        # Each output replaces the slot's last one.  Freed all at once, outputs would return to the
-        # system, and every block would begin with page faults.
-        count = min(order.calls, order.slots)
-        outputs = [*self._outputs[:count], *[None] * (count - len(self._outputs))]
-        self._outputs = self._handed_over = []
+        # Each output replaces the slot's last one, and others stay: all that is freed in a block
+        # takes time, and many outputs at once would return to the system.
+        outputs, count = self._outputs, min(order.calls, order.slots)
+        outputs += [None] * (count - len(outputs))
+        self._handed_over = []
         with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
             for number in range(order.calls):
                 slot = number % order.slots
                 outputs[slot] = module(*inputs[slot])  # type: ignore[operator]
         self._synchronize()
-        self._outputs = self._handed_over = outputs
+        self._handed_over = outputs[:count]
 
     def _hand_over_again(self, calls: int) -> None:
         """Do what a block does besides its calls, with the outputs of earlier ones."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from statistics import mean
 
 from actors.evaluator.devices.sensors import GpuSensors, SensorReading
@@ -19,8 +20,9 @@ from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
 from actors.evaluator.timing import timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
-from actors.evaluator.timing.net_time import EmptyBlocks, TimedWindow
+from actors.evaluator.timing.net_time import EmptyBlocks, TimedWindow, first_call_s
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
+from actors.evaluator.timing.processor_choice import on_one_processor
 from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides
 from actors.evaluator.timing.slot_transfer import SlotTransfer
 from actors.evaluator.timing.spot_checks import SpotChecks
@@ -71,6 +73,8 @@ class PairedBenchmark:
             time_s=self._time_s,
         )
         self._empty: dict[int, EmptyBlocks] = {}  # by the calls of a block
+        self._first_call_s = 0.0  # by which the first call of a block is longer than the others
+        self._processor: int | None = None  # that calls are launched from
         self._reversed = False
         self._groups: list[TimedGroup] = []
         self._why = ""  # the timing ended
@@ -81,13 +85,14 @@ class PairedBenchmark:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
         try:
             self._release_both()
-            self._rehearse()
-            self._transfer.choose_outputs()
-            try:
-                return self._timing(on_group)
-            except OutputsOutOfReachError:
-                self._transfer.collect_outputs()
-                return self._timing(on_group)
+            with self._same_processor() as self._processor:
+                self._rehearse()
+                self._transfer.choose_outputs()
+                try:
+                    return self._timing(on_group)
+                except OutputsOutOfReachError:
+                    self._transfer.collect_outputs()
+                    return self._timing(on_group)
         except CandidateFaultError as error:
             return error.fault
         finally:
@@ -102,6 +107,11 @@ class PairedBenchmark:
         for side in SIDES:
             with self._sides.running(side):
                 self._sides.ask(side, ReleaseTensors())
+
+    def _same_processor(self) -> AbstractContextManager[int | None]:
+        if self._on_host:
+            return nullcontext()
+        return on_one_processor([self._sides.frozen_runner_pid(side) for side in SIDES])
 
     def _rehearse(self) -> None:
         """Find out how long a call takes, and how many make a block."""
@@ -143,7 +153,11 @@ class PairedBenchmark:
     def log_end(self, context: EvaluationContext, seconds: float) -> None:
         """Log how many groups were timed, and why no more."""
         context.log_step(
-            "timed", groups=len(self._groups), ended_by=self._why, seconds=round(seconds, 3)
+            "timed",
+            groups=len(self._groups),
+            ended_by=self._why,
+            seconds=round(seconds, 3),
+            processor=self._processor,
         )
 
     def _is_too_short(self, group: TimedGroup) -> bool:
@@ -158,11 +172,20 @@ class PairedBenchmark:
         """Prepare blocks of the planned length, and have both sides do some."""
         self._prepare()
         until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
+        windows: dict[Side, list[TimedWindow]] = {side: [] for side in SIDES}
         while True:
             for side in SIDES:
-                self._transfer.timed_block(side, self._block_size.calls(side))
+                calls = self._block_size.calls(side)
+                windows[side].append(self._transfer.timed_block(side, calls))
             if time.monotonic() >= until:
-                return
+                break
+        calls = self._block_size.calls("reference")
+        if calls >= POLICY.min_calls_for_first:
+            singles = [
+                self._transfer.timed_block("reference", 1) for _block in range(POLICY.single_calls)
+            ]
+            empty_s = self._empty[calls].block_s
+            self._first_call_s = first_call_s(singles, windows["reference"], calls, empty_s)
 
     def _prepare(self) -> None:
         """Make slots for the planned blocks; measure what these take without calls."""
@@ -185,8 +208,7 @@ class PairedBenchmark:
         self._sides.require_frozen(everywhere=True)
         self.reading = self._sensors.read()
         net_us = {
-            side: [self._empty[calls[side]].net_us(each, calls[side]) for each in windows[side]]
-            for side in SIDES
+            side: [self._net_us(each, calls[side]) for each in windows[side]] for side in SIDES
         }
         waits = {side: _wait_share(windows[side]) for side in SIDES}
         return TimedGroup(
@@ -196,6 +218,9 @@ class PairedBenchmark:
             candidate_wait_share=waits["candidate"],
             is_throttled=self.reading is not None and bool(self.reading.throttled),
         )
+
+    def _net_us(self, window: TimedWindow, calls: int) -> float:
+        return self._empty[calls].net_us(window, calls, self._first_call_s)
 
     def _order(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
         """Return the order of the next group: A B B A, on a host in turn with B A A B.
@@ -224,7 +249,7 @@ class PairedBenchmark:
                 and time.monotonic() - began < POLICY.alone_s
             ):
                 window = self._transfer.timed_block("reference", calls)
-                blocks_us.append(self._empty[calls].net_us(window, calls))
+                blocks_us.append(self._net_us(window, calls))
         finally:
             self._sides.thaw_both()
         return max(blocks_us)

@@ -38,7 +38,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: a block on a host lasts at least this long.
     block_s: float = 0.02
     # Seconds: the same on a GPU, where no threads of other processes run in between.
-    gpu_block_s: float = 0.015
+    gpu_block_s: float = 0.025
     # Calls: no block has more, and there are no more slots.
     max_block_calls: int = 2048
     # Blocks: the time limit must be enough for this many.
@@ -58,7 +58,13 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: warm-up lasts this long at least (at most a tenth of the time limit).
     warm_up_s: float = 0.15
     # Blocks: the last empty ones that say what a block takes besides its calls.
-    empty_blocks: int = 9
+    empty_blocks: int = 5
+    # Blocks of one call of the reference: they show what the first call of a block takes longer
+    # than those behind it.  No more than the seconds are believed.
+    single_calls: int = 7
+    max_first_call_s: float = 0.0004
+    # Calls: with fewer in a block of the reference that is not known, and not asked.
+    min_calls_for_first: int = 8
     # Seconds: a woken side rests this long before its block; OpenMP threads of a referee on the
     # host spin for about this long.
     settle_s: float = 0.003
@@ -101,7 +107,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Outputs of a block that are compared: at most, and the bytes that they may have together.
     # Small outputs cost little to compare, and a candidate that leaves out one call in nine must
     # not get through by luck.
-    max_outputs_compared: int = 6
+    max_outputs_compared: int = 3
     outputs_compared_bytes: int = 2 << 20
 
 
