@@ -9,12 +9,9 @@ above 1 % or one kernel deviates by more than 3 %.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from types import ModuleType
@@ -23,7 +20,6 @@ from typing import Any
 from actors.cli import OneLineParser
 from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError
-from actors.work_context import StandaloneContext
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Task, Verdict
 from scripts.benchmarks.honest_kernels import HonestKernel, honest_kernels
@@ -69,15 +65,13 @@ def compare_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel]) -
     for kernel in kernels:
         task = Task(name=kernel.name, source=kernel.task, device=device)
         started = time.monotonic()
-        context = TimedOn()
-        verdict = judge.judge(task, kernel.candidate, context)
+        verdict = judge.judge(task, kernel.candidate)
         if not isinstance(verdict, Verdict) or not verdict.is_correct or not verdict.median_us:
             failed += 1
             print(f"{kernel.name:26} !! {verdict}"[:600], flush=True)
             continue
         seconds = verdict.seconds
-        with context.same_processor():
-            clock_us = clocked_us(kernel, device)
+        clock_us = clocked_us(kernel, device)
         deviations.append(verdict.median_us / clock_us - 1)
         low, high = verdict.speedup_ci95 or (0.0, 0.0)
         print(
@@ -97,28 +91,6 @@ def compare_all(judge: Judge, device: DeviceKind, kernels: list[HonestKernel]) -
         f"{time.monotonic() - began:.0f} s"
     )
     return int(failed > 0 or median(sizes) > MEDIAN_LIMIT or max(sizes) > EACH_LIMIT)
-
-
-class TimedOn(StandaloneContext):
-    """Remembers the processor from which the judge had calls launched."""
-
-    def __init__(self) -> None:
-        self._processor: object = None
-
-    def log_step(self, event: str, **fields: object) -> None:
-        """Remember the processor."""
-        self._processor = fields.get("processor", self._processor)
-
-    @contextmanager
-    def same_processor(self) -> Iterator[None]:
-        """Use this processor here, too."""
-        allowed = os.sched_getaffinity(0)
-        if isinstance(self._processor, int):
-            os.sched_setaffinity(0, {self._processor})
-        try:
-            yield
-        finally:
-            os.sched_setaffinity(0, allowed)
 
 
 # --- the ordinary clock --------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
 from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.ipc.orders import Done, Exit, ImportSource, Order
 from actors.evaluator.ipc.runner_orders import (
+    ArenaUsed,
     CallOnce,
     CallProfiled,
     CallRepeatedly,
@@ -200,11 +201,12 @@ class Runner:
                 target.data.copy_(tensor)
         self._synchronize()
 
-    def _use_arena(self, order: UseArena, region: int) -> None:
+    def _use_arena(self, order: UseArena, region: int) -> ArenaUsed:
         arena = Arena(region, order.size)
         outputs = [each.nbytes for each in tensor_bytes.tensors_in(self._outputs[:1])]
         arena.take([size for size in outputs if size] * (order.calls + 1))
         self._arena, self._outputs, self._handed_over = arena, [], []
+        return ArenaUsed(begin=arena.begin)
 
     # --- calls and outputs -------------------------------------------------------------------
 

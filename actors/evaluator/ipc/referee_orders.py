@@ -151,7 +151,7 @@ class StashFromArena(Order, frozen=True, kw_only=True):
     """Copy outputs out of the arena now, to compare them later."""
 
     outputs: tuple[Layout, ...]
-    places: tuple[tuple[int, ...], ...]  # where each leaf of each output begins
+    places: tuple[tuple[int, ...], ...]  # where each leaf begins; of empty ones any number
 
 
 class AwaitIdleCard(Order, frozen=True, kw_only=True):

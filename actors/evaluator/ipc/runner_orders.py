@@ -98,10 +98,7 @@ class CollectOutputs(Order, frozen=True, kw_only=True):
 
 
 class LocateOutputs(Order, frozen=True, kw_only=True):
-    """Answer with the addresses and layouts of the outputs of all calls of a block.
-
-    On a card addresses count from the beginning of the arena.
-    """
+    """Answer with the addresses and layouts of the outputs of all calls of a block."""
 
 
 class TakeProfile(Order, frozen=True, kw_only=True):
@@ -167,6 +164,12 @@ class CallReturned(Order, frozen=True, kw_only=True):
     redzone_breach: str = ""  # where it wrote outside its outputs
 
 
+class ArenaUsed(Order, frozen=True, kw_only=True):
+    """Timed calls allocate in the arena from now on."""
+
+    begin: int  # its address in the runner
+
+
 class OutputsCollected(Order, frozen=True, kw_only=True):
     """All outputs are written; the layout of each."""
 
@@ -200,6 +203,7 @@ FromRunner = (
     | ReleaseChecked
     | ParametersLoaded
     | CallReturned
+    | ArenaUsed
     | OutputsCollected
     | OutputAddresses
     | CallProfiled

@@ -1,10 +1,9 @@
 """What the calls of a block took: the whole block less what an empty one takes.
 
 An empty block is one of the trusted reference runner: the same orders and as many outputs handed
-over, without a call.  What the first call of a block takes longer than the calls behind it (cold
-caches, a card that has to begin) is no part of a call, either; the reference shows it.  Between its
-answer and the end of the hand-over a side has nothing to compute.  What its hand-over takes beyond
-the slowest of the last empty blocks counts as calls.  Pure.
+over, without a call.  Between its answer and the end of the hand-over a side has nothing to
+compute.  What its hand-over takes beyond the slowest of the last empty blocks counts as calls.
+Pure.
 """
 
 from __future__ import annotations
@@ -45,30 +44,21 @@ class EmptyBlocks:
     def __len__(self) -> int:
         return len(self._windows)
 
-    @property
-    def block_s(self) -> float:
-        """What an empty block takes until it is answered."""
-        return median(each.block_s for each in self._windows)
-
-    def net_us(self, window: TimedWindow, calls: int, first_call_s: float = 0.0) -> float:
+    def net_us(self, window: TimedWindow, calls: int, output_s: float = 0.0) -> float:
         """Return the microseconds of each of the calls in a window.
 
-        `first_call_s`: what the first of them takes longer than the others.
+        `output_s`: by which the hand-over of an output of a call takes longer than in empty blocks.
         """
-        allowed_s = max(each.hand_over_s for each in self._windows)
+        empty_s = median(each.block_s for each in self._windows)
+        allowed_s = max(each.hand_over_s for each in self._windows) + calls * output_s
         late_s = max(0.0, window.hand_over_s - allowed_s)
-        net_s = window.block_s - self.block_s - first_call_s + late_s
-        return max(LEAST_US, net_s * 1e6 / calls)
+        return max(LEAST_US, (window.block_s - empty_s + late_s) * 1e6 / calls)
 
+    def output_s(self, blocks: Sequence[TimedWindow], calls: int) -> float:
+        """Return by how much the hand-over of an output takes longer in the reference's blocks.
 
-def first_call_s(
-    singles: Sequence[TimedWindow], blocks: Sequence[TimedWindow], calls: int, empty_s: float
-) -> float:
-    """Return what the first call of the reference's blocks takes longer than those behind it.
-
-    `singles`: blocks of one call, `blocks`: of `calls` calls; `empty_s`: what an empty one takes.
-    """
-    single_s = median(each.block_s for each in singles)
-    block_s = median(each.block_s for each in blocks)
-    call_s = (block_s - single_s) / (calls - 1)
-    return min(max(0.0, single_s - call_s - empty_s), POLICY.max_first_call_s)
+        Empty blocks hand over the same outputs again, which caches still hold.
+        """
+        empty_s = median(each.hand_over_s for each in self._windows)
+        block_s = median(each.hand_over_s for each in blocks)
+        return min(max(0.0, block_s - empty_s) / calls, POLICY.max_output_s)

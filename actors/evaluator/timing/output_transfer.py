@@ -26,6 +26,7 @@ from actors.evaluator.ipc.layout_checks import (
 )
 from actors.evaluator.ipc.orders import Order
 from actors.evaluator.ipc.runner_orders import (
+    ArenaUsed,
     CollectOutputs,
     FromRunner,
     LocateOutputs,
@@ -133,6 +134,7 @@ class ArenaOutputs:
         self._spot_checks = spot_checks
         self._output_bytes = total_bytes(fixture.facts.outputs)
         self._size = 0  # of the arena
+        self._begin = 0  # its address in the candidate, as that says
 
     def prepare(self, side: Side, calls: int) -> None:
         """Give the candidate an arena for the outputs of its next blocks, if it needs a larger one.
@@ -146,10 +148,13 @@ class ArenaOutputs:
         arena = self._fixture.referee.prepare_arena(size)
         try:
             with self._sides.running(side):
-                self._sides.ask(side, UseArena(size=size, calls=calls), [arena])
+                order = UseArena(size=size, calls=calls)
+                _seconds, answer = self._sides.ask(side, order, [arena])
         finally:
             os.close(arena)
-        self._size = size
+        if not isinstance(answer, ArenaUsed):
+            raise OutputsOutOfReachError
+        self._size, self._begin = size, answer.begin
 
     def hand_over_order(self, side: Side, calls: int) -> tuple[Order, list[int]]:
         """Ask where the outputs are."""
@@ -160,14 +165,14 @@ class ArenaOutputs:
         outputs, addresses = output_addresses(answer, calls)
         choices = self._spot_checks.choose(outputs)
         self._spot_checks.require_expected_size(choices)
-        places = [list(addresses[call]) for call, _output in choices]
+        places = [[place - self._begin for place in addresses[call]] for call, _ in choices]
         for (_call, output), begins in zip(choices, places, strict=True):
             for leaf, begin in zip(tensor_leaves(output), begins, strict=True):
                 if leaf.device != "cuda":
                     raise CandidateFaultError(
                         wrong_result(f"in a timed call: output has device {leaf.device}", "time")
                     )
-                if leaf.nbytes and begin + leaf.nbytes > self._size:
+                if leaf.nbytes and not 0 <= begin <= self._size - leaf.nbytes:
                     raise OutputsOutOfReachError
         if choices:
             layouts = [output for _call, output in choices]

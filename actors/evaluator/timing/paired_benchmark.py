@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from statistics import mean
 
 from actors.evaluator.devices.sensors import GpuSensors, SensorReading
@@ -20,9 +19,8 @@ from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
 from actors.evaluator.timing import timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
-from actors.evaluator.timing.net_time import EmptyBlocks, TimedWindow, first_call_s
+from actors.evaluator.timing.net_time import EmptyBlocks, TimedWindow
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
-from actors.evaluator.timing.processor_choice import on_one_processor
 from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides
 from actors.evaluator.timing.slot_transfer import SlotTransfer
 from actors.evaluator.timing.spot_checks import SpotChecks
@@ -73,8 +71,7 @@ class PairedBenchmark:
             time_s=self._time_s,
         )
         self._empty: dict[int, EmptyBlocks] = {}  # by the calls of a block
-        self._first_call_s = 0.0  # by which the first call of a block is longer than the others
-        self._processor: int | None = None  # that calls are launched from
+        self._output_s = 0.0  # by which the hand-over of an output is longer than in empty blocks
         self._reversed = False
         self._groups: list[TimedGroup] = []
         self._why = ""  # the timing ended
@@ -85,14 +82,13 @@ class PairedBenchmark:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
         try:
             self._release_both()
-            with self._same_processor() as self._processor:
-                self._rehearse()
-                self._transfer.choose_outputs()
-                try:
-                    return self._timing(on_group)
-                except OutputsOutOfReachError:
-                    self._transfer.collect_outputs()
-                    return self._timing(on_group)
+            self._rehearse()
+            self._transfer.choose_outputs()
+            try:
+                return self._timing(on_group)
+            except OutputsOutOfReachError:
+                self._transfer.collect_outputs()
+                return self._timing(on_group)
         except CandidateFaultError as error:
             return error.fault
         finally:
@@ -107,11 +103,6 @@ class PairedBenchmark:
         for side in SIDES:
             with self._sides.running(side):
                 self._sides.ask(side, ReleaseTensors())
-
-    def _same_processor(self) -> AbstractContextManager[int | None]:
-        if self._on_host:
-            return nullcontext()
-        return on_one_processor([self._sides.frozen_runner_pid(side) for side in SIDES])
 
     def _rehearse(self) -> None:
         """Find out how long a call takes, and how many make a block."""
@@ -157,7 +148,6 @@ class PairedBenchmark:
             groups=len(self._groups),
             ended_by=self._why,
             seconds=round(seconds, 3),
-            processor=self._processor,
         )
 
     def _is_too_short(self, group: TimedGroup) -> bool:
@@ -172,20 +162,14 @@ class PairedBenchmark:
         """Prepare blocks of the planned length, and have both sides do some."""
         self._prepare()
         until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
-        windows: dict[Side, list[TimedWindow]] = {side: [] for side in SIDES}
+        calls = self._block_size.calls("reference")
+        reference: list[TimedWindow] = []
         while True:
-            for side in SIDES:
-                calls = self._block_size.calls(side)
-                windows[side].append(self._transfer.timed_block(side, calls))
+            reference.append(self._transfer.timed_block("reference", calls))
+            self._transfer.timed_block("candidate", self._block_size.calls("candidate"))
             if time.monotonic() >= until:
                 break
-        calls = self._block_size.calls("reference")
-        if calls >= POLICY.min_calls_for_first:
-            singles = [
-                self._transfer.timed_block("reference", 1) for _block in range(POLICY.single_calls)
-            ]
-            empty_s = self._empty[calls].block_s
-            self._first_call_s = first_call_s(singles, windows["reference"], calls, empty_s)
+        self._output_s = self._empty[calls].output_s(reference, calls)
 
     def _prepare(self) -> None:
         """Make slots for the planned blocks; measure what these take without calls."""
@@ -220,7 +204,7 @@ class PairedBenchmark:
         )
 
     def _net_us(self, window: TimedWindow, calls: int) -> float:
-        return self._empty[calls].net_us(window, calls, self._first_call_s)
+        return self._empty[calls].net_us(window, calls, self._output_s)
 
     def _order(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
         """Return the order of the next group: A B B A, on a host in turn with B A A B.

@@ -38,7 +38,7 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # Seconds: a block on a host lasts at least this long.
     block_s: float = 0.02
     # Seconds: the same on a GPU, where no threads of other processes run in between.
-    gpu_block_s: float = 0.025
+    gpu_block_s: float = 0.02
     # Calls: no block has more, and there are no more slots.
     max_block_calls: int = 2048
     # Blocks: the time limit must be enough for this many.
@@ -59,12 +59,9 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     warm_up_s: float = 0.15
     # Blocks: the last empty ones that say what a block takes besides its calls.
     empty_blocks: int = 5
-    # Blocks of one call of the reference: they show what the first call of a block takes longer
-    # than those behind it.  No more than the seconds are believed.
-    single_calls: int = 7
-    max_first_call_s: float = 0.0004
-    # Calls: with fewer in a block of the reference that is not known, and not asked.
-    min_calls_for_first: int = 8
+    # Seconds: by so much an output's hand-over may take longer in the reference's blocks than in
+    # its empty ones, which hand over the same outputs again.  Cold caches cost 0.5 to 1 µs.
+    max_output_s: float = 1e-6
     # Seconds: a woken side rests this long before its block; OpenMP threads of a referee on the
     # host spin for about this long.
     settle_s: float = 0.003

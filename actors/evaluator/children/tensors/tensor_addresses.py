@@ -21,22 +21,61 @@ from actors.evaluator.children.tensors.tensor_copies import clone
 from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.ipc.runner_orders import OutputAddresses
 
-WORD = 1 << 64
-
 
 def output_addresses(
     outputs: Sequence[object], arena: Arena | None = None
 ) -> tuple[list[object], OutputAddresses]:
-    """Return the outputs with the addresses of their tensors, on a card from the arena's beginning.
+    """Return the outputs with the addresses of their tensors.
 
     A tensor that is not dense in memory, or is not stored as it reads (conjugated, negated), is
     replaced by a copy.  If one tensor is not in the arena, all are copied into it.
     """
+    located, layouts, kinds, places = _uniform(outputs) or _various(outputs)
+    if arena is not None:
+        if places and not arena.begin <= min(places) <= max(places) < arena.end:
+            with arena.allocating():
+                located = [clone(output) for output in located]
+            places = array("Q", [each.data_ptr() for each in tensors_in(located)])
+        torch.cuda.synchronize()
+    return located, OutputAddresses(
+        layouts=tuple(layouts), kinds=kinds.tobytes(), places=places.tobytes()
+    )
+
+
+Located = tuple[list[object], list[Layout], "array[int]", "array[int]"]
+
+
+def _uniform(outputs: Sequence[object]) -> Located | None:
+    """Return where outputs are that are dense tensors of one layout; None for all others."""
+    first = outputs[0] if outputs else None
+    if (
+        type(first) is not torch.Tensor
+        or first.layout is not torch.strided
+        or _dense(first) is not first
+    ):
+        return None
+    dtype, shape, stride = first.dtype, first.shape, first.stride()
+    places = array("Q")
+    for output in outputs:
+        if (
+            type(output) is not torch.Tensor
+            or output.dtype is not dtype
+            or output.shape != shape
+            or output.is_conj()
+            or output.is_neg()
+            or output.stride() != stride
+        ):
+            return None
+        places.append(output.data_ptr())
+    return list(outputs), [layout_of(first)], array("H", bytes(2 * len(outputs))), places
+
+
+def _various(outputs: Sequence[object]) -> Located:
+    """Return where outputs of any kinds are; those that are not dense are copied."""
     located: list[object] = []
     numbers: dict[object, int] = {}  # the number of each layout so far, by `_layout_key`
     layouts: list[Layout] = []
     kinds, places = array("H"), array("Q")
-    begin, end = (arena.begin, arena.end) if arena is not None else (0, WORD)
     for given in outputs:
         output, key = given, _layout_key(given)
         number = numbers.get(key) if key is not None else None
@@ -46,23 +85,10 @@ def output_addresses(
             layouts.append(layout_of(output))
             if output is given and key is not None:
                 numbers[key] = number
-        if type(output) is torch.Tensor:
-            places.append(output.data_ptr())
-        else:
-            places.extend(tensor.data_ptr() for tensor in tensors_in(output))
         located.append(output)
         kinds.append(number)
-    if arena is not None:
-        if not all(begin <= place < end for place in places):
-            with arena.allocating():
-                located = [clone(output) for output in located]
-            places = array("Q", [each.data_ptr() for each in tensors_in(located)])
-        places = array("Q", [(place - begin) % WORD for place in places])
-    if arena is not None:
-        torch.cuda.synchronize()
-    return located, OutputAddresses(
-        layouts=tuple(layouts), kinds=kinds.tobytes(), places=places.tobytes()
-    )
+        places.extend(tensor.data_ptr() for tensor in tensors_in(output))
+    return located, layouts, kinds, places
 
 
 def _layout_key(value: object) -> object:
