@@ -50,6 +50,12 @@ COMMANDS = (
         summary="run KernelBench problems and print the tables",
     ),
     Command(
+        name="compare",
+        module="scripts.compare",
+        in_checkout="python scripts/compare.py",
+        summary="compare strategies, policies or models on tasks, over seeds",
+    ),
+    Command(
         name="evaluate",
         module="actors.evaluator",
         in_checkout="python -m actors.evaluator",

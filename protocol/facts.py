@@ -26,6 +26,7 @@ class DeviceRates(Value, frozen=True, kw_only=True):
     cache_bytes: int = 0  # of the last cache; 0: not known
     launch_us: float | None = None  # one empty kernel, from the call until the device is idle
     next_launch_us: float | None = None  # each further launch of a series
+    graph_launch_us: float | None = None  # each launch inside a CUDA graph
     empty_call_us: float | None = None  # a module whose forward does nothing
     # Matrix products, 10^12 operations a second.
     tflops: dict[MatrixPrecision, float] = msgspec.field(default_factory=dict)
@@ -109,7 +110,7 @@ class KernelFacts(Value, frozen=True, kw_only=True):
     grid: tuple[int, int, int] | None = None  # of the launch that was seen first
     block: tuple[int, int, int] | None = None
     registers: int | None = None  # a thread
-    spill_bytes: int | None = None  # local memory a thread
+    local_bytes: int | None = None  # local memory a thread: spilled registers, local arrays
     shared_bytes: int | None = None  # a block, static and dynamic
     max_threads: int | None = None  # a block
     # Computed by the judge from the figures above and the device's limits.

@@ -14,7 +14,7 @@ import msgspec
 
 from protocol.atomic_file import write_atomically
 from protocol.prices import Price
-from protocol.values import WORKER_ROLES, Backend, DeviceKind, Role, Value
+from protocol.values import WORKER_ROLES, BackendChoice, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
 # Around the settings: they tell a truncated file from one of an older version.
@@ -132,7 +132,7 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prompts: PromptStyle = "paper"
     seed: Seed = 0
     device: DeviceKind = "cpu"
-    backend: Backend = "cpp"
+    backend: BackendChoice = "cpp"
     planners: NonNegativeInt = 1
     coders: NonNegativeInt = 1
     debuggers: NonNegativeInt = 1

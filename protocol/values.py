@@ -50,6 +50,10 @@ Stage = Literal["", "build", "import", "check", "time"]
 Backend = Literal["cpp", "cuda", "triton"]  # what candidates' kernels are written in
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 BACKEND_OF: dict[DeviceKind, Backend] = {"cpu": "cpp", "cuda": "cuda"}  # the defaults
+# What `--backend` takes: "mixed" lets the agents choose among the languages for a card.
+BackendChoice = Literal[Backend, "mixed"]
+BACKEND_CHOICES: tuple[BackendChoice, ...] = (*BACKENDS, "mixed")
+MIXED_BACKENDS: tuple[Backend, ...] = ("cuda", "triton")
 # What an agent gives up on: this attempt only, the node that was to grow, or the whole task.
 GiveUpScope = Literal["attempt", "node", "task"]
 
@@ -199,6 +203,7 @@ class Task(Value, frozen=True, kw_only=True):
     source: str
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"
+    other_backends: tuple[Backend, ...] = ()  # that a candidate may be written in, too
     checks: int = 3  # fresh inputs that a candidate is checked on
     # Modules next to the task's file that it imports: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
@@ -217,6 +222,8 @@ class Candidate(Value, frozen=True, kw_only=True):
 
     source: str
     outside: tuple[str, ...] = ()  # diff hunks outside the plan's anchors
+    # What the answer changed in the source that was shown, a line each; () for a whole file.
+    edits: tuple[str, ...] = ()
 
 
 class AttemptView(Value, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `make test` runs: four groups of tests beside each other (many tests wait, for a lease or for a
-# process), then the tests that need the machine to themselves.  A test that fails is run once more:
-# limits are short, and other programs may have taken the processors.
+# process), then the whole runs, which need the machine to themselves.  A test that fails is run once
+# more: limits are short, and other programs may have taken the processors.
 # Usage: tests/gate.sh PYTHON
 set -u
 python=$1
@@ -47,7 +47,7 @@ for name in "${!folders[@]}"; do # no failure is repeated before all groups are 
 done
 alone() {
     "$python" -m pytest -o "cache_dir=$STARK_BUILD_STORE/cache-alone" \
-        -m "alone and not ($left_out)" "$@" tests/evaluator tests/whole
+        -m "alone and not ($left_out)" "$@" tests/whole
 }
 alone || alone --last-failed --last-failed-no-failures none || failed=1
 exit $failed

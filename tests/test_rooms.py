@@ -62,6 +62,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/agents/recipes": [{"roles"}, {"codegen"}, {"frontend", "schedule"}, {"ir"}],
     "actors/coordinator": [{"replay"}, {"gateway"}, {"storage"}, {"scheduling", "search"}],
     "actors/evaluator": [
+        {"facts"},
         {"timing", "profiling", "build", "children", "labels"},
         {"devices", "reference"},
         {"sandbox"},
@@ -72,7 +73,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/evaluator/fastbuild": [{"nvcc"}, {"headers"}, {"store"}, {"request"}],
     "actors/release": [{"guard"}],
     "actors/supervisor": [{"cli"}, {"reporting"}, {"processes", "page"}],
-    "scripts": [{"benchmarks", "tables"}, {"faults"}],
+    "scripts": [{"benchmarks", "comparison"}, {"tables"}, {"faults"}],
 }
 # prompts/examples/*.py are texts for models, not code that runs here.
 ONLY_HERE = {

@@ -35,6 +35,7 @@ class AgentWorker(ABC, Generic[W, Answer]):
         self._model_client = model_client
         self._max_tokens = max_tokens
         self._style = style
+        self._reads_edits = style == "compact"  # the paper's requests ask for whole files
 
     def work(self, request: Work, context: WorkContext) -> Result | CallsBlocked | HandedBack:
         """Ask the model and check its reply."""

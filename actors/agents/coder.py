@@ -52,7 +52,7 @@ class Coder(AgentWorker[Write, Candidate]):
     def read(self, reply: Reply, work: Write) -> Candidate | ReplyProblem:
         source = shown_source(work)
         shown = ShownLines(source, marked_spans(work.plan, source))
-        return read_candidate(reply, work.plan, shown)
+        return read_candidate(reply, work.plan, shown if self._reads_edits else None)
 
     def result(self, lease: Lease, answer: Candidate) -> Written:
         return Written(lease=lease, candidate=answer)

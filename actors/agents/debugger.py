@@ -22,7 +22,8 @@ class Debugger(AgentWorker[Repair, Candidate]):
     accepts = (Repair,)
 
     def read(self, reply: Reply, work: Repair) -> Candidate | ReplyProblem:
-        return read_candidate(reply, work.plan, ShownLines(shown_source(work)))
+        shown = ShownLines(shown_source(work)) if self._reads_edits else None
+        return read_candidate(reply, work.plan, shown)
 
     def result(self, lease: Lease, answer: Candidate) -> Repaired:
         return Repaired(lease=lease, candidate=answer)

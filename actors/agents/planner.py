@@ -25,18 +25,21 @@ class Planner(AgentWorker[MakePlan, Plan]):
     accepts = (MakePlan,)
 
     def read(self, reply: Reply, work: MakePlan) -> Plan | ReplyProblem:
-        return read_plan(reply, shown_source(work))
+        return read_plan(reply, shown_source(work), named=self._reads_edits)
 
     def result(self, lease: Lease, answer: Plan) -> Planned:
         return Planned(lease=lease, plan=answer)
 
 
-def read_plan(reply: Reply, source: str) -> Plan | ReplyProblem:
-    """Return the plan in `reply` for `source`, or what is out of bounds."""
+def read_plan(reply: Reply, source: str, *, named: bool = True) -> Plan | ReplyProblem:
+    """Return the plan in `reply` for `source`, or what is out of bounds.
+
+    `named`: whether its places may be named; otherwise it has a marked copy of the source.
+    """
     advice = reply.text("advice")[:MAX_ADVICE]
     if not advice:
         return ReplyProblem(reason="the reply has no words under '## Advice'")
-    if any(section.name == "anchors" for section in reply.sections):
+    if named and any(section.name == "anchors" for section in reply.sections):
         placed = placed_scaffold(reply, source)
         if isinstance(placed, AnchorProblem):
             return ReplyProblem(reason=f"'## Anchors' can't be used: {placed.reason}")

@@ -27,7 +27,8 @@ class SoloAgent(AgentWorker[Solve | Reflect, tuple[Candidate, Plan]]):
     accepts = (Solve, Reflect)
 
     def read(self, reply: Reply, work: Solve | Reflect) -> tuple[Candidate, Plan] | ReplyProblem:
-        return read_solution(reply, ShownLines(shown_source(work)))
+        shown = ShownLines(shown_source(work)) if self._reads_edits else None
+        return read_solution(reply, shown)
 
     def result(self, lease: Lease, answer: tuple[Candidate, Plan]) -> Written:
         candidate, plan = answer

@@ -12,7 +12,6 @@ from collections.abc import Container
 from pathlib import Path
 
 import zmq
-from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.coordinator.budget_service import BudgetLedger
@@ -34,6 +33,7 @@ from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
 from actors.coordinator.tasks import RunTasks
 from actors.deadlines import COORDINATOR_DRAIN_S
+from actors.log import FilteringBoundLogger
 from protocol import messages
 from protocol.settings import Settings
 from protocol.values import WORKER_ROLES, Role, Task

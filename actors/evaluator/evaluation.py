@@ -6,6 +6,7 @@ once, at the end.
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Literal
@@ -13,12 +14,13 @@ from typing import Literal
 from actors.evaluator import verdict_annotations
 from actors.evaluator.build.build_stage import BuildResult, CandidateBuild, FinishedBuild
 from actors.evaluator.checking import CorrectnessCheck
-from actors.evaluator.children.profiler import sanitized_profile
+from actors.evaluator.children.profiler import profiled_calls, sanitized_profile
 from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_info import DeviceInfo
+from actors.evaluator.facts.verdict_facts import candidate_facts
 from actors.evaluator.fastbuild import may_compile
 from actors.evaluator.ipc import logs
-from actors.evaluator.ipc.layout_checks import tensor_leaves, total_bytes
+from actors.evaluator.ipc.layout_checks import tensor_leaves
 from actors.evaluator.ipc.orders import CandidateRaised, Order
 from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.ipc.runner_orders import (
@@ -42,9 +44,11 @@ from actors.evaluator.timing.paired_benchmark import PairedBenchmark
 from actors.evaluator.timing.sides import CandidateProcess
 from actors.evaluator.timing.timing_statistics import Timing, against_alone, under_contention
 from actors.work_context import EvaluationContext
+from protocol.facts import VerdictFacts
 from protocol.values import Outcome, Seconds, Stage, Value, Verdict
 
 EXIT_S = 5.0
+PROFILE_S = 10.0  # for the profile of a candidate, which takes a fraction of a second
 MAX_SOURCE_BYTES = 1 << 20
 Inspected = Literal["no", "crash", "contender", "yes"]
 MAX_BYTES_PER_S = 20e12  # more than any processor moves in a second
@@ -56,7 +60,6 @@ class EvaluationRequest(Value, frozen=True, kw_only=True):
     source: str
     labelled_source: str  # labels are read off this: the agent's file, without a drop-in around it
     built: BuildResult | None = None  # what was built ahead of the turn; it is used once
-    profiled: bool = False  # whether to profile a correct candidate, which takes seconds
     best_speedup: float = 0.0  # of the task so far; 0: time the candidate well in any case
     # Whether tools look at it: after a crash only, also as a contender, or in any case.
     inspected: Inspected = "no"
@@ -145,9 +148,8 @@ class Evaluation:
         fault = self._run_benchmark(self._runner)
         if self._benchmark is not None and fault is None:
             self._benchmark.log_end(context, time.monotonic() - began)
-        if fault is None and self._request.profiled:
-            self._profile(self._runner)
-        fault = fault or self._end(self._runner)
+        is_answering = fault is not None or self._profile(self._runner)
+        fault = fault or (self._end(self._runner) if is_answering else None)
         if fault is None:
             self._compare_with_reference_alone()
         self._spent_s["time"] += time.monotonic() - began
@@ -245,11 +247,22 @@ class Evaluation:
         alone_us = self._benchmark.alone_us(self.timing.reference_us)
         self.timing = against_alone(self.timing, alone_us)
 
-    def _profile(self, runner: ChildClient[FromRunner]) -> None:
-        """Profile one call; a failure here changes nothing, for the candidate is judged already."""
-        answer = runner.ask(TakeProfile(slot=0), self._limits.check_s)
-        if not isinstance(answer, ChildFailure) and isinstance(answer[0], CallProfiled):
+    def _profile(self, runner: ChildClient[FromRunner]) -> bool:
+        """Profile the candidate; return whether its process still answers.
+
+        A failure here changes nothing, for the candidate is judged already: a profiler may break
+        what is right without it.
+        """
+        median_us = self.timing.median_us if self.timing is not None else math.inf
+        calls = profiled_calls(median_us)
+        if not calls:
+            return True
+        answer = runner.ask(TakeProfile(slot=0, calls=calls), min(PROFILE_S, self._limits.check_s))
+        if isinstance(answer, ChildFailure):
+            return False
+        if isinstance(answer[0], CallProfiled):
             self.kernel_profile = sanitized_profile(answer[0].profile)
+        return True
 
     def _end(self, runner: ChildClient[FromRunner]) -> CandidateFault | None:
         """Let the runner end; a fault that comes as late as that is still the candidate's."""
@@ -278,6 +291,7 @@ class Evaluation:
                 stage=fault.stage,
                 max_error=fault.max_error if fault.outcome is Outcome.WRONG else None,
                 log=logs.clean_log(fault.log, folders),
+                facts=VerdictFacts(difference=fault.difference) if fault.difference else None,
                 seconds=seconds,
                 sandbox_level=sandbox.LEVEL,
             )
@@ -293,6 +307,9 @@ class Evaluation:
             profile=self._profile_figures(timed),
             groups=timed.shown_groups if timed else None,
             log=logs.clean_log(output, folders, limit=4096),
+            facts=candidate_facts(
+                self.kernel_profile, self._device_info.device, timed.median_us if timed else None
+            ),
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,
         )
@@ -300,15 +317,11 @@ class Evaluation:
     def _profile_figures(self, timed: Timing | None) -> dict[str, str] | None:
         if timed is None:
             return None
-        facts, device = self.fixture.facts, self._device_info.device
-        moved = sum(map(total_bytes, (facts.inputs, facts.state, facts.outputs)))
         return verdict_annotations.verdict_figures(
             timed,
             self._benchmark.reading if self._benchmark else None,
-            roofline.roofline_figures(moved, 0, timed.median_us, roofline.device_peak(device)),
             self._check.error_share if self._check else None,
-            facts.notes,
-            self.kernel_profile,
+            self.fixture.facts.notes,
         )
 
 

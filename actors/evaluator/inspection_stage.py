@@ -27,13 +27,12 @@ from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
 from actors.work_context import EvaluationContext
 from protocol.facts import DeviceRates, VerdictFacts
 from protocol.settings import JudgeRules
-from protocol.values import Verdict
+from protocol.values import Outcome, Verdict
 
 SANITIZER_FLAGS = "-g1 -fsanitize=address -fno-omit-frame-pointer"
+WORTH_PROFILING = 0.5  # of the best speed-up: a slower candidate has little to teach
 SANITIZED_BUILD_S = 25.0  # a few seconds on a machine that is not busy
-# Leaks are not the question, and a library that was built with it is imported without it first.
-BUILD_OPTIONS = "detect_leaks=0:verify_asan_link_order=0"
-RUN_OPTIONS = "detect_leaks=0:handle_segv=1:allow_user_segv_handler=0"
+SANITIZER_OPTIONS = "detect_leaks=0:handle_segv=1:allow_user_segv_handler=0"
 
 
 class InspectionStage:
@@ -75,22 +74,24 @@ class InspectionStage:
         if self._fixture.on_host:
             return verdict
         self._context.set_activity("profiling")
-        context = profile_context(self._fixture, verdict, self._rates)
         found = self._inspector.profile(
-            self._fixture, self._request.source, self._confinement, context
+            self._fixture,
+            self._request.source,
+            self._confinement,
+            profile_context(self._fixture, verdict, self._rates),
         )
         self._context.log_step("profiled", seconds=round(found.seconds, 1))
         return with_profile(verdict, found)
 
     def _with_location(self, verdict: Verdict) -> Verdict:
         place = crash_place(verdict)
-        if place is None or (place == "host" and not self._fixture.on_host):
+        if place != ("host" if self._fixture.on_host else "device"):
             return verdict
         self._context.set_activity("locating the crash")
         began = time.monotonic()
         if place == "device":
             location = self._inspector.locate_fault(
-                self._fixture, self._request.source, self._confinement
+                self._fixture, self._request.source, self._confinement, verdict.log
             )
         else:
             location = self._locate_on_host()
@@ -109,11 +110,14 @@ class InspectionStage:
             return ""
         stage = self._make_stage("sanitized", self._request.source)
         flags = {ADDED_FLAGS_VARIABLE: SANITIZER_FLAGS}
-        built = stage.with_environment({**flags, "ASAN_OPTIONS": BUILD_OPTIONS})
-        built.run(SANITIZED_BUILD_S)
-        variables = {**flags, "LD_PRELOAD": library, "ASAN_OPTIONS": RUN_OPTIONS}
+        sanitized = stage.with_environment(flags)
+        # The builder ends when it imports the library, which needs the sanitizer to be there first.
+        fault = sanitized.run(SANITIZED_BUILD_S).fault
+        if fault is not None and fault.outcome is Outcome.TIMED_OUT:
+            return ""
+        variables = {**flags, "LD_PRELOAD": library, "ASAN_OPTIONS": SANITIZER_OPTIONS}
         # The sanitizer reserves address space for all memory; the control group still limits it.
-        confinement = msgspec.structs.replace(built.confinement, data_bytes=None)
+        confinement = msgspec.structs.replace(sanitized.confinement, data_bytes=None)
         return self._inspector.locate_host_fault(
             self._fixture, self._request.source, confinement, variables
         )
@@ -122,12 +126,13 @@ class InspectionStage:
 def wants_profile(verdict: Verdict, request: EvaluationRequest, rules: JudgeRules) -> bool:
     """Whether a candidate is profiled: a contender, or one that the coordinator asks for.
 
-    A contender is correct, and its interval reaches the best of its task.
+    A contender is correct, and its interval reaches the best of its task.  Of the others only
+    those are profiled that are not far behind.
     """
     if rules.profile != "contenders" or not verdict.is_correct or verdict.speedup is None:
         return False
     if request.inspected == "yes":
-        return True
+        return verdict.speedup >= WORTH_PROFILING * request.best_speedup
     _low, high = verdict.speedup_ci95 or (verdict.speedup, verdict.speedup)
     return request.inspected == "contender" and high >= request.best_speedup
 
@@ -137,8 +142,12 @@ def profile_context(
 ) -> ProfileContext:
     """Return what is known of a call besides its profile."""
     facts = fixture.facts
+    known = verdict.facts or VerdictFacts()
     return ProfileContext(
         call_us=verdict.median_us,
+        launches=known.launches,
+        device_us=known.device_us,
+        kernels=tuple(kernel.name for kernel in known.kernels),
         least_bytes=sum(map(total_bytes, (facts.inputs, facts.state, facts.outputs))),
         copy_gb_s=rates.copy_gb_s,
         launch_us=rates.launch_us,

@@ -164,7 +164,6 @@ class Judge:
         context: EvaluationContext = STANDALONE,
         *,
         built: BuildResult | None = None,
-        profiled: bool = False,
         labelled_source: str = "",
         best_speedup: float = 0.0,
         inspected: Inspected = "no",
@@ -172,10 +171,9 @@ class Judge:
     ) -> Verdict | TaskProblem:
         """Judge one candidate; `context` is told right before its code is first checked.
 
-        `built` is what `build` returned, and is used up.  `profiled`: profile a correct candidate,
-        which takes seconds.  `labelled_source`: what labels are read off, if `source` is a drop-in
-        file around it.  `best_speedup`: a candidate that is clearly slower is timed roughly.
-        `inspected`: whether tools look at it afterwards.
+        `built` is what `build` returned, and is used up.  `labelled_source`: what labels are read
+        off, if `source` is a drop-in file around it.  `best_speedup`: a candidate that is clearly
+        slower is timed roughly.  `inspected`: whether tools look at it afterwards.
         `time_s`: seconds of timing at most; None: as the limits say.
         Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
@@ -184,7 +182,6 @@ class Judge:
             source=source,
             labelled_source=labelled_source or source,
             built=built if has_build else None,
-            profiled=profiled,
             best_speedup=best_speedup,
             inspected=inspected,
             time_s=time_s,

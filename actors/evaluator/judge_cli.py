@@ -9,6 +9,8 @@ from pathlib import Path
 from threading import Timer
 from types import FrameType
 
+import msgspec
+
 from actors.cli import discard_unflushed_output
 from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
 from actors.evaluator.ordered_judging import judge_in_order, race_variants, with_race
@@ -20,6 +22,7 @@ from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
 from actors.task_imports import TaskImportError, task_imports
 from actors.work_context import StandaloneContext
+from protocol.fact_lines import verdict_fact_lines
 from protocol.settings import JudgeRules, Limits
 from protocol.user_files import read_text
 from protocol.values import BACKEND_OF, DeviceKind, Outcome, Reference, Task, Value, Verdict
@@ -133,7 +136,7 @@ def judge_files(options: JudgeOptions) -> int:
         for (path, _), source, raced, found in judged:
             if isinstance(found, TaskProblem):
                 raise InputFileError(f"the task {options.task} can't be judged: {found.reason}")
-            verdict = with_race(found, raced)
+            verdict = with_fact_lines(with_race(found, raced), measured)
             text = verdict_json(verdict) if options.json else _readable(path, verdict, measured)
             _print_verdict(text)
             drop_in = options.drop_in
@@ -145,6 +148,15 @@ def judge_files(options: JudgeOptions) -> int:
         waits.close()
         judge.close()
     return status
+
+
+def with_fact_lines(verdict: Verdict, reference: Reference) -> Verdict:
+    """Return the verdict with its facts as text in its profile, which a person reads."""
+    lines = verdict_fact_lines(verdict.facts, reference.facts)
+    if not lines:
+        return verdict
+    profile = {**(verdict.profile or {}), "facts": "\n".join(lines)}
+    return msgspec.structs.replace(verdict, profile=profile)
 
 
 def _release(judge: Judge, task: Task, source: str, file: Path) -> bool:
@@ -185,16 +197,17 @@ def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
     head = f"{path.name}: {verdict.verdict}"
     if verdict.is_correct and verdict.median_us is not None and verdict.speedup is not None:
         low, high = verdict.speedup_ci95 or (float("nan"), float("nan"))
-        notes = "".join(f"\n{path.name}: {note}" for note in reference.notes)
+        facts = (verdict.profile or {}).get("facts", "").splitlines()
+        notes = "".join(f"\n{path.name}: {note}" for note in (*reference.notes, *facts))
         return (
             f"{head}, {verdict.median_us:.4g} µs against {verdict.reference_us:.4g} µs, "
             f"{verdict.speedup:.3f}× (95 %: {low:.3f} to {high:.3f}) on "
             f"{reference.device.name}{notes}{_variant_text(path, verdict)}"
         )
     at = f" ({verdict.stage})" if verdict.stage else ""
-    place = f"\n{verdict.facts.fault_location}" if verdict.facts is not None else ""
-    log = f"\n{verdict.log}" if verdict.log else ""
-    return f"{head}{at}: {verdict.reason}{place.rstrip()}{log}{_variant_text(path, verdict)}"
+    texts = ((verdict.profile or {}).get("facts", ""), verdict.log)
+    more = "".join(f"\n{text}" for text in texts if text)
+    return f"{head}{at}: {verdict.reason}{more}{_variant_text(path, verdict)}"
 
 
 def _variant_text(path: Path, verdict: Verdict) -> str:

@@ -51,7 +51,6 @@ def judge_in_order(
                     source,
                     end,
                     built=built,
-                    profiled=profiled,
                     inspected="no" if time_s else "crash",
                     time_s=time_s,
                 )

@@ -22,6 +22,7 @@ from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_health import DeviceHealth
 from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.evaluation import Evaluation, EvaluationRequest
+from actors.evaluator.facts.task_facts import TaskFacts
 from actors.evaluator.inspection_stage import InspectionStage, profile_context, with_profile
 from actors.evaluator.ipc.layout_checks import describe, tensor_leaves
 from actors.evaluator.ipc.orders import Confinement
@@ -38,7 +39,6 @@ from actors.evaluator.timing import baseline_cache, baselines
 from actors.evaluator.timing.baseline_cache import BaselineCache, ReferenceBaselines
 from actors.evaluator.timing.baselines import CompiledBaselines
 from actors.work_context import STANDALONE, EvaluationContext
-from protocol.facts import DeviceRates
 from protocol.release import Release
 from protocol.settings import JudgeRules
 from protocol.values import Outcome, Reference, Task, Verdict
@@ -83,6 +83,7 @@ class DeviceSession:
         )
         self._inspector = Inspector(self.zygote)
         self._rules = rules
+        self._task_facts = TaskFacts(self.device_info, rules)
         self._log_line = log_line
 
     def reset(self) -> None:
@@ -123,6 +124,7 @@ class DeviceSession:
             outputs=describe(facts.outputs),
             notes=facts.notes,
             judged=fixture.judged,
+            facts=self._task_facts.facts_of(fixture),
             floor_us=self._floor_us(sum(leaf.nbytes for leaf in tensor_leaves(facts.outputs))),
         )
 
@@ -192,7 +194,7 @@ class DeviceSession:
                 build.confinement,
                 builds.stage,
                 context,
-                self._rates,
+                self.device_info.known_rates,
             ).run(verdict, self._rules)
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL:
@@ -239,15 +241,10 @@ class DeviceSession:
                 return stage.confinement
 
             found = self._inspector.check_winner(fixture, source, build_again)
-            context = profile_context(fixture, verdict, self._rates)
+            context = profile_context(fixture, verdict, self.device_info.known_rates)
             profile = self._inspector.profile(fixture, source, build_again(), context)
         told = with_profile(verdict, profile)
         return msgspec.structs.replace(told, profile={**(told.profile or {}), **found})
-
-    @property
-    def _rates(self) -> DeviceRates:
-        """The rates of the device that profiles are compared with."""
-        return DeviceRates()
 
 
 class TurnBuilds(ExitStack):

@@ -6,11 +6,10 @@ for custom kernels only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from actors.evaluator.children.profiler import verdict_profile
 from actors.evaluator.devices.sensors import SensorReading
 from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.labels import labels
@@ -23,10 +22,8 @@ from protocol.values import Outcome, Verdict
 def verdict_figures(
     timed: Timing,
     reading: SensorReading | None,
-    roofline: Mapping[str, str],
     share: float | None,
     notes: Sequence[str],
-    table: KernelProfile | None,
 ) -> dict[str, str]:
     """Return the figures of a correct candidate: name -> text."""
     left_out = (
@@ -62,8 +59,7 @@ def verdict_figures(
         found["KernelBench's tolerance"] = f"{within} it: {share:.3g} of what it allows"
     if notes:
         found["task"] = "; ".join(notes)
-    found |= roofline
-    return verdict_profile(table, found) if table is not None else found
+    return found
 
 
 def with_labels(

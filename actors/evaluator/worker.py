@@ -170,7 +170,6 @@ class EvaluatorWorker:
         context: EvaluationContext,
         source: str,
         *,
-        profiled: bool = False,
         inspected: Inspected = "no",
     ) -> Verdict:
         verdict = self.judge.judge(
@@ -178,7 +177,6 @@ class EvaluatorWorker:
             source,
             context,
             built=self.judge.build(source, request.task.modules, context),
-            profiled=profiled,
             labelled_source=request.source,
             best_speedup=request.best_speedup,
             inspected=inspected,
@@ -213,8 +211,7 @@ class EvaluatorWorker:
             most = max(least, request.most_rounds)
             context.log_step("next look in fresh processes", look=number, at_most=most, why=why)
             try:
-                # Profiled once: a planner needs the profile, and it is too slow for all candidates.
-                verdict = self._judge(request, context, source, profiled=not verdicts)
+                verdict = self._judge(request, context, source)
             except EvaluationCancelledError:
                 if len(verdicts) < request.rounds:
                     raise
@@ -288,9 +285,10 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         if not verdict.is_correct:
             return verdict
     first = verdicts[0]
+    median_us = _median([verdict.median_us for verdict in verdicts])
     return Verdict(
         verdict=first.verdict,
-        median_us=_median([verdict.median_us for verdict in verdicts]),
+        median_us=median_us,
         reference_us=_median([verdict.reference_us for verdict in verdicts]),
         speedup=_median([verdict.speedup for verdict in verdicts]),
         speedup_ci95=_interval(verdicts),
@@ -305,6 +303,7 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         sandbox_level=min(verdict.sandbox_level for verdict in verdicts),
         device=first.device,
         groups=_groups(verdicts),
+        facts=first.facts and msgspec.structs.replace(first.facts, median_us=median_us),
     )
 
 

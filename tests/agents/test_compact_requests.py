@@ -17,14 +17,22 @@ from actors.agents.requests.ledger import STANCES
 from actors.agents.requests.request import Request
 from actors.agents.requests.styles import make_request
 from actors.agents.solo_agent import read_solution
+from protocol.facts import ReferenceFacts, TaskFloor, VerdictFacts
 from protocol.messages import AgentWork
 from protocol.values import BACKENDS, AttemptView, LedgerEntry, Outcome, Plan, Verdict
 
 MAX_FIXED_BYTES = 5 * 1024  # of system, form and example of one request
-PLAN = read_plan(
-    parse_reply("## Advice\n\nFuse both lines.\n\n## Anchors\n\n- lines 12-13: fuse\n"), TASK_SOURCE
-)
-assert isinstance(PLAN, Plan)
+
+
+def plan_for(source: str, places: str) -> Plan:
+    """Return the plan that a planner's answer makes."""
+    reply = parse_reply(f"## Advice\n\nFuse both lines.\n\n## Anchors\n\n- {places}\n")
+    plan = read_plan(reply, source)
+    assert isinstance(plan, Plan)
+    return plan
+
+
+PLAN = plan_for(TASK_SOURCE, "lines 12-13: fuse")
 FAST = AttemptView(
     node=4,
     parent=0,
@@ -33,7 +41,9 @@ FAST = AttemptView(
     verdict=Verdict(
         verdict=Outcome.CORRECT,
         median_us=12.0,
-        profile={"bandwidth": "412 GB/s, 12 %", "bound": "memory", "kernels": "half 100 %"},
+        speedup=3.33,
+        speedup_ci95=(3.3, 3.36),
+        profile={"bandwidth": "412 GB/s, 12 %", "bound": "memory", "labels": "library_only"},
     ),
     score_us=12.0,
 )
@@ -63,6 +73,15 @@ def test_what_is_said_to_every_model_is_short(backend: str) -> None:
         assert len("".join([request.system, *fixed]).encode()) <= MAX_FIXED_BYTES
 
 
+def test_agents_of_a_mixed_run_choose_the_language() -> None:
+    """The notes of both languages are shown, and a plan names its own."""
+    task = replace(TASK, backend="cuda", other_backends=("triton",))
+    text = compact(replace(make_plan(), task=task)).system
+
+    for words in ("`cuda_sources`", "`@triton.jit`", "a plan names it"):
+        assert words in text
+
+
 def test_the_module_is_shown_once() -> None:
     """Its source is in the task's part alone, with line numbers, also where it is the node."""
     for work in (make_plan(), write(PLAN), solve()):
@@ -90,8 +109,7 @@ def test_the_prefix_is_the_same_for_a_whole_task() -> None:
 
 def test_a_coder_sees_its_spans_in_the_nodes_source() -> None:
     """Line numbers are the source's own; the marks are lines without a number."""
-    plan = read_plan(parse_reply("## Advice\n\nx\n\n## Anchors\n\n- lines 6-8\n"), CANDIDATE)
-    assert isinstance(plan, Plan)
+    plan = plan_for(CANDIDATE, "lines 6-8")
     text = compact(write(plan, node=FAST)).varying_text
 
     first = '5\textern "C" void half(const float* x, float* y, long n) {\n--- span 1\n6\t    for'
@@ -128,10 +146,32 @@ def test_a_result_compares_with_every_baseline_and_names_no_guessed_bound() -> N
     text = compact(work).varying_text
 
     assert "Correct: 12.0 µs a call, 3.33 × eager, 1.25 × torch.compile" in text
-    assert "- kernels: half 100 %" in text
+    assert "- labels: library_only" in text
+    assert "not sure" not in text
+    rough = replace(FAST.verdict, speedup=3.3, speedup_ci95=(2.1, 4.9))
+    unsure = compact(make_plan(node=replace(FAST, verdict=rough))).varying_text
+    assert "not sure: with 95 % between 2.1 and 4.9 × eager" in unsure
     assert "412" not in text
     assert "bound" not in text
     assert "Wrong: Row 3 differs" in compact(make_plan(node=WRONG)).varying_text
+
+
+def test_facts_are_shown_where_they_are_known() -> None:
+    """The judge's lines about task and attempt are in the request, and times are compared with
+    the least time."""
+    reference = replace(
+        make_plan().reference,
+        facts=ReferenceFacts(floor=TaskFloor(memory_us=4.0), rule_lines=("precision: float32",)),
+    )
+    sentences = ("88 % of the stalls wait for memory", "- loads of float2")
+    seen = VerdictFacts(profile_sentences=sentences)
+    node = replace(FAST, verdict=replace(FAST.verdict, facts=seen))
+    request = compact(make_plan(node=node, reference=reference, ledger=LEDGER))
+
+    assert "- precision: float32" in request.stable_text
+    assert "\n- 88 % of the stalls wait for memory\n  - loads of float2" in request.varying_text
+    assert "3.33 × eager, 3 × the least time" in request.varying_text
+    assert "Fuse. | 20.0 µs, 2 × eager, 5 × the least time" in request.varying_text
 
 
 def test_the_ledger_has_a_line_for_every_attempt() -> None:
@@ -164,11 +204,11 @@ def test_planners_of_one_moment_get_different_stances(backend: str) -> None:
         others = tuple(replace(PLANNING, number=n) for n in range(1, attempt))
         work = replace(make_plan(attempt=attempt, ledger=others), task=task)
         text = compact(work).varying_text
-        found += [stance for stance in known if f"Begin with {stance}." in text]
+        found += [stance for stance in known if f"Start from {stance}." in text]
 
     assert sorted(known) == sorted(found)
-    assert "Begin with" not in compact(make_plan(attempt=4, ledger=LEDGER)).varying_text
-    assert "Begin with" not in compact(write(PLAN, ledger=(PLANNING,))).varying_text
+    assert "Start from" not in compact(make_plan(attempt=4, ledger=LEDGER)).varying_text
+    assert "Start from" not in compact(write(PLAN, ledger=(PLANNING,))).varying_text
 
 
 def test_a_replay_finds_the_reply_whatever_the_ledger_says() -> None:
@@ -185,6 +225,14 @@ def test_a_replay_finds_the_reply_whatever_the_ledger_says() -> None:
     assert key != different
     assert "Fuse." not in key
     assert "Your part: planner" in key
+
+
+def test_only_a_coder_is_told_of_spans() -> None:
+    """Spans exist where a plan marked them: the others name lines, functions and classes."""
+    assert "`### span N`" in compact(write(PLAN)).varying_text
+    for work in (solve(), repair(PLAN)):
+        assert "`### span N`" not in compact(work).varying_text
+        assert "`### lines A-B`" in compact(work).varying_text
 
 
 def test_a_request_shrinks_by_its_largest_attempt() -> None:
@@ -223,6 +271,6 @@ def test_a_solo_agent_answers_with_edits() -> None:
     found = read_solution(parse_reply(reply), ShownLines(TASK_SOURCE))
 
     assert isinstance(found, tuple)
-    assert "        return 1\n\n\ndef get_inputs" in found[0].source
+    assert found[0].source.endswith("        return 1\n")
     assert "class ModelNew" in found[0].source
     assert "Halve first." == found[1].advice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 import pytest
@@ -10,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_anchor_laws import CPP_LINES, PYTHON_LINES, sources, spans
 
+import prompts
 from actors.agents.planner import read_plan
 from actors.agents.replies.anchors import AnchorProblem, lines_of, text_of
 from actors.agents.replies.candidates import read_candidate
 from actors.agents.replies.definitions import definitions_of
-from actors.agents.replies.edits import edited_source
-from actors.agents.replies.placed_anchors import placed_scaffold
+from actors.agents.replies.edits import EditedSource, edited_source
+from actors.agents.replies.placed_anchors import marked_spans, placed_scaffold
 from actors.agents.replies.places import Place, PlaceProblem, ShownLines
 from actors.agents.replies.replies import ReplyProblem, fenced, parse_reply
 from protocol.values import Candidate, Plan
@@ -130,7 +132,8 @@ def test_edits_change_what_they_name(source: str, data: st.DataObject) -> None:
         by_number = all(not title.startswith("from") for title, _ in edits)
         assert not by_number or "change nothing" in found.reason
     else:
-        assert found == text_of(intended)
+        assert found.source == text_of(intended)
+        assert len(edits) == len(found.edits)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +224,10 @@ def test_an_answer_of_both_forms_is_one_file_or_a_question() -> None:
     plan, shown = Plan(advice="", scaffold=""), ShownLines(CANDIDATE)
     whole = f"\n## Candidate\n\n{fenced(new)}\n"
 
-    assert read_candidate(parse_reply(edits), plan, shown) == Candidate(source=new)
-    assert read_candidate(parse_reply(edits + whole), plan, shown) == Candidate(source=new)
+    told = ("lines 7-7: 1 line becomes 1",)
+    wanted = Candidate(source=new, edits=told)
+    assert read_candidate(parse_reply(edits), plan, shown) == wanted
+    assert read_candidate(parse_reply(edits + whole), plan, shown) == wanted
     other = parse_reply(edits + whole.replace("0.5f * (x", "0.25f * (x"))
     found = read_candidate(other, plan, shown)
     assert isinstance(found, ReplyProblem)
@@ -258,7 +263,8 @@ def test_a_span_may_be_replaced_across_languages() -> None:
     found = edited_source(parse_reply(edits_reply(("lines 2-5", new))), ShownLines(CANDIDATE))
 
     lines = lines_of(CANDIDATE)
-    assert found == text_of([lines[0], *new, *lines[5:]])
+    assert isinstance(found, EditedSource)
+    assert found.source == text_of([lines[0], *new, *lines[5:]])
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n"])
@@ -272,7 +278,8 @@ def test_line_ends_and_tabs_stay(end: str) -> None:
 
     found = edited_source(parse_reply(reply), ShownLines(source))
 
-    assert isinstance(found, str)
+    assert isinstance(found, EditedSource)
+    found = found.source
     assert f"{end}\tfor (;;) {{{end}\t\tbreak;{end}    }}{end}" in found
     assert found.count("\r") == (found.count("\n") if end == "\r\n" else 0)
 
@@ -288,20 +295,25 @@ def test_five_thousand_lines() -> None:
     found = edited_source(parse_reply(edits_reply(("function f1650", new))), ShownLines(source))
 
     assert isinstance(plan, Plan)
-    assert found == source.replace("    return a + 1650;", "    return a;")
+    assert isinstance(found, EditedSource)
+    assert found.source == source.replace("    return a + 1650;", "    return a;")
 
 
 def test_an_edit_of_the_module_makes_model_new() -> None:
-    """Edits of the task's own source rename its class, and nothing else that is called so."""
+    """Edits of the task's own source rename its class, and nothing else that is called so;
+    the functions that make inputs go."""
     source = TASK_SOURCE.replace('"""Adds', '"""Model adds')
     found = edited_source(
         parse_reply(edits_reply(("line 12", ["        y = x + 1.0  # Model"]))), ShownLines(source)
     )
 
-    assert isinstance(found, str)
+    assert isinstance(found, EditedSource)
+    found = found.source
     assert "class ModelNew(nn.Module):" in found
     assert '"""Model adds' in found
     assert "y = x + 1.0  # Model\n" in found
+    assert found.endswith("        return y / 2.0\n")
+    compile(found, "candidate", "exec")
 
 
 @pytest.mark.parametrize(
@@ -321,6 +333,19 @@ def test_what_is_not_surely_a_definition_is_none(text: str) -> None:
     assert isinstance(found, PlaceProblem)
 
 
+def test_edits_without_their_first_heading_are_edits() -> None:
+    """A class under a heading that names its place is no whole file, with or without '## Edits'."""
+    new = ["class ModelNew(nn.Module):", "    def forward(self, x):", "        return x"]
+    reply = edits_reply(("class ModelNew", new)).removeprefix("## Edits\n")
+    shown = ShownLines(CANDIDATE)
+
+    found = read_candidate(parse_reply(reply), Plan(advice="", scaffold=""), shown)
+
+    assert isinstance(found, Candidate)
+    assert found.source.startswith("import torch\n")
+    assert found.source.endswith("        return x\n")
+
+
 @CALM
 @given(st.lists(st.sampled_from(["int f(int a) {", "}", "{", '"', "/*", "*/", "f(1);", "x"])))
 def test_definitions_of_broken_text_do_not_fail(lines: list[str]) -> None:
@@ -329,3 +354,37 @@ def test_definitions_of_broken_text_do_not_fail(lines: list[str]) -> None:
 
     for one in definitions_of(source):
         assert 1 <= one.first <= one.last <= len(lines_of(source))
+
+
+@pytest.mark.parametrize("backend", ["cpp", "cuda", "triton"])
+def test_edits_of_the_same_work_are_at_most_half_as_long(backend: str) -> None:
+    """The example's second attempt, answered as named places and edits: the same plan and the same
+    candidate, in half of the characters of its copied form."""
+    first = prompts.read(f"examples/{backend}-first.py")
+    after = prompts.read(f"examples/{backend}-after.py")
+    copied_plan = prompts.read(f"examples/{backend}-plan-2.md")
+    copied_code = f"## Candidate\n\n{fenced(after)}\n"
+    plan = read_plan(parse_reply(copied_plan), first)
+    assert isinstance(plan, Plan)
+    spans = marked_spans(plan, first)
+    named_plan = f"## Advice\n\n{plan.advice}\n\n## Anchors\n\n" + "".join(
+        f"- lines {start}-{stop}\n" for start, stop in spans
+    )
+    old, new = lines_of(first), lines_of(after)
+    changes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    edits = edits_reply(
+        *(
+            (f"lines {i1 + 1}-{i2}" if i2 > i1 else f"after line {i1}", new[j1:j2])
+            for tag, i1, i2, j1, j2 in changes
+            if tag != "equal"
+        )
+    )
+
+    named = read_plan(parse_reply(named_plan), first)
+    found = read_candidate(parse_reply(edits), plan, ShownLines(first, spans))
+
+    assert isinstance(named, Plan)
+    assert spans == marked_spans(named, first)
+    assert isinstance(found, Candidate)
+    assert after == found.source
+    assert len(named_plan) + len(edits) <= (len(copied_plan) + len(copied_code)) / 2

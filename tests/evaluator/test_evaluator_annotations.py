@@ -43,10 +43,19 @@ def test_contention_is_reported() -> None:
             groups=8,
             reference_contention=contention,
         )
-        return verdict_annotations.verdict_figures(timed, None, {}, None, (), None)["timing"]
+        return verdict_annotations.verdict_figures(timed, None, None, ())["timing"]
 
     assert told(1.05) == "8 groups A B B A"
     assert "calls took up to 2.5 times as long" in told(2.5)
+
+
+def test_disturbed_groups_are_reported() -> None:
+    """The figures say how many groups count, and how many were left out."""
+    timed = Timing(
+        median_us=50.0, reference_us=90.0, speedup=1.8, ci95=None, groups=8, disturbed_groups=2
+    )
+    figures = verdict_annotations.verdict_figures(timed, None, None, ())
+    assert figures == {"timing": "8 groups A B B A, 2 disturbed ones left out"}
 
 
 @pytest.mark.parametrize(

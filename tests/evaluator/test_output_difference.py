@@ -140,3 +140,12 @@ def test_the_largest_errors_stand_beside_eagers_own() -> None:
     assert "off by 0.5, allowed 0.0" in lines[-2]
     assert "eager's own" in lines[-2]
     assert lines[-1].startswith("at [4, 5]: ")
+
+
+def test_booleans_are_described() -> None:
+    """A mask with a wrong part is described as other outputs are."""
+    truth = torch.zeros(8, 8, dtype=torch.bool)
+    got = truth.clone()
+    got[6:] = True
+
+    assert any("indices 6 to 7, up to the end" in line for line in described(got, truth))

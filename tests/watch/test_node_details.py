@@ -9,6 +9,7 @@ from feed_writer import TASK, Coordinator
 
 from actors.supervisor.reporting.node_details import NodeDetails, node_details
 from actors.supervisor.reporting.run_feed import opened_run
+from protocol.facts import VerdictFacts
 from protocol.values import Call, Outcome, Plan, Seconds, TimedGroups, Verdict
 
 GROUPS = TimedGroups(reference_us=(100.0, 102.0), candidate_us=(50.0, 51.0))
@@ -130,4 +131,19 @@ def test_the_reference_is_a_node_with_its_own_lines(tmp_path: Path) -> None:
         found.summary.parent,
         found.source,
     )
+    coordinator.close()
+
+
+def test_facts_stand_in_the_lines_of_a_verdict(tmp_path: Path) -> None:
+    """The page of a node says what bounds a candidate and where a result is wrong."""
+    coordinator = begun_attempt(tmp_path)
+    facts = VerdictFacts(difference=("2 of 4 elements are wrong",))
+    wrong = Verdict(verdict=Outcome.WRONG, stage="check", reason="output[0]", facts=facts)
+    coordinator.store.add_node(TASK, 1, wrong, None, 4.0)
+    coordinator.database.commit()
+    found = details(tmp_path, 1)
+
+    assert found.verdict is not None
+    assert "2 of 4 elements are wrong" in found.verdict.lines
+    assert "facts" not in found.verdict.details
     coordinator.close()

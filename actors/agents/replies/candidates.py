@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import without_anchors
-from actors.agents.replies.edits import edited_source, has_edits
+from actors.agents.replies.edits import EditedSource, edited_source, has_edits
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.replies.unanchored_edits import edits_outside_anchors
@@ -22,31 +22,33 @@ def read_candidate(
     reply: Reply, plan: Plan, shown: ShownLines | None = None
 ) -> Candidate | ReplyProblem:
     """Return the candidate in `reply`, or what is missing; `shown`: what its edits belong to."""
-    source = _edited(reply, shown) if shown and has_edits(reply) else _whole_file(reply)
-    if isinstance(source, ReplyProblem):
-        return source
-    return Candidate(source=source, outside=edits_outside_anchors(plan, source))
+    edited = _edited(reply, shown) if shown and has_edits(reply) else _whole_file(reply)
+    if isinstance(edited, ReplyProblem):
+        return edited
+    outside = edits_outside_anchors(plan, edited.source)
+    return Candidate(source=edited.source, outside=outside, edits=edited.edits)
 
 
-def _whole_file(reply: Reply) -> str | ReplyProblem:
+def _whole_file(reply: Reply) -> EditedSource | ReplyProblem:
     code = reply.code("candidate", lambda text: not candidate_problem(without_anchors(text)))
     if code is None:
         return ReplyProblem(reason="the reply has no code under '## Candidate'")
     source = without_anchors(code)
     problem = candidate_problem(source)
-    return ReplyProblem(reason=problem) if problem else source
+    return ReplyProblem(reason=problem) if problem else EditedSource(source=source, edits=())
 
 
-def _edited(reply: Reply, shown: ShownLines) -> str | ReplyProblem:
+def _edited(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProblem:
     edited = edited_source(reply, shown)
     if not isinstance(edited, ReplyProblem):
-        problem = candidate_problem(edited)
+        problem = candidate_problem(edited.source)
         edited = ReplyProblem(reason=f"with the edits in place, {problem}") if problem else edited
     files = [b.code for s in reply.sections if s.name == "candidate" for b in s.blocks]
     if not files:
         return edited
     whole = _whole_file(reply)
-    if edited == whole or (isinstance(edited, ReplyProblem) and isinstance(whole, ReplyProblem)):
+    texts = [None if isinstance(one, ReplyProblem) else one.source for one in (edited, whole)]
+    if texts[0] == texts[1]:
         return edited
     return ReplyProblem(
         reason="the reply has both '## Edits' and '## Candidate', and they are not the same file:"

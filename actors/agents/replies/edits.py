@@ -20,6 +20,7 @@ from actors.agents.replies.places import PlaceProblem, ShownLines
 from actors.agents.replies.replies import EDIT, EDITS, Reply, ReplyProblem, ReplySection
 from protocol.values import Value
 
+INPUTS = ("get_inputs", "get_init_inputs")
 _INSERTION = re.compile(r"(?:insert\s+)?(?P<side>after|before)\s+(?P<place>.+)", re.I | re.DOTALL)
 _VERB = re.compile(r"(?P<verb>replace|change|delete|remove)\s+(?P<place>.+)", re.I | re.DOTALL)
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
@@ -34,13 +35,29 @@ class Edit(Value, frozen=True, kw_only=True):
     lines: tuple[str, ...]
     title: str
 
+    @property
+    def description(self) -> str:
+        """The edit in a line for people: "span 1 (lines 18-33): 16 lines become 14"."""
+        new, old = len(self.lines), self.last - self.first + 1
+        if not old:
+            return f"{self.title}: {new} new"
+        where = "" if str(self.first) in self.title else f" (lines {self.first}-{self.last})"
+        return f"{self.title}{where}: {old} line{'s' * (old != 1)} become{'s' * (old == 1)} {new}"
+
+
+class EditedSource(Value, frozen=True, kw_only=True):
+    """The shown source with the edits of a reply in it."""
+
+    source: str
+    edits: tuple[str, ...]  # their descriptions, in the order of their lines
+
 
 def has_edits(reply: Reply) -> bool:
     """Whether a reply answers with edits."""
     return any(section.name in (EDITS, EDIT) for section in reply.sections)
 
 
-def edited_source(reply: Reply, shown: ShownLines) -> str | ReplyProblem:
+def edited_source(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProblem:
     """Return the shown source with the reply's edits in it, or what is unclear about them."""
     edits: list[Edit] = []
     for section in reply.sections:
@@ -92,7 +109,7 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
     return Edit(first=first, last=last, lines=tuple(lines), title=title)
 
 
-def _applied(edits: Sequence[Edit], shown: ShownLines) -> str | ReplyProblem:
+def _applied(edits: Sequence[Edit], shown: ShownLines) -> EditedSource | ReplyProblem:
     ordered = sorted(edits, key=lambda edit: (edit.first, edit.last))
     for one, other in pairwise(ordered):
         if other.first <= one.last:
@@ -111,11 +128,16 @@ def _applied(edits: Sequence[Edit], shown: ShownLines) -> str | ReplyProblem:
     source = text_of([*lines, *shown.lines[position:]])
     if source == text_of(shown.lines):
         return ReplyProblem(reason="the edits change nothing in the source")
-    return with_model_new(source)
+    return EditedSource(
+        source=with_model_new(source), edits=tuple(edit.description for edit in ordered)
+    )
 
 
 def with_model_new(source: str) -> str:
-    """Return the source with its class `Model` called `ModelNew`, if it has no `ModelNew` yet."""
+    """Return the task's own source as a candidate: its class `Model` is called `ModelNew`.
+
+    The functions that make inputs are left out.  A source that has a `ModelNew` stays as it is.
+    """
     module = python_source.parse(source)
     if isinstance(module, str) or python_source.defines_class(module, "ModelNew"):
         return source
@@ -131,4 +153,14 @@ def with_model_new(source: str) -> str:
     for row, column in reversed(names):
         line = lines[row - 1]
         lines[row - 1] = f"{line[:column]}ModelNew{line[column + len('Model') :]}"
-    return "\n".join(lines)
+    for number in sorted(_lines_of_inputs(module), reverse=True):
+        del lines[number - 1]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _lines_of_inputs(module: ast.Module) -> set[int]:
+    """Return the lines of the functions that only the judge calls."""
+    made = [one for one in module.body if isinstance(one, ast.FunctionDef) and one.name in INPUTS]
+    return {
+        number for one in made for number in range(one.lineno, (one.end_lineno or one.lineno) + 1)
+    }

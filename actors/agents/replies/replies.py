@@ -28,6 +28,12 @@ SECTION_NAMES = (
 _HEADING = re.compile(r" {0,3}#{1,6}\s*(?:\d+[.)]\s*)?[*_`]*([^*_`:#]*?)[*_`]*:?[*_`]*\s*#*\s*")
 _BOLD = re.compile(r" {0,3}\*\*([A-Za-z]+):?\*\*:?\s*")
 _EDIT_HEADING = re.compile(r" {0,3}#{3,6}\s+(?P<title>.*?)[\s#]*")
+# One that names a place surely: it heads an edit also where '## Edits' was forgotten.
+_PLACE_TITLE = re.compile(
+    r"(?:(?:replace|change|delete|remove|insert|after|before)\s+)*(?:marked\s+)?"
+    r"(?:span\s+\d|lines?\s+[\d`]|(?:function|method|kernel|class|struct)\s+[\w`]|from\s+`).*",
+    re.IGNORECASE,
+)
 _FENCE = re.compile(r"(\s*)(`{3,}|~{3,})\s*([^`~\s]*)[^`]*")
 
 
@@ -106,9 +112,9 @@ def parse_reply(text: str) -> Reply:
     heads = [(0, "", "")]
     for number, line in enumerate(lines):
         if number not in in_block:
-            edit = _EDIT_HEADING.fullmatch(line) if heads[-1][1] in (EDITS, EDIT) else None
-            name = _heading(line)
-            if edit is not None and not name:
+            name, edit = _heading(line), _EDIT_HEADING.fullmatch(line)
+            is_below_edits = heads[-1][1] in (EDITS, EDIT)
+            if edit and not name and (is_below_edits or _PLACE_TITLE.fullmatch(edit["title"])):
                 heads.append((number, EDIT, edit["title"]))
             elif name is not None:
                 heads.append((number, name, ""))

@@ -15,7 +15,7 @@ import prompts
 from actors.agents.replies.anchors import lines_of
 from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.replies import fenced
-from actors.agents.requests import ledger
+from actors.agents.requests import facts, ledger
 from actors.agents.requests.prompting import (
     CODE_TEMPERATURE,
     MAX_LOG,
@@ -40,8 +40,6 @@ FORMS = {
     Role.CODER: CODE_FORM,
     Role.DEBUGGER: f"'## Diagnosis', then {CODE_FORM}",
 }
-# Figures of a verdict's profile that tell an agent what to change.
-SHOWN_FIGURES = ("kernels", "task", "labels")
 
 
 def compact_request(work: MakePlan | Write | Repair | Solve, max_tokens: int) -> Request:
@@ -60,12 +58,11 @@ def compact_request(work: MakePlan | Write | Repair | Solve, max_tokens: int) ->
         advice = "\n\n".join(quoted(text) for text in work.person_advice)
         sections.append(PromptSection(kind="person", text=fill("person.md", advice=advice)))
     sections.append(PromptSection(kind="role", text=instruction))
-    backend = prompts.read(f"compact/backend-{work.task.backend}.md").rstrip()
     return Request(
         role=role,
         task=work.task.name,
         attempt=work.attempt,
-        system=fill("compact/system.md", backend=backend).rstrip(),
+        system=fill("compact/system.md", backend=_backend_notes(work.task)).rstrip(),
         sections=tuple(replace(one, text=one.text.strip("\n")) for one in sections),
         temperature=temperature,
         max_tokens=max_tokens,
@@ -76,7 +73,8 @@ def compact_request(work: MakePlan | Write | Repair | Solve, max_tokens: int) ->
 
 def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
     """Return the role, its instruction and its temperature."""
-    form = prompts.read("compact/form.md").strip()
+    spans = "`### span N`, " if isinstance(work, Write) else ""  # only a plan marks spans
+    form = fill("compact/form.md", spans=spans).strip()
     match work:
         case MakePlan():
             text = fill("compact/planner.md", attempt=str(work.attempt))
@@ -92,9 +90,23 @@ def _part(work: MakePlan | Write | Repair | Solve) -> tuple[Role, str, float]:
             return Role.CODER, text, SOLO_TEMPERATURE
 
 
+def _backend_notes(task: Task) -> str:
+    """Return how candidates are written, for each language that the task allows."""
+    notes = []
+    for backend in (task.backend, *task.other_backends):
+        try:
+            notes.append(prompts.read(f"compact/backend-{backend}.md"))
+        except FileNotFoundError:  # a backend of a user's, with notes for both styles
+            notes.append(prompts.read(f"backend-{backend}.md"))
+    if len(notes) > 1:
+        notes.append("Choose the language that suits the change; a plan names it.")
+    return "\n\n".join(note.rstrip() for note in notes)
+
+
 def _architecture(task: Task, reference: Reference) -> str:
     device = reference.device
-    facts = {"Device": device.name or device.kind, **device.facts}
+    sheet = [f"Device: {device.name or device.kind}"]
+    sheet += [f"{name}: {value}" for name, value in device.facts.items()]
     return fill(
         "compact/architecture.md",
         task=task.name,
@@ -103,8 +115,13 @@ def _architecture(task: Task, reference: Reference) -> str:
         outputs=reference.outputs or "as forward returns them",
         times=reference_times(reference, ledger.duration),
         notes="".join(f"Note: {note}\n" for note in reference.notes),
-        hardware="\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        hardware="\n".join(map(_item, (*sheet, *facts.task_lines(reference)))),
     )
+
+
+def _item(line: str) -> str:
+    """Return a line of a list; one that is an item already belongs to the item above it."""
+    return f"  {line}" if line.startswith("- ") else f"- {line}"
 
 
 def numbered(source: str, spans: tuple[tuple[int, int], ...] = ()) -> str:
@@ -181,21 +198,22 @@ def _observed(template: str, title: str, node: AttemptView, shown: str, work: Ag
 
 def _result(node: AttemptView, reference: Reference, *, is_node: bool) -> str:
     verdict = node.verdict
+    known = "".join(f"\n{_item(line)}" for line in facts.attempt_lines(verdict, reference))
     if verdict.is_correct:
         time = node.score_us if node.score_us is not None else verdict.median_us
         parts = ["Correct"] if time is None else [f"Correct: {ledger.duration(time)} a call"]
         if node.node and time is not None:
             parts += ledger.comparisons(time, reference)
-        profile = verdict.profile or {}
-        rows = [f"\n- {name}: {profile[name]}" for name in SHOWN_FIGURES if profile.get(name)]
-        return ", ".join(parts) + "".join(rows)
+        if verdict.is_wide and verdict.speedup_ci95 is not None:
+            low, high = verdict.speedup_ci95
+            parts.append(f"not sure: with 95 % between {low:.3g} and {high:.3g} × eager")
+        return ", ".join(parts) + known
     word = verdict.verdict.replace("_", " ").capitalize()
     outcome = f"{word}: {verdict.reason}".rstrip(": ")
-    log = excerpt(verdict.log, MAX_LOG if is_node else MAX_LOG_OF_OTHERS)
-    is_reply = verdict.verdict is Outcome.NO_CANDIDATE  # its log is what a model answered
-    if is_reply and is_node:
+    if verdict.verdict is Outcome.NO_CANDIDATE:  # its log is what a model answered
         return f"{outcome}. The source above is the one that it was to change."
-    return f"{outcome}\n\n{fenced(log, 'text')}" if log and not is_reply else outcome
+    log = excerpt(verdict.log, MAX_LOG if is_node else MAX_LOG_OF_OTHERS)
+    return f"{outcome}{known}\n\n{fenced(log, 'text')}" if log else f"{outcome}{known}"
 
 
 def _ledger(work: AgentWork) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from actors.agents.requests.facts import least_us
 from protocol.messages import AgentWork, MakePlan, Solve
 from protocol.values import Backend, LedgerEntry, Reference
 
@@ -62,10 +63,13 @@ def duration(microseconds: float) -> str:
 
 
 def comparisons(score_us: float, reference: Reference) -> list[str]:
-    """Return a time as multiples of PyTorch's own."""
+    """Return a time as multiples of PyTorch's own, and of the least time where that is known."""
     found = [f"{reference.eager_us / score_us:.3g} × eager"]
     if reference.compile_us is not None:
         found.append(f"{reference.compile_us / score_us:.3g} × torch.compile")
+    least = least_us(reference)
+    if least:
+        found.append(f"{score_us / least:.3g} × the least time")
     return found
 
 
@@ -82,7 +86,7 @@ def stance(work: AgentWork) -> str:
     stances = STANCES["cpp" if work.task.backend == "cpp" else "cuda"]
     chosen = stances[work.attempt % len(stances)]
     return (
-        f"Others plan for this task at this moment. Begin with {chosen}. Only where that promises"
+        f"Others plan for this task at this moment. Start from {chosen}. Only where that promises"
         " nothing, choose freely, and not the idea that comes first to mind: it is taken.\n"
     )
 

@@ -287,7 +287,8 @@ def _sanitized_product(
     if len(candidate.source) > SOURCE_CHARS:
         return messages.ReplyUnusable(lease=message.lease, reason="the candidate is too large")
     outside = tuple(_text(hunk, SOURCE_CHARS) for hunk in candidate.outside[:MAX_ENTRIES])
-    return replace(message, candidate=replace(candidate, outside=outside))
+    edits = tuple(_text(edit, LINE_CHARS) for edit in candidate.edits[:MAX_ENTRIES])
+    return replace(message, candidate=replace(candidate, outside=outside, edits=edits))
 
 
 # --- single values -------------------------------------------------------------------------------

@@ -62,13 +62,17 @@ def compare(
     truth = eager if exact is None else exact
     if not _is_real(eager):
         return _thorough_comparison(got, eager, truth, where, 0.0, 0.0)
-    size = _root_mean_square(truth)
-    allowed = max(floor, FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR))
+    size, allowed = least_tolerance(truth, eager, floor)
     off = _quick_comparison(got, truth, size)
     if off <= allowed:  # eager's own error is not needed, and nothing is infinite or NaN
         return Comparison(max_error=off / allowed)
     allowed = max(allowed, ERROR_FACTOR * relative_loss(eager, truth))
     return _thorough_comparison(got, eager, truth, where, size, allowed)
+
+
+def least_tolerance(truth: torch.Tensor, eager: torch.Tensor, floor: float) -> tuple[float, float]:
+    """Return the scale that is added to each element, and the relative error that always passes."""
+    return _root_mean_square(truth), max(floor, FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR))
 
 
 def _quick_comparison(got: torch.Tensor, truth: torch.Tensor, size: float) -> float:

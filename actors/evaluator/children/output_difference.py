@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import torch
 
-from actors.evaluator.children.correctness import ErrorPiece, scaled_errors
+from actors.evaluator.children.correctness import Comparison, ErrorPiece, scaled_errors
 
 MAX_LINES = 10  # the round of the check and the names of missing parameters come on top
 SHOWN_ERRORS = 3
@@ -90,6 +90,7 @@ def difference_lines(
     """
     if not 0 < got.numel() <= MAX_ELEMENTS:
         return ()
+    got, eager, truth = (_subtractable(each) for each in (got, eager, truth))
     wrong = WrongElements(got, eager, truth, rms, allowed)
     if not wrong.count:
         return ()
@@ -99,6 +100,20 @@ def difference_lines(
     lines = lines[: MAX_LINES - len(wrong.errors)]
     errors = [f"at {_index(-place, wrong.shape)}: {text}" for _, place, text in wrong.errors]
     return (*lines, *errors)
+
+
+def describe_difference(
+    got: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor | None, found: Comparison
+) -> tuple[str, ...]:
+    """Return the lines on an output that `correctness.compare` found wrong; () if memory is short.
+
+    A description must not keep the verdict from its way.
+    """
+    truth = eager if exact is None else exact
+    try:
+        return difference_lines(got, eager, truth, found.rms, found.allowed)
+    except RuntimeError:
+        return ()
 
 
 def _extent(wrong: WrongElements) -> str:
@@ -266,6 +281,11 @@ def _has_order(got: torch.Tensor, others: list[torch.Tensor], rms: float, allowe
     pieces = scaled_errors(got, eager, truth, rms, allowed)
     right = sum(_count(piece.error <= 1.0) for piece in pieces)
     return right >= SAME_ORDER * got.numel()
+
+
+def _subtractable(tensor: torch.Tensor) -> torch.Tensor:
+    """Return integers and booleans as wide integers: small ones have no negative differences."""
+    return tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.long()
 
 
 # --- words ----------------------------------------------------------------------------------------

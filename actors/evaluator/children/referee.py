@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import torch
 
 from actors.evaluator.children import correctness
+from actors.evaluator.children.output_difference import describe_difference
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_transferable
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
@@ -31,6 +32,7 @@ from actors.evaluator.ipc.referee_orders import (
     Compared,
     ComputeExpected,
     DescribeDevice,
+    DescribeTask,
     DeviceDescribed,
     DrawFromSlot,
     DrawInputs,
@@ -44,14 +46,17 @@ from actors.evaluator.ipc.referee_orders import (
     InputsDrawn,
     LendMemory,
     MakeModel,
+    MeasureRates,
     PrepareArena,
     PrepareSlots,
     PrepareTask,
+    RatesMeasured,
     ReleaseTimingMemory,
     RestoreParameters,
     SlotDrawn,
     StashFromArena,
     StashOutputs,
+    TaskDescribed,
     TaskPrepared,
     TaskUnsuitable,
     ToReferee,
@@ -97,6 +102,8 @@ class Referee:
             ImportTask: lambda order, _: self._import_task(order),
             MakeModel: lambda order, _: self._task_module.make(order.seed),
             PrepareTask: lambda order, _: self._prepare(order),
+            MeasureRates: lambda _order, _: self._measure_rates(),
+            DescribeTask: lambda order, _: self._describe_task(order.seed),
             TryInputKind: lambda order, _: self._try_input_kind(order),
             RestoreParameters: lambda order, _: self._task_module.restore(order.names),
             FreshBuffers: lambda _order, _: (Done(), self._buffers()),
@@ -138,6 +145,20 @@ class Referee:
         if self.device == "cpu":
             return DeviceDescribed(device=devices.cpu_device())
         return DeviceDescribed(device=devices.cuda_device(), uuid=devices.uuid_of_cuda())
+
+    def _measure_rates(self) -> RatesMeasured:
+        from actors.evaluator.children import device_rates
+
+        self._find_device()
+        cache_bytes = devices.last_cache_bytes(self.device)
+        rates, is_settled = device_rates.measure_rates(self.device, cache_bytes)
+        return RatesMeasured(rates=rates, is_settled=is_settled)
+
+    def _describe_task(self, seed: int) -> TaskDescribed:
+        # Imported here: torch's counter of operations is not for the process that forks children.
+        from actors.evaluator.children import task_facts
+
+        return task_facts.describe_task(self._task_module, seed, self._floor)
 
     def _import_task(self, order: ImportTask) -> None:
         self._find_device()
@@ -271,10 +292,10 @@ class Referee:
         got = list(tensor_bytes.tensors_in(value))
         if order.what == "inputs":
             return _compare_inputs(drawn, got)
-        return self._compare_outputs(drawn, got, share=order.share)
+        return self._compare_outputs(drawn, got, share=order.share, describe=order.describe)
 
     def _compare_outputs(
-        self, drawn: ReferenceRound, got: list[torch.Tensor], *, share: bool
+        self, drawn: ReferenceRound, got: list[torch.Tensor], *, share: bool, describe: bool
     ) -> Compared:
         eager = list(tensor_bytes.tensors_in(drawn.eager))
         exact = [None] * len(eager) if drawn.exact is None else tensor_bytes.tensors_in(drawn.exact)
@@ -286,7 +307,8 @@ class Referee:
             if share:
                 worst_share = max(worst_share, correctness.kernelbench_error(mine, theirs))
             if comparison.reason:
-                return Compared(reason=comparison.reason, max_error=worst)
+                lines = describe_difference(mine, theirs, truth, comparison) if describe else ()
+                return Compared(reason=comparison.reason, max_error=worst, difference=lines)
         return Compared(max_error=worst, share=worst_share if share else None)
 
 

@@ -117,7 +117,7 @@ class Runner:
             CallOnce: lambda order, _: self._call_once(order),
             ReleaseTensors: lambda _order, _: self._release_tensors(),
             CallRepeatedly: lambda order, _: self._call_repeatedly(order),
-            TakeProfile: lambda order, _: self._profile(order.slot),
+            TakeProfile: lambda order, _: self._profile(order),
             CheckRelease: lambda order, _: self._check_release(order.name),
             CheckDevice: lambda _order, _: check_device(self.device),
             CollectOutputs: lambda order, carried: self._collect_outputs(order, carried[0]),
@@ -155,10 +155,10 @@ class Runner:
     def _compile_module(self, mode: str) -> None:
         self._module = torch.compile(self._module, mode=mode)  # type: ignore[call-overload]
 
-    def _profile(self, slot: int) -> CallProfiled:
-        module, inputs = self._module, self._slots[slot]
+    def _profile(self, order: TakeProfile) -> CallProfiled:
+        module, inputs = self._module, self._slots[order.slot]
         call = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
-        return CallProfiled(profile=profiler.profile_call(call, self.device))
+        return CallProfiled(profile=profiler.profile_call(call, self.device, order.calls))
 
     def _check_release(self, name: str) -> ReleaseChecked:
         # Imported here, because torch's compilers take seconds to import.

@@ -130,9 +130,15 @@ class MatrixOperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call
 
 def has_tf32(is_convolution: bool) -> bool:
     """Whether torch computes float32 products (or convolutions) in TF32 on a card."""
-    if is_convolution:
-        return bool(torch.backends.cudnn.allow_tf32)
-    return bool(torch.backends.cuda.matmul.allow_tf32)
+    try:
+        if is_convolution:
+            return bool(torch.backends.cudnn.allow_tf32)
+        return bool(torch.backends.cuda.matmul.allow_tf32)
+    # A task that uses torch's newer names for it must not be read by the older ones.
+    except RuntimeError:
+        backends: Any = torch.backends
+        newer = backends.cudnn.conv if is_convolution else backends.cuda.matmul
+        return bool(newer.fp32_precision == "tf32")
 
 
 def count_operations(

@@ -8,6 +8,7 @@ import msgspec
 
 from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.ipc.orders import Done, Exit, InputKind, Order, Ping
+from protocol.facts import DeviceRates, MatrixPrecision, OperationTime
 from protocol.settings import Precision
 from protocol.values import Device
 
@@ -57,6 +58,46 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     has_double: bool  # a float64 reference could be made
     block_bytes: int  # for the inputs and outputs of one block
     notes: tuple[str, ...] = ()
+
+
+class MeasureRates(Order, frozen=True, kw_only=True):
+    """Measure the rates of this process's device."""
+
+
+class RatesMeasured(Order, frozen=True, kw_only=True):
+    rates: DeviceRates
+    is_settled: bool = True  # whether they are good enough to store
+
+
+class DescribeTask(Order, frozen=True, kw_only=True):
+    """Count what one call of the task's module does, and find out what is allowed of it."""
+
+    seed: int
+
+
+class OutputTolerance(Order, frozen=True, kw_only=True):
+    """How far one output may be from the right one."""
+
+    dtype: str
+    allowed: float = 0.0  # relative, on the scale of `children/correctness.py`; 0: equal exactly
+    rms: float = 0.0  # of one draw
+    eager_error: float | None = None  # eager's own on that draw and scale
+    error_factor: float = 0.0  # times eager's own error that are allowed in any case
+    is_double: bool = False  # whether float64 is the truth
+
+
+class TaskDescribed(Order, frozen=True, kw_only=True):
+    """What one call of the task's module does; what could not be found out is left out."""
+
+    tolerances: tuple[OutputTolerance, ...] = ()
+    tf32_products: bool = False
+    tf32_convolutions: bool = False
+    flops: dict[MatrixPrecision, float] | None = None  # None: not counted
+    uncounted: tuple[str, ...] = ()
+    operations: tuple[OperationTime, ...] = ()
+    more_operations: int = 0
+    device_us: float | None = None
+    launches: int | None = None
 
 
 class TryInputKind(Order, frozen=True, kw_only=True):
@@ -186,6 +227,7 @@ class CompareBytes(Order, frozen=True, kw_only=True):
 
     draw: int
     what: Literal["output", "inputs"]
+    describe: bool = False  # also answer with where a wrong output is wrong
     stashed: int | None = None  # the part copied before, instead of the descriptor's bytes
     share: bool = False  # also answer with the error in units of KernelBench's tolerance
 
@@ -194,6 +236,7 @@ class Compared(Order, frozen=True, kw_only=True):
     reason: str = ""  # "" when they agree
     max_error: float | None = None  # in units of the tolerance
     share: float | None = None  # the same error in units of KernelBench's tolerance
+    difference: tuple[str, ...] = ()  # of a wrong output: where it is wrong, and how
 
 
 class ForgetDraws(Order, frozen=True, kw_only=True):
@@ -213,6 +256,8 @@ ToReferee = (
     | ImportTask
     | MakeModel
     | PrepareTask
+    | MeasureRates
+    | DescribeTask
     | TryInputKind
     | TryMixing
     | RestoreParameters
@@ -235,6 +280,8 @@ ToReferee = (
 FromReferee = (
     DeviceDescribed
     | TaskPrepared
+    | RatesMeasured
+    | TaskDescribed
     | InputKindResult
     | InputsDrawn
     | SlotsPrepared

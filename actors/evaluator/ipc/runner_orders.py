@@ -105,6 +105,7 @@ class TakeProfile(Order, frozen=True, kw_only=True):
     """Call the module on a slot under the profiler; sent after all timing."""
 
     slot: int
+    calls: int = 3
 
 
 class CheckRelease(Order, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ _DEVICE_FAULT = re.compile(
     r"illegal instruction|misaligned address|unspecified launch failure|device-side assert|"
     r"an illegal|hardware stack error|invalid program counter"
 )
-_NO_FAULT = re.compile(r"out of memory|no kernel image|invalid device function|not supported")
+_NO_FAULT = re.compile(r"out of memory|no kernel image|invalid device function")
 _HOST_FAULT = re.compile(r"killed by SIG(SEGV|BUS|ABRT|FPE|ILL)\b")
 # The red zones around an output, which say that something was written there, but not where.
 _BREACH = re.compile(r"^it writes outside of its output")

@@ -17,15 +17,17 @@ MAX_CHARS = 1 << 20
 LINE_CHARS = 200
 MAX_LINE_CHARS = 2000  # at each end of a line that is read
 MAX_LINES = 8
+REPORT_END = "\n========= \n"
 MAX_FAULTY_THREADS = 1000  # whose reports are read
 LOCATION_CHARS = 480  # of a location in one line
 SOURCE_CHARS = 120  # of the source line in it
 
 _SUMMARY = re.compile(r"^=+ (?:Error: |Warning: )?(?:ERROR SUMMARY|RACECHECK SUMMARY): (\d+)")
 _PREFIXED = re.compile(r"^=+ ?(.*)$")
-_HEAD = re.compile(
-    r"Invalid |Misaligned |Illegal |Warp |Lane |Error: Race|Race reported|Program hit|"
-    r"Stack overflow|Leaked |Uninitialized |Barrier error|Unspecified launch failure|[Aa]ssert"
+# Lines of the sanitizer about itself and about the program's end.
+_ABOUT_ITSELF = re.compile(
+    r"COMPUTE-SANITIZER|Error: (?:process|No attachable)|Target application|Process |"
+    r"Internal|LEAK SUMMARY|NOTE"
 )
 _DETAIL = re.compile(r"^\s+(?:at|by thread|and|Access|Address|Write Thread|Read Thread)\b")
 _OFFSET = re.compile(r"\+?0x[0-9a-f]+$")
@@ -35,6 +37,13 @@ _ADDRESS = re.compile(r"(?:Access to|Address) (0x[0-9a-f]{1,16}) (.{1,100})")
 _NEAREST = re.compile(r"and is (.{1,160})")
 _HIT = re.compile(r'Program hit (cuda\w+) \(error \d+\) due to "([^"]{1,200})"')
 
+# What a device prints itself when an assertion in a kernel fails: CUDA's assert, and Triton's.
+_DEVICE_ASSERTION = re.compile(
+    r"^(?P<file>[^\n:]{1,300}):(?P<line>\d{1,7}): (?P<function>[^\n]{1,300}?): block: "
+    r"\[(?P<block>[\d,]{1,40})\],? thread: \[(?P<thread>[\d,]{1,40})\] "
+    r"Assertion `(?P<what>[^\n]{0,200}?)` failed",
+    re.MULTILINE,
+)
 # AddressSanitizer, and its summary of a signal.
 _ASAN_ERROR = re.compile(
     r"^==\d+==ERROR: AddressSanitizer: (?P<what>[\w -]{1,60}?) on (?:unknown )?address "
@@ -87,13 +96,14 @@ def read_sanitizer(text: str) -> SanitizerReport:
     for line in text[:MAX_CHARS].splitlines():
         found = _SUMMARY.match(line)
         if found:
-            count = int(found[1][:9])
+            # A second summary tells how many errors were not printed.
+            count = int(found[1][:9]) if count is None else count
             continue
         prefixed = _PREFIXED.match(line)
         content = prefixed[1] if prefixed else ""
         if len(content) > 2 * MAX_LINE_CHARS:  # a kernel's name can be of any length
             content = f"{content[:MAX_LINE_CHARS]}…{content[-MAX_LINE_CHARS:]}"
-        if _HEAD.search(content) and not content.startswith(" "):
+        if content and not content.startswith(" ") and not _ABOUT_ITSELF.match(content):
             blocks.append([])
         elif not (blocks and _DETAIL.match(content)):
             continue
@@ -150,11 +160,38 @@ def _place_of(text: str) -> tuple[str, str, int]:
     return kernel, place["file"].rpartition("/")[2], int(place["line"])
 
 
+def is_located(text: str) -> bool:
+    """Whether a sanitizer's output so far holds a whole report of an access with its place."""
+    whole_reports = text[: 4 * MAX_LINE_CHARS].split(REPORT_END)[:-1]
+    return any(fault.function for one in whole_reports for fault in read_sanitizer(one).faults)
+
+
+# --- assertions of a device -----------------------------------------------------------------------
+
+
+def read_device_assertion(log: str) -> FaultReport | None:
+    """Return the assertion that failed in a kernel; None if the log has none."""
+    found = _DEVICE_ASSERTION.search(log[:MAX_CHARS])
+    if found is None:
+        return None
+    return FaultReport(
+        what=f"assertion `{found['what']}` failed",
+        function=short_kernel_name(found["function"]),
+        file=found["file"].rpartition("/")[2][:LINE_CHARS],
+        line=int(found["line"]),
+        thread=f"({found['thread']})",
+        block=f"({found['block']})",
+    )
+
+
 # --- AddressSanitizer -----------------------------------------------------------------------------
 
 
-def read_address_sanitizer(text: str) -> FaultReport | None:
-    """Return the fault that AddressSanitizer reports of code on the host; None without one."""
+def read_address_sanitizer(text: str, folder: str) -> FaultReport | None:
+    """Return the fault that AddressSanitizer reports of code on the host; None without one.
+
+    The place is that of the innermost frame whose source is in the candidate's `folder`.
+    """
     text = clean_controls(text[:MAX_CHARS])
     error = _ASAN_ERROR.search(text)
     if error is None:
@@ -168,8 +205,7 @@ def read_address_sanitizer(text: str) -> FaultReport | None:
     region = _ASAN_REGION.search(report)
     stack = report.split("\n\n", 1)[0]
     frames = list(_ASAN_FRAME.finditer(stack))
-    # Library code between the fault and the candidate has its sources elsewhere.
-    own = next((frame for frame in frames if not _is_installed(frame["file"])), None)
+    own = next((frame for frame in frames if frame["file"].startswith(f"{folder}/")), None)
     return FaultReport(
         what=f"{error['what'].strip()}{verb}",
         function=short_kernel_name(own["function"]) if own else "",
@@ -180,10 +216,6 @@ def read_address_sanitizer(text: str) -> FaultReport | None:
     )
 
 
-def _is_installed(file: str) -> bool:
-    return file.startswith("/usr/") or "/site-packages/" in file or "/dist-packages/" in file
-
-
 def clean_controls(text: str) -> str:
     """Return `text` without control characters except line ends."""
     return "".join(char for char in text if char == "\n" or char.isprintable())
@@ -192,11 +224,11 @@ def clean_controls(text: str) -> str:
 # --- the location, for people and models ----------------------------------------------------------
 
 
-def fault_location(report: FaultReport, source: str, source_line: str = "", errors: int = 1) -> str:
+def fault_location(report: FaultReport, source: str, source_line: str = "") -> str:
     """Return one line: what happened, kernel, line, thread, address.
 
     `source`: the candidate's text.  `source_line`: the faulty line of the file that was compiled;
-    it is shown only where the candidate's text contains it.  `errors`: how many there are in all.
+    it is shown only where the candidate's text contains it.
     """
     parts = [report.what]
     if report.function:
@@ -208,9 +240,8 @@ def fault_location(report: FaultReport, source: str, source_line: str = "", erro
     text = " ".join(parts)
     if report.address:
         text += f"; address {report.address}"
-        text += f" {report.region}" if report.region else ""
-    if errors > 1:
-        text += f" ({errors} errors in all)"
+        joint = " " if report.region.startswith("is ") else ", "
+        text += f"{joint}{report.region}" if report.region else ""
     line = " ".join(text.split())
     return line if len(line) <= LOCATION_CHARS else f"{line[: LOCATION_CHARS - 1]}…"
 
@@ -224,5 +255,5 @@ def _own_line(source: str, compiled: str) -> str:
     if not numbers:
         return ""
     shown = wanted if len(wanted) <= SOURCE_CHARS else f"{wanted[: SOURCE_CHARS - 1]}…"
-    where = f"line {numbers[0]} of your file, " if len(numbers) == 1 else ""
+    where = f"line {numbers[0]} of the candidate, " if len(numbers) == 1 else ""
     return f" ({where}`{shown}`)"

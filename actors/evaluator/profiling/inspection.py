@@ -18,17 +18,20 @@ from actors.evaluator.profiling.compiled_source import compiled_line
 from actors.evaluator.profiling.fault_report import (
     FaultReport,
     fault_location,
+    is_located,
     read_address_sanitizer,
+    read_device_assertion,
     read_sanitizer,
 )
 from actors.evaluator.profiling.ncu_report import (
     is_not_permitted,
+    longest_kernels,
     metric_table,
     read_report,
     refusal,
 )
 from actors.evaluator.profiling.profile_sentences import ProfileContext, profile_sentences
-from actors.evaluator.profiling.tool_commands import EXECUTABLES, tool_command
+from actors.evaluator.profiling.tool_commands import EXECUTABLES, ncu_filter, tool_command
 from actors.evaluator.profiling.tool_run import LIMIT_S, ToolRun, run_tool
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
@@ -67,8 +70,10 @@ class Inspector:
         why_not = self._why_not("ncu")
         if why_not is not None:
             return Profile(table=why_not)
-        ran = self._run("ncu", fixture, source, confinement, LIMIT_S)
-        call = read_report(ran.text)
+        chosen = longest_kernels(context.kernels, context.launches)
+        command = tuple(tool_command("ncu", ncu_filter(chosen)))
+        ran = run_tool(self._zygote, fixture, source, confinement, "ncu", command, LIMIT_S)
+        call = read_report(ran.text, is_chosen=bool(chosen))
         if not call.kernels:
             reason = refusal(ran.text) or _why_no_report(ran, "it measured no kernel")
             if is_not_permitted(ran.text):
@@ -94,19 +99,25 @@ class Inspector:
             found[tool] = _errors(ran)
         return found
 
-    def locate_fault(self, fixture: ReferenceFixture, source: str, confinement: Confinement) -> str:
-        """Return where the candidate's code on the GPU fails, in one line; "" if not known."""
+    def locate_fault(
+        self, fixture: ReferenceFixture, source: str, confinement: Confinement, log: str = ""
+    ) -> str:
+        """Return where the candidate's code on the GPU fails, in one line; "" if not known.
+
+        `log`: what the candidate wrote when it crashed, which has a failed assertion's place.
+        """
+        assertion = read_device_assertion(log)
+        if assertion is not None:
+            return _located(assertion, source, confinement)
         if self._why_not("memcheck") is not None:
             return ""
-        ran = self._run("memcheck", fixture, source, confinement, LIMIT_S)
+        ran = self._run("memcheck", fixture, source, confinement, LIMIT_S, is_located)
         report = read_sanitizer(ran.text)
         # An error of the CUDA API says less than the access that led to it.
         faults = sorted(report.faults, key=lambda fault: fault.function == "")
         if not faults:
             return ""
-        api_errors = sum(fault.function == "" for fault in report.faults)
-        count = max(1, (report.count or 1) - api_errors)
-        return _located(faults[0], source, confinement, count)
+        return _located(faults[0], source, confinement)
 
     def locate_host_fault(
         self,
@@ -119,12 +130,10 @@ class Inspector:
 
         `confinement`: of a build with AddressSanitizer, which `variables` put into the process.
         """
-        if not self._zygote.ready.namespaces:
-            return ""
         settings = [f"{name}={value}" for name, value in variables.items()]
         command = tuple(tool_command("asan", settings))
         ran = run_tool(self._zygote, fixture, source, confinement, "asan", command, LIMIT_S)
-        report = read_address_sanitizer(ran.text)
+        report = read_address_sanitizer(ran.text, confinement.folder)
         return _located(report, source, confinement) if report is not None else ""
 
     def _why_not(self, tool: Tool) -> str | None:
@@ -142,9 +151,12 @@ class Inspector:
         source: str,
         confinement: Confinement,
         limit_s: float,
+        is_enough: Callable[[str], bool] | None = None,
     ) -> ToolRun:
         command = tuple(tool_command(tool))
-        return run_tool(self._zygote, fixture, source, confinement, tool, command, limit_s)
+        return run_tool(
+            self._zygote, fixture, source, confinement, tool, command, limit_s, is_enough
+        )
 
 
 def memcheck_errors(found: Mapping[str, str]) -> str:
@@ -153,9 +165,9 @@ def memcheck_errors(found: Mapping[str, str]) -> str:
     return text if text[:1].isdigit() and not text.startswith("0 ") else ""
 
 
-def _located(report: FaultReport, source: str, confinement: Confinement, errors: int = 1) -> str:
+def _located(report: FaultReport, source: str, confinement: Confinement) -> str:
     line = compiled_line(confinement.folder, report.file, report.line)
-    return fault_location(report, source, line, errors)
+    return fault_location(report, source, line)
 
 
 def _errors(ran: ToolRun) -> str:

@@ -196,7 +196,8 @@ class MeasuredCall(Value, frozen=True, kw_only=True):
 
     kernels: tuple[MeasuredKernel, ...] = ()
     launches: int = 0  # that were measured
-    is_cut: bool = False  # more launches followed that were not measured
+    is_cut: bool = False  # there may be more launches, which were not measured
+    is_chosen: bool = False  # those of the longest kernels were measured
     other_kernels: int = 0  # kernels that are left out of `kernels`
     other_us: float = 0.0  # their time
 

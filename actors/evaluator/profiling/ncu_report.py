@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 
 from actors.evaluator.ipc.logs import clean_log
 from actors.evaluator.profiling.ncu_metrics import (
@@ -23,21 +24,25 @@ MAX_LAUNCHES = 24  # of one call that ncu measures; it runs each again for every
 MAX_KERNELS = 6  # that are kept, the longest
 MAX_CHARS = 1 << 20
 MAX_LINE_CHARS = 1 << 15  # a kernel's name can be of any length; a longer row is left out
+CHOSEN_KERNELS = 3  # measured of a call that has more launches
 NAME_CHARS = 80
 MAX_NAME_CHARS = 2000  # of a name that is shortened
 TABLE_CHARS = 12_000
 
-_INNERMOST_ARGUMENTS = re.compile(r"<[^<>…]+>")
+_INNERMOST_ARGUMENTS = re.compile(r"<[^<>]+>")
+_LEFT_OUT = "\0"  # stands for arguments that are left out
 _UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|void |<lambda[^>]*>")
+# The name of a function without its namespaces, template arguments and parameters.
+_BASE_NAME = re.compile(r"(?:\w+::)*(\w+)")
 _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 _ERROR = re.compile(r"^==ERROR== (.*)$", re.MULTILINE)
 
 
-def read_report(text: str, most_launches: int = MAX_LAUNCHES) -> MeasuredCall:
+def read_report(text: str, *, is_chosen: bool = False) -> MeasuredCall:
     """Return the kernels in ncu's output; none where it has no table.
 
     The input is the program's own output, a line of names, a line of units, and one line for each
-    launch.  `most_launches`: ncu measured no more than these.
+    launch.  `is_chosen`: ncu measured the longest kernels only.
     """
     launches = _launches(text)
     by_kernel: dict[str, list[KernelMetrics]] = defaultdict(list)
@@ -48,7 +53,8 @@ def read_report(text: str, most_launches: int = MAX_LAUNCHES) -> MeasuredCall:
     return MeasuredCall(
         kernels=tuple(kept),
         launches=len(launches),
-        is_cut=len(launches) >= most_launches,
+        is_cut=is_chosen or len(launches) >= MAX_LAUNCHES,
+        is_chosen=is_chosen,
         other_kernels=len(others),
         other_us=sum(kernel.total_us for kernel in others),
     )
@@ -92,12 +98,10 @@ def short_kernel_name(name: str) -> str:
     """Return a kernel's name without parameters, and without template arguments if it is long."""
     line = " ".join(clean_log(name[:MAX_NAME_CHARS]).split())
     line = _without_parameters(_UNNAMED.sub("", line))
-    while len(line) > NAME_CHARS:
-        shorter = _INNERMOST_ARGUMENTS.sub("<…>", line).replace("<<…>>", "<…>")
-        if shorter == line:
-            return f"{line[: NAME_CHARS - 1]}…"
+    while len(line) > NAME_CHARS and (shorter := _INNERMOST_ARGUMENTS.sub(_LEFT_OUT, line)) != line:
         line = shorter
-    return line
+    line = line.replace(_LEFT_OUT, "<…>")
+    return line if len(line) <= NAME_CHARS else f"{line[: NAME_CHARS - 1]}…"
 
 
 def _without_parameters(line: str) -> str:
@@ -107,6 +111,17 @@ def _without_parameters(line: str) -> str:
         if char == "(" and depth == 0 and at:
             return line[:at].rstrip()
     return line
+
+
+def longest_kernels(names: Sequence[str], launches: int | None) -> list[str]:
+    """Return the base names of the longest kernels, if a call has too many launches for ncu.
+
+    `names`: of a call's kernels, the longest first; they come from the candidate's process.
+    """
+    if launches is None or launches <= MAX_LAUNCHES:
+        return []
+    found = [_BASE_NAME.match(_UNNAMED.sub("", name)) for name in names[:CHOSEN_KERNELS]]
+    return [base[1][:NAME_CHARS] for base in found if base is not None]
 
 
 def refusal(text: str) -> str:

@@ -26,6 +26,7 @@ SECOND_KERNEL_SHARE = 0.25  # of the call's time: from here on its bound is told
 LAUNCH_BOUND_SHARE = 0.5  # of the call's time: kernels that take less leave the rest to the host
 WASTED_SECTORS = 0.9  # of the bytes of a sector: below it an access is told
 MANY_L2_MISSES = 1.25  # times the least traffic: above it the caches' hit rates are told
+CACHED_SHARE = 0.97  # of the least traffic: below it a part has not left the L2 cache
 MANY_CONFLICTS = 0.1  # of the accesses to shared memory
 DIVERGENT_THREADS = 28.0  # of 32: below it branches or idle lanes are told
 TAIL_WAVES = 8.0  # in more waves the last one matters little
@@ -43,6 +44,10 @@ class ProfileContext(Value, frozen=True, kw_only=True):
     """What is known of the call besides its profile."""
 
     call_us: float | None = None  # of the module, as the judge measured it
+    # Of one call, as torch's profiler counts:
+    launches: int | None = None
+    device_us: float | None = None  # of all kernels together
+    kernels: tuple[str, ...] = ()  # the longest first
     least_bytes: int | None = None  # inputs, parameters and outputs, each moved once
     copy_gb_s: float | None = None  # of a large copy on this device
     launch_us: float | None = None  # of one empty kernel, from the call until the device is idle
@@ -72,12 +77,21 @@ def _times(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext) 
         return Sentence(text=f"One kernel, {name}: {call.us:.4g} µs{whole}.", metrics=metrics)
     shown = call.kernels[:SHOWN_KERNELS]
     parts = [f"{one.metrics.name} {one.total_us / call.us:.0%}{_count(one)}" for one in shown]
-    first = f"The first {call.launches} kernels" if call.is_cut else f"{call.launches} kernels"
+    first = _launches(call, context)
     rest = f" and {len(call.kernels) - len(shown) + call.other_kernels} more"
     more = rest if len(call.kernels) + call.other_kernels > len(shown) else ""
     text = f"{first} of a call take {call.us:.4g} µs{whole}: {', '.join(parts)}{more}."
     about = f" What follows is about {name} ({kernel.metrics.us:.4g} µs a launch)."
     return Sentence(text=text + about, metrics=metrics)
+
+
+def _launches(call: MeasuredCall, context: ProfileContext) -> str:
+    if not call.is_cut:
+        return f"{call.launches} kernels"
+    whole = f" {context.launches}" if context.launches else ""
+    if call.is_chosen:
+        return f"{call.launches} launches of the longest of the{whole} kernels"
+    return f"The first {call.launches} of the{whole} kernels"
 
 
 def _count(kernel: MeasuredKernel) -> str:
@@ -98,8 +112,7 @@ def _traffic(
     )
     whole = call.dram_bytes
     if whole is not None and not call.is_cut and not call.other_kernels:
-        least = context.least_bytes
-        ratio = f"{whole / least:.2g} times the least ({_size(least)})" if least else ""
+        ratio = _against_least(whole, context.least_bytes)
         if call.launches > 1:
             text += f"; all kernels together move {_size(whole)}{f', {ratio}' if ratio else ''}"
         elif ratio:
@@ -108,6 +121,14 @@ def _traffic(
         text=f"{text}.",
         metrics=(ncu_metrics.DRAM_READ, ncu_metrics.DRAM_WRITTEN, ncu_metrics.DRAM_SHARE),
     )
+
+
+def _against_least(moved: float, least: int | None) -> str:
+    if not least:
+        return ""
+    # Most of what is written last is still in the L2 cache when the kernel ends.
+    cached = ", and the rest stays in the L2 cache" if moved < CACHED_SHARE * least else ""
+    return f"{moved / least:.2g} times the least ({_size(least)}){cached}"
 
 
 def _rate(metrics: KernelMetrics, rate: float, context: ProfileContext) -> str:
@@ -331,12 +352,14 @@ def _bound(call: MeasuredCall, context: ProfileContext) -> list[Sentence]:
 
 def _host_bound(call: MeasuredCall, context: ProfileContext) -> Sentence | None:
     """Tell a call whose kernels take less than half of its time."""
-    if not context.call_us or call.is_cut or call.us >= LAUNCH_BOUND_SHARE * context.call_us:
+    us = context.device_us if call.is_cut else call.us
+    if not context.call_us or us is None or us >= LAUNCH_BOUND_SHARE * context.call_us:
         return None
+    launches = (context.launches or call.launches) if call.is_cut else call.launches
     launch = f" (an empty kernel takes {context.launch_us:.3g} µs)" if context.launch_us else ""
-    kernels = "kernel takes" if call.launches == 1 else f"{call.launches} kernels take"
+    kernels = "kernel takes" if launches == 1 else f"{launches} kernels take"
     text = (
-        f"Bound by launches and work on the host: the {kernels} {call.us:.4g} of the call's "
+        f"Bound by launches and work on the host: the {kernels} {us:.4g} of the call's "
         f"{context.call_us:.4g} µs{launch}."
     )
     return Sentence(text=text, metrics=(ncu_metrics.DURATION,))
@@ -350,4 +373,7 @@ def _size(amount: float) -> str:
 
 
 def _number(amount: float) -> str:
-    return f"{amount:,.0f}" if amount < 1e6 else f"{amount / 1e6:.3g} million"
+    for name, size in (("billion", 1e9), ("million", 1e6)):
+        if amount >= size:
+            return f"{amount / size:.3g} {name}"
+    return f"{amount:,.0f}"

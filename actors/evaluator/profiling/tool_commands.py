@@ -34,3 +34,8 @@ def tool_command(tool: Tool, program: Sequence[str] = (), path: str = "") -> lis
         if tool == "memcheck":
             command += ["--leak-check", "no"]
     return [*command, *program]
+
+
+def ncu_filter(names: Sequence[str]) -> list[str]:
+    """Return the options that have ncu measure the kernels with these names only; [] for all."""
+    return ["--kernel-name", f"regex:{'|'.join(names)}"] if names else []

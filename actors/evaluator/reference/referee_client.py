@@ -20,6 +20,7 @@ from actors.evaluator.ipc.referee_orders import (
     CompareBytes,
     Compared,
     ComputeExpected,
+    DescribeTask,
     DrawFromSlot,
     DrawInputs,
     ExpectedLayout,
@@ -37,6 +38,7 @@ from actors.evaluator.ipc.referee_orders import (
     SlotsPrepared,
     StashFromArena,
     StashOutputs,
+    TaskDescribed,
 )
 from actors.evaluator.ipc.runner_orders import CallReturned, FromRunner, SetInputs, WriteTensors
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
@@ -88,6 +90,11 @@ class RefereeClient:
         if names != self._restored:
             self._ask(RestoreParameters(names=names))
             self._restored = names
+
+    def describe_task(self) -> TaskDescribed | None:
+        """Return what is known of the task; None where the referee can't find out."""
+        described, _carried = self._ask(DescribeTask(seed=secrets.randbits(62)))
+        return described if isinstance(described, TaskDescribed) else None
 
     def draw(self, kind: InputKind = "plain") -> DrawnInputs:
         """Draw fresh inputs with a fresh secret seed; the caller closes the buffer."""
@@ -191,7 +198,10 @@ class RefereeClient:
         *,
         share: bool = False,
     ) -> Compared | CandidateFault:
-        """Compare an output that the candidate holds with what is expected of `draw`."""
+        """Compare an output that the candidate holds with what is expected of `draw`.
+
+        A wrong one is described.
+        """
         expected = self.expected_layout(draw)
         differs = difference(expected, called.output)
         if differs:
@@ -224,7 +234,7 @@ class RefereeClient:
             if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
                 return fault_from_child(answer, stage, candidate.output.text())
             what: Literal["output", "inputs"] = "inputs" if order.what == "inputs" else "output"
-            comparison = CompareBytes(draw=draw, what=what, share=share)
+            comparison = CompareBytes(draw=draw, what=what, share=share, describe=True)
             compared, _carried = self._ask(comparison, [memory])
         finally:
             os.close(memory)

@@ -48,11 +48,23 @@ class CandidateFault(Value, frozen=True, kw_only=True):
     log: str = ""
     max_error: float | None = None
     accusation: Accusation | None = None  # of a rejection while it was timed
+    difference: tuple[str, ...] = ()  # of a wrong output: where it is wrong, and how
 
 
-def wrong_result(reason: str, stage: Stage, max_error: float | None = None) -> CandidateFault:
+def wrong_result(
+    reason: str,
+    stage: Stage,
+    max_error: float | None = None,
+    difference: tuple[str, ...] = (),
+) -> CandidateFault:
     """Return the fault of a wrong result."""
-    return CandidateFault(outcome=Outcome.WRONG, stage=stage, reason=reason, max_error=max_error)
+    return CandidateFault(
+        outcome=Outcome.WRONG,
+        stage=stage,
+        reason=reason,
+        max_error=max_error,
+        difference=difference,
+    )
 
 
 def fault_from_child(answer: object, stage: Stage, output: str) -> CandidateFault:

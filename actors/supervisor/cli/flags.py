@@ -30,6 +30,7 @@ from protocol.settings import (
 from protocol.settings import POLICIES as POLICY_NAMES
 from protocol.settings import STRATEGIES as STRATEGY_NAMES
 from protocol.user_files import read_text
+from protocol.values import BACKEND_CHOICES
 
 COMMAND = typed_command()
 PREFIX = "STARK_"  # of settings in the environment
@@ -210,6 +211,7 @@ OPTIONS = tuple(
             "compact, or paper: its own requests",
         ),
         ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),
+        ("--backend", "backend", one_of(*BACKEND_CHOICES), "WORD", ", ".join(BACKEND_CHOICES)),
         ("--evaluators", "evaluators", whole_number(0), "N", "evaluator processes (one a GPU)"),
         ("--planners", "planners", whole_number(0), "N", "planner processes (1)"),
         ("--coders", "coders", whole_number(0), "N", "coder processes (1)"),

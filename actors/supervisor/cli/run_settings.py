@@ -74,6 +74,7 @@ def new_run_settings(
     )
     settings = _convert(raw, "the settings")
     require_workers(settings)
+    _refuse_backend(settings)
     _refuse_unused_policy(arguments, settings)
     _refuse_unused_prices(arguments, settings)
     return settings
@@ -154,6 +155,18 @@ def _refuse_unused_policy(arguments: Arguments, settings: Settings) -> None:
         raise UsageError(
             f"--policy {arguments.settings['policy']}: --strategy {settings.strategy} asks no"
             f" policy ({' and '.join(TREE_SEARCH_STRATEGIES)} do): leave it out"
+        )
+
+
+def _refuse_backend(settings: Settings) -> None:
+    """Raise UsageError for a backend that the device or the prompts can't serve."""
+    if settings.backend in ("cuda", "triton", "mixed") and settings.device != "cuda":
+        raise UsageError(
+            f"--backend {settings.backend} needs --device cuda: this run has {settings.device}"
+        )
+    if settings.backend == "mixed" and settings.prompts == "paper":
+        raise UsageError(
+            "--backend mixed needs --prompts compact: the paper's prompts describe one language"
         )
 
 

@@ -23,6 +23,7 @@ from actors.supervisor.reporting.feed_values import (
     one_line,
 )
 from actors.supervisor.reporting.snapshot import NodeView, TaskState
+from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.values import Candidate, Plan, Reference, Value, Verdict
 from protocol.variant_lines import variant_lines
 
@@ -102,6 +103,7 @@ class NodeDetails(Value, frozen=True, kw_only=True, omit_defaults=False):
     root_source: str | None
     plan: PlanDetails | None
     outside: tuple[str, ...]  # diff hunks outside of the plan's anchors
+    edits: tuple[str, ...]  # what the answer replaced in the parent's source; () for a whole file
     calls: tuple[CallDetails, ...]
     log: str | None
     verdict: VerdictDetails | None
@@ -153,6 +155,7 @@ def node_details(
         root_source=_source(run, (key[0], 0)),
         plan=_plan(plan),
         outside=stored.outside if stored else candidate.outside if candidate else (),
+        edits=candidate.edits if candidate else (),
         calls=tuple(_calls(run, key)),
         log=stored.verdict.log if stored else None,
         verdict=_verdict(task, row, stored.verdict) if row and stored else None,
@@ -276,7 +279,8 @@ def _verdict(task: TaskState, row: FeedNode, verdict: Verdict) -> VerdictDetails
     profile = verdict.profile or {}
     notes = [profile[name] for name in PROFILE_NOTES if profile.get(name)]
     details = msgspec.to_builtins(msgspec.structs.replace(verdict, log="", profile=None))
-    details.pop("groups", None)
+    for shown_elsewhere in ("groups", "facts"):
+        details.pop(shown_elsewhere, None)
     return VerdictDetails(
         word=verdict.verdict,
         reason=verdict.reason,
@@ -295,6 +299,7 @@ def verdict_lines(task: TaskState, row: FeedNode, verdict: Verdict) -> Iterator[
         return
     yield from _outcome_lines(task, row.view, verdict)
     yield from _measurement_lines(verdict)
+    yield from verdict_fact_lines(verdict.facts, task.reference.facts if task.reference else None)
 
 
 def _outcome_lines(task: TaskState, node: NodeView, verdict: Verdict) -> Iterator[str]:
@@ -335,6 +340,7 @@ def _reference_lines(reference: Reference) -> Iterator[str]:
     if reference.inputs:
         yield f"inputs {reference.inputs}; outputs {reference.outputs}"
     yield from reference.notes
+    yield from task_fact_lines(reference.facts)
 
 
 def _timing(verdict: Verdict) -> TimingDetails | None:
