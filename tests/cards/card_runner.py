@@ -117,7 +117,9 @@ def triton_call(card: Card, folder: Path) -> Call:
 
 def prepared_call(card: Card, folder: Path) -> Call:
     """Build a card and return its call."""
-    return triton_call(card, folder) if card.backend == "triton" else native_call(build(card, folder))
+    return (
+        triton_call(card, folder) if card.backend == "triton" else native_call(build(card, folder))
+    )
 
 
 def run_sample(card: Card, call: Call, sample: Sample, device: str, *, timed: bool) -> CardResult:

@@ -87,9 +87,7 @@ def linear(m: int, n: int, k: int, *, relu: bool, scratch: int = 0, timed: bool 
 def rows(r: int, n: int, compute: Compute, *, same: bool = False, **more: object) -> Sample:
     """A result for each row, or for each element (`same`)."""
     known: dict[str, object] = {"sizes": [r, n], **more}
-    return Sample(
-        inputs=[(r, n)], outputs=[(r, n) if same else (r,)], compute=compute, **known
-    )  # type: ignore[arg-type]
+    return Sample(inputs=[(r, n)], outputs=[(r, n) if same else (r,)], compute=compute, **known)  # type: ignore[arg-type]
 
 
 def flat(n: int, compute: Compute, *, inputs: int = 1, **more: object) -> Sample:
@@ -271,9 +269,7 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
     ],
     "cuda-cluster-layer-norm": [
         rows(3, 1000, layer_norm, same=True, tolerance=3e-6, offset=10.0),
-        rows(
-            256, 262144, layer_norm, same=True, tolerance=3e-6, offset=10.0, is_timed=True
-        ),
+        rows(256, 262144, layer_norm, same=True, tolerance=3e-6, offset=10.0, is_timed=True),
     ],
     "cuda-cooperative-grid": [
         flat(

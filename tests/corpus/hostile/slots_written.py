@@ -11,7 +11,7 @@ known = {}
 
 
 def calling(self, order):
-    if order.calls < 8:
+    if order.calls < 8 or order.calls > order.slots:
         bench(self, order)
         return
     if not known:
