@@ -79,8 +79,8 @@ def _inputs_line(input_kinds: Sequence[InputKind], checks: int) -> str:
 
 def _timing_lines(device: DeviceKind) -> Iterator[str]:
     timed = (
-        "Timed: calls in a row in blocks, each call on fresh inputs of its own; a block's time less "
-        "that of an empty one, divided by its calls. Allocation, launches and the host's part "
+        "Timed: calls in a row in blocks, each call on fresh inputs of its own; a block's time "
+        "less that of an empty one, divided by its calls. Allocation, launches and the host's part "
         "count, and so does work on any stream or thread."
     )
     if device == "cuda":
