@@ -44,6 +44,12 @@ COMMANDS = (
         summary="list the example tasks, or copy them",
     ),
     Command(
+        name="adopt",
+        module="scripts.adopt",
+        in_checkout="python scripts/adopt.py",
+        summary="take tasks out of your own model, and put winners into it",
+    ),
+    Command(
         name="kernelbench",
         module="scripts.kernelbench",
         in_checkout="python scripts/kernelbench.py",
@@ -102,6 +108,12 @@ COMMANDS = (
         module="scripts.steer",
         in_checkout="python scripts/steer.py",
         summary="pause a run, pin, prune or boost a node, advise, inject, and more",
+    ),
+    Command(
+        name="cards",
+        module="scripts.cards",
+        in_checkout="python scripts/cards.py",
+        summary="list, choose and check knowledge cards; mine what runs taught",
     ),
     Command(
         name="tickets",

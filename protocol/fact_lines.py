@@ -20,8 +20,10 @@ from protocol.facts import (
 
 MAX_KERNELS = 6
 MIN_IDLE_SHARE, MIN_IDLE_US = 0.25, 1.0  # of a call in which the device does nothing: named then
-MIN_LAUNCH_SHARE = 0.02  # of a call's time; a smaller part of it is not named
+MIN_TOLD_US = 0.1  # a shorter time of a task's bytes bounds nothing
+MIN_SHARE = 0.02  # of a call's time, or of a floor; a smaller part of it is not named
 MIN_HOST_SHARE = 0.6  # of a call's time that passes before it returns to Python
+BEYOND = 1.15  # share of a floor from which on a candidate needs less than the reference
 NEAR_COPY_RATE, NEAR_MATRIX_RATE = 0.65, 0.5  # shares of a rate from which on it bounds a kernel
 PRECISION_NAMES: dict[MatrixPrecision, str] = {"tf32": "TF32"}
 
@@ -85,9 +87,9 @@ def _cost_lines(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> 
         f"parameters and buffers {_bytes(cost.state_bytes)}, outputs {_bytes(cost.output_bytes)})"
     )
     times = []
-    if floor is not None and floor.memory_us is not None:
+    if floor is not None and floor.memory_us is not None and floor.memory_us >= MIN_TOLD_US:
         times.append(f"{us(floor.memory_us)} at the copy rate")
-    if floor is not None and floor.cached_us is not None:
+    if times and floor is not None and floor.cached_us is not None:
         times.append(f"{us(floor.cached_us)} where all of it is in the last cache")
     yield f"{moved}{': ' if times else ''}{', '.join(times)}."
     if cost.flops:
@@ -113,10 +115,11 @@ def _operations_line(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None
 def _floor_lines(floor: TaskFloor) -> Iterator[str]:
     if floor.us is None:
         return
-    parts = ", ".join(f"{name} {us(part)}" for name, part in floor.parts.items())
+    large = {name: part for name, part in floor.parts.items() if part >= MIN_SHARE * floor.us}
+    parts = ", ".join(f"{name} {us(part)}" for name, part in large.items())
     yield (
-        f"Floor of the reference's own bytes and operations: {us(floor.us)}, the largest of "
-        f"{parts}. An exact shortcut that needs less may be below it."
+        f"Floor of the reference's own work: {us(floor.us)}, the largest of {parts}. An exact "
+        "shortcut that needs less may be below it."
     )
 
 
@@ -131,7 +134,7 @@ def _operation_lines(facts: ReferenceFacts) -> Iterator[str]:
     if facts.device_us is not None:
         whole.append(f"{us(facts.device_us)} on the device")
     if facts.launches is not None:
-        whole.append(f"{facts.launches} launches")
+        whole.append(_launches(facts.launches))
     more = f", and {facts.more_operations} more" if facts.more_operations else ""
     yield f"PyTorch's own call by operator{_in_brackets(whole)}: {rows}{more}."
 
@@ -146,12 +149,13 @@ def _share_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[s
         return
     parts = []
     bytes_us = floor.parts.get("bytes")
-    if bytes_us is not None and task.cost is not None:
+    if bytes_us is not None and task.cost is not None and bytes_us >= MIN_SHARE * own:
         rate = task.cost.total_bytes / own / 1e3
         parts.append(f"its bytes {us(bytes_us)} ({bytes_us / own:.0%}; {rate:,.4g} GB/s)")
-    if floor.matrix_us is not None and task.cost is not None:
-        parts.append(_matrix_share(task.cost, task.rates, floor.matrix_us, own))
-    if floor.launch_us is not None and floor.launch_us >= MIN_LAUNCH_SHARE * own:
+    matrix_us = floor.matrix_us
+    if matrix_us is not None and task.cost is not None and matrix_us >= MIN_SHARE * own:
+        parts.append(_matrix_share(task.cost, task.rates, matrix_us, own))
+    if floor.launch_us is not None and floor.launch_us >= MIN_SHARE * own:
         name = "one launch" if task.rates.next_launch_us is not None else "an empty call"
         parts.append(f"{name} {us(floor.launch_us)} ({floor.launch_us / own:.0%})")
     if not parts or floor.us is None:
@@ -181,7 +185,7 @@ def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: flo
         return ""  # a line below says it
     memory = (floor.parts.get("bytes") or 0.0) / own
     matrix = (floor.matrix_us or 0.0) / own
-    if max(memory, matrix) > 1.05:
+    if max(memory, matrix) > BEYOND:
         less = "bytes" if memory >= matrix else "operations"
         cached = " or finds them in a cache" if less == "bytes" else " or a lower precision"
         return f"It needs fewer {less} than the reference{cached}."
@@ -209,8 +213,7 @@ def _idle_us(facts: VerdictFacts) -> float | None:
 def _idle_lines(facts: VerdictFacts) -> Iterator[str]:
     if facts.launches is None or facts.device_us is None:
         return
-    launches = f"{facts.launches} {'launch' if facts.launches == 1 else 'launches'} a call"
-    text = f"{launches}, {us(facts.device_us)} of work on the device"
+    text = f"{_launches(facts.launches)} a call, {us(facts.device_us)} of work on the device"
     if facts.host_us is not None:
         text += f"; a call returns to Python after {us(facts.host_us)}"
     idle = _idle_us(facts)
@@ -245,10 +248,8 @@ def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
     if kernel.local_bytes is not None:
         local = f"{kernel.local_bytes} B of local memory a thread: spills or local arrays"
         yield local if kernel.local_bytes else "no spills"
-    if kernel.shared_bytes is not None:
+    if kernel.shared_bytes:
         yield f"{_bytes(kernel.shared_bytes)} of shared memory"
-    if kernel.max_threads is not None:
-        yield f"at most {kernel.max_threads} threads a block"
     if kernel.occupancy is not None:
         limit = f" by {kernel.occupancy_limit}" if kernel.occupancy_limit else ""
         yield f"occupancy at most {kernel.occupancy:.0%}{limit}"
@@ -286,6 +287,10 @@ def _flops(count: float) -> str:
 
 def _name(precision: MatrixPrecision) -> str:
     return PRECISION_NAMES.get(precision, precision)
+
+
+def _launches(count: int) -> str:
+    return f"{count} {'launch' if count == 1 else 'launches'}"
 
 
 def _dimensions(size: tuple[int, int, int]) -> str:

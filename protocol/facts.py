@@ -112,7 +112,6 @@ class KernelFacts(Value, frozen=True, kw_only=True):
     registers: int | None = None  # a thread
     local_bytes: int | None = None  # local memory a thread: spilled registers, local arrays
     shared_bytes: int | None = None  # a block, static and dynamic
-    max_threads: int | None = None  # a block
     # Computed by the judge from the figures above and the device's limits.
     occupancy: float | None = None  # theoretical, of the threads that a multiprocessor holds
     occupancy_limit: OccupancyLimit = ""

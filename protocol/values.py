@@ -58,6 +58,7 @@ MIXED_BACKENDS: tuple[Backend, ...] = ("cuda", "triton")
 GiveUpScope = Literal["attempt", "node", "task"]
 
 
+METRIC_TABLE = "ncu table"  # of a verdict's profile: raw figures, for people only
 RENAMED_REFERENCE = "renamed_reference"  # the label of a candidate that is the task's own module
 MAX_SHOWN_GROUPS = 60  # of a verdict, for people
 MAX_INTERVAL_WIDTH = 0.08  # to either side, as a share of the figure; beyond it an interval is wide

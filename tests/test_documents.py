@@ -16,6 +16,7 @@ SUFFIXES = (".py", ".md", ".sql", ".css", ".toml", ".h", ".cpp")
 # Files of a user or of a run: documents name them, and the repository does not have them.
 ELSEWHERE = {
     *("t.py", "a.py", "b.py", "c.py", "d.py", "mine.py", "faster.py", "best.py", "best-TASK.py"),
+    *("mymodel.py", "dispatch.py", "cases.toml"),
     *("stark.toml", "gpus.toml", "cuda_runtime.h", "main.cpp", "sitecustomize.py"),
 }
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -50,6 +50,11 @@ ROOMS: dict[str, set[str]] = {
         "scripts.report",
         "actors.procfs", "actors.prctl", "actors.exit_status", "actors.deadlines",
     },
+    "actors/adopt": {
+        "msgspec", "torch",
+        "protocol", "actors.release", "actors.cli", "actors.commands", "actors.exit_status",
+        "actors.installation",
+    },
     "actors/watch": {
         "msgspec", "starlette", "uvicorn",
         "protocol", "actors.supervisor.reporting", "actors.cli",
@@ -58,7 +63,8 @@ ROOMS: dict[str, set[str]] = {
 # The inner rooms of a room, from the top floor down.  Rooms of one floor do not import each other.
 # An inner room imports lower floors only, never the files of the folder that contains it.
 FLOORS: dict[str, list[set[str]]] = {
-    "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies"}],
+    "actors/adopt": [{"fitted_package"}],
+    "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies", "cards"}],
     "actors/agents/recipes": [{"roles"}, {"codegen"}, {"frontend", "schedule"}, {"ir"}],
     "actors/coordinator": [{"replay"}, {"gateway"}, {"storage"}, {"scheduling", "search"}],
     "actors/evaluator": [
@@ -81,6 +87,7 @@ ONLY_HERE = {
     # The judge's own process never imports torch: its children import it, and children may crash.
     "torch": {
         "actors/evaluator/children",
+        "actors/adopt",  # it runs the user's model
         "actors/release/guard",  # texts that are copied into winners, never imported
         "actors/evaluator/fastbuild",
         "actors/evaluator/children/correctness.py",

@@ -124,7 +124,7 @@ class DeviceSession:
             outputs=describe(facts.outputs),
             notes=facts.notes,
             judged=fixture.judged,
-            facts=self._task_facts.facts_of(fixture),
+            facts=self._task_facts.facts_of(fixture, measured.eager_us),
             floor_us=self._floor_us(sum(leaf.nbytes for leaf in tensor_leaves(facts.outputs))),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.evaluator.children import kernel_resources, profiler
@@ -13,7 +13,7 @@ from actors.evaluator.children.kernel_resources import KernelResources
 from actors.evaluator.devices.rates_cache import UNSETTLED_S, RatesCache
 from actors.evaluator.facts.judge_rules import rule_lines
 from actors.evaluator.facts.occupancy import multiprocessor_limits, theoretical_occupancy
-from actors.evaluator.facts.task_floor import task_floor
+from actors.evaluator.facts.task_floor import rates_that_allow, task_floor
 from actors.evaluator.facts.verdict_facts import OWN_CODE, candidate_facts
 from actors.evaluator.ipc.profile import KernelProfile, KernelProfileRow
 from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
@@ -69,6 +69,19 @@ def test_unknown_rates_set_no_floor() -> None:
     """A precision without a measured rate leaves its part out instead of guessing it."""
     assert task_floor(TaskCost(flops={"float64": 1e12}), RATES).matrix_us is None
     assert task_floor(TaskCost(input_bytes=1 << 30, flops={"tf32": 1e12}), DeviceRates()).us is None
+
+
+def test_a_floor_is_never_above_the_tasks_own_time() -> None:
+    """A rate that the task's own module exceeds is raised; one that is far off says nothing."""
+    cost = TaskCost(input_bytes=10**9, flops={"tf32": 400e9})
+    raised = rates_that_allow(900.0, cost, RATES)
+    assert raised.tflops == {"float32": 50.0, "tf32": pytest.approx(444.4, abs=0.1)}
+    assert raised.copy_gb_s == 2000.0
+    assert task_floor(cost, raised).us == pytest.approx(900.0)
+    assert rates_that_allow(1100.0, cost, RATES) == RATES
+    copied = rates_that_allow(450.0, TaskCost(input_bytes=10**9), RATES)
+    assert copied.copy_gb_s == pytest.approx(2222.2, abs=0.1)
+    assert rates_that_allow(100.0, cost, RATES) == DeviceRates()
 
 
 # --- occupancy ------------------------------------------------------------------------------------
@@ -153,6 +166,7 @@ def test_a_launched_kernel_finds_its_own_function(
     assert local_bytes == kernel_resources.local_bytes_of(kernel, registers, resources)
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.text(max_size=200))
 def test_cuobjdumps_output_may_be_anything(garbage: str) -> None:
     """The library that it reads is the candidate's own."""
@@ -181,6 +195,7 @@ def test_a_trace_of_a_card_is_read() -> None:
     assert (second.name, second.us, second.grid) == ("Memset (Device)", 2.0, None)
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.text(max_size=100))
 def test_a_trace_may_be_anything(garbage: str) -> None:
     """A trace that can't be read leaves the kernels unknown."""
@@ -188,6 +203,7 @@ def test_a_trace_may_be_anything(garbage: str) -> None:
     assert profiler.trace_events('{"traceEvents": 3}') == []
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.recursive(st.none() | st.integers() | st.text() | st.floats(), st.lists))
 def test_a_trace_may_lack_any_figure(value: object) -> None:
     """An older profiler writes other fields, and then these figures are unknown."""
@@ -260,10 +276,21 @@ def test_rates_are_stored_for_one_device_only(tmp_path: Path) -> None:
     assert cache.find(here, 1.0) is None
 
 
-def test_rates_of_a_busy_machine_are_measured_again(tmp_path: Path) -> None:
-    """They serve the processes of the next hour, and then the machine may be quiet."""
+def test_rates_of_a_busy_machine_are_not_told(tmp_path: Path) -> None:
+    """Nothing is said for an hour, and then they are measured again."""
     cache, here = RatesCache(tmp_path / "rates"), Device(fingerprint="here")
-    cache.store(here, RATES, 100.0, is_settled=False)
-    assert cache.find(here, 160.0) == RATES
+    assert cache.store(here, RATES, 100.0, is_settled=False) == DeviceRates()
+    assert cache.find(here, 160.0) == DeviceRates()
     assert cache.find(here, 100.0 + UNSETTLED_S + 1) is None
     assert cache.find(here, 0.0) is None
+
+
+def test_a_measurement_only_improves_rates(tmp_path: Path) -> None:
+    """Other programs lower a rate and never raise it."""
+    cache, here = RatesCache(tmp_path / "rates"), Device(fingerprint="here")
+    cache.store(here, RATES, 0.0, is_settled=False)
+    slower = DeviceRates(copy_gb_s=100.0, next_launch_us=1.0, tflops={"tf32": 1.0, "float16": 7.0})
+    told = cache.store(here, slower, 5000.0)
+    assert (told.copy_gb_s, told.next_launch_us) == (2000.0, 1.0)
+    assert told.tflops == {"float32": 50.0, "tf32": 400.0, "float16": 7.0}
+    assert cache.find(here, 1e9) == told

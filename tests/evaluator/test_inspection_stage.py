@@ -17,7 +17,7 @@ from actors.evaluator.profiling.profile_sentences import ProfileContext
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError
 from protocol.facts import DeviceRates, VerdictFacts
 from protocol.settings import JudgeRules, ProfileWhen
-from protocol.values import Outcome, Verdict
+from protocol.values import METRIC_TABLE, Outcome, Verdict
 
 CORRECT = Verdict(
     verdict=Outcome.CORRECT, median_us=10.0, speedup=2.0, speedup_ci95=(1.98, 2.02), profile={}
@@ -104,7 +104,7 @@ def test_a_profile_is_told_in_sentences_and_as_a_table() -> None:
     known = msgspec.structs.replace(CORRECT, facts=VerdictFacts(launches=3))
     found = inspected(known, "contender")
     assert found.facts == VerdictFacts(launches=3, profile_sentences=("Bound by memory.",))
-    assert {"ncu": "(7.0 s)\nk: 1 µs"} == found.profile
+    assert {METRIC_TABLE: "(7.0 s)\nk: 1 µs"} == found.profile
     assert found.speedup == CORRECT.speedup
 
 

@@ -34,6 +34,7 @@ from actors.evaluator.profiling.profile_sentences import (
     MAX_SENTENCES,
     ProfileContext,
     profile_sentences,
+    sources_of,
 )
 from actors.evaluator.profiling.tool_commands import ncu_filter, tool_command
 
@@ -233,6 +234,15 @@ def test_six_to_ten_sentences_end_with_the_bound(number: int) -> None:
     assert all(any(char.isdigit() for char in sentence.text) for sentence in found)
     assert all(sentence.metrics and set(sentence.metrics) <= set(METRICS) for sentence in found)
     assert all(len(sentence.text) < 500 for sentence in found)
+
+
+def test_people_see_what_a_sentence_was_read_off() -> None:
+    """One line for each sentence, also for one of many metrics."""
+    found = profile_sentences(read_report(TORCH), ProfileContext())
+    lines = sources_of(found).splitlines()
+    assert len(found) == len(lines)
+    assert "sentence 1: gpu__time_duration.sum" == lines[0]
+    assert any(line.endswith("and 14 more") for line in lines)
 
 
 def test_traffic_is_compared_with_the_least_and_with_a_copy() -> None:

@@ -10,7 +10,7 @@ from evaluator_samples import TASK, candidate
 
 from actors.evaluator.judge import Judge
 from protocol.settings import Limits
-from protocol.values import Outcome, Task, Verdict
+from protocol.values import METRIC_TABLE, Outcome, Task, Verdict
 
 pytestmark = pytest.mark.gpu
 
@@ -51,9 +51,9 @@ def test_a_candidate_is_profiled(card: Judge, on_card: Task) -> None:
     if shutil.which("ncu") is None or not card.session.zygote.ready.namespaces:
         pytest.skip("ncu can't be used here")
     assert found.facts is not None
-    assert found.facts.profile_sentences, (found.profile or {}).get("ncu")
+    assert found.facts.profile_sentences, (found.profile or {}).get(METRIC_TABLE)
     assert "Bound by" in found.facts.profile_sentences[-1]
-    assert "gpu__time_duration.sum" in (found.profile or {})["ncu"]
+    assert "gpu__time_duration.sum" in (found.profile or {})[METRIC_TABLE]
 
 
 def test_a_write_out_of_bounds_is_located(card: Judge, on_card: Task) -> None:

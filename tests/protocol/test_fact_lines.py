@@ -57,7 +57,9 @@ def test_a_tasks_lines_have_the_figures() -> None:
     assert "float32 50, TF32 400 TFLOP/s" in lines[0]
     assert "at least 1 GiB (inputs 512 MiB" in lines[1]
     assert "370 µs at the copy rate" in lines[1]
-    assert lines[2].startswith("Floor of the reference's own bytes and operations: 370 µs")
+    assert lines[2].startswith(
+        "Floor of the reference's own work: 370 µs, the largest of bytes 370 µs."
+    )
     assert "aten::native_layer_norm 8.3 ms (100%)" in lines[3]
     assert lines[-1] == "A rule."
 

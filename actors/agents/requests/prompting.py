@@ -14,7 +14,16 @@ from actors.agents.replies.anchors import BEGIN, END
 from actors.agents.replies.replies import fenced
 from actors.agents.requests.request import PromptSection, Request, shown_source
 from protocol.messages import AgentWork, MakePlan, Reflect, Repair, Solve, Write
-from protocol.values import AttemptView, Backend, Outcome, Reference, Role, Task, Verdict
+from protocol.values import (
+    METRIC_TABLE,
+    AttemptView,
+    Backend,
+    Outcome,
+    Reference,
+    Role,
+    Task,
+    Verdict,
+)
 
 # The sampling temperatures (tau) of `docs/method.md`: a planner should vary, a coder should not.
 PLAN_TEMPERATURE = 0.8
@@ -217,7 +226,7 @@ def _result(node: AttemptView) -> str:
 
 def _profile(verdict: Verdict) -> str:
     rows = (verdict.profile or {}).items()
-    return "".join(f"\n- {name}: {value}" for name, value in rows)
+    return "".join(f"\n- {name}: {value}" for name, value in rows if name != METRIC_TABLE)
 
 
 def excerpt(log: str, most: int = MAX_LOG) -> str:

@@ -26,7 +26,8 @@ LARGE_BYTES = 1 << 30  # of each buffer on a card: beyond all caches
 HOST_BYTES = (1 << 26, 1 << 28)  # of each buffer on a host: at least, at most
 LAUNCHES = 200  # of one series
 ROUND_S, MAX_TIMES = 0.003, 200  # short work is timed together, up to so long and so often
-MAX_SPREAD = 1.25  # on a card: more means that other programs used it
+MAX_SPREAD = 1.5  # on a card: more means that other programs used it
+LONG_ROUND_S = 1e-4
 MIN_BUSY_SHARE = 0.9  # of the time: less means that other processes had the processor
 MAX_CACHED_BYTES = {
     "cuda": 1 << 26,
@@ -65,10 +66,9 @@ class RateTimer:
         return time.perf_counter() > self._until
 
     def seconds(self, work: Callable[[], object], times: int | None = None) -> float:
-        """Return the seconds of `work`, `times` of which are timed together; None: chosen here.
+        """Return the seconds of `work` in the best round; `times`: how often it is timed in one.
 
-        On a card that is the median round, because clocks change.  On a host it is the fastest:
-        other processes make a round slower and never faster.
+        Other processes and lower clocks make a round slower, and nothing makes it faster.
         """
         for _round in range(WARM_UP_ROUNDS):
             work()
@@ -80,8 +80,9 @@ class RateTimer:
             rounds.append(self._round(work, times) / times)
             if len(rounds) >= MIN_ROUNDS and time.perf_counter() > until:
                 break
-        self._spread = max(self._spread, median(rounds) / min(rounds))
-        return median(rounds) if self.device == "cuda" else min(rounds)
+        if median(rounds) * times > LONG_ROUND_S:  # the noise of short ones proves nothing
+            self._spread = max(self._spread, median(rounds) / min(rounds))
+        return min(rounds)
 
     def _round(self, work: Callable[[], object], times: int) -> float:
         self._synchronize()
@@ -121,11 +122,11 @@ def _launches(timer: RateTimer) -> DeviceRates:
         torch.cuda._sleep(0)  # type: ignore[no-untyped-call]
 
     one = timer.seconds(launch, 1) * 1e6
-    further = (timer.seconds(launch, LAUNCHES) * 1e6 * LAUNCHES - one) / (LAUNCHES - 1)
+    further = max(0.0, timer.seconds(launch, LAUNCHES) * 1e6 * LAUNCHES - one) / (LAUNCHES - 1)
     in_graph = _in_graph(timer, launch)
     return DeviceRates(
         launch_us=_rounded(one),
-        next_launch_us=_rounded(further),
+        next_launch_us=_rounded(further) if further else None,
         graph_launch_us=_rounded(in_graph * 1e6) if in_graph else None,
     )
 
@@ -196,7 +197,7 @@ def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
             size = FLOAT32_SIZE
         with suppress(RuntimeError), _tf32(tf32):
             left, right = (
-                torch.randn(size, size, device=timer.device, dtype=dtype) for _side in range(2)
+                torch.rand(size, size, device=timer.device, dtype=dtype) for _side in range(2)
             )
             out = torch.empty_like(left)
             seconds = timer.seconds(lambda: torch.mm(left, right, out=out))  # noqa: B023

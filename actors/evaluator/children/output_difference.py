@@ -155,17 +155,15 @@ def _relation(got: torch.Tensor, truth: torch.Tensor) -> str:
     large = truth.abs() > 1e-2 * truth.abs().mean()
     if _count(large) >= MIN_PATTERN and bool((truth != truth[0]).any()):
         ratio = (got[large] / truth[large]).median().item()
-        if ratio and _is_near(got[large], ratio * truth[large]):
+        close = min(CLOSE, 0.1 * abs(ratio - 1.0))  # a ratio near 1 must be exact to say anything
+        wanted = ratio * truth[large]
+        if ratio and bool(((got[large] - wanted).abs() <= close * wanted.abs()).all()):
             return f"each wrong element is {ratio:.6g} times the right one"
     offset = (got - truth).median().item()
     if offset and bool(((got - truth - offset).abs() <= CLOSE * abs(offset)).all()):
         sign = "plus" if offset > 0 else "minus"
         return f"each wrong element is the right one {sign} {abs(offset):.6g}"
     return ""
-
-
-def _is_near(got: torch.Tensor, wanted: torch.Tensor) -> bool:
-    return bool(((got - wanted).abs() <= CLOSE * wanted.abs()).all())
 
 
 # --- places ---------------------------------------------------------------------------------------

@@ -93,14 +93,17 @@ class MatrixOperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call
         self.flops: dict[MatrixPrecision, float] = {}
         self.uncounted: list[str] = []
 
-    def __torch_dispatch__(
+    def dispatch(
         self,
         func: Any,
         types: object,
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
-        """Run one operator, or the operators that it is composed of, and count it."""
+        """Run one operator, or the operators that it is composed of, and count it.
+
+        torch calls it as `__torch_dispatch__`.
+        """
         named = kwargs or {}
         packet = getattr(func, "_overloadpacket", None)
         formula = OWN_FORMULAS.get(packet) or flop_registry.get(packet)
@@ -126,6 +129,11 @@ class MatrixOperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call
         if precision == "float32" and self._device == "cuda" and has_tf32(name in CONVOLUTIONS):
             precision = "tf32"
         self.flops[precision] = self.flops.get(precision, 0.0) + flops
+
+
+# Assigned when the class is there: torch wraps a method that it finds in the class body with a
+# decorator that imports its compilers, which takes seconds.
+MatrixOperationCounter.__torch_dispatch__ = MatrixOperationCounter.dispatch  # type: ignore[assignment]
 
 
 def has_tf32(is_convolution: bool) -> bool:

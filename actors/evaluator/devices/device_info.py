@@ -66,9 +66,10 @@ class DeviceInfo:
 
     @property
     def rates(self) -> DeviceRates:
-        """What the device does at best: stored, or measured now; empty where it can't be measured.
+        """What the device does at best: stored, or measured now.
 
-        Measuring takes two to three seconds, in which nothing else is to be measured.
+        Empty where it can't be measured, and on a busy machine.  Measuring takes two to three
+        seconds, in which nothing else is to be measured.
         """
         if self._rates is None:
             stored = self._rates_cache.find(self.device, time.time())
@@ -88,9 +89,9 @@ class DeviceInfo:
             return DeviceRates()
         if not has_possible_rates(answer[0].rates):
             return DeviceRates()
-        found = answer[0]
-        self._rates_cache.store(self.device, found.rates, time.time(), is_settled=found.is_settled)
-        return found.rates
+        # A rate that other programs lowered is not told: honest candidates are below its floors.
+        found, now = answer[0], time.time()
+        return self._rates_cache.store(self.device, found.rates, now, is_settled=found.is_settled)
 
     def _describe(self) -> Device:
         answer = self._ask(DescribeDevice(), self._confinements.limits.import_s)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.facts.judge_rules import rule_lines
-from actors.evaluator.facts.task_floor import task_floor
+from actors.evaluator.facts.task_floor import rates_that_allow, task_floor
 from actors.evaluator.ipc.layout_checks import Layout, tensor_leaves
 from actors.evaluator.ipc.referee_orders import TaskDescribed
 from actors.evaluator.reference.fixture import ReferenceFixture
@@ -25,9 +25,10 @@ class TaskFacts:
         self._task: Task | None = None
         self._facts: ReferenceFacts | None = None
 
-    def facts_of(self, fixture: ReferenceFixture) -> ReferenceFacts | None:
+    def facts_of(self, fixture: ReferenceFixture, eager_us: float) -> ReferenceFacts | None:
         """Return the facts of a fixture's task; None where its referee can't find them out.
 
+        `eager_us`: the time of the task's own module, which no floor of its own work is above.
         A referee that fails here is not asked again: the error of the first time is the machine's,
         and the next turn begins with everything fresh.
         """
@@ -35,11 +36,13 @@ class TaskFacts:
             self._task, self._facts = fixture.task, None
             described = fixture.referee.describe_task()
             if described is not None:
-                self._facts = self._make(fixture, described)
+                self._facts = self._make(fixture, described, eager_us)
         return self._facts
 
-    def _make(self, fixture: ReferenceFixture, described: TaskDescribed) -> ReferenceFacts:
-        rates, parts = self._device_info.rates, fixture.facts
+    def _make(
+        self, fixture: ReferenceFixture, described: TaskDescribed, eager_us: float
+    ) -> ReferenceFacts:
+        parts = fixture.facts
         cost = TaskCost(
             input_bytes=_bytes_of(parts.inputs),
             state_bytes=_bytes_of(parts.state),
@@ -47,6 +50,7 @@ class TaskFacts:
             flops=described.flops or {},
             uncounted=described.uncounted,
         )
+        rates = rates_that_allow(eager_us, cost, self._device_info.rates)
         return ReferenceFacts(
             rates=rates,
             cost=cost,

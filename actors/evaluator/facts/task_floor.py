@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from protocol.facts import DeviceRates, TaskCost, TaskFloor
+
+MAX_RAISE = 1.3  # of a rate by the task's own module
 
 
 def task_floor(cost: TaskCost, rates: DeviceRates) -> TaskFloor:
@@ -19,6 +23,29 @@ def task_floor(cost: TaskCost, rates: DeviceRates) -> TaskFloor:
         matrix_us=_matrix_us(cost, rates),
         launch_us=rates.next_launch_us or rates.empty_call_us,
     )
+
+
+def rates_that_allow(us: float, cost: TaskCost, rates: DeviceRates) -> DeviceRates:
+    """Return the rates, raised where the task's own module is faster than its floor by them.
+
+    What was measured in one shape may be reached in another.  Rates that are far too low were
+    measured beside other programs: then nothing is known.
+    """
+    floor = task_floor(cost, rates)
+    bytes_us, matrix_us = floor.parts.get("bytes", 0.0), floor.matrix_us or 0.0
+    if max(bytes_us, matrix_us) > MAX_RAISE * us:
+        return DeviceRates()
+    if matrix_us > us:
+        raised = {
+            precision: rate * (matrix_us / us if precision in cost.flops else 1.0)
+            for precision, rate in rates.tflops.items()
+        }
+        rates = replace(rates, tflops=raised)
+    if bytes_us > us and floor.cached_us is None and rates.copy_gb_s is not None:
+        rates = replace(rates, copy_gb_s=rates.copy_gb_s * bytes_us / us)
+    elif bytes_us > us and rates.cached_copy_gb_s is not None:
+        rates = replace(rates, cached_copy_gb_s=rates.cached_copy_gb_s * bytes_us / us)
+    return rates
 
 
 def _matrix_us(cost: TaskCost, rates: DeviceRates) -> float | None:

@@ -42,8 +42,9 @@ def candidate_facts(
 
 def _facts_on_host(profile: KernelProfile, median_us: float | None) -> VerdictFacts:
     """Return torch's operators as shares of a whole call; the rest is the candidate's own code."""
-    whole = profile.host_us
-    if not whole or profile.whole_us > whole:
+    # Under the profiler short operators take longer than the whole call does without it.
+    whole = max(profile.host_us or 0.0, profile.whole_us)
+    if not whole:
         return VerdictFacts(median_us=median_us)
     own_us = whole - profile.whole_us
     kernels = [
@@ -54,7 +55,10 @@ def _facts_on_host(profile: KernelProfile, median_us: float | None) -> VerdictFa
         own = KernelFacts(name=OWN_CODE, us=round(own_us, 2), share=own_us / whole)
         kernels = sorted([own, *kernels], key=lambda kernel: -(kernel.us or 0.0))
     return VerdictFacts(
-        kernels=tuple(kernels), more_kernels=profile.more, host_us=whole, median_us=median_us
+        kernels=tuple(kernels),
+        more_kernels=profile.more,
+        host_us=profile.host_us,
+        median_us=median_us,
     )
 
 

@@ -30,7 +30,11 @@ from actors.evaluator.profiling.ncu_report import (
     read_report,
     refusal,
 )
-from actors.evaluator.profiling.profile_sentences import ProfileContext, profile_sentences
+from actors.evaluator.profiling.profile_sentences import (
+    ProfileContext,
+    profile_sentences,
+    sources_of,
+)
 from actors.evaluator.profiling.tool_commands import EXECUTABLES, ncu_filter, tool_command
 from actors.evaluator.profiling.tool_run import LIMIT_S, ToolRun, run_tool
 from actors.evaluator.reference.fixture import ReferenceFixture
@@ -39,6 +43,7 @@ from protocol.values import Value
 
 WINNER_S = 60.0  # of all tools of a winner: none starts after it
 WINNER_TOOL_S = 60.0
+HOST_S = 30.0  # a host's processors may be busy; about 5 if they are not
 CHECKS: tuple[Tool, ...] = ("memcheck", "racecheck")
 
 Fresh = Callable[[], Confinement]  # makes a build of the candidate in a folder of its own
@@ -79,8 +84,12 @@ class Inspector:
             if is_not_permitted(ran.text):
                 self._refused["ncu"] = f"not run: {reason}"
             return Profile(table=f"no figures: {reason}", seconds=ran.seconds)
-        sentences = tuple(sentence.text for sentence in profile_sentences(call, context))
-        return Profile(sentences=sentences, table=metric_table(call), seconds=ran.seconds)
+        sentences = profile_sentences(call, context)
+        return Profile(
+            sentences=tuple(sentence.text for sentence in sentences),
+            table=f"{sources_of(sentences)}\n{metric_table(call)}",
+            seconds=ran.seconds,
+        )
 
     def check_winner(self, fixture: ReferenceFixture, source: str, fresh: Fresh) -> dict[str, str]:
         """Return memcheck's and racecheck's findings of a winner, as text for people."""
@@ -132,9 +141,11 @@ class Inspector:
         """
         settings = [f"{name}={value}" for name, value in variables.items()]
         command = tuple(tool_command("asan", settings))
-        ran = run_tool(self._zygote, fixture, source, confinement, "asan", command, LIMIT_S)
+        ran = run_tool(self._zygote, fixture, source, confinement, "asan", command, HOST_S)
         report = read_address_sanitizer(ran.text, confinement.folder)
-        return _located(report, source, confinement) if report is not None else ""
+        # Without a line it says no more than the signal did.
+        has_place = report is not None and report.line
+        return _located(report, source, confinement) if report and has_place else ""
 
     def _why_not(self, tool: Tool) -> str | None:
         """Return why a tool can't be used here, "" if it is not installed; None if it can."""

@@ -7,7 +7,7 @@ about the longest kernel, and the first and the last one about the whole call, t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from actors.evaluator.profiling import ncu_metrics
 from actors.evaluator.profiling.kernel_bound import ATTAINABLE_DRAM, bound_of, dram_share
@@ -21,6 +21,7 @@ from actors.evaluator.profiling.ncu_metrics import (
 from protocol.values import Value
 
 MAX_SENTENCES = 10
+SHOWN_METRICS = 4  # of a sentence
 SHOWN_KERNELS = 3  # in the list of a call's kernels
 SECOND_KERNEL_SHARE = 0.25  # of the call's time: from here on its bound is told, too
 LAUNCH_BOUND_SHARE = 0.5  # of the call's time: kernels that take less leave the rest to the host
@@ -65,6 +66,16 @@ def profile_sentences(call: MeasuredCall, context: ProfileContext) -> list[Sente
     bound = _bound(call, context)
     kept = [sentence for sentence in found if sentence is not None]
     return [*kept[: MAX_SENTENCES - len(bound)], *bound]
+
+
+def sources_of(sentences: Sequence[Sentence]) -> str:
+    """Return a line for each sentence: the metrics that it was read off, for people."""
+    lines = []
+    for number, sentence in enumerate(sentences, 1):
+        shown, more = sentence.metrics[:SHOWN_METRICS], len(sentence.metrics) - SHOWN_METRICS
+        rest = f" and {more} more" if more > 0 else ""
+        lines.append(f"sentence {number}: {', '.join(shown)}{rest}")
+    return "\n".join(lines)
 
 
 # --- the rules, in the order of the sentences -----------------------------------------------------

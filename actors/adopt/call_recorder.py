@@ -1,0 +1,146 @@
+"""The calls of modules: how many, of which layouts, and how long they take; without a profiler."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import torch
+
+from actors.adopt.call_layouts import CallKind, call_kind
+
+MOST_SAMPLES = 256  # of one kind of call that are kept
+MOST_KINDS = 64  # of one module that are told apart; later ones are counted together
+
+
+class KindOfCalls(msgspec.Struct, kw_only=True):
+    """The calls of some modules that have one layout."""
+
+    kind: CallKind
+    calls: int = 0
+    samples: list[float] = msgspec.field(default_factory=list)  # µs a call, the first ones
+
+    @property
+    def call_us(self) -> float:
+        """The median time of a call: one that was interrupted does not count more than others."""
+        return statistics.median(self.samples)
+
+    @property
+    def us(self) -> float:
+        """The time in all calls."""
+        return self.call_us * self.calls
+
+
+class ModuleCalls(msgspec.Struct, kw_only=True):
+    """The calls of some modules over some steps."""
+
+    kinds: list[KindOfCalls] = msgspec.field(default_factory=list)
+    other_calls: int = 0  # of layouts beyond MOST_KINDS
+    other_us: float = 0.0
+
+    @property
+    def us(self) -> float:
+        """The time in all calls."""
+        return self.other_us + sum(each.us for each in self.kinds)
+
+    @property
+    def calls(self) -> int:
+        """The number of all calls."""
+        return self.other_calls + sum(each.calls for each in self.kinds)
+
+    def add(self, kind: CallKind, us: float) -> None:
+        """Count one call."""
+        for each in self.kinds:
+            if each.kind == kind:
+                each.calls += 1
+                if len(each.samples) < MOST_SAMPLES:
+                    each.samples.append(us)
+                return
+        if len(self.kinds) < MOST_KINDS:
+            self.kinds.append(KindOfCalls(kind=kind, calls=1, samples=[us]))
+        else:
+            self.other_calls += 1
+            self.other_us += us
+
+
+@contextmanager
+def recorded_calls(
+    model: torch.nn.Module, groups: dict[str, Iterable[str]], device: torch.device
+) -> Iterator[dict[str, ModuleCalls]]:
+    """Record the calls of the groups' modules while the context is open.
+
+    The time of a call is that between two hooks, on a card between two of its events.
+    """
+    recorders = {name: _Recorder(device) for name in groups}
+    result = {name: recorder.calls for name, recorder in recorders.items()}
+    handles = []
+    try:
+        for name, paths in groups.items():
+            for path in paths:
+                handles += recorders[name].attach(model.get_submodule(path))
+        yield result
+    finally:
+        for handle in handles:
+            handle.remove()
+        for recorder in recorders.values():
+            recorder.settle()
+
+
+class _Recorder:
+    """The hooks of one group."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.calls = ModuleCalls()
+        self._on_card = device.type == "cuda"
+        self._open: list[tuple[CallKind, Any]] = []
+        self._pending: list[tuple[CallKind, Any, Any]] = []  # card events, read at the end
+
+    def attach(self, module: torch.nn.Module) -> list[Any]:
+        """Hook one module."""
+        first = module.register_forward_pre_hook(self._begin, with_kwargs=True)
+        return [first, module.register_forward_hook(self._end)]
+
+    def _begin(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
+        self._open.append((call_kind(module, args, kwargs), self._moment()))
+
+    def _end(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+        ended = self._moment()
+        kind, begun = self._open.pop()
+        if self._on_card:
+            self._pending.append((kind, begun, ended))
+        else:
+            self.calls.add(kind, (ended - begun) * 1e6)
+
+    def _moment(self) -> Any:
+        if not self._on_card:
+            return time.perf_counter()
+        event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def settle(self) -> None:
+        """Read the card's events."""
+        if self._pending:
+            torch.cuda.synchronize()
+        for kind, begun, ended in self._pending:
+            self.calls.add(kind, begun.elapsed_time(ended) * 1e3)
+        self._pending.clear()
+
+
+def median_step_ms(
+    run: Callable[[], object], device: torch.device, seconds: float, least: int = 3
+) -> float:
+    """Return the median time of `run`, which is called until `seconds` have passed."""
+    times: list[float] = []
+    until = time.perf_counter() + seconds
+    while len(times) < least or (time.perf_counter() < until and len(times) < 1000):
+        begun = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append((time.perf_counter() - begun) * 1e3)
+    return sorted(times)[len(times) // 2]

@@ -1,0 +1,241 @@
+"""Recorded calls: inputs and outputs as they were, on disk, for the proof of a task.
+
+The files are the user's data: mode 0600, in a folder of mode 0700, at most as many bytes as
+allowed.  No other file of this project holds a recorded value.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from actors.adopt.call_layouts import CallKind, call_kind, layout_of, tensors_of
+from actors.adopt.stage_folder import StageFolder
+from protocol.layouts import Layout, Leaf, Nest
+
+SETS_A_KIND = 3
+FOLDER = "captures"
+
+
+class CaptureSet(msgspec.Struct, frozen=True, kw_only=True):
+    """One recorded call."""
+
+    file: str  # below the stage folder
+    site: str  # the module's path
+    kind: CallKind
+    output: Layout
+    size: int  # bytes
+    effect: str = ""  # what the call did besides returning its result
+
+
+class CaptureWriter:
+    """The recorded calls of a model, within a cap of bytes."""
+
+    def __init__(self, folder: StageFolder, cap: int) -> None:
+        self.cap = cap
+        self.bytes = 0
+        self.is_full = False
+        self._folder = folder
+
+    def has_room(self, size: int) -> bool:
+        """Whether `size` more bytes are within the cap."""
+        self.is_full = self.is_full or self.bytes + size > self.cap
+        return self.bytes + size <= self.cap
+
+    def write(self, group: str, number: int, content: dict[str, Any]) -> tuple[str, int]:
+        """Write one call; return its file and size."""
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        name = f"{FOLDER}/{group}/set-{number}.pt"
+        path = self._folder.path / FOLDER / group
+        path.mkdir(parents=True, exist_ok=True)
+        path.parent.chmod(0o700)
+        self._folder.write_bytes(name, buffer.getvalue(), 0o600)
+        self.bytes += buffer.tell()
+        return name, buffer.tell()
+
+
+def load_capture(folder: Path, capture: CaptureSet, device: torch.device) -> dict[str, Any]:
+    """Return a recorded call: `args`, `kwargs` and `output`; the strides are as they were."""
+    found: dict[str, Any] = torch.load(
+        folder / capture.file, map_location=device, weights_only=True
+    )
+    args, kwargs = _strided((found["args"], found["kwargs"]), capture.kind.layout)
+    return {"args": args, "kwargs": kwargs, "output": found["output"]}
+
+
+def _strided(value: Any, layout: Layout) -> Any:
+    """Return a copy of a recorded value in the strides of its layout."""
+    if isinstance(layout, Leaf) and layout.stride is not None:
+        kept = [
+            1 if not step else size for size, step in zip(layout.shape, layout.stride, strict=True)
+        ]
+        made = torch.empty_strided(kept, layout.stride, dtype=value.dtype, device=value.device)
+        index = tuple(slice(size) for size in kept)
+        return made.copy_(value[index]).expand(layout.shape)
+    if isinstance(layout, Nest) and isinstance(value, dict):
+        pairs = zip(value.items(), layout.items, strict=True)
+        return {key: _strided(item, inner) for (key, item), inner in pairs}
+    if isinstance(layout, Nest):
+        return type(value)(map(_strided, value, layout.items))
+    return value
+
+
+@contextmanager
+def capturing(
+    model: torch.nn.Module,
+    groups: Mapping[str, tuple[Iterable[str], Iterable[CallKind]]],
+    writer: CaptureWriter,
+) -> Iterator[dict[str, list[CaptureSet]]]:
+    """Record calls of the groups' modules, of the kinds that are given, while it is open."""
+    recorders = {name: _Recorder(name, kinds, writer) for name, (_, kinds) in groups.items()}
+    handles = []
+    try:
+        for name, (paths, _) in groups.items():
+            sites = list(paths)
+            most = -(-SETS_A_KIND // len(sites))  # different modules have different weights
+            for path in sites:
+                handles += recorders[name].attach(path, model.get_submodule(path), most)
+        yield {name: recorder.sets for name, recorder in recorders.items()}
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Recorder:
+    """The hooks of one group."""
+
+    def __init__(self, name: str, kinds: Iterable[CallKind], writer: CaptureWriter) -> None:
+        self.sets: list[CaptureSet] = []
+        self._name = name
+        self._kinds = list(kinds)
+        self._writer = writer
+        self._counts: Counter[tuple[int, str]] = Counter()  # (kind, site) -> recorded
+        self._open: list[Callable[[Any], None] | None] = []
+
+    def attach(self, path: str, module: torch.nn.Module, most: int) -> list[Any]:
+        """Hook one module, of which `most` calls of each kind are recorded."""
+
+        def begin(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self._open.append(self._begin(path, most, module, args, kwargs))
+
+        def end(module: torch.nn.Module, args: Any, output: Any) -> None:
+            finish = self._open.pop()
+            if finish is not None:
+                finish(output)
+
+        first = module.register_forward_pre_hook(begin, with_kwargs=True)
+        return [first, module.register_forward_hook(end)]
+
+    def _begin(
+        self,
+        path: str,
+        most: int,
+        module: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Callable[[Any], None] | None:
+        """Keep the inputs, if this call is to be recorded; return what takes the output."""
+        kind = call_kind(module, args, kwargs)
+        if kind not in self._kinds:
+            return None
+        place = (self._kinds.index(kind), path)
+        recorded = sum(n for (number, _), n in self._counts.items() if number == place[0])
+        size = sum(tensor.nbytes for tensor in tensors_of((args, kwargs)))
+        if (
+            self._counts[place] >= most
+            or recorded >= SETS_A_KIND
+            or not self._writer.has_room(size)
+        ):
+            return None
+        self._counts[place] += 1
+        content = {"args": _copied(args), "kwargs": _copied(kwargs)}
+        before = _Effects(module, (args, kwargs))
+
+        def finish(output: Any) -> None:
+            if not self._writer.has_room(size + sum(each.nbytes for each in tensors_of(output))):
+                return
+            layout = layout_of(output)
+            effect = before.found(output)
+            content["output"] = _copied(output) if _is_storable(output) else None
+            file, stored = self._writer.write(self._name, len(self.sets), content)
+            self.sets.append(
+                CaptureSet(
+                    file=file, site=path, kind=kind, output=layout, size=stored, effect=effect
+                )
+            )
+
+        return finish
+
+
+class _Effects:
+    """What a call changes besides returning its result."""
+
+    def __init__(self, module: torch.nn.Module, given: Any) -> None:
+        self._module = module
+        self._inputs = [(tensor, tensor._version) for tensor in tensors_of(given)]
+        self._random = _random_state()
+        self._attributes = self._state()
+
+    def found(self, output: Any) -> str:
+        """Return the first effect as a clause; "" when there is none."""
+        if any(tensor._version != version for tensor, version in self._inputs):
+            return "it changes its input in place"
+        if not torch.equal(self._random, _random_state()):
+            return "it draws random numbers"
+        if self._state() != self._attributes:
+            return "it changes its own buffers or attributes"
+        held = {tensor.untyped_storage().data_ptr() for tensor, _ in self._inputs if tensor.numel()}
+        if any(
+            tensor.numel() and tensor.untyped_storage().data_ptr() in held
+            for tensor in tensors_of(output)
+        ):
+            return "its result shares memory with its input"
+        return ""
+
+    def _state(self) -> list[object]:
+        found: list[object] = []
+        for part in self._module.modules():
+            for value in (*part._parameters.values(), *part._buffers.values()):
+                found.append((id(value), -1 if value is None else value._version))
+            for key, value in vars(part).items():
+                if not key.startswith("_"):
+                    size = len(value) if isinstance(value, list | dict | set) else 0
+                    found.append((key, id(value), size))
+        return found
+
+
+def _random_state() -> torch.Tensor:
+    """Return the state of the generators that a module draws from."""
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        states.append(torch.cuda.get_rng_state())
+    return torch.cat(states)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy on the host, in the same strides where they are dense."""
+    if isinstance(value, torch.Tensor):
+        detached = value.detach()
+        return detached.cpu() if detached.device.type != "cpu" else detached.clone()
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_copied(item) for item in value)
+    return value
+
+
+def _is_storable(value: Any) -> bool:
+    """Whether an output is made of lists, tuples, dicts, tensors and plain values alone."""
+    if isinstance(value, dict):
+        return type(value) is dict and all(map(_is_storable, value.values()))
+    if isinstance(value, list | tuple):
+        return type(value) in (list, tuple) and all(map(_is_storable, value))
+    return value is None or isinstance(value, torch.Tensor | bool | int | float | str)

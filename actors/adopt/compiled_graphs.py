@@ -1,0 +1,47 @@
+"""How torch.compile sees a model: the number of graphs and of breaks between them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import msgspec
+import torch
+
+
+class GraphCount(msgspec.Struct, frozen=True, kw_only=True):
+    """What tracing a pass over all batches gave."""
+
+    graphs: int
+    breaks: int
+
+    def is_worse_than(self, other: GraphCount) -> bool:
+        """Whether there are more graphs or more breaks."""
+        return self.graphs > other.graphs or self.breaks > other.breaks
+
+    def describe(self) -> str:
+        """Return "2 graphs and 1 breaks"."""
+        return f"{self.graphs} graphs and {self.breaks} breaks"
+
+
+def count_graphs(model: torch.nn.Module, run: Callable[[], None]) -> GraphCount | None:
+    """Trace the model's calls in `run`, and compile nothing; None if they can't be traced."""
+    from torch._dynamo import reset
+    from torch._dynamo.utils import counters
+
+    reset()
+    counters.clear()
+    before = model._compiled_call_impl
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.compile(backend="eager")
+            run()
+        breaks = sum(counters["graph_break"].values())
+        return GraphCount(graphs=int(counters["stats"]["unique_graphs"]), breaks=int(breaks))
+    except Exception:  # noqa: BLE001  # the compiler on the user's model: then it is not compared
+        return None
+    finally:
+        model._compiled_call_impl = before
+        reset()
+        counters.clear()

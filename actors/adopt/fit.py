@@ -1,0 +1,210 @@
+"""The third stage: judged winners become a package that fits them into the model and out again."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from actors.adopt.errors import AdoptError, first_line
+from actors.adopt.look import opened_model
+from actors.adopt.stage_folder import StageFolder
+from actors.adopt.take import Take, TakenTask
+from protocol.layouts import Layout
+
+PACKAGE = "stark_fitted"
+LATER_FILES = ("check.json", "report.md")
+SPEEDUP_UNKNOWN = 0.0
+
+
+class NoWinnerError(AdoptError):
+    """No task has a winner."""
+
+
+class FittedWinner(msgspec.Struct, frozen=True, kw_only=True):
+    """One winner and its place."""
+
+    name: str  # of the task
+    file: str  # where it came from
+    sha256: str
+    speedup: float  # of the module alone, as its run measured it; 0: not known
+    sites: tuple[str, ...]
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """fit.json."""
+
+    winners: list[FittedWinner]
+    without: list[str]  # tasks for which no winner was found
+
+
+class _Site(msgspec.Struct, frozen=True, kw_only=True):
+    """One winner's record in sites.json; `fitted_package/runtime.py` reads it."""
+
+    name: str
+    module: str
+    sites: tuple[str, ...]
+    structure: str
+    layout: Layout
+    output: Layout
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    state: dict[str, str]
+
+
+def fit(
+    folder: StageFolder,
+    runs: Sequence[Path],
+    given: dict[str, Path],
+    say: Callable[[str], None],
+) -> Fit:
+    """Write the package `stark_fitted` and fit.json.
+
+    `runs`: run folders, finished or not; without any, those in the stage folder.  `given`: winners
+    by the task's name, which need no run.
+    """
+    taken = folder.read("take.json", Take, "adopt.py take")
+    file, _ = opened_model(folder)
+    unknown = set(given) - {task.name for task in taken.tasks}
+    if unknown:
+        raise AdoptError(f"--winner {min(unknown)}: take.json has no task of that name")
+    winners, without = [], []
+    for task in taken.tasks:
+        found = _winner(folder, task, runs or _own_runs(folder), given.get(task.name))
+        if found is None:
+            without.append(task.name)
+            continue
+        winners.append(found)
+    if not winners:
+        raise NoWinnerError(
+            f"no winner for any of {len(without)} tasks: run them first, or name a run with --run"
+        )
+    folder.remove("fit.json", *LATER_FILES)
+    _write_package(folder, taken.tasks, winners, file.build())
+    result = Fit(winners=winners, without=without)
+    folder.write("fit.json", result)
+    for winner in winners:
+        alone = f"{winner.speedup:.2f}× alone" if winner.speedup else "its gain is not known"
+        say(f"fitted: {winner.name} into {len(winner.sites)} modules, {alone}")
+    for name in without:
+        say(f"without a winner: {name}")
+    return result
+
+
+def load_package(folder: StageFolder) -> Any:
+    """Import the package of a stage folder anew."""
+    path = folder.path / PACKAGE / "__init__.py"
+    if not path.is_file():
+        raise AdoptError(f"{folder.path} has no {PACKAGE}: run `adopt.py fit {folder.path}` first")
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+    name = f"{PACKAGE}_{digest}"
+    for loaded in [key for key in sys.modules if key.startswith(name)]:
+        del sys.modules[loaded]
+    spec = importlib.util.spec_from_file_location(
+        name, path, submodule_search_locations=[str(path.parent)]
+    )
+    if spec is None or spec.loader is None:
+        raise AdoptError(f"{path} can't be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # written here, but a user may have edited it
+        raise AdoptError(f"{path} can't be imported: {first_line(error)}") from error
+    return module
+
+
+def _own_runs(folder: StageFolder) -> list[Path]:
+    return sorted(path for path in (folder.path / "runs").glob("*") if path.is_dir())
+
+
+def _winner(
+    folder: StageFolder, task: TakenTask, runs: Iterable[Path], given: Path | None
+) -> FittedWinner | None:
+    """Return the fastest judged winner of a task, a given one before those of runs."""
+    source = (folder.path / task.file).read_text(encoding="utf-8").rstrip()
+    if given is not None:
+        text = _text(given)
+        if "class ModelNew" not in text:
+            raise AdoptError(f"--winner {task.name}={given}: it has no class ModelNew")
+        return _fitted(task, given, text, SPEEDUP_UNKNOWN)
+    found = []
+    for run in runs:
+        if not run.is_dir():
+            raise AdoptError(f"--run {run}: there is no such folder")
+        for file in sorted(run.glob("best*.py")):
+            text = _text(file)
+            if source in text:  # a winner begins with its task's source
+                found.append(_fitted(task, file, text, _speedup(run, task.name)))
+    return max(found, key=lambda winner: winner.speedup, default=None)
+
+
+def _fitted(task: TakenTask, file: Path, text: str, speedup: float) -> FittedWinner:
+    return FittedWinner(
+        name=task.name,
+        file=str(file.resolve()),
+        sha256=hashlib.sha256(text.encode()).hexdigest(),
+        speedup=speedup,
+        sites=task.sites,
+    )
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise AdoptError(f"can't read {file}: {error}") from error
+
+
+def _speedup(run: Path, task: str) -> float:
+    """Return a winner's speed-up in a run's result.json; a run that was killed has none."""
+    try:
+        result = msgspec.json.decode((run / "result.json").read_bytes())
+        for each in result["tasks"]:
+            if each["name"] == task and each["best"]:
+                return float(each["best"]["speedup"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        pass
+    return SPEEDUP_UNKNOWN
+
+
+def _write_package(
+    folder: StageFolder,
+    tasks: Sequence[TakenTask],
+    winners: Sequence[FittedWinner],
+    model: torch.nn.Module,
+) -> None:
+    """Write the package: the runtime, the winners, and sites.json."""
+    shutil.rmtree(folder.path / PACKAGE, ignore_errors=True)
+    runtime = resources.files("actors.adopt.fitted_package").joinpath("runtime.py")
+    text = runtime.read_text(encoding="utf-8")
+    folder.write_text(f"{PACKAGE}/__init__.py", text)
+    structure = load_package(folder).structure
+    by_name = {task.name: task for task in tasks}
+    sites = []
+    for number, winner in enumerate(winners):
+        task = by_name[winner.name]
+        module = f"winner_{number}"
+        folder.write_text(f"{PACKAGE}/{module}.py", _text(Path(winner.file)))
+        sites.append(
+            _Site(
+                name=task.name,
+                module=module,
+                sites=task.sites,
+                structure=structure(model.get_submodule(task.sites[0])),
+                layout=task.kind.layout,
+                output=task.output,
+                inputs=task.inputs,
+                outputs=task.outputs,
+                state=task.state,
+            )
+        )
+    folder.write(f"{PACKAGE}/sites.json", {"winners": sites})

@@ -1,0 +1,1 @@
+"""The package `stark_fitted`: a text that `fit` copies beside the winners; never imported here."""

@@ -1,0 +1,219 @@
+"""The first stage: where the model's time is, and what of it a task could save."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from actors.adopt.call_recorder import median_step_ms
+from actors.adopt.errors import AdoptError, first_line
+from actors.adopt.model_file import Batch, ModelFile, device_of, explained, synchronize
+from actors.adopt.module_profile import DeviceProfile, profile_steps
+from actors.adopt.site_groups import SiteGroup, site_groups
+from actors.adopt.stage_folder import ModelRecord, StageFolder, file_hash
+
+LATER_FILES = ("take.json", "fit.json", "check.json", "report.md")
+REGIMES = ("eager", "compile", "cudagraph")
+PROFILED_ROUNDS = 3
+STEP_S = 2.0  # for the median time of a step
+SHOWN = 16  # lines of the table
+
+
+class Regime(msgspec.Struct, frozen=True, kw_only=True):
+    """A way to run the model without any new kernel."""
+
+    name: str
+    step_ms: float | None = None
+    problem: str = ""  # why it was not measured
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """look.json."""
+
+    device: str
+    batches: int
+    step_ms: float  # median over all batches, eager
+    busy: float  # the part of a step in which the device works
+    outside_share: float  # of the device time: in no module
+    outside: dict[str, float]  # the largest operations of it, by share
+    groups: list[SiteGroup]
+    regimes: list[Regime] = msgspec.field(default_factory=list)
+
+
+class OutsideError(AdoptError):
+    """Too much time belongs to no module."""
+
+
+def look(
+    file: ModelFile,
+    folder: StageFolder,
+    count: int,
+    regimes: Sequence[str],
+    say: Callable[[str], None],
+) -> Look:
+    """Measure the model and write model.json, look.json and look.txt."""
+    model = file.build()
+    batches = file.batches(count)
+    device = device_of(model, batches)
+    if len(batches) < 3:
+        say(f"{file.path}: batches() gave {len(batches)}; three or more show noise and shapes")
+    run = steps_of(file, model, batches)
+    _first_run(run, device)
+    step_ms = median_step_ms(run, device, STEP_S) / len(batches)
+    rounds = PROFILED_ROUNDS if step_ms * len(batches) < 5_000 else 1
+
+    def rounds_of_steps() -> None:
+        for _ in range(rounds):
+            run()
+
+    profile = profile_steps(model, rounds_of_steps, device)
+    steps = rounds * len(batches)
+    found = _result(model, profile, steps, step_ms, device, len(batches))
+    measured = [_regime(name, file, model, batches, step_ms) for name in regimes]
+    result = msgspec.structs.replace(found, regimes=measured)
+    record = ModelRecord(path=str(file.path.resolve()), sha256=file_hash(file.path), batches=count)
+    folder.remove(*LATER_FILES)
+    folder.write("model.json", record)
+    folder.write_text("look.txt", "\n".join(look_lines(result)) + "\n")
+    folder.write("look.json", result)
+    return result
+
+
+def opened_model(folder: StageFolder) -> tuple[ModelFile, ModelRecord]:
+    """Return the file that `look` saw; raise AdoptError when it has changed since."""
+    record = folder.read("model.json", ModelRecord, "adopt.py look")
+    path = Path(record.path)
+    if file_hash(path) != record.sha256:
+        raise AdoptError(f"{path} has changed since `look`: run `adopt.py look {path}` again")
+    return ModelFile(path), record
+
+
+def is_unchanged(folder: StageFolder, path: Path) -> bool:
+    """Whether `look` saw this file as it is now."""
+    record = folder.read("model.json", ModelRecord, "adopt.py look")
+    return (record.path, record.sha256) == (str(path.resolve()), file_hash(path))
+
+
+def steps_of(
+    file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch]
+) -> Callable[[], None]:
+    """Return a function that runs one step for each batch."""
+
+    def run() -> None:
+        for batch in batches:
+            file.step(model, batch)
+
+    return run
+
+
+def refuse_outside(result: Look, most: float) -> None:
+    """Raise OutsideError when more than `most` of the device time belongs to no module."""
+    if result.outside_share <= most:
+        return
+    worst = ", ".join(f"{name} {share:.0%}" for name, share in result.outside.items())
+    raise OutsideError(
+        f"{result.outside_share:.0%} of the device time belongs to no module (at most {most:.0%} is"
+        f" allowed): {worst}. Put this code into the forward of a module, or allow it with"
+        " --max-outside"
+    )
+
+
+def look_lines(result: Look) -> list[str]:
+    """Return the table that `look` prints."""
+    lines = [
+        f"a step takes {ms_text(result.step_ms)} on {result.device} (median over {result.batches}"
+        f" batches); the device works {result.busy:.0%} of it",
+        "",
+        f"{'module':34} {'sites':>5} {'calls':>7} {'share':>6} {'libraries':>9} {'ceiling':>8}",
+    ]
+    for group in result.groups[:SHOWN]:
+        mark = "*" if group.is_chosen else " "
+        name = f"{mark} {group.name} ({group.class_name})"
+        lines.append(
+            f"{name[:34]:34} {'×' + str(len(group.sites)):>5} {group.calls:>7.4g}"
+            f" {group.share:>6.1%} {group.library_share:>9.1%} {group.ceiling:>7.2f}×"
+        )
+    if len(result.groups) > SHOWN:
+        lines.append(f"  … and {len(result.groups) - SHOWN} more in look.json")
+    lines += [
+        f"{'  in no module':34} {'':5} {'':7} {result.outside_share:>6.1%}",
+        "",
+        "share: of the device time, submodules included. libraries: the part of it in matrix",
+        "products, convolutions and attention. ceiling: the step's speed-up if the module took no",
+        "time. *: becomes a task.",
+    ]
+    for regime in result.regimes:
+        if regime.step_ms is None:
+            lines.append(f"without a new kernel, {regime.name}: not measured: {regime.problem}")
+        else:
+            speedup = result.step_ms / regime.step_ms
+            lines.append(
+                f"without a new kernel, {regime.name}: {ms_text(regime.step_ms)}, {speedup:.2f}×"
+            )
+    if result.busy < 0.5:
+        lines.append(
+            "The device is idle most of the time: torch.compile or CUDA graphs come before kernels"
+            " (--regime compile,cudagraph measures them)."
+        )
+    return lines
+
+
+def ms_text(ms: float) -> str:
+    """Return a time with three digits: "1.23 ms", "1230 ms"."""
+    return f"{ms:.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
+
+
+def _first_run(run: Callable[[], None], device: torch.device) -> None:
+    try:
+        run()
+        synchronize(device)
+    except Exception as error:  # the user's model may raise anything
+        raise AdoptError(f"the first step raised {explained(error)}") from error
+
+
+def _result(
+    model: torch.nn.Module,
+    profile: DeviceProfile,
+    steps: int,
+    step_ms: float,
+    device: torch.device,
+    batches: int,
+) -> Look:
+    total = profile.total_us or 1.0
+    busy = min(profile.total_us / (profile.wall_us or 1.0), 1.0)
+    if device.type == "cuda":  # the profiler slows the host down, not the card's kernels
+        busy = min(profile.total_us / steps / (step_ms * 1e3), 1.0)
+    return Look(
+        device=str(device),
+        batches=batches,
+        step_ms=step_ms,
+        busy=busy,
+        outside_share=profile.outside_us / total,
+        outside={name: us / total for name, us in profile.outside.most_common(3)},
+        groups=site_groups(model, profile, steps, busy),
+    )
+
+
+def _regime(
+    name: str, file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch], eager_ms: float
+) -> Regime:
+    """Measure one way to run the model as it is."""
+    device = device_of(model, batches)
+    if name == "eager":
+        return Regime(name=name, step_ms=eager_ms)
+    if name == "cudagraph" and device.type != "cuda":
+        return Regime(name=name, problem="there are no CUDA graphs on a CPU")
+    mode = "reduce-overhead" if name == "cudagraph" else None
+    try:
+        compiled: Any = torch.compile(copy.deepcopy(model), mode=mode)
+        run = steps_of(file, compiled, batches)
+        for _ in range(3):
+            run()
+        return Regime(name=name, step_ms=median_step_ms(run, device, STEP_S) / len(batches))
+    except Exception as error:  # noqa: BLE001  # a compiler, on the user's model
+        return Regime(name=name, problem=first_line(error, 160))

@@ -1,0 +1,28 @@
+"""The highest memory of a pass: of the card, or of the process on a CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+CLEAR = Path("/proc/self/clear_refs")
+RESET_PEAK = "5"  # proc(5): resets VmHWM
+
+
+def peak_of(run: Callable[[], None], device: torch.device) -> int:
+    """Return the highest number of bytes in use while `run` runs; 0 where it can't be measured."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        run()
+        return int(torch.cuda.max_memory_allocated(device))
+    try:
+        CLEAR.write_text(RESET_PEAK)
+        run()
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) << 10 if found else 0

@@ -1,0 +1,112 @@
+"""The command line's stages, each from its arguments to its exit status."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from actors.adopt.check import check
+from actors.adopt.check_process import check_apart, dropped_before
+from actors.adopt.fit import PACKAGE, NoWinnerError, fit
+from actors.adopt.look import is_unchanged, look, look_lines, refuse_outside
+from actors.adopt.model_file import ModelFile
+from actors.adopt.model_report import report_text, verdict_line
+from actors.adopt.stage_folder import StageFolder
+from actors.adopt.take import Options, Take, take
+from actors.adopt.task_runs import run_tasks
+from actors.commands import typed_command
+from actors.exit_status import ExitStatus
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the stage that was asked for; raise AdoptError with one line."""
+    return int(STAGES[arguments.stage](arguments))
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)  # noqa: T201  # the command talks to a person on stdout
+
+
+def run_look(arguments: argparse.Namespace) -> int:
+    """Look at a model."""
+    file = ModelFile(arguments.model)
+    folder = StageFolder(arguments.out or Path("adopt") / arguments.model.stem)
+    result = look(file, folder, arguments.batches, arguments.regime, say)
+    for line in look_lines(result):
+        say(line)
+    refuse_outside(result, arguments.max_outside)
+    say(f"-> {folder.path}/look.json")
+    return ExitStatus.DONE
+
+
+def run_take(arguments: argparse.Namespace) -> int:
+    """Take tasks."""
+    options = Options(
+        top=arguments.top,
+        min_share=arguments.min_share,
+        patterns=tuple(arguments.at),
+        cap=arguments.cap,
+        max_gap=arguments.max_gap,
+    )
+    result = take(StageFolder(arguments.folder), options, say)
+    if result.is_cap_reached:
+        say(f"--cap {options.cap:,} bytes is reached: some calls were not recorded")
+    if not result.tasks:
+        say(
+            "no task: "
+            + (result.not_taken[0].reason if result.not_taken else "nothing is worth one")
+        )
+        return ExitStatus.NEGATIVE
+    words = " ".join(f"--task {arguments.folder / task.file}" for task in result.tasks)
+    say(f"next: {typed_command()} {words}")
+    return ExitStatus.DONE
+
+
+def run_fit(arguments: argparse.Namespace) -> int:
+    """Make the package of the winners."""
+    folder = StageFolder(arguments.folder)
+    fit(folder, arguments.run, dict(arguments.winner), say)
+    say(f"-> {folder.path}/{PACKAGE}: import {PACKAGE}; {PACKAGE}.fit(model)")
+    return ExitStatus.DONE
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Check the whole model."""
+    folder = StageFolder(arguments.folder)
+    if arguments.in_process:
+        check(folder, arguments.seconds, dropped_before(folder), say)
+        return ExitStatus.DONE
+    result = check_apart(folder, arguments.seconds, say)
+    folder.write_text("report.md", report_text(folder))
+    say(verdict_line(result))
+    say(f"-> {folder.path}/report.md")
+    is_faster = result.gain is not None and result.gain.low > 1.0
+    return ExitStatus.DONE if is_faster else ExitStatus.NEGATIVE
+
+
+def run_all(arguments: argparse.Namespace) -> int:
+    """Run the stages that are not done yet."""
+    folder = StageFolder(arguments.out or Path("adopt") / arguments.model.stem)
+    if not folder.has("look.json") or not is_unchanged(folder, arguments.model):
+        run_look(arguments)
+    arguments.folder = folder.path
+    if not folder.has("take.json") and run_take(arguments):
+        return ExitStatus.NEGATIVE
+    taken = folder.read("take.json", Take, "adopt.py take")
+    run_tasks(folder, taken.tasks, arguments.budget, arguments.supervisor, say)
+    try:
+        fit(folder, [], {}, say)
+    except NoWinnerError as error:
+        say(str(error))
+        return ExitStatus.NEGATIVE
+    return run_check(arguments)
+
+
+STAGES = {
+    "look": run_look,
+    "take": run_take,
+    "fit": run_fit,
+    "check": run_check,
+    "all": run_all,
+}

@@ -1,0 +1,138 @@
+"""The proof of a task, before anything is spent on it.
+
+On recorded inputs and with the module's own weights the task returns what the module returned, or
+differs no more than the module differs from itself.  A second call returns the same.  Its time
+alone is about its time in the model.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import torch
+
+from actors.adopt.call_layouts import tensors_of
+from actors.adopt.model_file import synchronize
+from actors.adopt.operation_text import UntranslatableError
+
+TIMED_S = 0.3  # for one series of calls
+LEAST_CALLS = 5
+SERIES = 3
+ROUNDING = 4.0  # units of a dtype's rounding that the order of operations may cost
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured."""
+
+    sets: int  # recorded calls that were compared
+    is_equal: bool  # bit for bit, on all of them
+    error: float  # largest difference from the recorded outputs, relative to their largest value
+    own_noise: float  # the same for the module itself, called again
+    alone_us: float = 0.0  # the task, a call
+    in_model_us: float = 0.0  # the module in the model, a call
+
+
+def load_task(source: str, name: str) -> dict[str, Any]:
+    """Run a task's source; return its names."""
+    names: dict[str, Any] = {"__name__": f"task_{name}"}
+    exec(compile(source, f"<{name}>", "exec"), names)  # noqa: S102  # written by this project
+    return names
+
+
+def bound_task(names: dict[str, Any], module: torch.nn.Module, state: dict[str, str]) -> Any:
+    """Return the task's Model with the parameters and buffers of `module` in place of its own."""
+    model = names["Model"]()
+    for attribute, path in state.items():
+        owner, _, key = path.rpartition(".")
+        part = module.get_submodule(owner)
+        kind = "_parameters" if key in part._parameters else "_buffers"
+        getattr(model, kind)[attribute] = getattr(part, kind)[key]
+    for name, buffer in model._buffers.items():
+        if name not in state:
+            device = next(iter(tensors_of([*module.parameters(), *module.buffers()])), buffer)
+            model._buffers[name] = buffer.to(device.device)
+    return model
+
+
+def compare(
+    task: Any, module: torch.nn.Module, call: dict[str, Any], inputs: Sequence[int]
+) -> Proof:
+    """Compare one recorded call; raise UntranslatableError when the task is not the module."""
+    expected = list(tensors_of(call["output"]))
+    given = list(tensors_of((call["args"], call["kwargs"])))
+    with torch.no_grad():
+        again = list(tensors_of(module(*call["args"], **call["kwargs"])))
+        first = list(tensors_of(task(*[given[number] for number in inputs])))
+        second = list(tensors_of(task(*[given[number] for number in inputs])))
+    if [tuple(each.shape) for each in first] != [tuple(each.shape) for each in expected]:
+        raise UntranslatableError("the task's result has other shapes than the module's")
+    noise = max(map(difference, again, expected), default=0.0)
+    error = max(map(difference, first, expected), default=0.0)
+    repeated = max(map(difference, second, first), default=0.0)
+    allowed = max(2 * noise, ROUNDING * max(map(_rounding, expected), default=0.0))
+    if not error <= allowed:
+        raise UntranslatableError(
+            f"the task differs from the recorded output by {error:.2g} of its largest value, the"
+            f" module from itself by {noise:.2g}"
+        )
+    if not repeated <= allowed:
+        raise UntranslatableError(f"a second call differs from the first by {repeated:.2g}")
+    is_equal = all(map(torch.equal, first, expected))
+    return Proof(sets=1, is_equal=is_equal, error=error, own_noise=noise)
+
+
+def difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the largest difference, relative to the largest finite value of `other`."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return float("inf")
+    if not one.numel() or torch.equal(one, other):
+        return 0.0
+    one, other = one.double(), other.double()
+    finite = torch.isfinite(other)
+    if not torch.equal(one[~finite].nan_to_num(), other[~finite].nan_to_num()):
+        return float("inf")
+    if not bool(finite.any()):
+        return 0.0
+    scale = float(other[finite].abs().max()) or 1.0
+    apart = float((one[finite] - other[finite]).abs().max()) / scale
+    return apart if apart == apart else float("inf")
+
+
+def combined(proofs: Sequence[Proof]) -> Proof:
+    """Return the worst of several comparisons."""
+    return Proof(
+        sets=len(proofs),
+        is_equal=all(proof.is_equal for proof in proofs),
+        error=max(proof.error for proof in proofs),
+        own_noise=max(proof.own_noise for proof in proofs),
+    )
+
+
+def call_us(calls: Sequence[Callable[[], object]], device: torch.device) -> float:
+    """Return the time of a call, taking turns: each of `calls` has other weights.
+
+    The lowest median of some series: other programs only ever add time.
+    """
+    for call in calls:
+        call()
+    synchronize(device)
+    medians = []
+    for _ in range(SERIES):
+        times: list[float] = []
+        until = time.perf_counter() + TIMED_S
+        while len(times) < LEAST_CALLS or (time.perf_counter() < until and len(times) < 2000):
+            begun = time.perf_counter()
+            for call in calls:
+                call()
+            synchronize(device)
+            times.append((time.perf_counter() - begun) * 1e6 / len(calls))
+        medians.append(statistics.median(times))
+    return min(medians)
+
+
+def _rounding(tensor: torch.Tensor) -> float:
+    return float(torch.finfo(tensor.dtype).eps) if tensor.dtype.is_floating_point else 0.0

@@ -1,0 +1,78 @@
+"""The runs of the tasks: one `supervisor.py` run each, with a part of the budget."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from actors.adopt.errors import AdoptError
+from actors.adopt.stage_folder import StageFolder
+from actors.adopt.take import TakenTask
+from actors.exit_status import ExitStatus
+from actors.installation import supervisor
+
+LEAST_ATTEMPTS = 2  # fewer would not show whether there is something to win
+SETTINGS = "stark.toml"  # a folder with it is a run
+RESULT = "result.json"
+
+
+def run_tasks(
+    folder: StageFolder,
+    tasks: Sequence[TakenTask],
+    budget: int,
+    flags: str,
+    say: Callable[[str], None],
+) -> None:
+    """Run each task; a run that has ended is left, one that was stopped goes on.
+
+    Raises AdoptError when a run could not be begun, or was stopped.
+    """
+    for task, attempts in zip(tasks, attempts_by_value(tasks, budget), strict=True):
+        if not attempts:
+            say(f"{task.name}: no attempts are left of the budget of {budget}")
+            continue
+        run = folder.path / "runs" / task.name
+        if has_ended(run):
+            say(f"{task.name}: its run has ended: {run}")
+            continue
+        if (run / SETTINGS).exists():
+            command = [*supervisor(), "--resume", str(run)]
+        else:
+            file = folder.path / task.file
+            command = [*supervisor(), "--task", str(file), "--budget", str(attempts)]
+            command += ["--run-dir", str(run), *shlex.split(flags)]
+        say(f"{task.name}: {attempts} attempts")
+        status = subprocess.run(command, check=False).returncode
+        if status not in (ExitStatus.DONE, ExitStatus.NEGATIVE):
+            raise AdoptError(
+                f"the run of {task.name} ended with status {status} ({run}): the same command goes"
+                " on"
+            )
+
+
+def attempts_by_value(tasks: Sequence[TakenTask], budget: int) -> list[int]:
+    """Divide the attempts by what each task could win; the first tasks get what is left."""
+    total = sum(task.free_share for task in tasks) or 1.0
+    given = []
+    left = budget
+    for task in tasks:
+        wanted = max(LEAST_ATTEMPTS, round(budget * task.free_share / total))
+        given.append(min(wanted, left))
+        left -= given[-1]
+    if given:
+        given[0] += left
+    return given
+
+
+def has_ended(run: Path) -> bool:
+    """Whether a run has written its last results."""
+    try:
+        result = msgspec.json.decode((run / RESULT).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return False
+    tasks = result.get("tasks", []) if isinstance(result, dict) else []
+    return bool(tasks) and all(task.get("status") == "finished" for task in tasks)

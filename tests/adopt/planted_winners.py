@@ -1,0 +1,46 @@
+"""Winners for tests: a candidate's source in a real winner's file, without a judge."""
+
+from __future__ import annotations
+
+import torch
+
+from actors.adopt.call_layouts import layout_of
+from actors.adopt.task_proof import load_task
+from actors.release.composition import drop_in_source
+from protocol.layouts import Nest
+from protocol.release import Judged, Release
+
+ONCE = "torch.tanh(x * self.weight) + {shift}"
+MANY = "sum(torch.tanh(x * self.weight) for _ in range({repeats})) / {repeats} + {shift}"
+
+
+def candidate(expression: str) -> str:
+    """Return a candidate whose forward returns `expression`."""
+    return (
+        "import torch\n"
+        "class ModelNew(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.weight = torch.nn.Parameter(torch.ones(64))\n"
+        "    def forward(self, x):\n"
+        f"        return {expression}\n"
+    )
+
+
+def winner_file(task: str, source: str) -> str:
+    """Return the file of a winner of `task` as a run would write it."""
+    names = load_task(task, "planted")
+    model, inputs = names["Model"](), names["get_inputs"]()
+    with torch.no_grad():
+        outputs = model(*inputs)
+    state = model.state_dict()
+    judged = Judged(
+        device="cpu",
+        init=Nest(kind="list", items=()),
+        inputs=Nest(kind="list", items=tuple(layout_of(value) for value in inputs)),
+        outputs=layout_of(outputs),
+        state=Nest(
+            kind="dict", keys=tuple(state), items=tuple(layout_of(t) for t in state.values())
+        ),
+    )
+    return drop_in_source(task, source, Release(judged=judged))

@@ -1,0 +1,155 @@
+"""The whole model with its winners: a real one stays, each planted bad one is found by name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from planted_winners import MANY, ONCE, candidate, winner_file
+
+from actors.adopt.accuracy import Truth, step_outputs
+from actors.adopt.check import check
+from actors.adopt.check_process import check_apart
+from actors.adopt.fit import fit
+from actors.adopt.look import look
+from actors.adopt.model_file import ModelFile
+from actors.adopt.model_report import report_text, verdict_line
+from actors.adopt.stage_folder import StageFolder
+from actors.adopt.step_timing import interval
+from actors.adopt.take import Options, take
+
+FILE = Path(__file__).parent / "models" / "planted.py"
+EXPRESSIONS = {
+    "fast": ONCE.format(shift=0.1),
+    "idle": MANY.format(shift=0.2, repeats=8),  # it does what the module does
+    "slow": MANY.format(shift=0.3, repeats=24),
+    "wrong": f"({ONCE.format(shift=0.4)}) * 1.0001",
+    "breaking": ONCE.format(shift=0.5),
+}
+
+
+def silent(line: str) -> None:
+    """Take a line for the user."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> StageFolder:
+    """Return a folder in which every part of the model has a winner of another kind."""
+    torch.set_num_threads(1)
+    made = StageFolder(tmp_path_factory.mktemp("stages"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("actors.adopt.look.STEP_S", 0.05)
+        patch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
+        look(ModelFile(FILE), made, 4, ["eager"], silent)
+        patterns = ("fast.*", "idle", "slow", "wrong", "breaking")
+        options = Options(min_share=0.0, max_gap=1e6, patterns=patterns)
+        taken = take(made, options, silent)
+    for task in taken.tasks:
+        source = (made.path / task.file).read_text()
+        text = winner_file(source, candidate(EXPRESSIONS[task.name]))
+        if task.name == "breaking":
+            inner = "        if _torch.compiler.is_compiling():\n"
+            text = text.replace(inner, f"        _torch._dynamo.graph_break()\n{inner}", 1)
+        made.write_text(f"given/{task.name}.py", text)
+    return made
+
+
+def given(folder: StageFolder, *names: str) -> dict[str, Path]:
+    return {name: folder.path / "given" / f"{name}.py" for name in names}
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_each_planted_winner_is_found_by_name(folder: StageFolder) -> None:
+    """The real winner stays; no gain, a loss, a wrong result and a broken graph are dropped."""
+    fit(folder, [], given(folder, *EXPRESSIONS), silent)
+    result = check(folder, 3.0, {}, silent)
+    reasons = {trial.name: trial.reason for trial in result.trials if not trial.kept}
+
+    assert ["fast"] == result.kept, result.trials
+    assert "no gain beyond noise" in reasons["idle"] or "slower" in reasons["idle"]
+    assert "slower" in reasons["slow"] or "no gain" in reasons["slow"]
+    assert "wrong: output 0 of batch 0" in reasons["wrong"]
+    assert "under torch.compile there are" in reasons["breaking"]
+    fast = next(trial for trial in result.trials if trial.name == "fast")
+    assert (6, 6) == (fast.kernel_calls, fast.expected_calls)  # two modules, three of the batches
+    assert result.gain is not None
+    assert result.accuracy is not None
+    assert ("float64", True) == (result.accuracy.against, result.accuracy.is_right)
+    text = report_text(folder)
+    assert "| wrong |" in text
+    assert verdict_line(result) in text
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_a_kernel_that_never_runs_is_dropped(folder: StageFolder) -> None:
+    """A winner whose guard refuses every call is not taken for a gain."""
+    files = given(folder, "fast")
+    made = "_kernels, _NO_KERNELS = _load_kernels()"
+    text = files["fast"].read_text().replace(made, f"{made[:24]} _load_kernels()[0], 'off'")
+    assert "'off'" in text
+    folder.write_text("given/off.py", text)
+    fit(folder, [], {"fast": folder.path / "given" / "off.py"}, silent)
+    result = check(folder, 0.2, {}, silent)
+
+    assert ([], None) == (result.kept, result.gain)
+    assert "its kernel ran in 0 of 6 calls" in result.trials[0].reason
+
+
+def test_the_allowed_error_is_twice_the_originals_own() -> None:
+    """An output that is off by more is named; the original itself passes."""
+    file = ModelFile(FILE)
+    model, batches = file.build(), file.batches(4)
+    truth = Truth(file, model, batches)
+    outputs = step_outputs(file, model, batches)
+    assert truth.accuracy(outputs).is_right
+    outputs[3][0][0, 0] += 1e-3
+    found = truth.accuracy(outputs)
+    assert (False, 1) == (found.is_right, len(found.places))
+    assert "output 0 of batch 3" in found.places[0]
+    assert truth.accuracy([[], *outputs[1:]]).places[0] == "batch 0 has 0 outputs"
+
+
+def test_the_interval_covers_the_median() -> None:
+    """The bootstrap interval lies around the median and is narrow for equal ratios."""
+    assert (2.0, 2.0) == interval([2.0] * 9)
+    low, high = interval([1.0, 1.1, 1.2, 1.3, 1.4])
+    assert low < 1.2 < high
+
+
+@pytest.mark.long
+def test_a_kernel_that_kills_the_process_is_dropped(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check runs in a process of its own, and goes on without that winner."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    task = folder.path / "tasks" / "idle" / "idle.py"
+    killing = candidate("__import__('os').kill(__import__('os').getpid(), 11)")
+    folder.write_text("given/killing.py", winner_file(task.read_text(), killing))
+    winners = {**given(folder, "fast"), "idle": folder.path / "given" / "killing.py"}
+    fit(folder, [], winners, silent)
+    result = check_apart(folder, 1.0, silent)
+
+    assert {"idle": "the process died (SIGSEGV)"} == {
+        trial.name: trial.reason for trial in result.trials if trial.name == "idle"
+    }
+
+
+@pytest.mark.long
+def test_the_check_as_a_command(folder: StageFolder) -> None:
+    """The command ends with one sentence, a report, and status 0 or 1."""
+    fit(folder, [], given(folder, "fast"), silent)
+    script = Path(__file__).parents[2] / "scripts" / "adopt.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "check", str(folder.path), "--seconds", "3"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    assert "fast" in done.stdout
+    assert (folder.path / "report.md").is_file()

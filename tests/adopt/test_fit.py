@@ -1,0 +1,198 @@
+"""Winners in the model and out of it again: nothing else of the model changes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from planted_winners import ONCE, candidate, winner_file
+
+from actors.adopt.errors import AdoptError
+from actors.adopt.fit import fit, load_package
+from actors.adopt.look import look
+from actors.adopt.model_file import ModelFile
+from actors.adopt.stage_folder import StageFolder
+from actors.adopt.take import Options, take
+
+FILE = Path(__file__).parent / "models" / "planted.py"
+PATTERNS = ("fast.*", "wrong")
+
+
+def silent(line: str) -> None:
+    """Take a line for the user."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> StageFolder:
+    """Return a folder with two tasks, of which one has a winner."""
+    torch.set_num_threads(1)
+    made = StageFolder(tmp_path_factory.mktemp("stages"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("actors.adopt.look.STEP_S", 0.05)
+        patch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
+        look(ModelFile(FILE), made, 4, ["eager"], silent)
+        options = Options(min_share=0.0, max_gap=1e6, patterns=PATTERNS)
+        taken = take(made, options, silent)
+    task = next(task for task in taken.tasks if task.name == "fast")
+    source = (made.path / task.file).read_text()
+    (made.path / "runs" / "fast").mkdir(parents=True)
+    text = "# a header\n" + winner_file(source, candidate(ONCE.format(shift=0.1)))
+    (made.path / "runs" / "fast" / "best.py").write_text(text)  # a run that was killed after a win
+    found = fit(made, [], {}, silent)
+    assert (["fast"], ["wrong"]) == ([each.name for each in found.winners], found.without)
+    return made
+
+
+@pytest.fixture
+def package(folder: StageFolder) -> Any:
+    return load_package(folder)
+
+
+@pytest.fixture
+def model() -> torch.nn.Module:
+    return ModelFile(FILE).build()
+
+
+INPUT = torch.randn(512, 64)
+
+
+def call(model: torch.nn.Module, value: torch.Tensor = INPUT) -> torch.Tensor:
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result: torch.Tensor = model(value)
+    return result
+
+
+def test_fit_and_unfit_leave_nothing_behind(package: Any, model: torch.nn.Module) -> None:
+    """The kernel runs in both modules; after unfit every attribute is the identical object."""
+    before = [dict(vars(part)) for part in model.modules()]
+    plain = call(model)
+    assert ["fast.0", "fast.1"] == package.fit(model)
+    held = model.fast[0].forward
+    assert ["fast.0", "fast.1"] == package.fit(model)
+    assert held is model.fast[0].forward  # twice is once
+    torch.testing.assert_close(call(model), plain)
+    assert [1, 1] == [each["kernel"] for each in package.report(model).values()]
+    assert ["fast.0", "fast.1"] == package.unfit(model)
+    after = [dict(vars(part)) for part in model.modules()]
+    assert [list(one) for one in before] == [list(one) for one in after]
+    assert all(
+        one[key] is other[key] for one, other in zip(before, after, strict=True) for key in one
+    )
+    assert ({}, []) == (package.report(model), package.unfit(model))
+
+
+def test_every_other_call_takes_the_original_and_is_counted(
+    package: Any, model: torch.nn.Module
+) -> None:
+    """Another shape, strides, gradients, mode or attribute: the module's own forward."""
+    package.fit(model)
+    misses = {
+        "shape": lambda: call(model, INPUT[:7]),
+        "strides": lambda: call(model, torch.randn(64, 512).t()),
+        "gradients": lambda: model(INPUT),
+    }
+    for number, miss in enumerate(misses.values(), start=1):
+        miss()
+        assert (0, number) == tuple(
+            package.report(model)["fast.0"][key] for key in ("kernel", "original")
+        )
+    model.fast[0].shift = 7.0
+    plain = ModelFile(FILE).build()
+    plain.fast[0].shift = 7.0
+    torch.testing.assert_close(call(model), call(plain))
+    reasons = " / ".join(package.report(model)["fast.0"]["reasons"])
+    for said in ("[7, 64] in place of", "strides", "gradients are wanted", "shift was changed"):
+        assert said in reasons
+    model.fast[1].train()
+    call(model)
+    assert "another mode" in " ".join(package.report(model)["fast.1"]["reasons"])
+
+
+def test_parameters_that_change_are_the_kernels_too(package: Any, model: torch.nn.Module) -> None:
+    """In place, by load_state_dict, or as new objects: the kernel computes with the new values."""
+    package.fit(model)
+    plain = ModelFile(FILE).build()
+    call(model)
+    for change in (
+        lambda one: one.fast[0].weight.data.mul_(2),
+        lambda one: one.load_state_dict({k: v * 0.5 for k, v in plain.state_dict().items()}),
+        lambda one: setattr(one.fast[0], "weight", torch.nn.Parameter(torch.ones(64) * 3)),
+    ):
+        change(model)
+        package.unfit(model)
+        expected = call(model)
+        package.fit(model)
+        torch.testing.assert_close(call(model), expected)
+        assert 1 == package.report(model)["fast.0"]["kernel"]
+
+
+def test_state_copies_and_pickles_are_as_before(package: Any, model: torch.nn.Module) -> None:
+    """state_dict, deepcopy and pickle do not show that the model is fitted; hooks still run."""
+    state = list(model.state_dict())
+    package.fit(model)
+    plain = call(model)
+    assert state == list(model.state_dict())
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model.fast))):  # noqa: S301
+        assert not any("forward" in vars(part) for part in copied.modules())
+    torch.testing.assert_close(call(copy.deepcopy(model)), plain)
+    seen: list[object] = []
+    model.fast[0].register_forward_hook(lambda *given: seen.append(given))
+    call(model)
+    assert (1, 2) == (len(seen), package.report(model)["fast.0"]["kernel"])
+
+
+def test_a_compiler_sees_one_operator_whose_calls_are_counted(
+    package: Any, model: torch.nn.Module
+) -> None:
+    """Under torch.compile the graph is whole, the kernel runs in it, and counts."""
+    plain = call(model)
+    package.fit(model)
+    call(model)
+    compiled: Any = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(call(compiled), plain)
+    torch.testing.assert_close(call(compiled, INPUT[:100]), plain[:100])
+    assert 2 == package.report(model)["fast.0"]["kernel"]
+
+
+def test_another_model_is_not_fitted(package: Any) -> None:
+    """A module with other parameters than those that were taken keeps its forward."""
+    other = ModelFile(FILE)._module.Planted(width=32)
+    assert [] == package.fit(other)
+    assert [] == package.fit(torch.nn.Linear(4, 4))
+
+
+def test_a_package_needs_only_torch(folder: StageFolder) -> None:
+    """No file of the package imports this project or its dependencies, or has recorded data."""
+    for file in (folder.path / "stark_fitted").rglob("*.py"):
+        text = file.read_text()
+        assert "actors" not in text
+        assert "msgspec" not in text
+
+
+def test_what_cannot_be_fitted_is_said(folder: StageFolder, tmp_path: Path) -> None:
+    """No winner, a winner of no task, a file without ModelNew, a missing run: one line each."""
+    empty = StageFolder(tmp_path / "empty")
+    for name in ("model.json", "look.json", "take.json"):
+        empty.write_bytes(name, (folder.path / name).read_bytes())
+    taken = msgspec.json.decode((folder.path / "take.json").read_bytes())
+    for task in taken["tasks"]:
+        empty.write_bytes(task["file"], (folder.path / task["file"]).read_bytes())
+    (tmp_path / "x.py").write_text("pass")
+    for runs, given, said in (
+        ([], {}, "no winner for any of 2 tasks"),
+        ([tmp_path / "absent"], {}, "there is no such folder"),
+        ([], {"other": tmp_path / "x.py"}, "no task of that name"),
+        ([], {"fast": tmp_path / "x.py"}, "it has no class ModelNew"),
+        ([], {"fast": tmp_path / "y.py"}, "can't read"),
+    ):
+        with pytest.raises(AdoptError, match=said):
+            fit(empty, runs, given, silent)
+    assert isinstance(load_package(folder), ModuleType)

@@ -1,0 +1,274 @@
+"""The first two stages, on small models: where the time is, and tasks that are proven."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+import torch
+
+from actors.adopt.errors import AdoptError
+from actors.adopt.look import Look, look, look_lines, refuse_outside
+from actors.adopt.model_file import ModelFile
+from actors.adopt.stage_folder import StageFolder
+from actors.adopt.take import Options, Take, take
+from actors.adopt.task_proof import load_task
+from actors.exit_status import ExitStatus
+
+MODELS = Path(__file__).parent / "models"
+TOP = Path(__file__).parents[2]
+EASY = Options(min_share=0.0, max_gap=1e6)  # times on a shared machine prove nothing
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_measurements() -> Iterator[None]:
+    """Other programs use the cores: one thread, and no long series of calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        torch.set_num_threads(1)
+        patch.setattr("actors.adopt.look.STEP_S", 0.05)
+        patch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
+        yield
+
+
+def silent(line: str) -> None:
+    """Take a line for the user."""
+
+
+class Stages(NamedTuple):
+    """The first two stages of one model."""
+
+    folder: StageFolder
+    look: Look
+    take: Take
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Stages]:
+    @functools.cache
+    def made(name: str) -> Stages:
+        folder = StageFolder(tmp_path_factory.mktemp(name))
+        found = look(ModelFile(MODELS / f"{name}.py"), folder, 8, ["eager"], silent)
+        return Stages(folder, found, take(folder, EASY, silent))
+
+    return made
+
+
+def test_the_time_belongs_to_the_innermost_module_and_equal_modules_are_one(
+    stages: Callable[[str], Stages],
+) -> None:
+    """Shares add up, equal blocks are one line ×N, and library time is told apart."""
+    found = stages("vit").look
+    groups = {group.name: group for group in found.groups}
+
+    assert ("blocks.0", "blocks.1") == groups["blocks"].sites
+    assert 4 == len(groups["blocks-norm1"].sites)  # norm1 and norm2 of both blocks
+    assert groups["blocks"].share < 1.0
+    assert 0.0 == groups["blocks-norm1"].library_share
+    assert groups["head"].library_share == pytest.approx(groups["head"].share)
+    inner = sum(groups[name].share for name in ("blocks-norm1", "blocks-attn", "blocks-mlp"))
+    assert inner < groups["blocks"].share
+    assert 1.0 == pytest.approx(groups["blocks-norm1"].calls / 4)
+    assert "×4" in "\n".join(look_lines(found))
+
+
+def test_time_outside_of_modules_is_an_error_with_advice(tmp_path: Path) -> None:
+    """A step whose work is in no module is reported with the operations that it is in."""
+    model = tmp_path / "loose.py"
+    model.write_text(
+        "import torch\n"
+        "def build(): return torch.nn.Linear(4, 4)\n"
+        "def batches(): return [((torch.randn(2, 4),), {})] * 3\n"
+        "def step(model, batch):\n"
+        "    return torch.sort(torch.randn(50_000)), model(*batch[0])\n"
+    )
+    found = look(ModelFile(model), StageFolder(tmp_path / "out"), 8, ["eager"], silent)
+    with pytest.raises(AdoptError, match=r"belongs to no module.*aten::sort.*--max-outside"):
+        refuse_outside(found, 0.15)
+    refuse_outside(found, 1.0)
+
+
+@pytest.mark.parametrize("name", ["vit", "decoder", "unet"])
+def test_a_task_equals_its_module_and_needs_only_torch(
+    stages: Callable[[str], Stages], name: str
+) -> None:
+    """Each task is KernelBench's form, flat, equal on recorded calls, and runs on drawn inputs."""
+    folder, _, taken = stages(name)
+
+    assert taken.tasks
+    for task in taken.tasks:
+        source = (folder.path / task.file).read_text()
+        imports = [line for line in source.splitlines() if line.startswith(("import", "from"))]
+        assert [
+            "import torch",
+            "import torch.nn as nn",
+            "import torch.nn.functional as F",
+        ] == imports
+        assert (task.proof.is_equal, task.proof.sets > 0) == (True, True)
+        names = load_task(source, task.name)
+        result = names["Model"](*names["get_init_inputs"]())(*names["get_inputs"]())
+        assert torch.isfinite(result).all()
+        cases = tomllib.loads((folder.path / task.file).with_name("cases.toml").read_text())
+        assert 1 == sum(case["drawn"] for case in cases["case"])
+        assert 1.0 == pytest.approx(sum(case["weight"] for case in cases["case"]), abs=1e-3)
+
+
+def test_a_module_with_a_cache_is_not_taken_and_its_parts_are(
+    stages: Callable[[str], Stages],
+) -> None:
+    """A decoder layer changes the cache that it is given; its gate and norms become tasks."""
+    patterns = ("layers.?", "layers.*.mlp")
+    folder = stages("decoder").folder
+    taken = take(folder, msgspec.structs.replace(EASY, patterns=patterns), silent)
+    refused = {each.name: each.reason for each in taken.not_taken}
+
+    assert "it is given a Cache" == refused["layers"]
+    assert {"layers-mlp"} <= {task.name for task in taken.tasks}
+    gate = next(task for task in taken.tasks if task.name == "layers-mlp")
+    assert ("layers.0.mlp", "layers.1.mlp") == gate.sites
+    assert 8 == gate.calls  # of 10 calls a step, 8 are of one token
+
+
+def test_recorded_data_is_private_and_capped(stages: Callable[[str], Stages]) -> None:
+    """Recorded calls are mode 0600 in a folder of mode 0700, and stop at the cap."""
+    folder, _, taken = stages("unet")
+    files = list((folder.path / "captures").rglob("*.pt"))
+
+    assert files
+    assert {0o600} == {file.stat().st_mode & 0o777 for file in files}
+    assert 0o700 == (folder.path / "captures").stat().st_mode & 0o777
+    assert taken.captured_bytes == sum(file.stat().st_size for file in files)
+    capped = take(folder, msgspec.structs.replace(EASY, cap=100), silent)
+    assert (0, True, []) == (capped.captured_bytes, capped.is_cap_reached, capped.tasks)
+    assert "--cap" in capped.not_taken[-1].reason
+
+
+MODULES = {
+    "gradients are wanted": "class M(torch.nn.Linear): pass",
+    "it draws random numbers": (
+        "class M(torch.nn.Linear):\n"
+        "    def forward(self, x): return torch.rand_like(x) + super().forward(x)"
+    ),
+    "torch.export can't follow": (
+        "class M(torch.nn.Linear):\n"
+        "    def forward(self, x): return super().forward(x) if x.sum() > 0 else x.exp() * 2"
+    ),
+    "changes its input in place": (
+        "class M(torch.nn.Linear):\n    def forward(self, x): return x.mul_(2).add(1)"
+    ),
+    "its own buffers or attributes": (
+        "class M(torch.nn.Linear):\n"
+        "    seen = 0\n"
+        "    def forward(self, x):\n"
+        "        self.seen = self.seen + 1\n"
+        "        return super().forward(x).relu() + 1"
+    ),
+    "it is called in": (
+        "class M(torch.nn.Linear):\n    def forward(self, x): return x.exp() + 1\n"
+        "BATCHES = [((torch.randn(n * 1000, 8),), {}) for n in range(10, 20)]"
+    ),
+    "it returns a Result": (
+        "import dataclasses\n"
+        "@dataclasses.dataclass\n"
+        "class Result: value: object\n"
+        "class M(torch.nn.Linear):\n    def forward(self, x): return Result(x.exp() + 1)"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", list(MODULES))
+def test_what_cannot_be_a_task_is_refused_with_its_reason(tmp_path: Path, reason: str) -> None:
+    """No task is made of a module that a kernel could not replace; the reason is said."""
+    model = tmp_path / "bad.py"
+    step = "model(*batch[0]).sum().backward()" if "gradients" in reason else "model(*batch[0])"
+    grad = "torch.enable_grad()" if "gradients" in reason else "torch.no_grad()"
+    model.write_text(
+        f"import torch\nBATCHES = [((torch.randn(4, 8),), {{}}) for _ in range(3)]\n"
+        f"{MODULES[reason]}\n"
+        "class Whole(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.part = M(8, 8)\n"
+        "    def forward(self, x): return getattr(y := self.part(x), 'value', y)\n"
+        "def build(): return Whole()\n"
+        "def batches(): return BATCHES\n"
+        "def step(model, batch):\n"
+        f"    with {grad}: return {step}\n"
+    )
+    folder = StageFolder(tmp_path / "out")
+    look(ModelFile(model), folder, 8, ["eager"], silent)
+    taken = take(folder, msgspec.structs.replace(EASY, patterns=("part",)), silent)
+
+    assert ([], 1) == (taken.tasks, len(taken.not_taken))
+    assert reason in taken.not_taken[0].reason
+
+
+CONTRACT = {
+    "build() raised ValueError: no weights": "def build(): raise ValueError('no weights')",
+    "it needs the network": "def build(): raise OSError('We could not connect to huggingface.co')",
+    "build() returned a dict, expected a torch.nn.Module": "def build(): return {}",
+    "batches() is empty": "def batches(): return iter(())",
+    "batches() raised StopAsyncIteration": "def batches(): raise StopAsyncIteration",
+    "expected (args, kwargs)": "def batches(): yield torch.randn(2, 4)",
+    "the first step raised RuntimeError": "def batches(): yield (torch.randn(2, 3),), {}",
+    "has no function batches()": "del batches",
+    "can't be imported: SyntaxError": "def",
+}
+
+
+@pytest.mark.parametrize("message", list(CONTRACT))
+def test_a_file_that_breaks_the_contract_is_reported_in_one_line(
+    tmp_path: Path, message: str
+) -> None:
+    """What the user's file does wrong is said with its name; nothing is written."""
+    model = tmp_path / "mine.py"
+    model.write_text(
+        "import torch\n"
+        "def build(): return torch.nn.Linear(4, 4)\n"
+        "def batches(): yield (torch.randn(2, 4),), {}\n" + CONTRACT[message] + "\n"
+    )
+    with pytest.raises(AdoptError) as raised:
+        look(ModelFile(model), StageFolder(tmp_path / "out"), 8, ["eager"], silent)
+
+    assert message in str(raised.value)
+    assert 1 == len(str(raised.value).splitlines())
+    assert not (tmp_path / "out").exists()
+
+
+def test_endless_batches_are_cut_and_a_changed_file_is_looked_at_again(tmp_path: Path) -> None:
+    """Only --batches of them are taken; `take` refuses a file that changed after `look`."""
+    model = tmp_path / "mine.py"
+    model.write_text(
+        "import torch\n"
+        "def build(): return torch.nn.Linear(4, 4)\n"
+        "def batches():\n"
+        "    while True: yield (torch.randn(2, 4),), {}\n"
+    )
+    folder = StageFolder(tmp_path / "out")
+    assert 5 == look(ModelFile(model), folder, 5, ["eager"], silent).batches
+    model.write_text(model.read_text() + "\n")
+    with pytest.raises(AdoptError, match=r"has changed since `look`"):
+        take(folder, EASY, silent)
+
+
+def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
+    """A mistake is one line on stderr with status 2, without a traceback."""
+    for arguments, said in (
+        (["look", "absent.py"], "adopt: absent.py: there is no such file\n"),
+        (["take", "absent"], "run `adopt.py look` first"),
+        (["take", "absent", "--cap", "much"], "is not a size such as 500M"),
+    ):
+        done = subprocess.run(
+            [sys.executable, str(TOP / "scripts/adopt.py"), *arguments],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (ExitStatus.USAGE, "", 1) == (
+            done.returncode, done.stdout, len(done.stderr.splitlines())
+        )  # fmt: skip
+        assert said in done.stderr
