@@ -59,12 +59,6 @@ def start_ticks(pid: int) -> int:
     return int(fields[19]) if fields else sys.maxsize
 
 
-def last_processor(pid: int) -> int:
-    """Return the processor that the main thread of a process ran on last; -1 when it is gone."""
-    fields = _stat_fields(pid)
-    return int(fields[36]) if len(fields) > 36 else -1
-
-
 def cpu_time_s(pid: int) -> float:
     """Return the processor time of a process, with its threads and its reaped children."""
     return sum(map(int, _stat_fields(pid)[11:15])) / TICKS_PER_S
@@ -84,6 +78,13 @@ def thread_wait_s(pid: int) -> float:
     0 where the kernel does not count it.
     """
     return _schedstat_s(pid, 1)
+
+
+def main_thread_wait_s(pid: int) -> float:
+    """Return how long the main thread of a process waited for a processor."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/schedstat").read_bytes().split()[1]) / 1e9
+    return 0.0
 
 
 def _schedstat_s(pid: int, field: int) -> float:

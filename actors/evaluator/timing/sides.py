@@ -105,7 +105,9 @@ class Sides:
         with self._accounting(side), self._priority():
             self._send(side, before or block)
             freezer.boost_priority()
-            waited_s, began = freezer.waited_s(), time.perf_counter()
+            on_card = not self._on_host
+            waited_s = freezer.waited_s(main_thread_alone=on_card)
+            began = time.perf_counter()
             freezer.thaw()
             try:
                 if before is not None:
@@ -122,7 +124,7 @@ class Sides:
             if not self._on_host:  # work that it left on the card goes on while it is frozen
                 self._fixture.referee.await_idle_card()
             ended = time.perf_counter()
-            waited_s = freezer.waited_s() - waited_s
+            waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s
             freezer.snapshot_cpu()
         self._last_block_s[side, block] = block_ended - began
         return TimedWindow(
