@@ -56,6 +56,12 @@ COMMANDS = (
         summary="run KernelBench problems and print the tables",
     ),
     Command(
+        name="compare",
+        module="scripts.compare",
+        in_checkout="python scripts/compare.py",
+        summary="compare strategies, policies or models on tasks, over seeds",
+    ),
+    Command(
         name="evaluate",
         module="actors.evaluator",
         in_checkout="python -m actors.evaluator",
@@ -102,6 +108,12 @@ COMMANDS = (
         module="scripts.steer",
         in_checkout="python scripts/steer.py",
         summary="pause a run, pin, prune or boost a node, advise, inject, and more",
+    ),
+    Command(
+        name="cards",
+        module="scripts.cards",
+        in_checkout="python scripts/cards.py",
+        summary="list, choose and check knowledge cards; mine what runs taught",
     ),
     Command(
         name="tickets",

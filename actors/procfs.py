@@ -59,6 +59,12 @@ def start_ticks(pid: int) -> int:
     return int(fields[19]) if fields else sys.maxsize
 
 
+def last_processor(pid: int) -> int:
+    """Return the processor that the main thread of a process ran on last; -1 when it is gone."""
+    fields = _stat_fields(pid)
+    return int(fields[36]) if len(fields) > 36 else -1
+
+
 def cpu_time_s(pid: int) -> float:
     """Return the processor time of a process, with its threads and its reaped children."""
     return sum(map(int, _stat_fields(pid)[11:15])) / TICKS_PER_S
@@ -69,10 +75,24 @@ def thread_cpu_time_s(pid: int) -> float:
 
     0 where the kernel does not count it.
     """
+    return _schedstat_s(pid, 0)
+
+
+def thread_wait_s(pid: int) -> float:
+    """Return how long the living threads of a process waited for a processor, added up.
+
+    0 where the kernel does not count it.
+    """
+    return _schedstat_s(pid, 1)
+
+
+def _schedstat_s(pid: int, field: int) -> float:
+    """Return the sum of one field of schedstat over the threads of a process."""
     nanoseconds = 0
     for thread in _threads(pid):
         with suppress(OSError, ValueError, IndexError):
-            nanoseconds += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split()[0])
+            stat = Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes()
+            nanoseconds += int(stat.split()[field])
     return nanoseconds / 1e9
 
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from structlog.typing import FilteringBoundLogger
-
 from actors.held_leases import HeldLease
+from actors.log import FilteringBoundLogger
 from protocol.messages import (
     CallCompleted,
     CallsBlocked,

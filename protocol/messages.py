@@ -12,6 +12,7 @@ from protocol.values import (
     Candidate,
     Device,
     GiveUpScope,
+    LedgerEntry,
     Plan,
     Reference,
     Role,
@@ -21,7 +22,7 @@ from protocol.values import (
 )
 
 MAJOR = 2
-MINOR = 1
+MINOR = 2
 
 
 class Message(Value, tag=True, frozen=True, kw_only=True):
@@ -128,6 +129,15 @@ class ReferenceMeasured(Message, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class BaselinesMeasured(Message, frozen=True, kw_only=True):
+    """The reference's times under torch.compile; None where there is none, and why."""
+
+    lease: Lease
+    compile_us: float | None = None
+    max_autotune_us: float | None = None
+    note: str = ""
+
+
 class Evaluated(Message, frozen=True, kw_only=True):
     lease: Lease
     verdict: Verdict
@@ -168,7 +178,15 @@ FromAgent = (
     | CallsBlocked
     | HandedBack
 )
-FromEvaluator = Hello | Heartbeat | CandidateRunning | ReferenceMeasured | Evaluated | HandedBack
+FromEvaluator = (
+    Hello
+    | Heartbeat
+    | CandidateRunning
+    | ReferenceMeasured
+    | BaselinesMeasured
+    | Evaluated
+    | HandedBack
+)
 FromSupervisor = Hello | Heartbeat | WorkerLost | Drain
 ToCoordinator = (
     Hello
@@ -182,12 +200,15 @@ ToCoordinator = (
     | CallsBlocked
     | CandidateRunning
     | ReferenceMeasured
+    | BaselinesMeasured
     | Evaluated
     | HandedBack
     | WorkerLost
     | Drain
 )
-Result = Planned | Written | Repaired | ReplyUnusable | ReferenceMeasured | Evaluated
+Result = (
+    Planned | Written | Repaired | ReplyUnusable | ReferenceMeasured | BaselinesMeasured | Evaluated
+)
 
 # --- coordinator -> worker -------------------------------------------------------------------
 
@@ -237,6 +258,10 @@ class AgentRequest(Message, frozen=True, kw_only=True):
     tried: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
     person_advice: tuple[str, ...] = ()  # a person's, for the agents that plan; part of the prompt
+    # What was known when the work was decided on; () where the strategy or the prompts have none.
+    ledger: tuple[LedgerEntry, ...] = ()
+    ledger_left_out: int = 0  # older attempts that are not in it
+    best: AttemptView | None = None  # the fastest then, unless node or window show it
 
 
 class MakePlan(AgentRequest, tag="Plan", frozen=True, kw_only=True):
@@ -268,6 +293,17 @@ class Reflect(AgentRequest, frozen=True, kw_only=True):
 class MeasureReference(Message, frozen=True, kw_only=True):
     lease: Lease
     task: Task
+    # Leave out torch.compile's times, which take up to minutes: `MeasureBaselines` asks for them
+    # when the device has nothing else to do.
+    defer_baselines: bool = False
+
+
+class MeasureBaselines(Message, frozen=True, kw_only=True):
+    """Measure the reference under torch.compile, on a device like that of `reference`."""
+
+    lease: Lease
+    task: Task
+    reference: Reference
 
 
 class Evaluate(Message, frozen=True, kw_only=True):
@@ -279,6 +315,8 @@ class Evaluate(Message, frozen=True, kw_only=True):
     most_rounds: int = 0  # further rounds up to this number while the interval is wide
     # Of the task's best node: a clearly slower candidate is timed roughly.  0: there is none.
     best_speedup: float = 0.0
+    # Whether a correct candidate is profiled even if it is not the best: the search stagnates.
+    profile: bool = False
 
 
 class BudgetReserved(Message, frozen=True, kw_only=True):
@@ -313,7 +351,7 @@ class Retire(Message, frozen=True, kw_only=True):
 
 
 AgentWork = MakePlan | Write | Repair | Solve | Reflect
-EvaluatorWork = MeasureReference | Evaluate
+EvaluatorWork = MeasureReference | MeasureBaselines | Evaluate
 Work = AgentWork | EvaluatorWork
 ToWorker = (
     Welcome

@@ -14,7 +14,7 @@ import msgspec
 
 from protocol.atomic_file import write_atomically
 from protocol.prices import Price
-from protocol.values import WORKER_ROLES, Backend, DeviceKind, Role, Value
+from protocol.values import WORKER_ROLES, BackendChoice, DeviceKind, Role, Value
 
 FILE_NAME = "stark.toml"
 # Around the settings: they tell a truncated file from one of an older version.
@@ -24,12 +24,22 @@ LOCAL_ADDRESS = "ipc://coordinator.sock"  # relative: actors run in the run dire
 
 # The names that `--strategy` and `--policy` take.  The coordinator's tables hold a class for each:
 # `actors/coordinator/search/strategy.py` and `actors/coordinator/search/policy.py`.
-StrategyName = Literal["stark", "search", "team", "sampling", "reflexion"]
+StrategyName = Literal["stark", "one-answer", "search", "team", "sampling", "reflexion"]
 PolicyName = Literal["epsilon-greedy", "greedy", "mcts", "evolutionary"]
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
-TREE_SEARCH_STRATEGIES = ("stark", "search")  # a policy selects the node that grows
+TREE_SEARCH_STRATEGIES = ("stark", "one-answer", "search")  # a policy selects the node that grows
+# How models are asked: "compact" requests with answers as edits, or the paper's own requests.
+PromptStyle = Literal["paper", "compact"]
+PROMPT_STYLES: tuple[PromptStyle, ...] = get_args(PromptStyle)
+DEFAULT_PROMPTS: PromptStyle = "compact"  # of a new run
+# What compact requests know besides the method's own parts; `facts`, `profile`, `cards`: it alone.
+Knowledge = Literal["none", "facts", "profile", "cards", "all"]
+KNOWLEDGE: tuple[Knowledge, ...] = get_args(Knowledge)
+Lessons = Literal["none", "accepted"]
+LESSONS: tuple[Lessons, ...] = get_args(Lessons)
 COMPUTED_MODELS = ("recipes", "script:", "replay:")  # the same work always has the same answer
+LEDGER_STRATEGIES = ("stark", "one-answer")  # agents see all attempts; those of others do not
 SINGLE_AGENT_STRATEGIES = ("search", "sampling", "reflexion")  # the coder is the only agent
 
 MAX_COUNT = 1_000_000_000  # of any count or time: columns, draws and waits allow it
@@ -81,12 +91,18 @@ Precision = Literal["task", "tf32", "float16", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
+ProfileWhen = Literal["none", "winners", "contenders"]
+PROFILE_WHEN: tuple[ProfileWhen, ...] = get_args(ProfileWhen)
+
+
 class JudgeRules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the judge accepts, and which baselines it measures."""
 
     precision: Precision = "task"  # the lowest precision that may count as correct
     require_custom_kernel: bool = False  # reject a candidate that only calls the library
     baselines: Literal["eager", "all"] = "eager"  # "all": torch.compile's two modes, too
+    # Which correct candidates are run under profilers; a crash is located unless it is "none".
+    profile: ProfileWhen = "contenders"
 
 
 Effort = Literal["", "low", "medium", "high", "xhigh", "max"]  # "": the model's own
@@ -117,9 +133,13 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ask_person: NonNegativeFloat = 0.0  # seconds that a person has for each request; 0: none
     strategy: StrategyName = "stark"
     policy: PolicyName = "epsilon-greedy"
+    # A run of an older version has no such line: it asked, and asks on, in the paper's style.
+    prompts: PromptStyle = "paper"
+    knowledge: Knowledge = "all"  # of compact requests
+    lessons: Lessons = "none"  # lines of earlier runs that a person accepted
     seed: Seed = 0
     device: DeviceKind = "cpu"
-    backend: Backend = "cpp"
+    backend: BackendChoice = "cpp"
     planners: NonNegativeInt = 1
     coders: NonNegativeInt = 1
     debuggers: NonNegativeInt = 1
@@ -164,6 +184,11 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         }.get(role, 0)
 
     @property
+    def has_ledger(self) -> bool:
+        """Whether requests show all attempts of their task in a line each."""
+        return self.prompts == "compact" and self.strategy in LEDGER_STRATEGIES
+
+    @property
     def requested_policy(self) -> str | None:
         """The policy that selects nodes; None where the strategy has its own rule."""
         return self.policy if self.strategy in TREE_SEARCH_STRATEGIES else None
@@ -171,11 +196,11 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def required_roles(self) -> tuple[Role, ...]:
         """The workers without which the strategy can't go on."""
-        return (
-            (Role.CODER, Role.EVALUATOR)
-            if self.strategy in SINGLE_AGENT_STRATEGIES
-            else WORKER_ROLES
-        )
+        if self.strategy in SINGLE_AGENT_STRATEGIES:
+            return (Role.CODER, Role.EVALUATOR)
+        if self.strategy == "one-answer":
+            return (Role.CODER, Role.DEBUGGER, Role.EVALUATOR)
+        return WORKER_ROLES
 
     def model_of(self, role: Role) -> str:
         """Return the name of an agent role's model."""

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from protocol.facts import ReferenceFacts, VerdictFacts
 from protocol.frozen_struct import Value as Value
 from protocol.release import DeviceKind as DeviceKind
 from protocol.release import Judged, Release
@@ -49,10 +50,15 @@ Stage = Literal["", "build", "import", "check", "time"]
 Backend = Literal["cpp", "cuda", "triton"]  # what candidates' kernels are written in
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 BACKEND_OF: dict[DeviceKind, Backend] = {"cpu": "cpp", "cuda": "cuda"}  # the defaults
+# What `--backend` takes: "mixed" lets the agents choose among the languages for a card.
+BackendChoice = Literal[Backend, "mixed"]
+BACKEND_CHOICES: tuple[BackendChoice, ...] = (*BACKENDS, "mixed")
+MIXED_BACKENDS: tuple[Backend, ...] = ("cuda", "triton")
 # What an agent gives up on: this attempt only, the node that was to grow, or the whole task.
 GiveUpScope = Literal["attempt", "node", "task"]
 
 
+METRIC_TABLE = "ncu table"  # of a verdict's profile: raw figures, for people only
 RENAMED_REFERENCE = "renamed_reference"  # the label of a candidate that is the task's own module
 MAX_SHOWN_GROUPS = 60  # of a verdict, for people
 MAX_INTERVAL_WIDTH = 0.08  # to either side, as a share of the figure; beyond it an interval is wide
@@ -77,6 +83,16 @@ class TimedGroups(Value, frozen=True, kw_only=True):
     candidate_us: tuple[float, ...] = ()
 
 
+class VariantResult(Value, frozen=True, kw_only=True):
+    """What one variant of a candidate gave (`actors/tune_space.py`), in its last round."""
+
+    values: dict[str, str]  # name -> value, printable
+    verdict: Outcome | None = None  # None: it was not raced
+    reason: str = ""
+    median_us: float | None = None
+    speedup: float | None = None
+
+
 class Verdict(Value, frozen=True, kw_only=True):
     """The judge's result for one candidate: always a value, also for a crash."""
 
@@ -96,6 +112,9 @@ class Verdict(Value, frozen=True, kw_only=True):
     release: Release | None = None  # of a winner: the checks of its file as a drop-in module
     gives_up_on: GiveUpScope = "attempt"  # of no_candidate: no further attempt is made on that
     groups: TimedGroups | None = None  # what was timed, as measured; None in older runs
+    facts: VerdictFacts | None = None  # what is known besides; None in older runs
+    variants: tuple[VariantResult, ...] = ()  # of a candidate that declared a space of values
+    variant: int | None = None  # the place of the one that is the node's source
 
     @property
     def is_correct(self) -> bool:
@@ -170,6 +189,12 @@ class Reference(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     judged: Judged | None = None  # device and layouts of the figures; None in older runs
     floor_us: float | None = None  # what no device like this can beat; None: not known
+    baselines_pending: bool = False  # torch.compile's times are still to be measured
+    baselines_note: str = ""  # why one of them is missing
+    # The number of the run's decisions when these times arrived after the others: requests of
+    # those decisions do not show them.
+    baselines_decided: int = 0
+    facts: ReferenceFacts | None = None  # what is known of the task; None in older runs
 
 
 class Task(Value, frozen=True, kw_only=True):
@@ -179,6 +204,7 @@ class Task(Value, frozen=True, kw_only=True):
     source: str
     device: DeviceKind = "cpu"
     backend: Backend = "cpp"
+    other_backends: tuple[Backend, ...] = ()  # that a candidate may be written in, too
     checks: int = 3  # fresh inputs that a candidate is checked on
     # Modules next to the task's file that it imports: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
@@ -197,6 +223,8 @@ class Candidate(Value, frozen=True, kw_only=True):
 
     source: str
     outside: tuple[str, ...] = ()  # diff hunks outside the plan's anchors
+    # What the answer changed in the source that was shown, a line each; () for a whole file.
+    edits: tuple[str, ...] = ()
 
 
 class AttemptView(Value, frozen=True, kw_only=True):
@@ -208,6 +236,19 @@ class AttemptView(Value, frozen=True, kw_only=True):
     source: str = ""
     verdict: Verdict
     score_us: float | None = None
+
+
+class LedgerEntry(Value, frozen=True, kw_only=True):
+    """One attempt in the ledger that agents see: every attempt, also those under way."""
+
+    number: int
+    parent: int
+    idea: str = ""  # of its plan, in one line; "" while it is being planned
+    # None: under way.
+    outcome: Outcome | None = None
+    stage: Literal["", "plan", "write", "judge"] = ""  # of one under way
+    score_us: float | None = None
+    reason: str = ""  # of a failure, in one line
 
 
 STOP_LOST = "lost"  # the stop of a call without a whole reply: it may have been paid for

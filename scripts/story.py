@@ -8,6 +8,7 @@ reference, as everywhere.  The script only reads, also while the run goes on.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ ENDINGS = {
     "missed": "lost on the way, it never arrived",
     "returned": "handed back undone",
 }
+
+
+# The remark in a second request (`prompts/again.md`), which ends it.
+UNUSABLE = re.compile(r"\n\[user\]\n\nThat answer can't be used: (.*)\.\n\n[^\n]*\n*\Z")
 
 
 class StoryUnavailableError(Exception):
@@ -70,6 +75,7 @@ def story(run: sqlite3.Connection, folder: Path, node: str) -> Iterator[str]:
     task, number = _resolve_node(run, folder, node)
     events = sorted(
         [*_selection(run, task, number), *_leases(run, task, number), *_calls(run, task, number),
+         *_edits(run, task, number),
          *_late(run, task, number), *_record(run, task, number), *_directives(run, task, number)]
     )  # fmt: skip
     if not events:
@@ -169,11 +175,15 @@ def _cause(run: sqlite3.Connection, slot: str, at: float) -> str:
 def _calls(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
     query = (
         "SELECT work, role, model, stop, input_tokens, cached_tokens, output_tokens, usd, seconds,"
-        " at FROM call WHERE work LIKE ? ESCAPE '\\' ORDER BY id"
+        " at, substr(request, -2000) FROM call WHERE work LIKE ? ESCAPE '\\' ORDER BY id"
     )
-    for work, role, model, stop, read, cached, written, usd, seconds, at in run.execute(
+    for work, role, model, stop, read, cached, written, usd, seconds, at, end in run.execute(
         query, (_work_pattern(task, number),)
     ):
+        unusable = UNUSABLE.search(end)
+        if unusable is not None:
+            text = f"{work.rpartition('/')[2]} reply can't be used, asked again: {unusable[1]}"
+            yield StoryEvent(at - seconds, 2, text)
         price = "price unknown" if usd is None else f"{usd:.4f} USD"
         stage = work.rpartition("/")[2]
         if stop == "lost":
@@ -186,6 +196,27 @@ def _calls(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEve
             f"{stage} reply bought by the {role}: {model}, {read:,} tokens in ({cached:,} cached),"
             f" {written:,} out, {price}, {seconds:.3f} s, {stop}",
         )
+
+
+def _edits(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
+    """Yield what the answer changed in the parent's source, and the file that it made."""
+    import msgspec
+
+    from protocol.values import Candidate
+
+    query = (
+        "SELECT candidate, (SELECT MAX(at) FROM call WHERE work IN (?, ?, ?)) FROM attempt"
+        " WHERE task = ? AND number = ? AND candidate IS NOT NULL"
+    )
+    works = [f"{task}/{number}/{stage}" for stage in ("write", "repair", "solve")]
+    for blob, at in run.execute(query, (*works, task, number)):
+        candidate = msgspec.msgpack.decode(blob, type=Candidate)
+        if at is None or not candidate.edits:
+            continue
+        parent = _parent(run, task, number)
+        lines = candidate.source.count("\n")
+        text = f"answered as {len(candidate.edits)} edits of node {parent}, a file of {lines} lines"
+        yield StoryEvent(at, 3, "; ".join([text, *candidate.edits]))
 
 
 def _late(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEvent]:
@@ -209,6 +240,7 @@ def _record(run: sqlite3.Connection, task: str, number: int) -> Iterator[StoryEv
         first_blob, first_us = first_look or (blob, score_us)
         label = "first look" if number else ""
         yield StoryEvent(at, 5, f"recorded {_verdict_text(first_blob, first_us, label)}")
+        yield from (StoryEvent(at, 5, line) for line in _variant_lines(first_blob))
         if not confirmed:
             continue
         confirmed_at = _last_end(run, f"{task}/{number}/confirm") or at
@@ -242,6 +274,15 @@ def _directives(run: sqlite3.Connection, task: str, number: int) -> Iterator[Sto
 def _last_end(run: sqlite3.Connection, work: str) -> float | None:
     (at,) = run.execute("SELECT MAX(ended) FROM lease WHERE work = ?", (work,)).fetchone()
     return None if at is None else float(at)
+
+
+def _variant_lines(blob: bytes) -> list[str]:
+    import msgspec
+
+    from protocol.values import Verdict
+    from protocol.variant_lines import variant_lines
+
+    return variant_lines(msgspec.msgpack.decode(blob, type=Verdict))
 
 
 def _verdict_text(blob: bytes, score_us: float | None, label: str) -> str:

@@ -12,14 +12,8 @@ import pytest
 from actors.evaluator.fastbuild import STORE_VARIABLE, BuildStore
 
 HERE = Path(__file__).parent
-# Folders and files of tests that run alone: what they assert depends on measured times, or on
-# real candidates that are judged within their time limits.
-ALONE = (
-    "evaluator/test_evaluator_hostile.py",
-    "evaluator/test_evaluator_timing_laws.py",
-    "whole",
-)
-ALONE_PATHS = tuple(HERE / name for name in ALONE)
+# Tests that run alone: what they assert depends on measured times.
+ALONE_PATHS = (HERE / "whole",)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,7 @@ ROOMS: dict[str, set[str]] = {
         "msgspec", "zmq", "structlog", "sortedcontainers",
         "protocol", "actors.log", "actors.identity", "actors.cli", "actors.failpoints",
         "actors.commands",
-        "actors.lifeline", "actors.exit_status", "actors.deadlines",
+        "actors.lifeline", "actors.exit_status", "actors.deadlines", "actors.tune_space",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
@@ -35,7 +35,7 @@ ROOMS: dict[str, set[str]] = {
         "actors.log",
         "actors.cli", "actors.failpoints", "actors.commands", "actors.installation",
         "actors.startup_signals", "actors.task_imports", "actors.procfs", "actors.prctl",
-        "actors.exit_status",
+        "actors.exit_status", "actors.tune_space",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
@@ -64,10 +64,11 @@ ROOMS: dict[str, set[str]] = {
 # An inner room imports lower floors only, never the files of the folder that contains it.
 FLOORS: dict[str, list[set[str]]] = {
     "actors/adopt": [{"fitted_package"}],
-    "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies"}],
+    "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies", "cards"}],
     "actors/agents/recipes": [{"roles"}, {"codegen"}, {"frontend", "schedule"}, {"ir"}],
     "actors/coordinator": [{"replay"}, {"gateway"}, {"storage"}, {"scheduling", "search"}],
     "actors/evaluator": [
+        {"facts"},
         {"timing", "profiling", "build", "children", "labels"},
         {"devices", "reference"},
         {"sandbox"},
@@ -78,7 +79,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/evaluator/fastbuild": [{"nvcc"}, {"headers"}, {"store"}, {"request"}],
     "actors/release": [{"guard"}],
     "actors/supervisor": [{"cli"}, {"reporting"}, {"processes", "page"}],
-    "scripts": [{"benchmarks", "tables"}, {"faults"}],
+    "scripts": [{"benchmarks", "comparison"}, {"tables"}, {"faults"}],
 }
 # prompts/examples/*.py are texts for models, not code that runs here.
 ONLY_HERE = {

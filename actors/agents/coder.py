@@ -10,9 +10,11 @@ from __future__ import annotations
 from actors.agents.agent_worker import AgentWorker
 from actors.agents.model_client import ModelClient
 from actors.agents.replies.candidates import read_candidate
+from actors.agents.replies.placed_anchors import marked_spans
+from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
-from actors.agents.requests.prompting import write_request
-from actors.agents.requests.request import Request
+from actors.agents.requests.knowledge import RequestKnowledge
+from actors.agents.requests.request import shown_source
 from actors.agents.solo_agent import SoloAgent
 from actors.work_context import WorkContext
 from protocol.messages import (
@@ -26,6 +28,7 @@ from protocol.messages import (
     Write,
     Written,
 )
+from protocol.settings import PromptStyle
 from protocol.values import Candidate, Role
 
 
@@ -35,9 +38,15 @@ class Coder(AgentWorker[Write, Candidate]):
     role = Role.CODER
     accepts = (Write,)
 
-    def __init__(self, model_client: ModelClient, max_tokens: int) -> None:
-        super().__init__(model_client, max_tokens)
-        self._solo_agent = SoloAgent(model_client, max_tokens)
+    def __init__(
+        self,
+        model_client: ModelClient,
+        max_tokens: int,
+        style: PromptStyle = "paper",
+        knowledge: RequestKnowledge | None = None,
+    ) -> None:
+        super().__init__(model_client, max_tokens, style, knowledge)
+        self._solo_agent = SoloAgent(model_client, max_tokens, style, knowledge)
 
     def work(self, request: Work, context: WorkContext) -> Result | CallsBlocked | HandedBack:
         """Ask the model and check its reply."""
@@ -45,11 +54,10 @@ class Coder(AgentWorker[Write, Candidate]):
             return self._solo_agent.work(request, context)
         return super().work(request, context)
 
-    def make_request(self, work: Write, max_tokens: int) -> Request:
-        return write_request(work, max_tokens)
-
     def read(self, reply: Reply, work: Write) -> Candidate | ReplyProblem:
-        return read_candidate(reply, work.plan)
+        source = shown_source(work)
+        shown = ShownLines(source, marked_spans(work.plan, source))
+        return read_candidate(reply, work.plan, shown if self._reads_edits else None)
 
     def result(self, lease: Lease, answer: Candidate) -> Written:
         return Written(lease=lease, candidate=answer)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from actors.agents.agent_worker import AgentWorker
 from actors.agents.replies.candidates import read_candidate
+from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
-from actors.agents.requests.prompting import repair_request
-from actors.agents.requests.request import Request
+from actors.agents.requests.request import shown_source
 from protocol.messages import Lease, Repair, Repaired
 from protocol.values import Candidate, Role
 
@@ -21,11 +21,9 @@ class Debugger(AgentWorker[Repair, Candidate]):
     role = Role.DEBUGGER
     accepts = (Repair,)
 
-    def make_request(self, work: Repair, max_tokens: int) -> Request:
-        return repair_request(work, max_tokens)
-
     def read(self, reply: Reply, work: Repair) -> Candidate | ReplyProblem:
-        return read_candidate(reply, work.plan)
+        shown = ShownLines(shown_source(work)) if self._reads_edits else None
+        return read_candidate(reply, work.plan, shown)
 
     def result(self, lease: Lease, answer: Candidate) -> Repaired:
         return Repaired(lease=lease, candidate=answer)

@@ -172,7 +172,7 @@ def _retry_request(request: Request, call: Call, found: ReplyProblem) -> Request
     if len(reply) > MAX_REPLY_SHOWN_AGAIN:
         half = MAX_REPLY_SHOWN_AGAIN // 2
         reply = f"{reply[:half]}\n[…]\n{reply[-half:]}"
-    return request.with_problem(reply, problem_prompt(request.role, found.reason))
+    return request.with_problem(reply, problem_prompt(request.role, found.reason, request.form))
 
 
 def _read_reply(call: Call, read: Callable[[Reply], T | ReplyProblem]) -> T | ReplyProblem:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from actors.agents.agent_worker import AgentWorker
 from actors.agents.replies.anchors import AnchorProblem
+from actors.agents.replies.placed_anchors import placed_scaffold
 from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.replies.scaffolds import Scaffold, check_scaffold
-from actors.agents.requests.prompting import plan_request
-from actors.agents.requests.request import Request, shown_source
+from actors.agents.requests.request import shown_source
 from protocol.messages import Lease, MakePlan, Planned
 from protocol.values import Plan, Role
 
@@ -24,21 +24,26 @@ class Planner(AgentWorker[MakePlan, Plan]):
     role = Role.PLANNER
     accepts = (MakePlan,)
 
-    def make_request(self, work: MakePlan, max_tokens: int) -> Request:
-        return plan_request(work, max_tokens)
-
     def read(self, reply: Reply, work: MakePlan) -> Plan | ReplyProblem:
-        return read_plan(reply, shown_source(work))
+        return read_plan(reply, shown_source(work), named=self._reads_edits)
 
     def result(self, lease: Lease, answer: Plan) -> Planned:
         return Planned(lease=lease, plan=answer)
 
 
-def read_plan(reply: Reply, source: str) -> Plan | ReplyProblem:
-    """Return the plan in `reply` for `source`, or what is out of bounds."""
+def read_plan(reply: Reply, source: str, *, named: bool = True) -> Plan | ReplyProblem:
+    """Return the plan in `reply` for `source`, or what is out of bounds.
+
+    `named`: whether its places may be named; otherwise it has a marked copy of the source.
+    """
     advice = reply.text("advice")[:MAX_ADVICE]
     if not advice:
         return ReplyProblem(reason="the reply has no words under '## Advice'")
+    if named and any(section.name == "anchors" for section in reply.sections):
+        placed = placed_scaffold(reply, source)
+        if isinstance(placed, AnchorProblem):
+            return ReplyProblem(reason=f"'## Anchors' can't be used: {placed.reason}")
+        return Plan(advice=advice, scaffold=placed.text, spans=placed.spans)
     code = reply.code("source", lambda text: isinstance(check_scaffold(text, source), Scaffold))
     if code is None:
         return ReplyProblem(reason="the reply has no code under '## Source'")

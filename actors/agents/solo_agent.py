@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from actors.agents.agent_worker import AgentWorker
 from actors.agents.replies.candidates import read_candidate
+from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
-from actors.agents.requests.prompting import reflect_request, solve_request
-from actors.agents.requests.request import Request
+from actors.agents.requests.request import shown_source
 from protocol.messages import Lease, Reflect, Solve, Written
 from protocol.values import Candidate, Plan, Role
 
@@ -26,22 +26,23 @@ class SoloAgent(AgentWorker[Solve | Reflect, tuple[Candidate, Plan]]):
     role = Role.CODER
     accepts = (Solve, Reflect)
 
-    def make_request(self, work: Solve | Reflect, max_tokens: int) -> Request:
-        if isinstance(work, Solve):
-            return solve_request(work, max_tokens)
-        return reflect_request(work, max_tokens)
-
     def read(self, reply: Reply, work: Solve | Reflect) -> tuple[Candidate, Plan] | ReplyProblem:
-        return read_solution(reply)
+        shown = ShownLines(shown_source(work)) if self._reads_edits else None
+        return read_solution(reply, shown)
 
     def result(self, lease: Lease, answer: tuple[Candidate, Plan]) -> Written:
         candidate, plan = answer
         return Written(lease=lease, candidate=candidate, plan=plan)
 
 
-def read_solution(reply: Reply) -> tuple[Candidate, Plan] | ReplyProblem:
-    """Return the candidate in `reply` and the text that goes with it, which may be missing."""
+def read_solution(
+    reply: Reply, shown: ShownLines | None = None
+) -> tuple[Candidate, Plan] | ReplyProblem:
+    """Return the candidate in `reply` and the text that goes with it, which may be missing.
+
+    `shown`: the source that its edits belong to.
+    """
     text = next((reply.text(name) for name in HEADINGS if reply.text(name)), "")
     plan = Plan(advice=text[:MAX_TEXT_CHARS], scaffold="")
-    candidate = read_candidate(reply, plan)
+    candidate = read_candidate(reply, plan, shown)
     return candidate if isinstance(candidate, ReplyProblem) else (candidate, plan)

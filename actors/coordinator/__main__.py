@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import zmq
-from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.cli import OneLineParser
@@ -27,14 +26,14 @@ from actors.coordinator.storage.database import (
 from actors.exit_status import ExitStatus
 from actors.identity import name_process
 from actors.lifeline import hold_lifeline, on_terminate
-from actors.log import open_log
+from actors.log import FilteringBoundLogger, open_log
 from protocol import key_ring as ring_file
 from protocol import settings as settings_file
 from protocol import transport
 from protocol.messages import Drain, Heartbeat, HeartbeatAck
 from protocol.read_only import RUN_DB
 from protocol.settings import Settings
-from protocol.values import Task
+from protocol.values import MIXED_BACKENDS, Task
 
 DISK_FULL_POLL_S = 1.0
 NAMED_SETTINGS = ("budget", "max_cost")
@@ -217,12 +216,14 @@ def wait_for_disk_space(outbox: Outbox, problem: str) -> bool:
 
 def read_tasks(run_dir: Path, settings: Settings) -> list[Task]:
     """Return the run's tasks from `tasks/NAME.py`, in the order of the settings."""
+    backends = MIXED_BACKENDS if settings.backend == "mixed" else (settings.backend,)
     return [
         Task(
             name=name,
             source=(run_dir / "tasks" / f"{name}.py").read_text(encoding="utf-8"),
             device=settings.device,
-            backend=settings.backend,
+            backend=backends[0],
+            other_backends=backends[1:],
             modules=_modules(run_dir / settings_file.MODULES / name),
         )
         for name in settings.tasks

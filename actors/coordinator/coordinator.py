@@ -12,7 +12,6 @@ from collections.abc import Container
 from pathlib import Path
 
 import zmq
-from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.coordinator.budget_service import BudgetLedger
@@ -34,6 +33,7 @@ from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
 from actors.coordinator.tasks import RunTasks
 from actors.deadlines import COORDINATOR_DRAIN_S
+from actors.log import FilteringBoundLogger
 from protocol import messages
 from protocol.settings import Settings
 from protocol.values import WORKER_ROLES, Role, Task
@@ -188,6 +188,8 @@ class Coordinator:
         if self._draining is None:
             self._draining = (time.monotonic() + COORDINATOR_DRAIN_S, status, reason)
             self.dispatcher.closing = True
+            self.scheduler.preempt_all()
+            self.dispatcher.leases_ended(self.scheduler.take_preempted())
             self.store.set_status("draining", reason)
             self._retire_all("the run stops")
 
@@ -244,6 +246,7 @@ class Coordinator:
 
     def _grant(self, now: float) -> list[GrantedLease]:
         granted = self.scheduler.grant_leases(now)
+        self.dispatcher.leases_ended(self.scheduler.take_preempted())
         for grant in granted:
             slot = self.scheduler.peers[grant.incarnation].slot
             self.activity.grant(grant.epoch, grant.work, slot, grant.incarnation, time.time())

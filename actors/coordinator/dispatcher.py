@@ -183,9 +183,7 @@ class Dispatcher:
                 self._outbox.queue(sender, messages.ResultStored(lease=message.lease))
             case messages.CallsBlocked() if self._scheduler.has_lease(sender, message.lease):
                 self._blocked(sender, message)
-            case messages.Planned() | messages.Written() | messages.Repaired():
-                self._result(sender, message)
-            case messages.ReplyUnusable() | messages.ReferenceMeasured() | messages.Evaluated():
+            case _ if isinstance(message, messages.Result):
                 self._result(sender, message)
 
     def _blocked(self, sender: str, message: messages.CallsBlocked) -> None:

@@ -10,6 +10,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Container
 
+import msgspec
+
+from actors.coordinator.baseline_work import BaselineWork
 from actors.coordinator.gateway.work_messages import ROLE_OF, WorkMessages, parse_work, work_id
 from actors.coordinator.replay.replay_strategy import search_of_task
 from actors.coordinator.scheduling.scheduler import Scheduler
@@ -34,6 +37,7 @@ from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
+from actors.tune_space import variant_source
 from protocol import messages
 from protocol.messages import Lease
 from protocol.settings import Settings
@@ -62,12 +66,17 @@ class RunTasks:
         self._directives = directives
         self._scheduler = scheduler
         self._event = record_event
+        self._baselines = BaselineWork(store, directives, scheduler, record_event)
         self._offers: dict[str, OfferWork] = {}
         self._unopened: deque[tuple[Task, int, str]] = deque()
         stored = store.tasks()
         self._searches = {task.name: search_of_task(task.name, settings) for task, _, _ in stored}
         self._work_messages = WorkMessages(
-            store, activity, directives, {task.name: task for task, _, _ in stored}
+            store,
+            activity,
+            directives,
+            {task.name: task for task, _, _ in stored},
+            decisions if settings.has_ledger else None,
         )
 
     # --- which tasks are open ----------------------------------------------------------------
@@ -98,7 +107,8 @@ class RunTasks:
 
     @property
     def is_finished(self) -> bool:
-        return all(search.finished for search in self._searches.values())
+        """Whether all searches are over and no baseline is to be measured."""
+        return self._baselines.is_done and all(one.finished for one in self._searches.values())
 
     def refused_reasons(self) -> list[str]:
         """Return why the tasks can't be measured, if none can; otherwise an empty list."""
@@ -153,6 +163,7 @@ class RunTasks:
             return []
         if reference is None:
             return search.begin()
+        self._baselines.offer(task.name)
         attempts = self._store.attempts_under_way(task.name)
         offers = [self._decisions.decision_for(task.name, attempt) for attempt in attempts]
         rows = self._directives.before_rejection(task.name, self._store.nodes(task.name))
@@ -231,20 +242,31 @@ class RunTasks:
     def _abandon(self, task: str) -> None:
         search = self._searches[task]
         search.finished = search.abandoned = True
+        self._baselines.forget(task)
 
     # --- work and results --------------------------------------------------------------------
 
     def message_for(self, lease: Lease) -> messages.Work:
         """Return the message for a granted lease."""
-        search = self._searches[parse_work(lease.work)[0]]
+        task, _number, stage = parse_work(lease.work)
+        if stage is Stage.BASELINES:
+            return self._work_messages.baselines_message(lease)
+        search = self._searches[task]
         return self._work_messages.message_for(
-            lease, self._offers[lease.work], tuple(search.under_way.values()), search.best_speedup
+            lease,
+            self._offers[lease.work],
+            tuple(search.under_way.values()),
+            search.best_speedup,
+            search.is_stagnant,
         )
 
     def fail_work(self, work: str, reason: str) -> None:
         """End work that is exhausted: too many workers were lost or tries failed."""
         task, number, stage = parse_work(work)
         if self._searches[task].abandoned:
+            return
+        if stage is Stage.BASELINES:
+            self._baselines.fail(task, reason)
             return
         del self._offers[work]
         if stage is Stage.CONFIRM:
@@ -260,6 +282,9 @@ class RunTasks:
         """Take in the result of a lease that has just been settled."""
         task, number, stage = parse_work(result.lease.work)
         if self._searches[task].abandoned:
+            return
+        if isinstance(result, messages.BaselinesMeasured):
+            self._baselines.record(task, result)
             return
         del self._offers[result.lease.work]
         match result:
@@ -282,15 +307,31 @@ class RunTasks:
             case messages.Evaluated() if stage is Stage.CONFIRM:
                 self._confirm(task, number, result.verdict)
             case messages.Evaluated():
+                self._keep_variant(task, number, result.verdict)
                 self._record(task, number, result.verdict)
             case messages.ReferenceMeasured():
                 self._measured(task, result.reference, result.problem)
+
+    def _keep_variant(self, task: str, number: int, verdict: Verdict) -> None:
+        """Make the best variant of a candidate that declared several the node's source.
+
+        The text is made here, of the candidate that an agent wrote: an evaluator sends no source.
+        """
+        candidate = self._store.candidate(task, number)
+        if verdict.variant is None or candidate is None:
+            return
+        source = variant_source(candidate.source, verdict.variant)
+        if source is not None:
+            self._store.save_candidate(
+                task, number, msgspec.structs.replace(candidate, source=source)
+            )
 
     def _measured(self, task: str, reference: Reference | None, problem: str) -> None:
         if reference is None:
             self._refuse(task, problem)
             return
         self._store.set_reference(task, reference, time.time())
+        self._baselines.offer(task)
         self._perform(task, self._searches[task].handle(ReferenceReady(reference.eager_us)))
 
     def _refuse(self, task: str, problem: str) -> None:

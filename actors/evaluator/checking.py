@@ -55,7 +55,7 @@ class CorrectnessCheck:
                     break
                 drawing = self._referee.draw(kind)
                 drawn.append(drawing)
-                called = self._round(drawing, number)
+                called = self._round(drawing, number, kind)
                 if isinstance(called, CandidateFault):
                     return called
                 fault = self._changed_output(previous, number)
@@ -70,7 +70,9 @@ class CorrectnessCheck:
                     self._referee.forget(drawing.number)
         return None
 
-    def _round(self, drawn: DrawnInputs, number: int) -> CallReturned | CandidateFault:
+    def _round(
+        self, drawn: DrawnInputs, number: int, kind: InputKind
+    ) -> CallReturned | CandidateFault:
         runner = self._runner
         set_inputs, carried = drawn.set_inputs_order(0)
         answer = runner.ask(set_inputs, self._call_s, carried)
@@ -93,9 +95,9 @@ class CorrectnessCheck:
         if isinstance(found, CandidateFault):
             return found
         if found.reason:
-            return wrong_result(
-                f"{found.reason}{self._unloaded_parameters()}", "check", found.max_error
-            )
+            reason = f"{found.reason}{self._unloaded_parameters()}"
+            lines = (_round_line(number, kind), *found.difference) if found.difference else ()
+            return wrong_result(reason, "check", found.max_error, lines)
         return called
 
     def _changed_output(
@@ -111,7 +113,7 @@ class CorrectnessCheck:
         if isinstance(found, CandidateFault) or not found.reason:
             return found if isinstance(found, CandidateFault) else None
         reason = f"a later call changed an output that was returned before: {found.reason}"
-        return wrong_result(reason, "check", found.max_error)
+        return wrong_result(reason, "check", found.max_error, found.difference)
 
     def _unloaded_parameters(self) -> str:
         """Return the names of parameters that could not be copied, for the reason."""
@@ -126,3 +128,10 @@ class CorrectnessCheck:
     def _note_error(self, found: Compared) -> None:
         self.max_error = max(self.max_error or 0.0, found.max_error or 0.0)
         self.error_share = max(self.error_share or 0.0, found.share or 0.0)
+
+
+def _round_line(number: int, kind: InputKind) -> str:
+    """Return which round of the check failed, and on what inputs."""
+    drawn = "the task's own draw" if kind == "plain" else f"a draw of another kind ({kind})"
+    before = ", right in all rounds before" if number else ""
+    return f"Wrong in round {number + 1} of the check, on {drawn}{before}:"

@@ -6,19 +6,21 @@ once, at the end.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from actors.evaluator import verdict_annotations
 from actors.evaluator.build.build_stage import BuildResult, CandidateBuild, FinishedBuild
 from actors.evaluator.checking import CorrectnessCheck
-from actors.evaluator.children.profiler import sanitized_profile
+from actors.evaluator.children.profiler import profiled_calls, sanitized_profile
 from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_info import DeviceInfo
+from actors.evaluator.facts.verdict_facts import candidate_facts
 from actors.evaluator.fastbuild import may_compile
 from actors.evaluator.ipc import logs
-from actors.evaluator.ipc.layout_checks import tensor_leaves, total_bytes
+from actors.evaluator.ipc.layout_checks import tensor_leaves
 from actors.evaluator.ipc.orders import CandidateRaised, Order
 from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.ipc.runner_orders import (
@@ -38,16 +40,17 @@ from actors.evaluator.sandbox.child_failures import (
 )
 from actors.evaluator.sandbox.freezer import ProcessFreezer, freezer_for_new_children
 from actors.evaluator.sandbox.zygote_client import DeviceMemoryFullError
-from actors.evaluator.timing.audit import GroupClaim
 from actors.evaluator.timing.paired_benchmark import PairedBenchmark
-from actors.evaluator.timing.sides import CandidateProcess, rejection
-from actors.evaluator.timing.timing_policy import POLICY
-from actors.evaluator.timing.timing_statistics import Timing, against_alone, against_best
+from actors.evaluator.timing.sides import CandidateProcess
+from actors.evaluator.timing.timing_statistics import Timing, against_alone, under_contention
 from actors.work_context import EvaluationContext
+from protocol.facts import VerdictFacts
 from protocol.values import Outcome, Seconds, Stage, Value, Verdict
 
 EXIT_S = 5.0
+PROFILE_S = 10.0  # for the profile of a candidate, which takes a fraction of a second
 MAX_SOURCE_BYTES = 1 << 20
+Inspected = Literal["no", "crash", "contender", "yes"]
 MAX_BYTES_PER_S = 20e12  # more than any processor moves in a second
 
 
@@ -57,8 +60,10 @@ class EvaluationRequest(Value, frozen=True, kw_only=True):
     source: str
     labelled_source: str  # labels are read off this: the agent's file, without a drop-in around it
     built: BuildResult | None = None  # what was built ahead of the turn; it is used once
-    profiled: bool = False  # whether to profile a correct candidate, which takes seconds
     best_speedup: float = 0.0  # of the task so far; 0: time the candidate well in any case
+    # Whether tools look at it: after a crash only, also as a contender, or in any case.
+    inspected: Inspected = "no"
+    time_s: float | None = None  # the most seconds of timing; None: the limit's
 
 
 class Evaluation:
@@ -70,13 +75,9 @@ class Evaluation:
         device_info: DeviceInfo,
         request: EvaluationRequest,
         build: CandidateBuild,
-        earlier_claims: Sequence[GroupClaim] = (),
         tolerated: Accusation | None = None,
     ) -> None:
-        """`earlier_claims`: of the candidate in another process, if they were doubted.
-
-        `tolerated`: what the candidate is not rejected for.
-        """
+        """`tolerated`: what the candidate is not rejected for."""
         self._tolerated = tolerated
         self.accusation: Accusation | None = None  # what it is rejected for, once it was timed
         self.fixture = fixture
@@ -86,7 +87,6 @@ class Evaluation:
         self._limits = fixture.limits
         self._build = build
         self._built: BuildResult | None = None  # if the candidate compiles something
-        self._earlier_claims = earlier_claims
         self.kernel_profile: KernelProfile | None = None
         self.timing: Timing | None = None
         self._check: CorrectnessCheck | None = None
@@ -96,24 +96,13 @@ class Evaluation:
         self._runner: ChildClient[FromRunner] | None = None
         self._freezer = ProcessFreezer(set())
 
-    @property
-    def doubted_claims(self) -> Sequence[GroupClaim]:
-        """What the candidate claimed, if it may have needed more than that; else nothing."""
-        if self._benchmark is not None and self._benchmark.is_doubtful:
-            return self._benchmark.claims
-        return ()
-
     def in_new_process(self, tolerated: Accusation | None = None) -> Evaluation:
-        """Return another evaluation of the same build, which knows the doubted claims of this one.
-
-        It begins without them after an accusation, which a new process must confirm by itself.
-        """
+        """Return another evaluation of the same build."""
         return Evaluation(
             self.fixture,
             self._device_info,
             self._request,
             FinishedBuild(self._built) if self._built else self._build,
-            self.doubted_claims if self.accusation is None else (),
             tolerated,
         )
 
@@ -132,6 +121,8 @@ class Evaluation:
         finally:
             if self._runner is not None:
                 self._runner.kill()
+            if self._benchmark is not None:
+                self._benchmark.close()
         self.accusation = fault.accusation if fault is not None else None
         return self._verdict(fault)
 
@@ -157,9 +148,10 @@ class Evaluation:
         fault = self._run_benchmark(self._runner)
         if self._benchmark is not None and fault is None:
             self._benchmark.log_end(context, time.monotonic() - began)
-        if fault is None and self._request.profiled:
-            self._profile(self._runner)
-        fault = fault or self._end(self._runner) or self._reference_slowdown()
+        is_answering = fault is not None or self._profile(self._runner)
+        fault = fault or (self._end(self._runner) if is_answering else None)
+        if fault is None:
+            self._compare_with_reference_alone()
         self._spent_s["time"] += time.monotonic() - began
         return fault
 
@@ -231,16 +223,15 @@ class Evaluation:
             CandidateProcess(runner=runner, freezer=self._freezer),
             self._device_info.sensors,
             floor_us=self._floor_us(),
-            earlier_claims=self._earlier_claims,
             best_speedup=self._request.best_speedup,
+            time_s=self._request.time_s,
             tolerated=self._tolerated,
         )
         result = self._benchmark.run()
         if isinstance(result, CandidateFault):
             return result
         self.fixture.note_time(result.reference_us)
-        on_host = self.fixture.on_host
-        self.timing = against_best(result, self.fixture.best_us) if on_host else result
+        self.timing = under_contention(result, self.fixture.best_us)
         return None
 
     def _floor_us(self) -> float:
@@ -249,24 +240,29 @@ class Evaluation:
         floor = roofline.floor_us(size, 0, roofline.device_peak(self._device_info.device))
         return floor or size / MAX_BYTES_PER_S * 1e6
 
-    def _reference_slowdown(self) -> CandidateFault | None:
+    def _compare_with_reference_alone(self) -> None:
         """Time the reference alone (GPU): kernels of a frozen candidate may have slowed it down."""
         if self.fixture.on_host or self._benchmark is None or self.timing is None:
-            return None
-        beside_us = self.timing.reference_us
-        alone_us = self._benchmark.alone_us(beside_us)
+            return
+        alone_us = self._benchmark.alone_us(self.timing.reference_us)
         self.timing = against_alone(self.timing, alone_us)
-        is_slowed = beside_us > POLICY.max_slowdown * alone_us
-        if not is_slowed or self._tolerated is Accusation.SLOWED_REFERENCE:
-            return None
-        reason = f"beside it the reference takes {beside_us:.4g} µs a call, alone {alone_us:.4g} µs"
-        return rejection(Accusation.SLOWED_REFERENCE, reason)
 
-    def _profile(self, runner: ChildClient[FromRunner]) -> None:
-        """Profile one call; a failure here changes nothing, for the candidate is judged already."""
-        answer = runner.ask(TakeProfile(slot=0), self._limits.check_s)
-        if not isinstance(answer, ChildFailure) and isinstance(answer[0], CallProfiled):
+    def _profile(self, runner: ChildClient[FromRunner]) -> bool:
+        """Profile the candidate; return whether its process still answers.
+
+        A failure here changes nothing, for the candidate is judged already: a profiler may break
+        what is right without it.
+        """
+        median_us = self.timing.median_us if self.timing is not None else math.inf
+        calls = profiled_calls(median_us)
+        if not calls:
+            return True
+        answer = runner.ask(TakeProfile(slot=0, calls=calls), min(PROFILE_S, self._limits.check_s))
+        if isinstance(answer, ChildFailure):
+            return False
+        if isinstance(answer[0], CallProfiled):
             self.kernel_profile = sanitized_profile(answer[0].profile)
+        return True
 
     def _end(self, runner: ChildClient[FromRunner]) -> CandidateFault | None:
         """Let the runner end; a fault that comes as late as that is still the candidate's."""
@@ -295,6 +291,7 @@ class Evaluation:
                 stage=fault.stage,
                 max_error=fault.max_error if fault.outcome is Outcome.WRONG else None,
                 log=logs.clean_log(fault.log, folders),
+                facts=VerdictFacts(difference=fault.difference) if fault.difference else None,
                 seconds=seconds,
                 sandbox_level=sandbox.LEVEL,
             )
@@ -310,6 +307,9 @@ class Evaluation:
             profile=self._profile_figures(timed),
             groups=timed.shown_groups if timed else None,
             log=logs.clean_log(output, folders, limit=4096),
+            facts=candidate_facts(
+                self.kernel_profile, self._device_info.device, timed.median_us if timed else None
+            ),
             seconds=seconds,
             sandbox_level=sandbox.LEVEL,
         )
@@ -317,15 +317,11 @@ class Evaluation:
     def _profile_figures(self, timed: Timing | None) -> dict[str, str] | None:
         if timed is None:
             return None
-        facts, device = self.fixture.facts, self._device_info.device
-        moved = sum(map(total_bytes, (facts.inputs, facts.state, facts.outputs)))
         return verdict_annotations.verdict_figures(
             timed,
             self._benchmark.reading if self._benchmark else None,
-            roofline.roofline_figures(moved, 0, timed.median_us, roofline.device_peak(device)),
             self._check.error_share if self._check else None,
-            facts.notes,
-            self.kernel_profile,
+            self.fixture.facts.notes,
         )
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from actors.evaluator.build.build_ahead import BuildAhead, Builder, builds_ahead
 from actors.evaluator.build.build_stage import NO_MODULES, BuildResult
-from actors.evaluator.evaluation import MAX_SOURCE_BYTES, EvaluationRequest
+from actors.evaluator.evaluation import MAX_SOURCE_BYTES, EvaluationRequest, Inspected
 from actors.evaluator.fastbuild import may_compile, store_of_user
 from actors.evaluator.profiling import inspection
 from actors.evaluator.reference.fixture import TaskProblem
@@ -71,6 +71,7 @@ class Judge:
         self.scratch = Scratch(scratch_root)
         self.ahead = builds_ahead(device) if ahead is None else ahead
         self._log_line = log_line
+        self._rules = rules
         store = store_of_user(os.environ)
         confinements = ConfinementFactory(
             device, limits, hide, store if store.make_folders() else None
@@ -106,12 +107,29 @@ class Judge:
     # --- work --------------------------------------------------------------------------------
 
     def measure(
-        self, task: Task, context: EvaluationContext = STANDALONE
+        self,
+        task: Task,
+        context: EvaluationContext = STANDALONE,
+        *,
+        defer_baselines: bool = False,
     ) -> Reference | TaskProblem:
         """Measure a task's own module; raise `JudgeUnavailableError` or
         `EvaluationCancelledError`.
+
+        `defer_baselines`: `measure_baselines` is called later for torch.compile's times.
         """
-        return self._with_device(context, lambda turn: self.session.measure(task, turn))
+        return self._with_device(
+            context,
+            lambda turn: self.session.measure(task, turn, defer_baselines=defer_baselines),
+        )
+
+    def measure_baselines(
+        self, task: Task, reference: Reference, context: EvaluationContext = STANDALONE
+    ) -> Reference:
+        """Return the reference with torch.compile's times; raise as `measure` does."""
+        return self._with_device(
+            context, lambda turn: self.session.measure_baselines(task, reference, turn)
+        )
 
     def prepare(self, sources: list[str]) -> None:
         """Prepare the toolkit for `sources` in the background, where that disturbs nothing."""
@@ -146,15 +164,17 @@ class Judge:
         context: EvaluationContext = STANDALONE,
         *,
         built: BuildResult | None = None,
-        profiled: bool = False,
         labelled_source: str = "",
         best_speedup: float = 0.0,
+        inspected: Inspected = "no",
+        time_s: float | None = None,
     ) -> Verdict | TaskProblem:
         """Judge one candidate; `context` is told right before its code is first checked.
 
-        `built` is what `build` returned, and is used up.  `profiled`: profile a correct candidate,
-        which takes seconds.  `labelled_source`: what labels are read off, if `source` is a drop-in
-        file around it.  `best_speedup`: a candidate that is clearly slower is timed roughly.
+        `built` is what `build` returned, and is used up.  `labelled_source`: what labels are read
+        off, if `source` is a drop-in file around it.  `best_speedup`: a candidate that is clearly
+        slower is timed roughly.  `inspected`: whether tools look at it afterwards.
+        `time_s`: seconds of timing at most; None: as the limits say.
         Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
         has_build = built is not None and built.has_folder
@@ -162,8 +182,9 @@ class Judge:
             source=source,
             labelled_source=labelled_source or source,
             built=built if has_build else None,
-            profiled=profiled,
             best_speedup=best_speedup,
+            inspected=inspected,
+            time_s=time_s,
         )
         # A second try must not find what the first try's runner left, so it builds anew.
         tries = iter((request, msgspec.structs.replace(request, built=None)))
@@ -195,11 +216,13 @@ class Judge:
         A candidate without a kernel of its own is not inspected.
         """
         labels = (verdict.profile or {}).get("labels", "")
-        if self.kind == "cpu" or not verdict.is_correct or "library_only" in labels:
+        is_left_out = self.kind == "cpu" or "library_only" in labels
+        if is_left_out or not verdict.is_correct or self._rules.profile == "none":
             return verdict
-        found = self._with_device(context, lambda _turn: self.session.inspect(task, source))
-        inspected = msgspec.structs.replace(verdict, profile={**(verdict.profile or {}), **found})
-        errors = inspection.memcheck_errors(found)
+        inspected = self._with_device(
+            context, lambda _turn: self.session.inspect(task, source, verdict)
+        )
+        errors = inspection.memcheck_errors(inspected.profile or {})
         if not errors:
             return inspected
         reason = f"compute-sanitizer's memcheck: {errors}"[:500]

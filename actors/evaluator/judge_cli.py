@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Timer
+from threading import Timer
 from types import FrameType
+
+import msgspec
 
 from actors.cli import discard_unflushed_output
 from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
+from actors.evaluator.ordered_judging import judge_in_order, race_variants, with_race
 from actors.evaluator.release_stage import essential_failure
 from actors.evaluator.sandbox import scratch
 from actors.evaluator.sandbox.child_failures import verdict_json
+from actors.evaluator.variant_race import RaceResult
 from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
 from actors.task_imports import TaskImportError, task_imports
 from actors.work_context import StandaloneContext
+from protocol.fact_lines import verdict_fact_lines
 from protocol.settings import JudgeRules, Limits
 from protocol.user_files import read_text
 from protocol.values import BACKEND_OF, DeviceKind, Outcome, Reference, Task, Value, Verdict
+from protocol.variant_lines import variant_lines
 
 MAX_BYTES = 4 << 20  # more than the judge takes: that says so itself, in a verdict
 WAIT_S = 5.0  # a shorter wait is not reported
@@ -122,11 +126,17 @@ def judge_files(options: JudgeOptions) -> int:
         measured = judge.measure(task, waits)
         if isinstance(measured, TaskProblem):
             raise InputFileError(f"the task {options.task} can't be judged: {measured.reason}")
-        texts = [source for _path, source in sources]
+        races = [race_variants(judge, task, source) for _path, source in sources]
+        texts = [
+            raced.source if isinstance(raced, RaceResult) else source
+            for (_path, source), raced in zip(sources, races, strict=True)
+        ]
         verdicts = judge_in_order(judge, task, texts, profiled=options.profiled)
-        for (path, source), verdict in zip(sources, verdicts, strict=True):
-            if isinstance(verdict, TaskProblem):
-                raise InputFileError(f"the task {options.task} can't be judged: {verdict.reason}")
+        judged = zip(sources, texts, races, verdicts, strict=True)
+        for (path, _), source, raced, found in judged:
+            if isinstance(found, TaskProblem):
+                raise InputFileError(f"the task {options.task} can't be judged: {found.reason}")
+            verdict = with_fact_lines(with_race(found, raced), measured)
             text = verdict_json(verdict) if options.json else _readable(path, verdict, measured)
             _print_verdict(text)
             drop_in = options.drop_in
@@ -138,6 +148,15 @@ def judge_files(options: JudgeOptions) -> int:
         waits.close()
         judge.close()
     return status
+
+
+def with_fact_lines(verdict: Verdict, reference: Reference) -> Verdict:
+    """Return the verdict with its facts as text in its profile, which a person reads."""
+    lines = verdict_fact_lines(verdict.facts, reference.facts)
+    if not lines:
+        return verdict
+    profile = {**(verdict.profile or {}), "facts": "\n".join(lines)}
+    return msgspec.structs.replace(verdict, profile=profile)
 
 
 def _release(judge: Judge, task: Task, source: str, file: Path) -> bool:
@@ -163,40 +182,6 @@ def _release(judge: Judge, task: Task, source: str, file: Path) -> bool:
     return True
 
 
-class EndContext(StandaloneContext):
-    """A context that an event revokes."""
-
-    def __init__(self) -> None:
-        self.event = Event()
-
-    def is_revoked(self) -> bool:
-        """Whether the event is set."""
-        return self.event.is_set()
-
-
-def judge_in_order(
-    judge: Judge,
-    task: Task,
-    sources: list[str],
-    *,
-    profiled: bool = False,
-) -> Iterator[Verdict | TaskProblem]:
-    """Judge one source after the other; on a GPU the next ones are built at the same time."""
-    end = EndContext()
-    with ThreadPoolExecutor(max(1, judge.ahead)) as pool:
-        builds = deque(pool.submit(judge.build, source, task.modules, end) for source in sources)
-        try:
-            for source in sources:
-                built = builds.popleft().result()
-                found = judge.judge(task, source, built=built, profiled=profiled)
-                if profiled and isinstance(found, Verdict):
-                    found = judge.inspect(task, source, found)
-                yield found
-        finally:
-            end.event.set()
-            pool.shutdown(cancel_futures=True)
-
-
 def _print_verdict(text: str) -> None:
     try:
         print(text, flush=True)  # noqa: T201  # what was asked for
@@ -212,15 +197,21 @@ def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
     head = f"{path.name}: {verdict.verdict}"
     if verdict.is_correct and verdict.median_us is not None and verdict.speedup is not None:
         low, high = verdict.speedup_ci95 or (float("nan"), float("nan"))
-        notes = "".join(f"\n{path.name}: {note}" for note in reference.notes)
+        facts = (verdict.profile or {}).get("facts", "").splitlines()
+        notes = "".join(f"\n{path.name}: {note}" for note in (*reference.notes, *facts))
         return (
             f"{head}, {verdict.median_us:.4g} µs against {verdict.reference_us:.4g} µs, "
             f"{verdict.speedup:.3f}× (95 %: {low:.3f} to {high:.3f}) on "
-            f"{reference.device.name}{notes}"
+            f"{reference.device.name}{notes}{_variant_text(path, verdict)}"
         )
     at = f" ({verdict.stage})" if verdict.stage else ""
-    log = f"\n{verdict.log}" if verdict.log else ""
-    return f"{head}{at}: {verdict.reason}{log}"
+    texts = ((verdict.profile or {}).get("facts", ""), verdict.log)
+    more = "".join(f"\n{text}" for text in texts if text)
+    return f"{head}{at}: {verdict.reason}{more}{_variant_text(path, verdict)}"
+
+
+def _variant_text(path: Path, verdict: Verdict) -> str:
+    return "".join(f"\n{path.name}: {line}" for line in variant_lines(verdict))
 
 
 def _exit_on_signals() -> None:

@@ -22,9 +22,11 @@ from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_health import DeviceHealth
 from actors.evaluator.devices.device_info import DeviceInfo
 from actors.evaluator.evaluation import Evaluation, EvaluationRequest
+from actors.evaluator.facts.task_facts import TaskFacts
+from actors.evaluator.inspection_stage import InspectionStage, profile_context, with_profile
 from actors.evaluator.ipc.layout_checks import describe, tensor_leaves
 from actors.evaluator.ipc.orders import Confinement
-from actors.evaluator.profiling import inspection
+from actors.evaluator.profiling.inspection import Inspector
 from actors.evaluator.reference.fixture import TaskProblem
 from actors.evaluator.reference.reference_cache import ReferenceCache
 from actors.evaluator.release_stage import ReleaseStage
@@ -32,9 +34,10 @@ from actors.evaluator.repeated_evaluation import RepeatedEvaluation
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.disk_space import DiskSpace
 from actors.evaluator.sandbox.scratch import Scratch
-from actors.evaluator.sandbox.zygote_client import ZygoteClient
+from actors.evaluator.sandbox.zygote_client import ReferenceFailedError, ZygoteClient
 from actors.evaluator.timing import baseline_cache, baselines
-from actors.evaluator.timing.baseline_cache import BaselineCache
+from actors.evaluator.timing.baseline_cache import BaselineCache, ReferenceBaselines
+from actors.evaluator.timing.baselines import CompiledBaselines
 from actors.work_context import STANDALONE, EvaluationContext
 from protocol.release import Release
 from protocol.settings import JudgeRules
@@ -75,8 +78,12 @@ class DeviceSession:
         self._health = DeviceHealth(self.zygote, confinements, scratch, self.device_info)
         self._disk = DiskSpace(scratch.root.parent)
         self.builder = builder
-        self._baselines = BaselineCache(baseline_cache.cache_folder(dict(os.environ)))
+        self._baselines = CompiledBaselines(
+            BaselineCache(baseline_cache.cache_folder(dict(os.environ)))
+        )
+        self._inspector = Inspector(self.zygote)
         self._rules = rules
+        self._task_facts = TaskFacts(self.device_info, rules)
         self._log_line = log_line
 
     def reset(self) -> None:
@@ -84,28 +91,68 @@ class DeviceSession:
         self.references.evict()
         self.zygote.stop()
 
-    def measure(self, task: Task, context: EvaluationContext) -> Reference | TaskProblem:
-        """Measure a task's own module."""
+    def measure(
+        self, task: Task, context: EvaluationContext, *, defer_baselines: bool = False
+    ) -> Reference | TaskProblem:
+        """Measure a task's own module; `defer_baselines`: under torch.compile only if it is stored.
+
+        A reference whose baselines are pending is completed by `measure_baselines`.
+        """
         fixture = self.references.fixture_of(task, context)
         if isinstance(fixture, TaskProblem):
             return fixture
         context.set_activity("measuring")
         facts = fixture.facts
-        compiled = self._rules.baselines == "all"
-        measured = baselines.measure_baselines(
-            fixture, self.device_info.device, self._baselines, context, compiled=compiled
-        )
+        device = self.device_info.device
+        wants_compiled = self._rules.baselines == "all"
+        measured = self._baselines.stored(task, device) if wants_compiled else None
+        is_pending = wants_compiled and measured is None and defer_baselines
+        if measured is not None:
+            context.log_step("baselines taken from the store")
+        elif wants_compiled and not is_pending:
+            measured = self._baselines.measure(fixture, device, context)
+        else:
+            measured = ReferenceBaselines(eager_us=baselines.eager_time(fixture).us)
         fixture.note_time(measured.eager_us)
         return Reference(
             eager_us=measured.eager_us,
             compile_us=measured.compile_us,
             max_autotune_us=measured.max_autotune_us,
-            device=self.device_info.device,
+            baselines_pending=is_pending,
+            device=device,
             inputs=describe(facts.inputs),
             outputs=describe(facts.outputs),
             notes=facts.notes,
             judged=fixture.judged,
+            facts=self._task_facts.facts_of(fixture, measured.eager_us),
             floor_us=self._floor_us(sum(leaf.nbytes for leaf in tensor_leaves(facts.outputs))),
+        )
+
+    def measure_baselines(
+        self, task: Task, reference: Reference, context: EvaluationContext
+    ) -> Reference:
+        """Return the reference with torch.compile's times, or with the reason why one is missing.
+
+        Raises `ReferenceFailedError` where the task can't be judged on this device.
+        """
+        device = self.device_info.device
+        if device.fingerprint != reference.device.fingerprint:
+            name = reference.device.name or "the reference's device"
+            note = f"torch.compile was not measured: no device like {name} was left"
+            return msgspec.structs.replace(reference, baselines_pending=False, baselines_note=note)
+        fixture = self.references.fixture_of(task, context)
+        if isinstance(fixture, TaskProblem):
+            raise ReferenceFailedError(fixture.reason)
+        measured = self._baselines.stored(task, device) or self._baselines.measure(
+            fixture, device, context
+        )
+        shown = baselines.on_clock_of(reference.eager_us, measured)
+        return msgspec.structs.replace(
+            reference,
+            compile_us=shown.compile_us,
+            max_autotune_us=shown.max_autotune_us,
+            baselines_pending=False,
+            baselines_note=baselines.missing_note(measured),
         )
 
     def _floor_us(self, output_bytes: int) -> float | None:
@@ -140,6 +187,15 @@ class DeviceSession:
             verdict, profile = RepeatedEvaluation(
                 evaluation, control, context, self._log_line
             ).run()
+            verdict = InspectionStage(
+                self._inspector,
+                fixture,
+                request,
+                build.confinement,
+                builds.stage,
+                context,
+                self.device_info.known_rates,
+            ).run(verdict, self._rules)
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
         if verdict.verdict in ABNORMAL:
             self._health.after_abnormal_end()
@@ -172,11 +228,11 @@ class DeviceSession:
             self._health.after_abnormal_end()
         return release
 
-    def inspect(self, task: Task, source: str) -> dict[str, str]:
-        """Return what the GPU maker's tools report of a candidate."""
+    def inspect(self, task: Task, source: str, verdict: Verdict) -> Verdict:
+        """Return a winner's verdict with what the GPU maker's tools report of it."""
         fixture = self.references.fixture_of(task)
         if isinstance(fixture, TaskProblem):
-            return {}
+            return verdict
         with TurnBuilds(self, task) as builds:
 
             def build_again() -> Confinement:
@@ -184,7 +240,11 @@ class DeviceSession:
                 stage.run(self.confinements.limits.build_s)
                 return stage.confinement
 
-            return inspection.inspect_candidate(self.zygote, fixture, source, build_again)
+            found = self._inspector.check_winner(fixture, source, build_again)
+            context = profile_context(fixture, verdict, self.device_info.known_rates)
+            profile = self._inspector.profile(fixture, source, build_again(), context)
+        told = with_profile(verdict, profile)
+        return msgspec.structs.replace(told, profile={**(told.profile or {}), **found})
 
 
 class TurnBuilds(ExitStack):

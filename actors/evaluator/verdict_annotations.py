@@ -6,14 +6,14 @@ for custom kernels only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from actors.evaluator.children.profiler import verdict_profile
 from actors.evaluator.devices.sensors import SensorReading
 from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.labels import labels
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Timing
 from protocol.settings import JudgeRules
 from protocol.values import Outcome, Verdict
@@ -22,10 +22,8 @@ from protocol.values import Outcome, Verdict
 def verdict_figures(
     timed: Timing,
     reading: SensorReading | None,
-    roofline: Mapping[str, str],
     share: float | None,
     notes: Sequence[str],
-    table: KernelProfile | None,
 ) -> dict[str, str]:
     """Return the figures of a correct candidate: name -> text."""
     left_out = (
@@ -47,8 +45,12 @@ def verdict_figures(
             f", against the reference alone: beside the candidate it took "
             f"{timed.slowed_us:.4g} µs a call"
         )
-    if timed.penalty_us:
-        more += f", {timed.penalty_us:.3g} µs a call added that it needed outside of them"
+    contention = max(timed.reference_contention, timed.candidate_contention)
+    if contention > POLICY.disturbed_ratio:
+        more += (
+            f"; other programs used the machine: calls took up to {contention:.3g} times as long, "
+            "and the interval is wider by that"
+        )
     found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}{more}"}
     if reading is not None:
         found["clocks"] = reading.readable()
@@ -57,8 +59,7 @@ def verdict_figures(
         found["KernelBench's tolerance"] = f"{within} it: {share:.3g} of what it allows"
     if notes:
         found["task"] = "; ".join(notes)
-    found |= roofline
-    return verdict_profile(table, found) if table is not None else found
+    return found
 
 
 def with_labels(

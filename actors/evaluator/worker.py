@@ -1,5 +1,7 @@
-"""The evaluator as an actor: it answers `MeasureReference` with `ReferenceMeasured`, and `Evaluate`
-with `Evaluated`.
+"""The evaluator as an actor.
+
+It answers `MeasureReference` with `ReferenceMeasured`, `MeasureBaselines` with `BaselinesMeasured`,
+and `Evaluate` with `Evaluated`.
 """
 
 from __future__ import annotations
@@ -9,8 +11,11 @@ from statistics import median
 
 import msgspec
 
+from actors.evaluator.evaluation import Inspected
 from actors.evaluator.judge import Judge, TaskProblem
+from actors.evaluator.ordered_judging import race_variants, require_verdict, with_race
 from actors.evaluator.release_stage import essential_failure
+from actors.evaluator.repeated_evaluation import ReportedContext
 from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.sandbox.zygote_client import (
     DeviceQuarantinedError,
@@ -21,9 +26,11 @@ from actors.evaluator.timing.timing_statistics import median_interval
 from actors.release.composition import drop_in_source
 from actors.work_context import EvaluationContext, WorkContext
 from protocol.messages import (
+    BaselinesMeasured,
     Evaluate,
     Evaluated,
     HandedBack,
+    MeasureBaselines,
     MeasureReference,
     ReferenceMeasured,
     Work,
@@ -63,7 +70,7 @@ class EvaluatorWorker:
 
     def work(
         self, request: Work, context: WorkContext
-    ) -> ReferenceMeasured | Evaluated | HandedBack:
+    ) -> ReferenceMeasured | BaselinesMeasured | Evaluated | HandedBack:
         """Measure a task or judge a candidate; hand back what can't be done now."""
         try:
             result = self._work(request, context)
@@ -91,9 +98,13 @@ class EvaluatorWorker:
             return HandedBack(lease=request.lease, reason="ended while this machine was leaving")
         return result
 
-    def _work(self, request: Work, context: WorkContext) -> ReferenceMeasured | Evaluated:
+    def _work(
+        self, request: Work, context: WorkContext
+    ) -> ReferenceMeasured | BaselinesMeasured | Evaluated:
         if isinstance(request, MeasureReference):
             return self._measure(request, NamedContext(context, request.task.name))
+        if isinstance(request, MeasureBaselines):
+            return self._measure_baselines(request, NamedContext(context, request.task.name))
         if isinstance(request, Evaluate):
             name = request.lease.work.rpartition("/")[0]
             return self._evaluate(request, NamedContext(context, name))
@@ -101,7 +112,9 @@ class EvaluatorWorker:
 
     def _measure(self, request: MeasureReference, context: EvaluationContext) -> ReferenceMeasured:
         context.set_activity("measuring")
-        measured = self.judge.measure(request.task, context)
+        measured = self.judge.measure(
+            request.task, context, defer_baselines=request.defer_baselines
+        )
         if isinstance(measured, TaskProblem):
             context.log_step("task can't be judged", reason=measured.reason)
             return ReferenceMeasured(lease=request.lease, problem=measured.reason)
@@ -110,15 +123,46 @@ class EvaluatorWorker:
             eager_us=measured.eager_us,
             compile_us=measured.compile_us,
             max_autotune_us=measured.max_autotune_us,
+            later="torch.compile, while the device is idle" if measured.baselines_pending else None,
         )
         return ReferenceMeasured(lease=request.lease, reference=measured)
+
+    def _measure_baselines(
+        self, request: MeasureBaselines, context: EvaluationContext
+    ) -> BaselinesMeasured:
+        """Measure the reference under torch.compile; a loss of this process is charged to it."""
+        context.set_activity("measuring torch.compile of")
+        context.candidate_running()
+        measured = self.judge.measure_baselines(request.task, request.reference, context)
+        context.log_step(
+            "baselines measured",
+            compile_us=measured.compile_us,
+            max_autotune_us=measured.max_autotune_us,
+            note=measured.baselines_note or None,
+        )
+        return BaselinesMeasured(
+            lease=request.lease,
+            compile_us=measured.compile_us,
+            max_autotune_us=measured.max_autotune_us,
+            note=measured.baselines_note,
+        )
 
     def _evaluate(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         if request.rounds > 1:
             return self._confirm(request, context)
-        verdict = self._judge(request, context, request.source)
+        verdict = self._judge_best_variant(request, context)
         _log_verdict(verdict, context)
         return Evaluated(lease=request.lease, verdict=verdict)
+
+    def _judge_best_variant(self, request: Evaluate, context: EvaluationContext) -> Verdict:
+        """Judge a candidate; if it declares a space of values, the best variant of a race."""
+        raced = race_variants(self.judge, request.task, request.source, context)
+        if isinstance(raced, Verdict):
+            return raced
+        source = request.source if raced is None else raced.source
+        once = context if raced is None else ReportedContext(context)
+        inspected: Inspected = "yes" if request.profile else "contender"
+        return with_race(self._judge(request, once, source, inspected=inspected), raced)
 
     def _judge(
         self,
@@ -126,21 +170,18 @@ class EvaluatorWorker:
         context: EvaluationContext,
         source: str,
         *,
-        profiled: bool = False,
+        inspected: Inspected = "no",
     ) -> Verdict:
         verdict = self.judge.judge(
             request.task,
             source,
             context,
             built=self.judge.build(source, request.task.modules, context),
-            profiled=profiled,
             labelled_source=request.source,
             best_speedup=request.best_speedup,
+            inspected=inspected,
         )
-        if isinstance(verdict, TaskProblem):
-            # The task was measured before, so the fault is this machine's.
-            raise ReferenceFailedError(verdict.reason)
-        return verdict
+        return require_verdict(verdict)
 
     def _confirm(self, request: Evaluate, context: EvaluationContext) -> Evaluated:
         """Judge one of the best as its users will have it: as a drop-in file, several times."""
@@ -170,8 +211,7 @@ class EvaluatorWorker:
             most = max(least, request.most_rounds)
             context.log_step("next look in fresh processes", look=number, at_most=most, why=why)
             try:
-                # Profiled once: a planner needs the profile, and it is too slow for all candidates.
-                verdict = self._judge(request, context, source, profiled=not verdicts)
+                verdict = self._judge(request, context, source)
             except EvaluationCancelledError:
                 if len(verdicts) < request.rounds:
                     raise
@@ -245,9 +285,10 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         if not verdict.is_correct:
             return verdict
     first = verdicts[0]
+    median_us = _median([verdict.median_us for verdict in verdicts])
     return Verdict(
         verdict=first.verdict,
-        median_us=_median([verdict.median_us for verdict in verdicts]),
+        median_us=median_us,
         reference_us=_median([verdict.reference_us for verdict in verdicts]),
         speedup=_median([verdict.speedup for verdict in verdicts]),
         speedup_ci95=_interval(verdicts),
@@ -262,6 +303,7 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         sandbox_level=min(verdict.sandbox_level for verdict in verdicts),
         device=first.device,
         groups=_groups(verdicts),
+        facts=first.facts and msgspec.structs.replace(first.facts, median_us=median_us),
     )
 
 

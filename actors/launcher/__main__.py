@@ -14,8 +14,6 @@ import time
 from pathlib import Path
 from random import Random
 
-from structlog.typing import FilteringBoundLogger
-
 from actors.cli import OneLineParser
 from actors.deadlines import CANCEL_JOBS_S
 from actors.exit_status import ExitStatus
@@ -29,7 +27,7 @@ from actors.launcher.options import BackendKind, LaunchOptions
 from actors.launcher.parsl_backend import ParslBackend
 from actors.launcher.ssh_backend import SshBackend
 from actors.lifeline import hold_lifeline, on_terminate
-from actors.log import open_log
+from actors.log import FilteringBoundLogger, open_log
 
 POLL_S = {BackendKind.SSH: 1.0, BackendKind.LOCAL: 1.0}
 BATCH_POLL_S = 5.0  # a batch system is asked no more often than this

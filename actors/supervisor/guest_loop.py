@@ -12,11 +12,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from structlog.typing import FilteringBoundLogger
-
 from actors import deadlines
 from actors.cli import UsageError
 from actors.exit_status import ExitStatus
+from actors.log import FilteringBoundLogger
 from actors.supervisor.coordinator_client import CoordinatorClient
 from actors.supervisor.guest_machine import GuestMachine
 from actors.supervisor.process_loop import POLL_S, ProcessLoop, system_error_reason

@@ -10,9 +10,8 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from structlog.typing import FilteringBoundLogger
-
 from actors.deadlines import KILL_S
+from actors.log import FilteringBoundLogger
 from actors.supervisor.coordinator_client import CoordinatorClient
 from actors.supervisor.hang_detector import LEASE_S, HangDetector
 from actors.supervisor.processes import child_process

@@ -6,7 +6,9 @@ For each candidate the fast build and torch's own build are compared: the candid
 docstrings of its functions, the machine code for the device, and for broken candidates the first
 error with its line.  Fast builds run one after the other.  torch's builds run `--jobs` at a time,
 which is slower for each of them; the first `--alone` of each kind run alone, and only these get a
-ratio.
+ratio.  With `--at-once` torch's builds run beside the fast ones.  "cold" is the time of the first
+build with these flags and headers on a machine that has a toolkit: their preparation is in it, and
+the next candidate finds it done.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 from actors.cli import OneLineParser
 from actors.evaluator.fastbuild import (
     FlagSet,
     ImportReport,
+    PrecompiledHeaderError,
     flag_sets_of,
     import_in_child,
     prepare_toolkit,
@@ -50,7 +54,8 @@ class BuildSide(Value, frozen=True, kw_only=True):
 
     report: ImportReport
     error: str  # the first error, without folders
-    code: str  # the device's machine code, as text
+    prepared_s: float = 0.0  # what had to be prepared for it before
+    code: str = ""  # the device's machine code, as text
 
 
 def kind_of(name: str) -> str:
@@ -96,6 +101,22 @@ def build_side(name: str, store: Path | None) -> BuildSide:
     return BuildSide(report=report, error=first_error(report.error), code=code)
 
 
+def prepare(store: Path, names: list[str]) -> None:
+    """Prepare what these candidates need; without a precompiled header their builds are slower."""
+    try:
+        prepare_toolkit(store, flag_sets_for(names))
+    except PrecompiledHeaderError as error:
+        print(f"not all headers could be prepared: {str(error)[-600:]}", flush=True)
+
+
+def prepared_side(name: str, store: Path) -> BuildSide:
+    """Prepare what one candidate needs, and build it with that."""
+    began = time.monotonic()
+    prepare(store, [name])
+    prepared_s = time.monotonic() - began
+    return structs.replace(build_side(name, store), prepared_s=prepared_s)
+
+
 def differences(ours: BuildSide, theirs: BuildSide) -> list[str]:
     """Return the differences of two builds of one candidate."""
     texts = []
@@ -110,16 +131,33 @@ def differences(ours: BuildSide, theirs: BuildSide) -> list[str]:
     return texts
 
 
+def built_s(side: BuildSide) -> float:
+    """Return the time of a candidate's import, without the time of its `results()`."""
+    return side.report.seconds
+
+
 def row(name: str, ours: BuildSide, theirs: BuildSide | None, *, alone: bool) -> str:
     """Return one line of the table."""
     way = ours.report.builds[-1].way if ours.report.builds else "?"
-    our_s, their_s = ours.report.seconds, theirs.report.seconds if theirs else 0.0
+    our_s, their_s = built_s(ours), built_s(theirs) if theirs else 0.0
     ratio = f"{their_s / our_s:6.1f}×" if theirs and alone and our_s else "      –"
     unequal = differences(ours, theirs) if theirs else []
     equality = "; ".join(unequal) if unequal else "equal" if theirs else "–"
     their_text = f"{their_s:8.2f}" if theirs else "       –"
-    reason = ours.report.builds[-1].reason if ours.report.builds else ours.error
-    return f"{name:26} {their_text} {our_s:8.2f} {ratio}  {way:8} {equality}  {reason[:90]}"
+    reason = (ours.report.builds[-1].reason if ours.report.builds else "") or ours.error
+    cold_s = ours.prepared_s + our_s
+    return (
+        f"{name:26} {their_text} {cold_s:8.2f} {our_s:8.2f} {ratio}"
+        f"  {way:8} {equality}  {reason[:90]}"
+    )
+
+
+def phases_of(side: BuildSide) -> str:
+    """Return the phases of a candidate's builds, one line a build."""
+    return "\n".join(
+        "    " + ", ".join(f"{p.name} {p.began_s:.1f}+{p.seconds:.1f}" for p in build.phases)
+        for build in side.report.builds
+    )
 
 
 def flag_sets_for(names: list[str]) -> frozenset[FlagSet]:
@@ -134,7 +172,11 @@ def main(arguments: list[str]) -> int:
     parser = OneLineParser(prog="python -m scripts.benchmarks.builds", description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--ours-jobs", type=int, default=1)
+    parser.add_argument(
+        "--at-once", action="store_true", help="torch's builds beside the fast ones"
+    )
+    parser.add_argument("--together", action="store_true", help="prepare for all at the start")
+    parser.add_argument("--phases", action="store_true", help="also print the phases of each build")
     parser.add_argument("--alone", type=int, default=1000)
     parser.add_argument("--no-torch", action="store_true", help="only fast builds")
     parser.add_argument("--store", type=Path)
@@ -145,30 +187,35 @@ def main(arguments: list[str]) -> int:
         names = [name for name in names if not name.startswith("cuda")]
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{machine()}, {gpu}, torch {torch.__version__}")
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(flags.jobs) as pool:
         store = flags.store or Path(scratch)
+        beside = names if flags.at_once and not flags.no_torch else []
+        running = {name: pool.submit(build_side, name, None) for name in beside}
         begun_at = time.monotonic()
-        prepare_toolkit(store, flag_sets_for(names))
-        print(f"prepared in {time.monotonic() - begun_at:.1f} s", flush=True)
-        with ThreadPoolExecutor(flags.ours_jobs) as pool:
-            ours = dict(
-                zip(names, pool.map(lambda name: build_side(name, store), names), strict=True)
-            )
+        prepare(store, names if flags.together else [])
+        print(f"toolkit prepared in {time.monotonic() - begun_at:.1f} s", flush=True)
+        ours = {}
+        for name in names:
+            ours[name] = prepared_side(name, store)
+            if flags.no_torch or flags.phases:
+                print(row(name, ours[name], None, alone=False), flush=True)
+            if flags.phases:
+                print(phases_of(ours[name]), flush=True)
+        theirs = {name: side.result() for name, side in running.items()}
     alone = [n for kind in KINDS for n in [n for n in names if kind_of(n) == kind][: flags.alone]]
-    print(f"{'candidate':26} {'torch s':>8} {'ours s':>8} {'ratio':>7}  way", flush=True)
     unequal = 0
-    theirs: dict[str, BuildSide] = {}
-    if not flags.no_torch:
+    if not flags.no_torch and not theirs:
         theirs = {name: build_side(name, None) for name in alone}
         rest = [name for name in names if name not in theirs]
         with ThreadPoolExecutor(flags.jobs) as pool:
-            theirs.update(
-                zip(rest, pool.map(lambda name: build_side(name, None), rest), strict=True)
-            )
-    for name in names:
-        other = theirs.get(name)
+            sides = pool.map(lambda name: build_side(name, None), rest)
+            theirs.update(zip(rest, sides, strict=True))
+    if theirs:
+        print(f"{'candidate':26} {'torch s':>8} {'cold s':>8} {'ours s':>8} {'ratio':>7}  way")
+    for name in theirs:
+        other = theirs[name]
         print(row(name, ours[name], other, alone=name in alone), flush=True)
-        unequal += bool(other and differences(ours[name], other))
+        unequal += bool(differences(ours[name], other))
     print(f"{len(names)} candidates, {unequal} different from torch's own")
     return 1 if unequal else 0
 

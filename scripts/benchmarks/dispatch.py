@@ -56,6 +56,8 @@ def answer(request: messages.Work) -> messages.Result:
     match request:
         case messages.MeasureReference():
             return messages.ReferenceMeasured(lease=lease, reference=Reference(eager_us=100.0))
+        case messages.MeasureBaselines():
+            return messages.BaselinesMeasured(lease=lease)
         case messages.MakePlan():
             plan = Plan(advice="advice", scaffold=request.node.source)
             return messages.Planned(lease=lease, plan=plan)

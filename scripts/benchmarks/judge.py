@@ -22,7 +22,7 @@ from statistics import mean, median
 from actors.cli import OneLineParser
 from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
-from actors.evaluator.judge_cli import judge_in_order
+from actors.evaluator.ordered_judging import judge_in_order
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Task, Verdict
 from scripts.benchmarks import benchmark_candidates

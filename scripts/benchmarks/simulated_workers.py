@@ -265,6 +265,8 @@ def fabricated_result(request: messages.Work, padding: str) -> messages.Result:
     match request:
         case messages.MeasureReference():
             return messages.ReferenceMeasured(lease=lease, reference=Reference(eager_us=100.0))
+        case messages.MeasureBaselines():
+            return messages.BaselinesMeasured(lease=lease)
         case messages.MakePlan():
             plan = Plan(advice="advice", scaffold=request.node.source)
             return messages.Planned(lease=lease, plan=plan)

@@ -85,8 +85,11 @@ class RunRows(Value, frozen=True, kw_only=True, omit_defaults=False):
         return tuple(sorted({row.level for row in self.rows}))
 
 
-def rows_of_run(run_dir: Path) -> RunRows:
-    """Return the rows of a run, finished or not; raise ValueError when it can't be read."""
+def rows_of_run(run_dir: Path, *, any_task: bool = False) -> RunRows:
+    """Return the rows of a run, finished or not; raise ValueError when it can't be read.
+
+    `any_task`: a task that is not a problem of KernelBench has level 0 and its place as number.
+    """
     settings = settings_file.read(run_dir)
     run_folder_integrity.check_settings(
         run_dir, settings.tasks, run_folder_integrity.check_run_folder(run_dir)
@@ -109,8 +112,10 @@ def rows_of_run(run_dir: Path) -> RunRows:
         state.name: (state, result) for state, result in zip(snapshot.tasks, results, strict=True)
     }
     rows = []
-    for task in settings.tasks:
+    for place, task in enumerate(settings.tasks, start=1):
         origin = origin_of(task)
+        if origin is None and any_task:
+            origin = ProblemOrigin(level=0, number=place, name=task)
         if origin is None:
             raise ValueError(f"{run_dir}: task {task} is not a problem of KernelBench")
         rows.append(_row(origin, task, by_task.get(task), snapshot, minutes.get(task)))

@@ -33,9 +33,9 @@ def check_runs(arguments: TableArguments, problems: Sequence[KernelBenchProblem]
     for strategy in arguments.strategies:
         run_arguments = arguments.supervisor_arguments(strategy)
         place = arguments.results_folder / strategy
-        old = _stored_settings(place)
+        old = stored_settings(place)
         if old is None:
-            _check_empty(place)
+            check_empty(place)
             names = tuple(problem.task for problem in problems)
             new = run_settings.new_run_settings(run_arguments, names, os.environ, gpus)
         else:
@@ -55,7 +55,7 @@ def serve_run(
 ) -> ExitStatus:
     """Start or resume one strategy's run; return its exit status."""
     place = arguments.results_folder / strategy
-    old = _stored_settings(place)
+    old = stored_settings(place)
     if old is None:
         with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
             argv = arguments.arguments(strategy)
@@ -63,14 +63,14 @@ def serve_run(
                 path = Path(folder) / f"{problem.task}.py"
                 path.write_text(problem.source, encoding="utf-8")
                 argv += ["--task", str(path)]
-            return _supervise([*argv, "--run-dir", str(place / RUN_FOLDER), "--keep-refused"])
+            return supervise([*argv, "--run-dir", str(place / RUN_FOLDER), "--keep-refused"])
     if is_over(place, arguments):
         return ExitStatus.NEGATIVE
     argv = arguments.arguments(strategy, only=run_settings.CHANGEABLE_ON_RESUME)
-    return _supervise([*argv, "--resume", str(place / RUN_FOLDER), "--keep-refused"])
+    return supervise([*argv, "--resume", str(place / RUN_FOLDER), "--keep-refused"])
 
 
-def _stored_settings(place: Path) -> Settings | None:
+def stored_settings(place: Path) -> Settings | None:
     """Return the settings of the run in `place`; None without a run."""
     if not (place / RUN_FOLDER / FILE_NAME).is_file():
         return None
@@ -80,7 +80,8 @@ def _stored_settings(place: Path) -> Settings | None:
         raise UsageError(f"--results: {error}") from error
 
 
-def _check_empty(place: Path) -> None:
+def check_empty(place: Path) -> None:
+    """Raise UsageError unless `place` is free for a run."""
     if place.exists() and not place.is_dir():
         raise UsageError(f"--results: {place} is a file: choose another")
     if place.is_dir() and any(place.iterdir()):
@@ -118,7 +119,7 @@ def _difference(stored: set[str], requested: set[str]) -> str:
 
 def is_over(place: Path, arguments: TableArguments) -> bool:
     """Whether the run in `place` has nothing left to do within the requested budget."""
-    if _stored_settings(place) is None:
+    if stored_settings(place) is None:
         return False
     run = rows_of_run(place / RUN_FOLDER)
     wanted = arguments.texts.get("search.budget", "")
@@ -127,7 +128,8 @@ def is_over(place: Path, arguments: TableArguments) -> bool:
     return not open_ones and not extended
 
 
-def _supervise(argv: Sequence[str]) -> ExitStatus:
+def supervise(argv: Sequence[str]) -> ExitStatus:
+    """Run the supervisor with these arguments; return its exit status."""
     with _forwarding_signals() as children:
         child = subprocess.Popen([*supervisor(), *argv])
         children.append(child)

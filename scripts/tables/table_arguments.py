@@ -76,7 +76,7 @@ def parse_arguments(argv: Sequence[str]) -> TableArguments:
     """Return the parsed `argv`; raise UsageError with one line when it is not valid."""
     parsed = vars(_parser().parse_args(argv))
     texts = {
-        option.setting: _text(option, parsed[option.setting])
+        option.setting: setting_text(option, parsed[option.setting], COMMAND)
         for option in OPTIONS
         if parsed[option.setting] is not None
     }
@@ -134,11 +134,12 @@ def _compared(text: str | None) -> tuple[tuple[str, ...], tuple[Path, ...]]:
     )
 
 
-def _text(option: SettingOption, text: str) -> str:
+def setting_text(option: SettingOption, text: str, command: str) -> str:
+    """Return the text of a setting as a run stores it; raise UsageError where it is not valid."""
     try:
         option.read(text)
     except argparse.ArgumentTypeError as error:
-        raise UsageError(f"{option.flag}: {error}; see {COMMAND} --help") from error
+        raise UsageError(f"{option.flag}: {error}; see {command} --help") from error
     kind, colon, rest = text.partition(":")
     # The supervisor stores a file's whole path; so must the command that resumes its run.
     if option.setting.endswith("model") and colon and kind in ("script", "replay"):

@@ -29,7 +29,7 @@ from actors.agents.requests.prompting import (
     repair_request,
     write_request,
 )
-from protocol.values import BACKENDS, AttemptView, Outcome, Plan, Role, Verdict
+from protocol.values import BACKENDS, METRIC_TABLE, AttemptView, Outcome, Plan, Role, Verdict
 
 PLAN = Plan(advice="Fuse both lines.", scaffold=SCAFFOLD)
 FAST = AttemptView(
@@ -262,7 +262,10 @@ def test_a_shrunk_request_is_a_quarter_shorter() -> None:
 
 
 def test_a_profile_reaches_the_planner() -> None:
-    """The evaluator's profile of a candidate is shown with its result."""
-    seen = replace(FAST, verdict=replace(FAST.verdict, profile={"bandwidth": "412 GB/s, 12 %"}))
+    """The evaluator's profile of a candidate is shown with its result, without raw tables."""
+    figures = {"bandwidth": "412 GB/s, 12 %", METRIC_TABLE: "dram__bytes_read.sum 134217728"}
+    seen = replace(FAST, verdict=replace(FAST.verdict, profile=figures))
+    shown = plan_request(make_plan(node=seen), 1).varying_text
 
-    assert "- bandwidth: 412 GB/s, 12 %" in plan_request(make_plan(node=seen), 1).varying_text
+    assert "- bandwidth: 412 GB/s, 12 %" in shown
+    assert "dram__" not in shown

@@ -48,6 +48,7 @@ def messages_as(role: Role) -> list[messages.Message]:
         messages.CallsBlocked(lease=LEASE, reason="key"),
         messages.CandidateRunning(lease=LEASE),
         messages.ReferenceMeasured(lease=LEASE, reference=Reference(eager_us=1.0)),
+        messages.BaselinesMeasured(lease=LEASE, compile_us=2.0),
         messages.Evaluated(lease=LEASE, verdict=Verdict(verdict=Outcome.WRONG, stage="check")),
         messages.HandedBack(lease=LEASE),
         messages.WorkerLost(slot=slot_of(role), incarnation="x"),
@@ -161,6 +162,7 @@ def test_a_stage_ends_with_its_own_result_only() -> None:
     }
     assert allowed == {
         Stage.MEASURE: {"ReferenceMeasured"},
+        Stage.BASELINES: {"BaselinesMeasured"},
         Stage.PLAN: {"Planned", "ReplyUnusable"},
         Stage.WRITE: {"Written", "ReplyUnusable"},
         Stage.REPAIR: {"Repaired", "ReplyUnusable"},

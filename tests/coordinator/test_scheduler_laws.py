@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from actors.coordinator.scheduling.leases import GrantedLease
 from actors.coordinator.scheduling.retry_policy import MAX_LOSSES, MAX_MACHINE_LOSSES
 from actors.coordinator.scheduling.scheduler import Scheduler
+from actors.coordinator.scheduling.work_queue import Placement
 from protocol.messages import Heartbeat, Hello, Lease
 from protocol.values import Role
 
@@ -260,13 +261,17 @@ def test_a_restarted_coordinator_lets_the_holder_keep_its_lease() -> None:
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """Any order of new work, hellos, heartbeats, losses, expiries and results."""
+    """Any order of new work, hellos, heartbeats, losses, expiries and results.
+
+    Some of the work is background work, which only peers without other work hold.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.scheduler = Scheduler(lease_s=LEASE_S, epoch=0)
         self.now = 0.0
         self.enqueued: set[str] = set()
+        self.background: set[str] = set()
         self.done: list[str] = []
         self.exhausted: list[str] = []
         self.epochs: list[int] = []
@@ -280,15 +285,20 @@ class SchedulerMachine(RuleBasedStateMachine):
         for granted in self.scheduler.grant_leases(self.now):
             self.epochs.append(granted.epoch)
             self.held[granted.incarnation].add(granted.lease)
-        if self.scheduler.waiting_count():
-            assert all(peer.credit <= len(peer.leases) for peer in self.scheduler.peers.values())
+        for end in self.scheduler.take_preempted():
+            self.held[end.granted.incarnation].discard(end.granted.lease)
+        leased = set(self.scheduler.grants)
+        if self.enqueued - leased - self.background - {*self.done, *self.exhausted}:
+            assert all(peer.credit <= peer.load for peer in self.scheduler.peers.values())
 
-    @rule()
-    def enqueue(self) -> None:
+    @rule(is_background=st.booleans())
+    def enqueue(self, is_background: bool) -> None:
         self.count += 1
         work = f"t/{self.count}/evaluate"
         self.enqueued.add(work)
-        self.scheduler.enqueue(work, Role.EVALUATOR)
+        if is_background:
+            self.background.add(work)
+        self.scheduler.enqueue(work, Role.EVALUATOR, Placement(is_background=is_background))
         self.grant()
 
     @rule(slot=st.integers(0, 2))
@@ -344,6 +354,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert len(self.enqueued) == self.scheduler.waiting_count() + len(
             self.scheduler.grants
         ) + len(ended)
+
+    @invariant()
+    def background_work_is_held_alone(self) -> None:
+        for peer in self.scheduler.peers.values():
+            assert len(peer.leases) == 1 or not peer.leases & self.background
 
     @invariant()
     def epochs_only_grow(self) -> None:

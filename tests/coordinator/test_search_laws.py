@@ -213,3 +213,17 @@ def test_the_best_speedup_is_that_of_the_fastest_node() -> None:
         runner.step(min(runner.offers))
         scores = [runner.search.score(number) for number, *_ in runner.nodes]
         assert runner.search.best_speedup == EAGER_US / min([EAGER_US, *scores])
+
+
+def test_a_search_stagnates_when_its_last_nodes_are_no_better() -> None:
+    """Three judged attempts without a new best; an improvement ends it, a failure does not."""
+    search = make_search(budget=7)
+    search.begin()
+    search.handle(ReferenceReady(100.0))
+    seen = []
+    for number, score in enumerate((50.0, 60.0, float("inf"), 50.0, 40.0, 41.0), 1):
+        while search.under_way[number].stage is not Stage.EVALUATE:
+            search.handle(StageEnded(number))
+        search.handle(AttemptEnded(number, score, f"k{number}"))
+        seen.append(search.is_stagnant)
+    assert [False, False, False, True, False, False] == seen

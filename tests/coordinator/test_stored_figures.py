@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actors.coordinator.search.attempt_stages import Attempt, Stage
@@ -13,7 +15,16 @@ from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.store import Store
 from protocol.run_views import VERDICT_COLUMNS, verdict_columns
-from protocol.values import Candidate, Device, Outcome, Plan, Reference, Task, Verdict
+from protocol.values import (
+    Candidate,
+    Device,
+    Outcome,
+    Plan,
+    Reference,
+    Task,
+    VariantResult,
+    Verdict,
+)
 
 COLUMNS = ", ".join(VERDICT_COLUMNS)
 ATTEMPT = Attempt(number=1, parent=0, repair=False, stage=Stage.PLAN)
@@ -65,6 +76,19 @@ def test_a_confirmation_replaces_the_figures_and_keeps_the_first(database: Datab
     assert expected(CONFIRMED) == figures(database, "node", 1)
     assert expected(FIRST) == figures(database, "first_look", 1)
     assert "correct" == database.value("SELECT word FROM first_look")
+
+
+def test_a_confirmation_keeps_the_race_of_the_variants(database: Database) -> None:
+    """What each variant gave is known after the best one was judged again, alone."""
+    raced = (VariantResult(values={"THREADS": "128"}), VariantResult(values={"THREADS": "256"}))
+    store = Store(database)
+    store.save_attempt("t", dataclasses.replace(ATTEMPT, number=2))
+    store.save_candidate("t", 2, Candidate(source="y"))
+    first = msgspec.structs.replace(FIRST, variants=raced, variant=1)
+    store.add_node("t", 2, first, 20.0, 3.0)
+    store.confirm_node("t", 2, CONFIRMED, 33.0)
+    stored = next(node.verdict for node in store.nodes("t") if node.number == 2)
+    assert msgspec.structs.replace(CONFIRMED, variants=raced, variant=1) == stored
 
 
 def test_a_repair_inherits_the_idea(database: Database) -> None:

@@ -167,7 +167,9 @@ def test_reflexion_is_one_chain_with_a_short_memory(in_flight: int) -> None:
 def test_the_command_takes_every_strategy() -> None:
     """`--strategy` takes the names of the classes in `strategy.py`, and no other name."""
     assert set(STRATEGIES) == set(settings_file.STRATEGIES)
-    with pytest.raises(ValueError, match="there are reflexion, sampling, search, stark, team"):
+    with pytest.raises(
+        ValueError, match="there are one-answer, reflexion, sampling, search, stark, team"
+    ):
         make_strategy("clever", None, SearchSettings())  # type: ignore[arg-type]
 
 
@@ -175,3 +177,19 @@ def test_a_strategy_without_a_policy_reports_none() -> None:
     """The policy in result.json is the one that selected the nodes."""
     assert Settings(strategy="search", policy="mcts").requested_policy == "mcts"
     assert Settings(strategy="sampling", policy="mcts").requested_policy is None
+
+
+def test_one_answer_is_stark_with_one_call_less() -> None:
+    """The policy selects as for STARK; a correct node gets one call with the plan window, and a
+    failed one the debug agent."""
+    stark, one = finished_run("stark", budget=30), finished_run("one-answer", budget=30)
+
+    assert parents(stark) == parents(one)
+    for number, parent in parents(one).items():
+        if parent in failed(one):
+            assert [Stage.REPAIR] == stages(one, number)
+            assert set(stark.shown[number, Stage.REPAIR]) == set(one.shown[number, Stage.REPAIR])
+        else:
+            assert [Stage.SOLVE] == stages(one, number)
+    most = max(len(shown) for (_, stage), shown in one.shown.items() if stage is Stage.SOLVE)
+    assert most > 2

@@ -31,17 +31,31 @@ def test_labels_are_kept_apart_from_the_verdict() -> None:
     assert strict.reason
 
 
-def test_a_penalty_is_reported() -> None:
-    """The figures say that calls needed more time outside, which explains a slow result."""
+def test_contention_is_reported() -> None:
+    """The figures say that other programs used the machine, which explains a wide interval."""
 
-    def told(added_us: float) -> str:
+    def told(contention: float) -> str:
         timed = Timing(
-            median_us=50.0, reference_us=90.0, speedup=1.8, ci95=None, groups=8, penalty_us=added_us
+            median_us=50.0,
+            reference_us=90.0,
+            speedup=1.8,
+            ci95=None,
+            groups=8,
+            reference_contention=contention,
         )
-        return verdict_annotations.verdict_figures(timed, None, {}, None, (), None)["timing"]
+        return verdict_annotations.verdict_figures(timed, None, None, ())["timing"]
 
-    assert told(0.0) == "8 groups A B B A"
-    assert told(12.345) == "8 groups A B B A, 12.3 µs a call added that it needed outside of them"
+    assert told(1.05) == "8 groups A B B A"
+    assert "calls took up to 2.5 times as long" in told(2.5)
+
+
+def test_disturbed_groups_are_reported() -> None:
+    """The figures say how many groups count, and how many were left out."""
+    timed = Timing(
+        median_us=50.0, reference_us=90.0, speedup=1.8, ci95=None, groups=8, disturbed_groups=2
+    )
+    figures = verdict_annotations.verdict_figures(timed, None, None, ())
+    assert figures == {"timing": "8 groups A B B A, 2 disturbed ones left out"}
 
 
 @pytest.mark.parametrize(

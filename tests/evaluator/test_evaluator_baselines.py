@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from actors.evaluator.sandbox.child_client import EvaluationCancelledError
 from actors.evaluator.timing import baseline_cache, baselines
 from actors.evaluator.timing.baseline_cache import BaselineCache, ReferenceBaselines
+from actors.evaluator.timing.baselines import BaselineTime, CompiledBaselines
+from actors.work_context import STANDALONE
 from protocol.values import Device, Task
 
 HERE = Device(kind="cuda", name="card", fingerprint="card; driver 1; torch 2.11; CUDA 13.0")
@@ -90,6 +94,53 @@ def test_the_cache_is_in_the_users_cache_folder() -> None:
     assert Path("/h/.cache") / last == baseline_cache.cache_folder(
         {"XDG_CACHE_HOME": "c", "HOME": "/h"}
     )
+
+
+class FakeFixture:
+    """A fixture of which only the task is looked at."""
+
+    task = TASK
+
+
+def test_a_mode_that_is_done_is_not_measured_again(
+    store: BaselineCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A candidate cancels the measurement in the second mode: only that mode is begun again."""
+    other = msgspec.structs.replace(HERE, fingerprint="another card")
+    measured: list[str | None] = []
+    cancelled = [True]
+
+    def module_time(_fixture: object, mode: str | None) -> BaselineTime:
+        measured.append(mode)
+        if mode == "max-autotune" and cancelled.pop():
+            raise EvaluationCancelledError
+        return BaselineTime(
+            us={"default": 5.0, "max-autotune": 4.0, None: 10.0}[mode], is_settled=True
+        )
+
+    monkeypatch.setattr(baselines, "module_time", module_time)
+    compiled = CompiledBaselines(store)
+    fixture: Any = FakeFixture()
+    with pytest.raises(EvaluationCancelledError):
+        compiled.measure(fixture, other, STANDALONE)
+    cancelled.append(False)
+    expected = ReferenceBaselines(eager_us=10.0, compile_us=5.0, max_autotune_us=4.0)
+    assert expected == compiled.measure(fixture, other, STANDALONE)
+    assert ["default", "max-autotune", "max-autotune", None] == measured
+    assert expected == compiled.stored(TASK, other)
+
+
+def test_baselines_are_on_the_clock_of_the_reference() -> None:
+    """A device that is a tenth slower by now must not make torch.compile look slow."""
+    later = ReferenceBaselines(eager_us=11.0, compile_us=5.5)
+    assert KEPT == baselines.on_clock_of(10.0, later)
+
+
+def test_a_missing_baseline_is_explained() -> None:
+    """The note names the mode; there is none when both are there."""
+    assert "(max-autotune)" in baselines.missing_note(KEPT)
+    both = msgspec.structs.replace(KEPT, max_autotune_us=4.0)
+    assert "" == baselines.missing_note(both)
 
 
 def test_a_disturbed_measurement_is_not_for_later_runs() -> None:

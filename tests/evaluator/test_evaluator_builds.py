@@ -14,7 +14,7 @@ from evaluator_samples import LIMITS, ContextRecorder, candidate, descendants, s
 from actors.evaluator.fastbuild import UNFINISHED_PREFIX, BuildStore
 from actors.evaluator.ipc.orders import FromToolkitBuilder, PrepareToolkit, ToolkitPrepared
 from actors.evaluator.judge import FifoLock, Judge
-from actors.evaluator.judge_cli import judge_in_order
+from actors.evaluator.ordered_judging import judge_in_order
 from actors.evaluator.sandbox.child_client import ChildClient, EvaluationCancelledError
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.zygote_client import ZygoteClient

@@ -10,6 +10,7 @@ from evaluator_samples import candidate
 
 from actors.evaluator.judge import Judge, TaskProblem
 from actors.evaluator.sandbox.child_failures import VERDICT_KEYS, verdict_json
+from protocol.fact_lines import verdict_fact_lines
 from protocol.values import Outcome, Task, Verdict
 
 Judged = Callable[[str], Verdict]
@@ -64,6 +65,9 @@ def test_an_equal_module_is_correct_and_timed(judged: Judged) -> None:
     assert verdict.max_error is not None
     assert verdict.max_error < 1
     assert verdict.sandbox_level in (1, 2, 3)
+    assert verdict.facts is not None
+    assert verdict.facts.median_us == verdict.median_us
+    assert verdict.facts.kernels
 
 
 def test_compiled_code_is_built_and_run(judged: Judged) -> None:
@@ -116,6 +120,9 @@ def test_a_wrong_result_is_wrong_and_says_where(judged: Judged, forward: str, re
     verdict = judged(candidate(forward=forward))
     assert (verdict.verdict, verdict.stage) == (Outcome.WRONG, "check")
     assert reason in verdict.reason
+    lines = verdict_fact_lines(verdict.facts, None)
+    assert bool(lines) == (reason in ("expected", "got nan"))  # what can be compared is described
+    assert not lines or lines[0].startswith("Wrong in round 1 of the check, on the task's own draw")
 
 
 def test_results_that_were_kept_from_an_earlier_call_are_wrong(judged: Judged) -> None:
@@ -232,6 +239,11 @@ def test_a_task_is_measured(judge: Judge, task: Task) -> None:
     assert reference.compile_us is None
     assert reference.inputs == "float32[32, 64], float32[32, 64]"
     assert reference.outputs == "float32[32, 64]"
+    assert reference.facts is not None
+    assert reference.facts.cost is not None
+    assert reference.facts.cost.input_bytes == reference.facts.cost.output_bytes * 2 == 16384
+    assert reference.facts.operations
+    assert any("0.0001 times" in line for line in reference.facts.rule_lines)
 
 
 def test_a_verdict_is_printed_with_the_agreed_keys(judged: Judged) -> None:

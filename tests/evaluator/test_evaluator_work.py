@@ -18,7 +18,7 @@ from actors.evaluator.devices.sensors import GpuSensors
 from actors.evaluator.ipc.orders import Confinement, Done, ImportSource, Ping
 from actors.evaluator.ipc.runner_orders import FromRunner
 from actors.evaluator.judge import DeviceWait, EvaluationCancelledError, Judge
-from actors.evaluator.profiling import inspection
+from actors.evaluator.profiling.tool_run import run_tool
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox import sandbox, scratch
 from actors.evaluator.sandbox.freezer import ProcessFreezer
@@ -43,6 +43,7 @@ from protocol.messages import (
 from protocol.values import Call, Outcome, Reference, Task, Verdict
 
 LEASE = Lease(work="small/1/evaluate", epoch=1)
+TOOL_S = 120.0  # torch is imported under it, on a machine that may be busy
 
 
 class LeaseRecorder(ContextRecorder):
@@ -225,15 +226,72 @@ def test_a_tool_can_be_put_around_a_candidate(judge: Judge, task: Task) -> None:
     fixture = judge.session.references.fixture_of(task)
     assert isinstance(fixture, ReferenceFixture)
     folder = judge.scratch.fresh("tool")
-    output = inspection._run(
+    ran = run_tool(
         judge.session.zygote,
         fixture,
         candidate(forward="import os; print('under', os.environ['TOOL'], flush=True)"),
         judge.session.confinements.confinement(folder, trusted=False),
+        "asan",
         ("env", "TOOL=glass"),
+        TOOL_S,
     )
     judge.scratch.remove(folder)
-    assert "under glass" in output
+    assert "under glass" in ran.text
+    assert ran.is_finished
+
+
+# Writes a report of its own to its standard output, and through the tool's.
+FORGES = """\
+import os
+print("forged", flush=True)
+for pid in (os.getppid(), 1):
+    try:
+        with open(f"/proc/{pid}/fd/1", "w") as report:
+            report.write("forged")
+    except OSError:
+        pass
+"""
+
+
+def test_a_candidate_writes_nothing_into_a_tools_report(judge: Judge, task: Task) -> None:
+    """The tool's standard output is the tool's alone, also for a process beside it."""
+    fixture = judge.session.references.fixture_of(task)
+    assert isinstance(fixture, ReferenceFixture)
+    if not judge.session.zygote.ready.landlock:
+        pytest.skip("this kernel has no landlock, and a report can be forged")
+    folder = judge.scratch.fresh("tool")
+    ran = run_tool(
+        judge.session.zygote,
+        fixture,
+        candidate(forward=FORGES),
+        judge.session.confinements.confinement(folder, trusted=False),
+        "memcheck",
+        ("sh", "-c", 'echo report; "$@"; echo "status $?"', "sh"),
+        TOOL_S,
+    )
+    judge.scratch.remove(folder)
+    assert ["report", "status 0"] == ran.text.splitlines()
+
+
+def test_a_tool_that_hangs_is_killed_at_its_limit(judge: Judge, task: Task) -> None:
+    """With its whole tree; what it wrote before is kept."""
+    fixture = judge.session.references.fixture_of(task)
+    assert isinstance(fixture, ReferenceFixture)
+    before = descendants(os.getpid())
+    folder = judge.scratch.fresh("tool")
+    ran = run_tool(
+        judge.session.zygote,
+        fixture,
+        candidate(),
+        judge.session.confinements.confinement(folder, trusted=False),
+        "memcheck",
+        ("sh", "-c", "echo report; sleep 1000 & exec sleep 1000"),
+        0.5,
+    )
+    judge.scratch.remove(folder)
+    assert "report" == ran.text.strip()
+    assert not ran.is_finished
+    assert settles(os.getpid(), before)
 
 
 TALKS = """\
@@ -255,18 +313,20 @@ def test_a_tool_may_talk_to_itself_alone(judge: Judge, task: Task) -> None:
         pytest.skip("this user gets no namespaces here, and tools are not run")
     folder = judge.scratch.fresh("tool")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        output = inspection._run(
+        ran = run_tool(
             judge.session.zygote,
             fixture,
             candidate(forward=TALKS.format(port=server.getsockname()[1])),
             judge.session.confinements.confinement(folder, trusted=False),
+            "asan",
             ("env",),
+            TOOL_S,
         )
         server.settimeout(0.01)
         with pytest.raises(TimeoutError):
             server.accept()
     judge.scratch.remove(folder)
-    assert "in a network of its own" in output
+    assert "in a network of its own" in ran.text
 
 
 def test_a_tool_finds_our_rooms_where_folders_can_t_be_listed() -> None:
@@ -313,6 +373,7 @@ def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Tas
         floor_us=0.0,
     )
     assert benchmark.alone_us(1.0) > 0
+    benchmark.close()
     answer = fixture.runner.ask(Ping(), 10.0)
     assert isinstance(answer, tuple)
     assert isinstance(answer[0], Done)
@@ -330,7 +391,7 @@ def test_a_failing_reference_is_not_taken_for_a_failing_machine(judge: Judge, ta
         def __init__(self, error: JudgeUnavailableError) -> None:
             self._error = error
 
-        def measure(self, task: Task, *_: object) -> Reference:
+        def measure(self, task: Task, *_: object, **_options: object) -> Reference:
             raise self._error
 
     def handed_back(error: JudgeUnavailableError) -> HandedBack:

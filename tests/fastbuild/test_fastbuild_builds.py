@@ -8,8 +8,12 @@ import pytest
 
 from actors.evaluator.fastbuild.candidate_process import import_in_child
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.light_build import LightBuildUnsupportedError, check_symbols
+from actors.evaluator.fastbuild.request.compiler_process import Deadline, run_compiler
+from actors.evaluator.fastbuild.request.source_requirements import flag_sets_of
 from actors.evaluator.fastbuild.store.build_record import ImportReport
 from actors.evaluator.fastbuild.store.result_cache import ResultCache
+from actors.evaluator.fastbuild.toolkit_builder import prepare_toolkit
 
 CANDIDATES = Path(__file__).parent / "candidates"
 
@@ -99,3 +103,33 @@ def test_a_killed_build_does_not_block_the_next_one(store: Path, tmp_path: Path)
     assert ResultCache(store / "others").store("key", first / "extensions") is False
 
     assert "" == built("cpu_relu", store, second).error
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("toolkit")
+@pytest.mark.parametrize(
+    "name", ["cpu_library", "cpu_autograd", "cpu_load_header", "cpu_no_implicit_headers"]
+)
+def test_operators_graphs_and_own_headers_are_built_with_light_headers(
+    name: str, store: Path, tmp_path: Path
+) -> None:
+    """The results are those of torch's own functions, with which the candidate compares them."""
+    text = (CANDIDATES / f"{name}.py").read_text(encoding="utf-8")
+    prepare_toolkit(store, flag_sets_of(text, cuda=False))
+    report = built(name, store, tmp_path)
+
+    assert report.error == ""
+    assert ["light"] == [one.way for one in report.builds]
+    assert report.results
+
+
+def test_a_launch_that_only_gpp_has_seen_is_noticed(tmp_path: Path) -> None:
+    """Without its kernel the library could not be loaded, so torch builds it."""
+    (tmp_path / "k.c").write_text(
+        "void __device_stub__k(void); void f(void) { __device_stub__k(); }"
+    )
+    argv = ["c++", "-x", "c", "-shared", "-fPIC", "k.c", "-o", "k.so"]
+    assert not run_compiler(argv, tmp_path, Deadline(60.0)).status
+
+    with pytest.raises(LightBuildUnsupportedError, match="launches a kernel"):
+        check_symbols(tmp_path / "k.so", Toolkit(tmp_path), Deadline(60.0))

@@ -15,7 +15,7 @@ MODULE = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{}\n}}\n"
 
 
 def reason_for(text: str, hidden: frozenset[str] = frozenset()) -> str | None:
-    return unsupported_reason([CandidateSource(path="/x/main.cpp", text=LEAD + text)], [], hidden)
+    return unsupported_reason([CandidateSource(path="/x/main.cpp", text=LEAD + text)], hidden)
 
 
 @pytest.mark.parametrize(
@@ -23,15 +23,14 @@ def reason_for(text: str, hidden: frozenset[str] = frozenset()) -> str | None:
     [
         "auto y = torch::nn::functional::gelu(x);",
         "torch :: optim :: SGD o;",
-        "struct F : torch::autograd::Function<F> {};",
-        'TORCH_LIBRARY(mine, m) { m.def("f", f); }',
+        "auto g = torch::autograd::grad({y}, {x});",
         '#include "kernel.h"\n',
         '#include "../secret.h"\n',
-        "#include <torch/library.h>\n",
+        "#include <torch/csrc/jit/api/module.h>\n",
     ],
 )
 def test_torch_builds_what_needs_more_than_tensors(text: str) -> None:
-    """torch itself builds modules, graphs, registered operators and local files."""
+    """torch itself builds modules, optimisers, gradients of graphs and files that are missing."""
     assert reason_for(text) is not None
 
 
@@ -42,11 +41,22 @@ def test_torch_builds_what_needs_more_than_tensors(text: str) -> None:
         'TORCH_CHECK(x.dim() == 2, "torch::nn needs two");',
         "#include <ATen/cuda/CUDAContext.h>\n#include <cub/cub.cuh>\n",
         "torch::NoGradGuard guard; using torch::indexing::Slice;",
+        "struct F : torch::autograd::Function<F> {};",
+        'TORCH_LIBRARY(mine, m) { m.def("f", f); }',
+        "#include <torch/csrc/utils/pybind.h>\n",
     ],
 )
 def test_kernels_and_their_launchers_have_light_builds(text: str) -> None:
     """Comments, strings and plain headers are not a reason for torch's own build."""
     assert reason_for(text) is None
+
+
+def test_graphs_need_a_header_that_declares_them() -> None:
+    """torch/types.h does not declare autograd::Function, and torch's own build says so."""
+    text = "#include <torch/types.h>\nstruct F : torch::autograd::Function<F> {};"
+    source = CandidateSource(path="/x/cuda.cu", text=text)
+
+    assert unsupported_reason([source], frozenset()) is not None
 
 
 def test_torch_builds_what_tests_a_macro_of_its_full_headers() -> None:

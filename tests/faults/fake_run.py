@@ -6,10 +6,11 @@ import os
 import secrets
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+
+from process_template import TemplateProcess, start_process
 
 from protocol import settings as settings_file
 from protocol.settings import SearchSettings, Settings
@@ -39,7 +40,7 @@ class FakeRun:
         search = SearchSettings(budget=budget, in_flight=in_flight)
         settings = Settings(tasks=tasks, search=search, beat_s=0.5, lease_s=3.0, **options)
         settings_file.write(run_dir, settings)
-        self.children: dict[str, subprocess.Popen[bytes]] = {}
+        self.children: dict[str, TemplateProcess] = {}
 
     def start(self, role: str) -> None:
         if role == "coordinator":
@@ -47,11 +48,14 @@ class FakeRun:
         else:
             argv = [str(FAKE_WORKER), "--role", role, "--connect", "ipc://coordinator.sock"]
             argv += ["--slot", f"{role}-0", "--incarnation", secrets.token_hex(8)]
+        self.start_command(role, argv)
+
+    def start_command(
+        self, role: str, argv: list[str], environment: Mapping[str, str] = os.environ
+    ) -> None:
+        """Start `python ARGV...` in the run folder."""
         with (self.run_dir / "out.txt").open("ab") as out:
-            self.children[role] = subprocess.Popen(
-                [sys.executable, *argv], cwd=self.run_dir, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=out, env={**os.environ, "PYTHONPATH": str(TOP)},
-            )  # fmt: skip
+            self.children[role] = start_process(argv, self.run_dir, out, environment)
 
     def kill(self, role: str, signal_number: int = signal.SIGKILL) -> None:
         os.kill(self.children[role].pid, signal_number)

@@ -74,6 +74,8 @@ class FakeWorker:
                 return messages.ReferenceMeasured(
                     lease=lease, reference=Reference(eager_us=EAGER_US, inputs=INPUTS)
                 )
+            case messages.MeasureBaselines():
+                return messages.BaselinesMeasured(lease=lease, compile_us=EAGER_US / 2)
             case messages.Evaluate():
                 context.candidate_running()
                 time.sleep(self._work_s)

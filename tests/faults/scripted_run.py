@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fake_run import FakeRun
+from process_template import TemplateProcess
 
 from actors.supervisor import guest_tickets
 from protocol import settings as settings_file
@@ -25,7 +24,6 @@ from protocol import tickets
 from protocol.settings import LOCAL_ADDRESS, SearchSettings, Settings
 from scripts.faults import sample_tasks
 
-TOP = Path(__file__).parents[2]
 LEASE_S = 1.5
 
 
@@ -53,8 +51,8 @@ class ScriptedRun(FakeRun):
         )
         settings_file.write(run_dir, settings)
         self.run_dir = run_dir
-        self.environment = os.environ | {"STARK_FAILPOINTS": failpoints, "PYTHONPATH": str(TOP)}
-        self.children: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment = os.environ | {"STARK_FAILPOINTS": failpoints}
+        self.children: dict[str, TemplateProcess] = {}
         self.starts: dict[str, int] = {}
         self._stopped: dict[int, float] = {}
         # If set, the evaluator acts as a guest machine and connects to this address with a ticket.
@@ -86,11 +84,7 @@ class ScriptedRun(FakeRun):
             argv += ["--work-s", "0.03"]
         if role not in modules:
             argv += ["--role", role]
-        with (self.run_dir / "out.txt").open("ab") as out:
-            self.children[role] = subprocess.Popen(
-                [sys.executable, *argv], cwd=self.run_dir, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=out, env=self.environment,
-            )  # fmt: skip
+        self.start_command(role, argv, self.environment)
         self.starts[role] = self.starts.get(role, 0) + 1
 
     def _connection_arguments(self, role: str) -> list[str]:

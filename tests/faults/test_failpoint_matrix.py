@@ -23,21 +23,22 @@ Ledger = tuple[list[tuple], ...]
 # drains or a cost cap.
 SENT_MESSAGES = {
     "coordinator": ("Welcome", "HeartbeatAck", "MakePlan", "Write", "Repair", "MeasureReference",
-    "Evaluate",
+    "Evaluate", "MeasureBaselines",
                     "CallStored", "ResultStored"),
     "planner": ("Hello", "Heartbeat", "CallCompleted", "Planned", "ReplyUnusable"),
     "coder": ("Written",),
     "debugger": ("Repaired",),
-    "evaluator": ("Hello", "CandidateRunning", "ReferenceMeasured", "Evaluated"),
+    "evaluator": ("Hello", "CandidateRunning", "ReferenceMeasured", "BaselinesMeasured",
+    "Evaluated"),
 }  # fmt: skip
 RECEIVED_MESSAGES = {
     "coordinator": ("Hello", "Heartbeat", "CallCompleted", "Planned", "Written", "Repaired",
     "ReplyUnusable",
-                    "CandidateRunning", "ReferenceMeasured", "Evaluated"),
+                    "CandidateRunning", "ReferenceMeasured", "BaselinesMeasured", "Evaluated"),
     "planner": ("Welcome", "HeartbeatAck", "MakePlan", "CallStored", "ResultStored"),
     "coder": ("Write",),
     "debugger": ("Repair",),
-    "evaluator": ("Welcome", "MeasureReference", "Evaluate", "ResultStored"),
+    "evaluator": ("Welcome", "MeasureReference", "MeasureBaselines", "Evaluate", "ResultStored"),
 }  # fmt: skip
 # A heartbeat's answer depends on time, not on work: a process that dies often may receive none.
 HEARTBEAT_POINTS = {"hear.HeartbeatAck", "heard.HeartbeatAck"}
@@ -167,8 +168,9 @@ def test_an_evaluator_killed_while_a_candidate_ran_keeps_the_ledger(
     charged = run.rows("SELECT work FROM lease WHERE running = 1 AND outcome = 'lost'")
     assert undisturbed_ledger == run.ledger()
     assert armed_points(scene) == run.fired_points()
-    # A kill right after a send may lose the message, so only two of the four charges are certain.
-    assert 2 <= len(set(charged)) == len(charged)
+    # A kill right after a send may lose the message, and on a busy machine the second work of a
+    # process may be the baselines: only one of the four charges is certain.
+    assert 1 <= len(set(charged)) == len(charged)
 
 
 @pytest.mark.parametrize("scene", MESSAGE_SCENES)

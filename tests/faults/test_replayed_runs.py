@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from fake_run import TOP, FakeRun
+from fake_run import FakeRun
 
 from protocol import settings as settings_file
 from protocol.values import AGENT_ROLES
@@ -60,11 +58,7 @@ class AgentRun(FakeRun):
             return
         argv = ["-m", "actors.agents", "--role", role, "--connect", "ipc://coordinator.sock"]
         argv += ["--slot", f"{role}-0", "--incarnation", os.urandom(8).hex()]
-        with (self.run_dir / "out.txt").open("ab") as out:
-            self.children[role] = subprocess.Popen(
-                [sys.executable, *argv], cwd=self.run_dir, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=out, env={**os.environ, "PYTHONPATH": str(TOP)},
-            )  # fmt: skip
+        self.start_command(role, argv)
 
 
 def run_to_end(run_dir: Path, **settings: object) -> AgentRun:

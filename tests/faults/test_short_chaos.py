@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scripted_run import TOP
+from fake_run import TOP
 
 from scripts.faults.ledger_diff import RunLedger
 

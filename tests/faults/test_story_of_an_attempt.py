@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from scripted_run import TOP, ScriptedRun
+from fake_run import TOP
+from scripted_run import ScriptedRun
 
 
 @pytest.fixture(scope="module")

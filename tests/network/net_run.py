@@ -13,6 +13,7 @@ from pathlib import Path
 
 import zmq
 from fake_run import FAKE_WORKER, FakeRun
+from process_template import start_process
 
 from actors.supervisor import guest_tickets
 from protocol import codec, key_ring, tickets, transport
@@ -77,8 +78,11 @@ class NetRun(FakeRun):
             argv += ["--slot", f"{place}-0@far-1.{self.ticket.name}", "--ticket", f"{place}.json"]
             argv += ["--incarnation", secrets.token_hex(8)]
         with (self.run_dir / "out.txt").open("ab") as out:
+            if place not in self.inside:
+                self.children[place] = start_process(argv, folder, out, ENVIRONMENT)
+                return
             self.children[place] = subprocess.Popen(
-                [*self.inside.get(place, []), sys.executable, *argv], cwd=folder,
+                [*self.inside[place], sys.executable, *argv], cwd=folder,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=ENVIRONMENT,
             )  # fmt: skip
 

@@ -10,6 +10,7 @@ from actors.cli import UsageError
 from actors.supervisor.cli import flags, gpu_discovery, preflight, run_settings
 from actors.supervisor.cli.run_settings import DEFAULT_CLAUDE_MODEL
 from actors.supervisor.processes import child_specs, environment
+from protocol import settings as settings_file
 from protocol.settings import Settings
 
 
@@ -188,3 +189,33 @@ def test_an_agent_that_works_alone_needs_no_team(strategy: str) -> None:
     for wrong in (f"--strategy {strategy} --coders 0", "--strategy team --planners 0"):
         with pytest.raises(UsageError, match="no process would do their work"):
             settle(wrong)
+
+
+def test_new_runs_ask_in_the_compact_style_and_older_runs_in_the_papers(tmp_path: Path) -> None:
+    """A new run says its style; a run folder without the line is asked on as it began."""
+    assert "compact" == settle("").prompts
+    assert "paper" == settle("--prompts paper").prompts
+    assert "paper" == settle("", {"STARK_PROMPTS": "paper"}).prompts
+    assert "paper" == settings_file.parse('model = "recipes"\n').prompts
+    with pytest.raises(UsageError, match="--prompts compact contradicts the run, which has paper"):
+        run_settings.resumed_run_settings(
+            Settings(), flags.parse_arguments(["--resume", "x", "--prompts", "compact"])
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gpus", "words"),
+    [
+        ("--backend triton", (), "--backend triton needs --device cuda: this run has cpu"),
+        ("--backend mixed", (), "--backend mixed needs --device cuda"),
+        ("--backend mixed --prompts paper", ("0",), "--backend mixed needs --prompts compact"),
+    ],
+)
+def test_a_backend_that_can_not_serve_is_refused(
+    arguments: str, gpus: tuple[str, ...], words: str
+) -> None:
+    """A language for a card needs a card, and a choice of languages needs prompts that offer it."""
+    with pytest.raises(UsageError, match=words):
+        settle(arguments, gpus=gpus)
+    assert "triton" == settle("--backend triton", gpus=("0",)).backend
+    assert "mixed" == settle("--backend mixed", gpus=("0",)).backend

@@ -6,9 +6,11 @@ import random
 from pathlib import Path
 
 from feed_writer import TASK, Coordinator
+from msgspec.structs import replace
 
 from actors.supervisor.reporting.node_details import NodeDetails, node_details
 from actors.supervisor.reporting.run_feed import opened_run
+from protocol.facts import VerdictFacts
 from protocol.values import Call, Outcome, Plan, Seconds, TimedGroups, Verdict
 
 GROUPS = TimedGroups(reference_us=(100.0, 102.0), candidate_us=(50.0, 51.0))
@@ -37,6 +39,25 @@ def begun_attempt(run_dir: Path) -> Coordinator:
     coordinator = Coordinator(run_dir, random.Random(1))
     coordinator.write("begin")
     return coordinator
+
+
+def test_the_reference_says_where_its_baselines_are(tmp_path: Path) -> None:
+    """They come later than the other figures, or never: then the reason is shown."""
+    coordinator = begun_attempt(tmp_path)
+    store = coordinator.store
+    reference = store.reference(TASK)
+    assert reference is not None
+    for changes, line in (
+        ({"baselines_pending": True}, "torch.compile: not measured yet"),
+        ({"compile_us": 50.0}, "torch.compile: 50 µs a call"),
+        ({"baselines_note": "torch.compile was not measured: no"}, "torch.compile was not"),
+    ):
+        store.set_baselines(TASK, replace(reference, **changes))
+        coordinator.database.commit()
+        found = details(tmp_path, 0)
+        assert found.verdict is not None
+        assert any(one.startswith(line) for one in found.verdict.lines), found.verdict.lines
+    coordinator.close()
 
 
 def test_an_attempt_under_way_has_what_is_there_so_far(tmp_path: Path) -> None:
@@ -130,4 +151,19 @@ def test_the_reference_is_a_node_with_its_own_lines(tmp_path: Path) -> None:
         found.summary.parent,
         found.source,
     )
+    coordinator.close()
+
+
+def test_facts_stand_in_the_lines_of_a_verdict(tmp_path: Path) -> None:
+    """The page of a node says what bounds a candidate and where a result is wrong."""
+    coordinator = begun_attempt(tmp_path)
+    facts = VerdictFacts(difference=("2 of 4 elements are wrong",))
+    wrong = Verdict(verdict=Outcome.WRONG, stage="check", reason="output[0]", facts=facts)
+    coordinator.store.add_node(TASK, 1, wrong, None, 4.0)
+    coordinator.database.commit()
+    found = details(tmp_path, 1)
+
+    assert found.verdict is not None
+    assert "2 of 4 elements are wrong" in found.verdict.lines
+    assert "facts" not in found.verdict.details
     coordinator.close()

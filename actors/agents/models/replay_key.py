@@ -1,7 +1,8 @@
 """A request without what a machine measured: the key by which a replay finds a stored reply.
 
 Pure.  A request shows times, profiles, logs and the machine's facts.  When the same run is made
-again these differ a little every time, and the question is the same.
+again these differ a little every time, and the question is the same.  So does the ledger: which
+attempts had ended when a request was made, and which of them was the fastest.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import re
 _REFERENCE_TIMES = "\nTime of PyTorch itself, a call:"
 _MACHINE_HEADING = "## The machine\n"
 _OBSERVATION = re.compile(
-    r"^\*\*Compiler observation\*\*\n+(?P<observation>[^\n]*).*?"
+    r"(?:^\*\*Compiler observation\*\*\n+(?P<observation>[^\n]*).*?)?"
     r"^\*\*Result\*\*\n+(?P<word>[^\n:,]*).*?"
-    r"(?=^# Earlier attempts|^## Attempt \d+: node|^# Your part|\Z)",
+    r"(?=^# Earlier attempts|^## Attempt \d+: node|^# All attempts so far|^# Your part|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_LEDGER = re.compile(
+    r"^# All attempts so far$.*?(?=^# Advice from a person|^# Your part|\Z)",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -22,6 +27,7 @@ _OBSERVATION = re.compile(
 def without_measurements(request: str) -> str:
     """Return a request's text without figures, logs and facts; outcomes stay, one word each."""
     stable, heading, varying = request.partition("\n# Where we stand")
+    varying = _LEDGER.sub("", varying)
     varying = _OBSERVATION.sub(r"\g<observation>\n\g<word>\n\n", varying)
     return _without_figures(stable) + heading + varying
 

@@ -1,13 +1,16 @@
 """Candidates: the coder's and the debugger's code, taken out of a reply and checked as text.
 
-Pure.  A candidate that passes is Python text that defines ModelNew and has no anchors.  Whether it
-builds and is right, the evaluator finds out.
+Pure.  A reply holds a whole file, or edits of the source that its model was shown.  A candidate
+that passes is Python text that defines ModelNew and has no anchors.  Whether it builds and is
+right, the evaluator finds out.
 """
 
 from __future__ import annotations
 
 from actors.agents.replies import python_source
 from actors.agents.replies.anchors import without_anchors
+from actors.agents.replies.edits import EditedSource, edited_source, has_edits
+from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.replies.unanchored_edits import edits_outside_anchors
 from protocol.values import Candidate, Plan
@@ -15,16 +18,42 @@ from protocol.values import Candidate, Plan
 MAX_BYTES = 256 * 1024  # ten times the largest kernel seen; messages and run.db can hold it
 
 
-def read_candidate(reply: Reply, plan: Plan) -> Candidate | ReplyProblem:
-    """Return the candidate in `reply`, or what is missing."""
+def read_candidate(
+    reply: Reply, plan: Plan, shown: ShownLines | None = None
+) -> Candidate | ReplyProblem:
+    """Return the candidate in `reply`, or what is missing; `shown`: what its edits belong to."""
+    edited = _edited(reply, shown) if shown and has_edits(reply) else _whole_file(reply)
+    if isinstance(edited, ReplyProblem):
+        return edited
+    outside = edits_outside_anchors(plan, edited.source)
+    return Candidate(source=edited.source, outside=outside, edits=edited.edits)
+
+
+def _whole_file(reply: Reply) -> EditedSource | ReplyProblem:
     code = reply.code("candidate", lambda text: not candidate_problem(without_anchors(text)))
     if code is None:
         return ReplyProblem(reason="the reply has no code under '## Candidate'")
     source = without_anchors(code)
     problem = candidate_problem(source)
-    if problem:
-        return ReplyProblem(reason=problem)
-    return Candidate(source=source, outside=edits_outside_anchors(plan, source))
+    return ReplyProblem(reason=problem) if problem else EditedSource(source=source, edits=())
+
+
+def _edited(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProblem:
+    edited = edited_source(reply, shown)
+    if not isinstance(edited, ReplyProblem):
+        problem = candidate_problem(edited.source)
+        edited = ReplyProblem(reason=f"with the edits in place, {problem}") if problem else edited
+    files = [b.code for s in reply.sections if s.name == "candidate" for b in s.blocks]
+    if not files:
+        return edited
+    whole = _whole_file(reply)
+    texts = [None if isinstance(one, ReplyProblem) else one.source for one in (edited, whole)]
+    if texts[0] == texts[1]:
+        return edited
+    return ReplyProblem(
+        reason="the reply has both '## Edits' and '## Candidate', and they are not the same file:"
+        " give one of them"
+    )
 
 
 def candidate_problem(source: str) -> str:

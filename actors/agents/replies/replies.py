@@ -19,9 +19,21 @@ REFUSALS: dict[str, GiveUpScope] = {
     "cannot at this node": "node",
     "cannot at this task": "task",
 }
-SECTION_NAMES = ("advice", "source", "candidate", "diagnosis", "reflection", *REFUSALS)
+EDITS = "edits"  # the heading above edits; each of these has a heading of its own, an EDIT
+EDIT = "edit"
+SECTION_NAMES = (
+    *("advice", "anchors", "source", EDITS, "candidate", "diagnosis", "reflection"),
+    *REFUSALS,
+)
 _HEADING = re.compile(r" {0,3}#{1,6}\s*(?:\d+[.)]\s*)?[*_`]*([^*_`:#]*?)[*_`]*:?[*_`]*\s*#*\s*")
 _BOLD = re.compile(r" {0,3}\*\*([A-Za-z]+):?\*\*:?\s*")
+_EDIT_HEADING = re.compile(r" {0,3}#{3,6}\s+(?P<title>.*?)[\s#]*")
+# One that names a place surely: it heads an edit also where '## Edits' was forgotten.
+_PLACE_TITLE = re.compile(
+    r"(?:(?:replace|change|delete|remove|insert|after|before)\s+)*(?:marked\s+)?"
+    r"(?:span\s+\d|lines?\s+[\d`]|(?:function|method|kernel|class|struct)\s+[\w`]|from\s+`).*",
+    re.IGNORECASE,
+)
 _FENCE = re.compile(r"(\s*)(`{3,}|~{3,})\s*([^`~\s]*)[^`]*")
 
 
@@ -43,7 +55,8 @@ class FencedBlock(Value, frozen=True, kw_only=True):
 class ReplySection(Value, frozen=True, kw_only=True):
     """The text and the code under one heading."""
 
-    name: str  # one of SECTION_NAMES, or "" where the heading is not known
+    name: str  # one of SECTION_NAMES, EDIT, or "" where the heading is not known
+    title: str = ""  # the heading of an EDIT: what it changes
     text: str = ""  # without its blocks
     blocks: tuple[FencedBlock, ...] = ()
     joined_code: str = ""  # from the first fence to the last: the fences between may mislead
@@ -96,21 +109,30 @@ def parse_reply(text: str) -> Reply:
     lines = lines_of(text.replace("\r\n", "\n").replace("\r", "\n"))
     spans = _block_spans(lines)
     in_block = {number for first, last in spans for number in range(first, last + 1)}
-    heads = [(0, "")]
+    heads = [(0, "", "")]
     for number, line in enumerate(lines):
-        name = None if number in in_block else _heading(line)
-        if name is not None:
-            heads.append((number, name))
-    stops = [number for number, _ in heads[1:]] + [len(lines)]
+        if number not in in_block:
+            name, edit = _heading(line), _EDIT_HEADING.fullmatch(line)
+            is_below_edits = heads[-1][1] in (EDITS, EDIT)
+            if edit and not name and (is_below_edits or _PLACE_TITLE.fullmatch(edit["title"])):
+                heads.append((number, EDIT, edit["title"]))
+            elif name is not None:
+                heads.append((number, name, ""))
+    stops = [number for number, _, _ in heads[1:]] + [len(lines)]
     sections = [
-        _section(name, lines, start, stop, [s for s in spans if start <= s[0] < stop])
-        for (start, name), stop in zip(heads, stops, strict=True)
+        _section(name, title, lines, start, stop, [s for s in spans if start <= s[0] < stop])
+        for (start, name, title), stop in zip(heads, stops, strict=True)
     ]
     return Reply(sections=tuple(sections))
 
 
 def _section(
-    name: str, lines: Sequence[str], start: int, stop: int, spans: Sequence[tuple[int, int]]
+    name: str,
+    title: str,
+    lines: Sequence[str],
+    start: int,
+    stop: int,
+    spans: Sequence[tuple[int, int]],
 ) -> ReplySection:
     in_block = {number for first, last in spans for number in range(first, last + 1)}
     first = start + 1 if name else start
@@ -118,6 +140,7 @@ def _section(
     joined_code = _code(lines, spans[0][0], spans[-1][1]) if len(spans) > 1 else ""
     return ReplySection(
         name=name,
+        title=title,
         text="\n".join(prose).strip(),
         blocks=tuple(
             FencedBlock(language=_language(lines[a]), code=_code(lines, a, b)) for a, b in spans

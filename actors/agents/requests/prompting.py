@@ -7,13 +7,23 @@ same bytes up to and including the architecture section.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import prompts
 from actors.agents.replies.anchors import BEGIN, END
 from actors.agents.replies.replies import fenced
 from actors.agents.requests.request import PromptSection, Request, shown_source
 from protocol.messages import AgentWork, MakePlan, Reflect, Repair, Solve, Write
-from protocol.values import AttemptView, Backend, Outcome, Reference, Role, Task, Verdict
+from protocol.values import (
+    METRIC_TABLE,
+    AttemptView,
+    Backend,
+    Outcome,
+    Reference,
+    Role,
+    Task,
+    Verdict,
+)
 
 # The sampling temperatures (tau) of `docs/method.md`: a planner should vary, a coder should not.
 PLAN_TEMPERATURE = 0.8
@@ -32,26 +42,26 @@ def plan_request(work: MakePlan, max_tokens: int) -> Request:
     """Return the planner's request."""
     # Most models refuse a temperature today.  So the request itself varies, by the seed.
     choice = ORDINALS[work.seed % len(ORDINALS)]
-    role = _fill("planner.md", attempt=str(work.attempt), choice=choice, begin=BEGIN, end=END)
+    role = fill("planner.md", attempt=str(work.attempt), choice=choice, begin=BEGIN, end=END)
     return _request(Role.PLANNER, work, shown_source(work), role, PLAN_TEMPERATURE, max_tokens)
 
 
 def write_request(work: Write, max_tokens: int) -> Request:
     """Return the coder's request: it shows the node's source with the plan's anchors in it."""
-    role = _fill("coder.md", advice=_quoted(work.plan.advice), begin=BEGIN, end=END)
+    role = fill("coder.md", advice=quoted(work.plan.advice), begin=BEGIN, end=END)
     source = work.plan.scaffold or shown_source(work)
     return _request(Role.CODER, work, source, role, CODE_TEMPERATURE, max_tokens)
 
 
 def repair_request(work: Repair, max_tokens: int) -> Request:
     """Return the debugger's request."""
-    role = _fill("debugger.md", advice=_quoted(work.plan.advice))
+    role = fill("debugger.md", advice=quoted(work.plan.advice))
     return _request(Role.DEBUGGER, work, shown_source(work), role, CODE_TEMPERATURE, max_tokens)
 
 
 def solve_request(work: Solve, max_tokens: int) -> Request:
     """Return the solo agent's request."""
-    role = _fill("solo.md")
+    role = fill("solo.md")
     return _request(Role.CODER, work, shown_source(work), role, SOLO_TEMPERATURE, max_tokens)
 
 
@@ -59,13 +69,13 @@ def reflect_request(work: Reflect, max_tokens: int) -> Request:
     """Return the request of a solo agent that reflects on earlier attempts before it writes."""
     texts = [" ".join(reflection.split()) for reflection in work.reflections]
     lines = [f"{number}. {text}" for number, text in enumerate(filter(None, texts), start=1)]
-    role = _fill("reflexion.md", reflections="\n".join(lines) or "(none yet)")
+    role = fill("reflexion.md", reflections="\n".join(lines) or "(none yet)")
     return _request(Role.CODER, work, shown_source(work), role, SOLO_TEMPERATURE, max_tokens)
 
 
-def problem_prompt(role: Role, problem: str) -> str:
+def problem_prompt(role: Role, problem: str, form: str = "") -> str:
     """Return the message to a model about an answer that can't be used."""
-    return _fill("again.md", problem=problem.rstrip("."), form=REPLY_FORMATS[role])
+    return fill("again.md", problem=problem.rstrip("."), form=form or REPLY_FORMATS[role])
 
 
 def _request(
@@ -86,19 +96,19 @@ def _request(
     if work.window:
         sections.append(PromptSection(kind="window", text=prompts.read("window.md")))
     for number, entry in enumerate(work.window, start=1):
-        title = f"Attempt {number}: node {entry.node}, {_relation(entry, work)}"
+        title = f"Attempt {number}: node {entry.node}, {relation(entry, work)}"
         text = _observed("attempt.md", title, entry, entry.source)
         sections.append(PromptSection(kind="attempt", text=text, node=entry.node))
     if work.person_advice:
-        advice = "\n\n".join(_quoted(text) for text in work.person_advice)
-        text = _fill("person.md", advice=advice)
+        advice = "\n\n".join(quoted(text) for text in work.person_advice)
+        text = fill("person.md", advice=advice)
         sections.append(PromptSection(kind="person", text=text))
     sections.append(PromptSection(kind="role", text=instruction))
     return Request(
         role=role,
         task=work.task.name,
         attempt=work.attempt,
-        system=_fill("system.md", backend=prompts.read(f"backend-{backend}.md")).rstrip(),
+        system=fill("system.md", backend=prompts.read(f"backend-{backend}.md")).rstrip(),
         sections=tuple(sections),
         temperature=temperature,
         max_tokens=max_tokens,
@@ -110,7 +120,7 @@ def _example(backend: Backend) -> str:
     """Return a module and its candidate: the example for a solo agent."""
     before = prompts.read(f"examples/{backend}-before.py")
     after = prompts.read(f"examples/{backend}-after.py")
-    return _fill("example.md", before=fenced(before), after=fenced(after))
+    return fill("example.md", before=fenced(before), after=fenced(after))
 
 
 def _team_example(backend: Backend) -> str:
@@ -123,7 +133,7 @@ def _team_example(backend: Backend) -> str:
         code = fenced(prompts.read(f"examples/{backend}-{name}.py"))
         return fenced(f"## Candidate\n\n{code}\n", "markdown")
 
-    return _fill(
+    return fill(
         "example-team.md",
         before=fenced(prompts.read(f"examples/{backend}-before.py")),
         first_plan=shown("plan-1.md"),
@@ -134,23 +144,33 @@ def _team_example(backend: Backend) -> str:
 
 
 def _architecture(task: Task, reference: Reference) -> str:
-    times = [f"{_us(reference.eager_us)} eager"]
-    if reference.compile_us is not None:
-        times.append(f"{_us(reference.compile_us)} under torch.compile")
-    if reference.max_autotune_us is not None:
-        times.append(f"{_us(reference.max_autotune_us)} under torch.compile with max-autotune")
     device = reference.device
     facts = {"Device": device.name or device.kind, **device.facts}
-    return _fill(
+    return fill(
         "architecture.md",
         task=task.name,
         source=fenced(task.source),
         inputs=reference.inputs or "as get_inputs makes them",
         outputs=reference.outputs or "as forward returns them",
-        times=", ".join(times),
+        times=reference_times(reference),
         notes="".join(f"Note: {note}\n" for note in reference.notes),
         hardware="\n".join(f"- {name}: {value}" for name, value in facts.items()),
     )
+
+
+def us(microseconds: float) -> str:
+    """Return a time as the paper's requests show it."""
+    return f"{microseconds:.4g} µs"
+
+
+def reference_times(reference: Reference, text: Callable[[float], str] = us) -> str:
+    """Return PyTorch's own times in a line."""
+    times = [f"{text(reference.eager_us)} eager"]
+    if reference.compile_us is not None:
+        times.append(f"{text(reference.compile_us)} under torch.compile")
+    if reference.max_autotune_us is not None:
+        times.append(f"{text(reference.max_autotune_us)} under torch.compile with max-autotune")
+    return ", ".join(times)
 
 
 def _node_title(work: AgentWork) -> str:
@@ -159,7 +179,8 @@ def _node_title(work: AgentWork) -> str:
     return f"node {work.node.node}"
 
 
-def _relation(entry: AttemptView, work: AgentWork) -> str:
+def relation(entry: AttemptView, work: AgentWork) -> str:
+    """Return what an entry of the window is to the node."""
     if entry.parent == work.node.node:
         return "a child of the source above"
     if isinstance(work, Repair):
@@ -170,7 +191,7 @@ def _relation(entry: AttemptView, work: AgentWork) -> str:
 def _observed(template: str, title: str, node: AttemptView, source: str) -> str:
     verdict = node.verdict
     origin = f"The plan was: {node.advice}" if node.advice else "No plan came before it."
-    return _fill(
+    return fill(
         template,
         title=title,
         origin=origin,
@@ -186,7 +207,7 @@ def _observation(verdict: Verdict, source: str) -> str:
         return f"There was nothing to compile.{whose}"
     if verdict.is_compiled:
         return "It compiled."
-    log = _excerpt(verdict.log)
+    log = excerpt(verdict.log)
     return f"It did not compile.\n\n{fenced(log, 'text')}" if log else "It did not compile."
 
 
@@ -194,38 +215,35 @@ def _result(node: AttemptView) -> str:
     verdict = node.verdict
     if verdict.is_correct:
         time = node.score_us if node.score_us is not None else verdict.median_us
-        parts = ["Correct"] if time is None else [f"Correct: {_us(time)} a call"]
+        parts = ["Correct"] if time is None else [f"Correct: {us(time)} a call"]
         if verdict.speedup is not None:
             parts.append(f"{verdict.speedup:.3g} times as fast as PyTorch")
         return ", ".join(parts) + _profile(verdict)
     outcome = f"{verdict.verdict.replace('_', ' ')}: {verdict.reason}".rstrip(": ")
-    log = _excerpt(verdict.log) if verdict.is_compiled else ""
+    log = excerpt(verdict.log) if verdict.is_compiled else ""
     return f"{outcome.capitalize()}\n\n{fenced(log, 'text')}" if log else outcome.capitalize()
 
 
 def _profile(verdict: Verdict) -> str:
     rows = (verdict.profile or {}).items()
-    return "".join(f"\n- {name}: {value}" for name, value in rows)
+    return "".join(f"\n- {name}: {value}" for name, value in rows if name != METRIC_TABLE)
 
 
-def _excerpt(log: str) -> str:
+def excerpt(log: str, most: int = MAX_LOG) -> str:
     """Return the beginning of a log, where the first error is, and a little of its end."""
     log = log.strip()
-    if len(log) <= MAX_LOG:
+    if len(log) <= most:
         return log
-    head, tail = MAX_LOG * 5 // 6, MAX_LOG // 6
+    head, tail = most * 5 // 6, most // 6
     return f"{log[:head]}\n[… {len(log) - head - tail} characters left out …]\n{log[-tail:]}"
 
 
-def _quoted(advice: str) -> str:
+def quoted(advice: str) -> str:
+    """Return a plan's advice as a quotation, or a default where there is none."""
     lines = (advice or "Make the module faster in the way that you find best.").splitlines()
     return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
-def _us(microseconds: float) -> str:
-    return f"{microseconds:.4g} µs"
-
-
-def _fill(name: str, **values: str) -> str:
+def fill(name: str, **values: str) -> str:
     """Fill the {{names}} in a prompt file, once: a filled source or log is not filled again."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match.group(1)], prompts.read(name))

@@ -14,7 +14,9 @@ from actors.agents.replies.anchors import without_anchors
 from protocol.messages import AgentWork, Repair, Write
 from protocol.values import Role, Value
 
-SectionKind = Literal["example", "architecture", "node", "window", "attempt", "person", "role"]
+SectionKind = Literal[
+    "example", "architecture", "node", "window", "attempt", "ledger", "person", "role"
+]
 STABLE_SECTIONS: tuple[SectionKind, ...] = ("example", "architecture")
 
 
@@ -48,6 +50,7 @@ class Request(Value, frozen=True, kw_only=True):
     temperature: float | None = None  # optional: many models refuse it
     effort: str = ""  # optional: "low" … "max"; "": the model's own
     max_tokens: int = 16_000
+    form: str = ""  # of the answer, in a line, for a second request
     work: AgentWork
 
     @property

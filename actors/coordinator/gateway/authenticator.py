@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import zmq
-from structlog.typing import FilteringBoundLogger
 from zmq.auth.thread import ThreadAuthenticator
 
 from actors.coordinator.scheduling.workers import PeerIdentity
+from actors.log import FilteringBoundLogger
 from protocol import key_ring as ring_file
 from protocol import transport
 from protocol.key_ring import KeyRing

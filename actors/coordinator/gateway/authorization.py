@@ -27,6 +27,7 @@ MAX_EPOCH = 2**62  # fits into a column of SQLite
 
 RESULT_KINDS: dict[Stage, tuple[type[Message], ...]] = {
     Stage.MEASURE: (messages.ReferenceMeasured,),
+    Stage.BASELINES: (messages.BaselinesMeasured,),
     Stage.PLAN: (messages.Planned, messages.ReplyUnusable),
     Stage.WRITE: (messages.Written, messages.ReplyUnusable),
     Stage.REPAIR: (messages.Repaired, messages.ReplyUnusable),

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import zmq
-from structlog.typing import FilteringBoundLogger
 
 from actors import failpoints
 from actors.coordinator.gateway.authenticator import Authenticator
 from actors.coordinator.scheduling.workers import LOCAL_PEER, PeerIdentity
+from actors.log import FilteringBoundLogger
 from protocol import codec, messages
 from protocol.messages import Message
 

@@ -11,6 +11,8 @@ import math
 
 from msgspec.structs import replace
 
+from actors.coordinator.gateway.sanitize_facts import sanitized_facts
+from actors.tune_space import MAX_VARIANTS
 from protocol import messages
 from protocol.values import (
     MAX_SHOWN_GROUPS,
@@ -20,6 +22,7 @@ from protocol.values import (
     Reference,
     Seconds,
     TimedGroups,
+    VariantResult,
     Verdict,
 )
 
@@ -62,7 +65,7 @@ def sanitized(message: messages.ToCoordinator, fingerprint: str) -> messages.ToC
             )
         case messages.Evaluated():
             return replace(message, verdict=_verdict(message.verdict, fingerprint))
-        case messages.ReferenceMeasured():
+        case messages.ReferenceMeasured() | messages.BaselinesMeasured():
             return _measured(message, fingerprint)
         case messages.ReserveBudget() | messages.CallCompleted() | messages.ReplyUnusable():
             return _sanitized_call_message(message)
@@ -137,7 +140,26 @@ def _verdict(verdict: Verdict, fingerprint: str) -> Verdict:
         device=_name(fingerprint),
         gives_up_on="attempt",  # only agents give up
         groups=verdict.groups and _groups(verdict.groups),
+        facts=sanitized_facts(verdict.facts),
+        variants=tuple(map(_variant, verdict.variants[:MAX_VARIANTS])),
+        variant=_place(verdict.variant, len(verdict.variants)),
     )
+
+
+def _variant(result: VariantResult) -> VariantResult:
+    figures = (result.median_us, result.speedup)
+    median_us, speedup = (one if one and _positive(one, MAX_US) else None for one in figures)
+    return replace(
+        result,
+        values=_pairs(result.values) or {},
+        reason=_line(result.reason),
+        median_us=median_us,
+        speedup=speedup,
+    )
+
+
+def _place(place: int | None, count: int) -> int | None:
+    return place if place is not None and 0 <= place < min(count, MAX_VARIANTS) else None
 
 
 def _groups(groups: TimedGroups) -> TimedGroups | None:
@@ -149,7 +171,11 @@ def _groups(groups: TimedGroups) -> TimedGroups | None:
     return groups if all(_positive(us, MAX_US) for side in sides for us in side) else None
 
 
-def _measured(message: messages.ReferenceMeasured, fingerprint: str) -> messages.ReferenceMeasured:
+def _measured(
+    message: messages.ReferenceMeasured | messages.BaselinesMeasured, fingerprint: str
+) -> messages.ToCoordinator:
+    if isinstance(message, messages.BaselinesMeasured):
+        return _baselines(message)
     reference = message.reference
     if reference is None or not _positive(reference.eager_us, MAX_US):
         problem = message.problem or "the reference has no usable time"
@@ -157,6 +183,12 @@ def _measured(message: messages.ReferenceMeasured, fingerprint: str) -> messages
     return replace(
         message, reference=_reference(reference, fingerprint), problem=_line(message.problem)
     )
+
+
+def _baselines(message: messages.BaselinesMeasured) -> messages.BaselinesMeasured:
+    figures = (message.compile_us, message.max_autotune_us)
+    compiled, tuned = (us if us and _positive(us, MAX_US) else None for us in figures)
+    return replace(message, compile_us=compiled, max_autotune_us=tuned, note=_line(message.note))
 
 
 def _reference(reference: Reference, fingerprint: str) -> Reference:
@@ -167,10 +199,13 @@ def _reference(reference: Reference, fingerprint: str) -> Reference:
         compile_us=compiled,
         max_autotune_us=tuned,
         floor_us=floor,
+        facts=sanitized_facts(reference.facts),
         device=replace(_device(reference.device), fingerprint=_name(fingerprint)),
         inputs=_line(reference.inputs),
         outputs=_line(reference.outputs),
         notes=tuple(_line(note) for note in reference.notes[:MAX_ENTRIES]),
+        baselines_note="",
+        baselines_decided=0,
     )
 
 
@@ -252,7 +287,8 @@ def _sanitized_product(
     if len(candidate.source) > SOURCE_CHARS:
         return messages.ReplyUnusable(lease=message.lease, reason="the candidate is too large")
     outside = tuple(_text(hunk, SOURCE_CHARS) for hunk in candidate.outside[:MAX_ENTRIES])
-    return replace(message, candidate=replace(candidate, outside=outside))
+    edits = tuple(_text(edit, LINE_CHARS) for edit in candidate.edits[:MAX_ENTRIES])
+    return replace(message, candidate=replace(candidate, outside=outside, edits=edits))
 
 
 # --- single values -------------------------------------------------------------------------------

@@ -13,10 +13,12 @@ from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
+from actors.coordinator.gateway.attempt_ledger import AttemptLedger, Ledger
 from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.search.search import OfferWork
 from actors.coordinator.search.tree import ROOT
 from actors.coordinator.storage.activity_store import ActivityStore
+from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.directive_store import NO_DECISION, DirectiveStore
 from actors.coordinator.storage.store import Store
 from protocol import messages
@@ -31,6 +33,7 @@ ROLE_OF = {
     Stage.SOLVE: Role.CODER,
     Stage.REFLECT: Role.CODER,
     Stage.MEASURE: Role.EVALUATOR,
+    Stage.BASELINES: Role.EVALUATOR,
     Stage.EVALUATE: Role.EVALUATOR,
     Stage.CONFIRM: Role.EVALUATOR,
 }
@@ -61,7 +64,9 @@ class WorkMessages:
         activity: ActivityStore,
         directives: DirectiveStore,
         tasks: dict[str, Task],
+        decisions: DecisionStore | None = None,
     ) -> None:
+        """`decisions`: where agents see a ledger, what it is made from."""
         self._store = store
         self._directives = directives
         self._activity = activity
@@ -70,7 +75,18 @@ class WorkMessages:
         self._keys: dict[str, deque[str]] = {}
         self._last_row: dict[str, int] = {}  # of the last node whose key is in `_keys`
         self._node = lru_cache(maxsize=CACHED_VIEWS)(store.attempt_view)
-        self._reference = lru_cache(maxsize=CACHED_VIEWS)(self._measured_reference)
+        self._ledger = (
+            AttemptLedger(store, decisions, self._view, directives.rejections)
+            if decisions is not None
+            else None
+        )
+
+    def baselines_message(self, lease: Lease) -> messages.MeasureBaselines:
+        """Return the message for the holder of a task's background work."""
+        name, _number, _stage = parse_work(lease.work)
+        return messages.MeasureBaselines(
+            lease=lease, task=self._tasks[name], reference=self._reference(name)
+        )
 
     def message_for(
         self,
@@ -78,16 +94,17 @@ class WorkMessages:
         offer: OfferWork,
         under_way: Sequence[Attempt] = (),
         best_speedup: float = 0.0,
+        is_stagnant: bool = False,
     ) -> messages.Work:
         """Return the message for a worker; it contains everything that the worker needs.
 
         `under_way`: the attempts that have no node yet, this one included.  `best_speedup`: of the
-        task's best node so far.
+        task's best node so far.  `is_stagnant`: whether that has not improved for some attempts.
         """
         name, number, stage = parse_work(lease.work)
         task = self._tasks[name]
         if stage is Stage.MEASURE:
-            return messages.MeasureReference(lease=lease, task=task)
+            return messages.MeasureReference(lease=lease, task=task, defer_baselines=True)
         reference = self._reference(name)
         if stage in (Stage.EVALUATE, Stage.CONFIRM):
             candidate = self._store.candidate(name, number)
@@ -101,12 +118,15 @@ class WorkMessages:
                 rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
                 most_rounds=MAX_ROUNDS if stage is Stage.CONFIRM else 0,
                 best_speedup=best_speedup if stage is Stage.EVALUATE else 0.0,
+                profile=is_stagnant and stage is Stage.EVALUATE,
             )
         parent = offer.attempt.parent
         order = self._order(name, number, stage)
         # A repair starts from its node's plan; every other stage needs a source.
         node_view = self._view if stage is Stage.REPAIR else self._node_with_source
         shown = [n for n in offer.window if n not in (ROOT, parent)]
+        ledger = self._ledger.ledger(name, number, stage) if self._ledger else Ledger()
+        best = None if ledger.best in (None, parent, *shown) else ledger.best
         return self._request(stage, name, number, offer)(
             lease=lease,
             task=task,
@@ -115,7 +135,7 @@ class WorkMessages:
             root=self._node(name, ROOT),
             # Of earlier attempts than the last one, a reflecting agent sees the reflections only.
             window=tuple(self._view(name, n, order) for n in shown if stage is not Stage.REFLECT),
-            reference=reference,
+            reference=self._reference_shown(reference, name, number, stage),
             seed=offer.seed,
             completed_calls=self._activity.calls(lease.work),
             tried=self._tried(name, under_way),
@@ -123,11 +143,16 @@ class WorkMessages:
                 name, [a for a in under_way if a.parent == parent and a.number != number]
             ),
             person_advice=self._advice(name, parent, stage, order),
+            ledger=ledger.entries,
+            ledger_left_out=ledger.left_out,
+            best=None if best is None else self._view(name, best, order),
         )
 
     def node_confirmed(self) -> None:
         """Read recorded nodes anew: a confirmation has replaced a verdict."""
         self._node.cache_clear()
+        if self._ledger is not None:
+            self._ledger.node_changed()
 
     def _order(self, task: str, number: int, stage: Stage) -> int:
         """Return the place of an attempt's decision: a request shows what was known then.
@@ -196,7 +221,20 @@ class WorkMessages:
             above = self._node(task, above.parent)
         return node if above is node else replace(node, source=above.source)
 
-    def _measured_reference(self, task: str) -> Reference:
+    def _reference_shown(
+        self, reference: Reference, task: str, number: int, stage: Stage
+    ) -> Reference:
+        """Return the reference as it was when an attempt's decision was made.
+
+        Baselines that arrived later are left out, so an attempt that is leased again has the same
+        request, and a stored run's requests can be made again.
+        """
+        decided = reference.baselines_decided
+        if not decided or self._directives.order_of(task, number, stage) > decided:
+            return reference
+        return replace(reference, compile_us=None, max_autotune_us=None)
+
+    def _reference(self, task: str) -> Reference:
         reference = self._store.reference(task)
         if reference is None:
             raise RuntimeError(f"{task}: work is leased before its reference was measured")

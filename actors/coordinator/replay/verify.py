@@ -33,7 +33,7 @@ from actors.coordinator.storage.read_only_database import ReadOnlyDatabase
 from actors.coordinator.storage.store import Store
 from protocol.messages import AgentWork, Lease
 from protocol.settings import Settings
-from protocol.values import AttemptView, Candidate, Outcome, Plan, Task, Verdict
+from protocol.values import AttemptView, Candidate, Outcome, Plan, Reference, Task, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,11 @@ class RunVerifier:
             )
             offer = OfferWork(decision.stage, attempt, decision.window, decision.seed)
             work_messages = WorkMessages(
-                store, self._activity, self._directives, {self._task.name: self._task}
+                store,
+                self._activity,
+                self._directives,
+                {self._task.name: self._task},
+                DecisionStore(self._database) if self._settings.has_ledger else None,
             )
             message = work_messages.message_for(lease, offer)
             yield RecordedRequest(work=lease.work, message=message, request=calls[0].request)  # type: ignore[arg-type]
@@ -203,7 +207,21 @@ class StoreBeforeConfirmation(Store):
         reference = self.reference(task)
         if first is None or reference is None:
             return node
-        score = score_us(first, reference)
         return msgspec.structs.replace(
-            node, verdict=first, score_us=None if score == FAILED_SCORE else score
+            node, verdict=first, score_us=self._first_score(number, reference)
         )
+
+    def recorded_scores(self, task: str, after: int) -> list[tuple[int, int, float | None]]:
+        """Return (id, number, score) of later nodes, with the scores of then."""
+        reference = self.reference(task)
+        rows = super().recorded_scores(task, after)
+        return [
+            (row, number, self._first_score(number, reference))
+            if reference is not None and number in self._unconfirmed
+            else (row, number, score)
+            for row, number, score in rows
+        ]
+
+    def _first_score(self, number: int, reference: Reference) -> float | None:
+        score = score_us(self._unconfirmed[number], reference)
+        return None if score == FAILED_SCORE else score

@@ -37,7 +37,8 @@ class LeaseEnd:
     """The end of a lease without a result."""
 
     granted: GrantedLease
-    outcome: str  # "lost", "cut", "expired", "silent", "missed", "returned", "dismissed"
+    # "lost", "cut", "expired", "silent", "missed", "returned", "dismissed", "preempted"
+    outcome: str
     exhausted: bool = False  # too many losses or failed tries: the work is not leased again
 
 

@@ -3,6 +3,9 @@
 A pure state machine like the search: methods take `now` (monotonic seconds) and return the leases
 to grant, to revoke and to end.  It promises that a piece of work is leased to one incarnation at a
 time, that only the holder of the present lease can end it, and that lost work is leased again.
+
+Background work is leased to peers without any other work, and its lease ends as soon as its holder
+gets other work: the two are never done at the same time.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from protocol.messages import Heartbeat, Hello, Lease
 from protocol.values import Role
 
 MAX_MISSED_HEARTBEATS = 2  # heartbeats that do not list a lease before it counts as never received
+IDLE_S = 1.0  # a peer without work gets background work after this time, if other work may come
+BACKGROUND_MINOR = 2  # peers of an older protocol do not know background work
 
 
 class Scheduler:
@@ -40,6 +45,7 @@ class Scheduler:
         self._losses = LossCounter()
         self._least_loaded = {role: LeastLoaded(self.peers) for role in Role}
         self._arrivals = 0  # peers that said Hello so far
+        self._preempted: list[LeaseEnd] = []  # leases of background work that gave way
 
     # --- work --------------------------------------------------------------------------------
 
@@ -65,10 +71,15 @@ class Scheduler:
         Such a role is one of `local_roles`, or one with a connected peer.
         """
         roles = {*local_roles, *(peer.role for peer in self.peers.values())}
-        return not self.grants and not any(map(self._queue.has_waiting, roles))
+        return not self.grants and not any(
+            self._queue.has_waiting(role) or self._queue.has_background(role) for role in roles
+        )
 
     def grant_leases(self, now: float) -> list[GrantedLease]:
-        """Lease waiting work to peers with credit, the least loaded first."""
+        """Lease waiting work to peers with credit, the least loaded first.
+
+        Afterwards `take_preempted` returns the leases that ended because other work came.
+        """
         granted: list[GrantedLease] = []
         for role, least_loaded in self._least_loaded.items():
             unfit: list[Peer] = []
@@ -77,11 +88,48 @@ class Scheduler:
                 if work is None:
                     unfit.append(peer)
                     continue
+                self._preempt(peer)
                 granted.append(self._lease(work, peer, now))
                 least_loaded.add(peer)
             for peer in unfit:
                 least_loaded.add(peer)
+            if self._queue.has_background(role):
+                granted += self._grant_background(role, now)
         return granted
+
+    def _grant_background(self, role: Role, now: float) -> list[GrantedLease]:
+        """Lease background work to idle peers, at once when nothing else is left to do."""
+        granted: list[GrantedLease] = []
+        is_quiet = not any(map(self._queue.has_waiting, Role)) and all(
+            map(self._queue.is_background, self.grants)
+        )
+        for peer in self.peers.values():
+            if peer.role is not role or peer.leases or not (peer.credit and peer.takes_background):
+                continue
+            if peer.idle_since is None:
+                peer.idle_since = now
+            if is_quiet or now - peer.idle_since >= IDLE_S:
+                work = self._queue.take_background(peer, now)
+                if work is not None:
+                    granted.append(self._lease(work, peer, now))
+                    self._least_loaded[role].add(peer)
+        return granted
+
+    def _preempt(self, peer: Peer) -> None:
+        self._preempted += [
+            self._end(self.grants[work], "preempted", charged=False)
+            for work in sorted(peer.background)
+        ]
+
+    def preempt_all(self) -> None:
+        """End all leases of background work."""
+        for peer in self.peers.values():
+            self._preempt(peer)
+
+    def take_preempted(self) -> list[LeaseEnd]:
+        """Return the leases of background work that have ended for other work, once each."""
+        ended, self._preempted = self._preempted, []
+        return ended
 
     def restore(
         self,
@@ -170,7 +218,7 @@ class Scheduler:
         revoked: list[Lease] = []
         for lease in hello.held_leases:
             if self._leases.renew(lease, peer.incarnation, now):
-                peer.leases.add(lease.work)
+                self._hold(peer, lease.work)
             else:
                 revoked.append(lease)
         held = {lease.work for lease in hello.held_leases}
@@ -288,6 +336,8 @@ class Scheduler:
             identity=identity,
             kind=hello.device.fingerprint if hello.device else "",
             leases=known.leases if known else set(),
+            background=known.background if known else set(),
+            takes_background=hello.minor >= BACKGROUND_MINOR,
             queued=known.queued if known else set(),
             task=known.task if known else "",
         )
@@ -297,15 +347,22 @@ class Scheduler:
 
     def _lease(self, work: str, peer: Peer, now: float) -> GrantedLease:
         granted = self._leases.grant(work, peer, now)
-        peer.leases.add(work)
+        self._hold(peer, work)
         self._queue.note_task(peer, task_of(work))
         return granted
+
+    def _hold(self, peer: Peer, work: str) -> None:
+        peer.leases.add(work)
+        peer.idle_since = None
+        if self._queue.is_background(work):
+            peer.background.add(work)
 
     def _free(self, granted: GrantedLease) -> None:
         self._leases.release(granted)
         peer = self.peers.get(granted.incarnation)
         if peer is not None:
             peer.leases.discard(granted.work)
+            peer.background.discard(granted.work)
             self._least_loaded[peer.role].add(peer)
 
     def _end(self, granted: GrantedLease, outcome: str, *, charged: bool) -> LeaseEnd:

@@ -3,13 +3,16 @@
 Tasks go in the order of their first work, so that a run of many tasks finishes one after the
 other.  An evaluator's latest task goes before that order: the task's reference is warm there, and
 warming up another reference takes seconds and, for some tasks, gigabytes.
+
+Background work has queues of its own.  The scheduler looks at them only for peers that have
+nothing else to do.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from actors.coordinator.scheduling.workers import Peer
 from protocol.values import Role
@@ -24,6 +27,7 @@ class Placement:
 
     kind: str = ""  # the fingerprint of a device; "": any
     trusted: bool = False  # on the run's own machine, as long as a worker there can do it
+    is_background: bool = False  # of an idle peer only, and it gives way to other work
 
 
 ANY_WORKER = Placement()
@@ -88,13 +92,14 @@ class WorkQueue:
         self._peers = peers
         order: dict[str, int] = {}
         self._waiting = {role: TaskQueues(order) for role in Role}
+        self._background = {role: TaskQueues(order) for role in Role}
         self._placements: dict[str, tuple[Role, Placement]] = {}
         self._kind_seen_at: dict[str, float] = {}  # of the kinds that work has waited for
         self._peers_by_task: Counter[str] = Counter()  # task -> evaluators with that latest task
 
     def __len__(self) -> int:
         """Return the number of pieces of work that are not leased."""
-        return sum(map(len, self._waiting.values()))
+        return sum(map(len, (*self._waiting.values(), *self._background.values())))
 
     def add(
         self, work: str, role: Role, placement: Placement = ANY_WORKER, *, first: bool = False
@@ -104,7 +109,8 @@ class WorkQueue:
         self._placements[work] = role, placement
         if is_leased:
             return  # restored with its lease, before its placement was known
-        self._waiting[role].add(work, first=first)
+        queues = self._background if placement.is_background else self._waiting
+        queues[role].add(work, first=first)
 
     def restore(self, work: str, role: Role) -> None:
         """Record work that is leased already; `add` brings its placement later."""
@@ -113,7 +119,7 @@ class WorkQueue:
     def keep_local(self, work: str) -> None:
         """Have this work done on the run's own machine, as long as a worker there can do it."""
         role, placement = self._placements[work]
-        self._placements[work] = role, Placement(kind=placement.kind, trusted=True)
+        self._placements[work] = role, replace(placement, trusted=True)
 
     def can_run_locally(self, work: str, now: float) -> bool:
         """Whether a worker of the run's own machine can do this work."""
@@ -125,14 +131,28 @@ class WorkQueue:
         return self._placements.pop(work)
 
     def has_waiting(self, role: Role) -> bool:
-        """Whether any work waits for that role."""
+        """Whether any work but background work waits for that role."""
         return bool(self._waiting[role])
+
+    def has_background(self, role: Role) -> bool:
+        """Whether background work waits for that role."""
+        return bool(self._background[role])
+
+    def is_background(self, work: str) -> bool:
+        """Whether work that is not done gives way to other work."""
+        return self._placements[work][1].is_background
 
     def take_best(self, peer: Peer, now: float) -> str | None:
         """Remove and return the best waiting work for a peer; None when no work suits it."""
+        return self._take(peer, self._waiting[peer.role], now)
+
+    def take_background(self, peer: Peer, now: float) -> str | None:
+        """Remove and return background work for a peer; None when none suits it."""
+        return self._take(peer, self._background[peer.role], now)
+
+    def _take(self, peer: Peer, queues: TaskQueues, now: float) -> str | None:
         if peer.paused_until > now:
             return None
-        queues = self._waiting[peer.role]
         task = self._task_for(peer, queues, now)
         return None if task is None else queues.take(task)
 

@@ -47,18 +47,27 @@ class Peer:
     paused_until: float = 0.0  # its device is quarantined: no leases before that
     number: int = 0  # in the order of arrival: of equally loaded peers the oldest comes first
     leases: set[str] = field(default_factory=set)
-    queued: set[int] = field(default_factory=set)  # the loads under which it is in `LeastLoaded`
+    background: set[str] = field(default_factory=set)  # those that give way to other work
+    takes_background: bool = True  # its version knows such work
+    idle_since: float | None = None  # as far as it was looked at since its last lease
+    queued: set[int] = field(default_factory=set)  # the ranks under which it is in `LeastLoaded`
     task: str = ""  # of the work that it took last
 
     @property
     def load(self) -> int:
-        return len(self.leases)
+        """The number of leases that it holds, without those that give way."""
+        return len(self.leases) - len(self.background)
+
+    @property
+    def rank(self) -> int:
+        """Its place among the peers of its role: of two equal loads, background work counts."""
+        return 2 * self.load + bool(self.background)
 
 
 class LeastLoaded:
     """Peers of one role by their load, in steps that do not grow with the fleet.
 
-    The queue may hold a peer under loads that it had before; `pop` skips such entries.
+    The queue may hold a peer under ranks that it had before; `pop` skips such entries.
     """
 
     def __init__(self, peers: Mapping[str, Peer]) -> None:
@@ -68,17 +77,17 @@ class LeastLoaded:
 
     def add(self, peer: Peer) -> None:
         """Queue a peer by its load, if its credit allows more work."""
-        if peer.credit > peer.load and peer.load not in peer.queued:
-            peer.queued.add(peer.load)
-            heapq.heappush(self._queue, (peer.load, peer.number, peer.incarnation))
+        if peer.credit > peer.load and peer.rank not in peer.queued:
+            peer.queued.add(peer.rank)
+            heapq.heappush(self._queue, (peer.rank, peer.number, peer.incarnation))
 
     def pop(self) -> Peer | None:
         """Remove and return the least loaded peer with credit; None when there is none."""
         while self._queue:
-            load, _, incarnation = heapq.heappop(self._queue)
+            rank, _, incarnation = heapq.heappop(self._queue)
             peer = self._peers.get(incarnation)
             if peer is not None:
-                peer.queued.discard(load)
-                if peer.load == load and peer.credit > load:
+                peer.queued.discard(rank)
+                if peer.rank == rank and peer.credit > peer.load:
                     return peer
         return None

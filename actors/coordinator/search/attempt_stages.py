@@ -10,6 +10,7 @@ class Stage(StrEnum):
     """A kind of work that is leased; the last part of a work id."""
 
     MEASURE = "measure"
+    BASELINES = "baselines"  # of the reference, while a device is idle; no search knows of it
     PLAN = "plan"
     WRITE = "write"
     REPAIR = "repair"

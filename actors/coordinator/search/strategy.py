@@ -82,6 +82,29 @@ class StarkStrategy:
 
 
 @dataclass(frozen=True)
+class OneAnswerStrategy:
+    """STARK with plan and code in one answer: its policy, windows and debug agent, one call less.
+
+    Not in the paper.  The agent that improves a node sees the plan window, because it plans; no
+    other agent's plan stands between what it sees and what it writes.
+    """
+
+    policy: Policy
+
+    def select(self, tree: Tree, rng: Random) -> int | None:
+        return self.policy.select(tree, rng)
+
+    def first_stage(self, node: Node) -> Stage:
+        return Stage.REPAIR if node.has_bug else Stage.SOLVE
+
+    def window(self, attempt: Attempt, context: WindowContext, rng: Random) -> tuple[int, ...]:
+        i = attempt.parent
+        if attempt.stage is Stage.SOLVE:
+            return plan_window(context.tree, context.leaderboard, i, context.cap, rng)
+        return debug_window(context.tree, i, context.cap, rng)
+
+
+@dataclass(frozen=True)
 class SearchAgentStrategy:
     """The paper's "Search Agent" (section 5, table 3): one agent and the strategic search.
 
@@ -198,6 +221,7 @@ def _failures(tree: Tree, number: int) -> int:
 
 STRATEGIES: dict[StrategyName, Callable[[Policy, SearchSettings], Strategy]] = {
     "stark": lambda policy, settings: StarkStrategy(policy),
+    "one-answer": lambda policy, settings: OneAnswerStrategy(policy),
     "search": lambda policy, settings: SearchAgentStrategy(policy),
     "team": lambda policy, settings: TeamStrategy(repairs=settings.repairs),
     "sampling": lambda policy, settings: SamplingStrategy(),

@@ -67,16 +67,30 @@ class DecisionStore:
 
     def decision_for(self, task: str, attempt: Attempt) -> OfferWork | None:
         """Return the stored offer of an attempt's present stage; None in runs of older versions."""
-        rows = self._db.select(
-            "decision",
-            DECISION_COLUMNS,
-            "WHERE task = ? AND number = ? AND stage = ?",
-            (task, attempt.number, attempt.stage),
-        )
-        if not rows:
+        decision = self.place_of(task, attempt.number, attempt.stage)
+        if decision is None:
             return None
-        decision = _decision(*rows[0])
         return OfferWork(attempt.stage, attempt, decision.window, decision.seed)
+
+    def place_of(self, task: str, number: int, stage: Stage) -> Decision | None:
+        """Return the decision about one stage of an attempt; None in runs of older versions."""
+        where = "WHERE task = ? AND number = ? AND stage = ?"
+        rows = self._db.select("decision", DECISION_COLUMNS, where, (task, number, stage))
+        return _decision(*rows[0]) if rows else None
+
+    def begun_before(self, task: str, order: int) -> int:
+        """Return the largest number of an attempt with a decision before that order."""
+        row = self._db.row(
+            "SELECT number FROM decision WHERE task = ? AND id < ? ORDER BY number DESC LIMIT 1",
+            (task, order),
+        )
+        return int(row[0]) if row else 0
+
+    def stages_before(self, task: str, number: int, order: int) -> list[Decision]:
+        """Return an attempt's decisions before that order, in their order."""
+        where = "WHERE task = ? AND number = ? AND id < ? ORDER BY id"
+        rows = self._db.select("decision", DECISION_COLUMNS, where, (task, number, order))
+        return [_decision(*row) for row in rows]
 
     def second_looks(self, task: str, recorded: int) -> int:
         """Return the number of confirmations since the tree had `recorded` nodes.

@@ -156,7 +156,7 @@ CREATE TABLE IF NOT EXISTS lease (
     incarnation TEXT NOT NULL,
     granted REAL NOT NULL,
     ended REAL,                    -- null: it is held
-    outcome TEXT,                  -- done, lost, cut (with its whole machine), expired, silent (expired, heard of again), missed, returned, dismissed
+    outcome TEXT,                  -- done, lost, cut (with its whole machine), expired, silent (expired, heard of again), missed, returned, dismissed, preempted (background work gave way)
     running INTEGER NOT NULL       -- 1 once candidate code ran under it
 ) STRICT;
 CREATE INDEX IF NOT EXISTS lease_open ON lease (work) WHERE ended IS NULL;

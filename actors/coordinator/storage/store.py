@@ -132,6 +132,12 @@ class Store:
         )
         self._write_figures(task, 0, root)
 
+    def set_baselines(self, task: str, reference: Reference) -> None:
+        """Record the reference with the baselines that were measured after it."""
+        self._references.pop(task, None)
+        self._db.write("UPDATE task SET reference = ? WHERE name = ?", (_encode(reference), task))
+        self._db.update("task", reference_columns(reference), "WHERE name = ?", (task,))
+
     def end_task(self, task: str, problem: str) -> None:
         status = "refused" if problem else "finished"
         self._db.write(
@@ -251,6 +257,7 @@ class Store:
     ) -> None:
         """Replace a node's verdict by its confirmation; None: the first verdict stays."""
         if verdict is not None:
+            verdict = self._with_variants(task, number, verdict)
             self._db.write(
                 "UPDATE node SET word = ?, verdict = ?, score_us = ? WHERE task = ? AND number = ?",
                 (verdict.verdict, _encode(verdict), score_us, task, number),
@@ -260,6 +267,13 @@ class Store:
             "UPDATE node SET confirmed = ? WHERE task = ? AND number = ?",
             (UNCONFIRMABLE if verdict is None else CONFIRMED, task, number),
         )
+
+    def _with_variants(self, task: str, number: int, verdict: Verdict) -> Verdict:
+        """Return a confirmation with the race of the first look: only one variant is confirmed."""
+        query = "SELECT verdict FROM node WHERE task = ? AND number = ?"
+        row = self._db.row(query, (task, number))
+        first = msgspec.msgpack.decode(row[0], type=Verdict) if row else verdict
+        return msgspec.structs.replace(verdict, variants=first.variants, variant=first.variant)
 
     def _write_figures(self, task: str, number: int, verdict: Verdict) -> None:
         """Write a verdict's figures into the columns that people and views read."""
@@ -293,6 +307,21 @@ class Store:
             " AND source != '' ORDER BY id",
             (task, after),
         )
+
+    def recorded_scores(self, task: str, after: int) -> list[tuple[int, int, float | None]]:
+        """Return (id, number, score) of the nodes that were recorded after the one of id."""
+        return self._db.rows(
+            "SELECT id, number, score_us FROM node WHERE task = ? AND number > 0 AND id > ?"
+            " ORDER BY id",
+            (task, after),
+        )
+
+    def advice(self, task: str, number: int) -> str:
+        """Return the advice of an attempt's plan; "" while there is none."""
+        row = self._db.row(
+            "SELECT advice FROM attempt WHERE task = ? AND number = ?", (task, number)
+        )
+        return str(row[0]) if row else ""
 
     def attempt_count(self, task: str) -> int:
         """Return the number of attempts that a task has begun."""

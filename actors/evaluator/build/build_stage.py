@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+import msgspec
+
 from actors.evaluator.fastbuild import (
     BuildSlots,
     BuildStore,
@@ -136,6 +138,20 @@ class BuildStage:
                 waited_s=began - waiting_since,
                 ran_out_of_memory=ran_out_of_memory,
             )
+
+    def with_environment(self, variables: Mapping[str, str]) -> BuildStage:
+        """Return this build with more environment variables and without the result cache."""
+        environment = {**self.confinement.environment, **variables}
+        return BuildStage(
+            self._zygote,
+            msgspec.structs.replace(self.confinement, environment=environment),
+            self._source,
+            device=self._device,
+            store=None,
+            toolkit="",
+            is_cancelled=self._is_cancelled,
+            modules=self._modules,
+        )
 
     @property
     def _compiler(self) -> str:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
+from msgspec.structs import replace
 
 from protocol.values import Value
 
@@ -37,6 +39,9 @@ class Comparison(Value, frozen=True, kw_only=True):
 
     reason: str = ""  # "" when they agree
     max_error: float = 0.0  # in units of the tolerance
+    # Of an output that is wrong: the tolerance is `allowed` times (the element plus `rms`).
+    rms: float = 0.0
+    allowed: float = 0.0
 
 
 def compare(
@@ -57,13 +62,17 @@ def compare(
     truth = eager if exact is None else exact
     if not _is_real(eager):
         return _thorough_comparison(got, eager, truth, where, 0.0, 0.0)
-    size = _root_mean_square(truth)
-    allowed = max(floor, FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR))
+    size, allowed = least_tolerance(truth, eager, floor)
     off = _quick_comparison(got, truth, size)
     if off <= allowed:  # eager's own error is not needed, and nothing is infinite or NaN
         return Comparison(max_error=off / allowed)
     allowed = max(allowed, ERROR_FACTOR * relative_loss(eager, truth))
     return _thorough_comparison(got, eager, truth, where, size, allowed)
+
+
+def least_tolerance(truth: torch.Tensor, eager: torch.Tensor, floor: float) -> tuple[float, float]:
+    """Return the scale that is added to each element, and the relative error that always passes."""
+    return _root_mean_square(truth), max(floor, FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR))
 
 
 def _quick_comparison(got: torch.Tensor, truth: torch.Tensor, size: float) -> float:
@@ -86,18 +95,44 @@ def _thorough_comparison(
     allowed: float,
 ) -> Comparison:
     worst, count, first = 0.0, 0, -1
+    for piece in scaled_errors(got, eager, truth, size, allowed):
+        bad = ~(piece.error <= 1.0)
+        here = int(bad.sum().item())
+        if here and first < 0:
+            first = piece.begin + int(bad.to(torch.uint8).argmax().item())
+        count += here
+        worst = max(
+            worst, torch.nan_to_num(piece.error, nan=math.inf, posinf=math.inf).max().item()
+        )
+    if not count:
+        return Comparison(max_error=worst)
+    found = _report(got, truth, worst, count, first, where)
+    return replace(found, rms=size, allowed=allowed)
+
+
+class ErrorPiece(NamedTuple):
+    """A piece of a comparison, flat, beginning at element `begin`."""
+
+    begin: int
+    got: torch.Tensor
+    eager: torch.Tensor
+    truth: torch.Tensor
+    error: torch.Tensor  # in units of the tolerance: up to 1 is right
+
+
+def scaled_errors(
+    got: torch.Tensor, eager: torch.Tensor, truth: torch.Tensor, size: float, allowed: float
+) -> Iterator[ErrorPiece]:
+    """Yield the error of each element in units of the tolerance, piece by piece.
+
+    `size`: the root mean square of the truth; `allowed`: the relative error that is right.
+    """
     for begin, (own, ours, true) in _pieces(got, eager, truth):
         if _is_real(eager):
             error = _error(own, ours, true) / ((_finite(true.abs()) + size + MIN_SCALE) * allowed)
         else:
             error = torch.where(own == ours, 0.0, math.inf)
-        bad = ~(error <= 1.0)
-        here = int(bad.sum().item())
-        if here and first < 0:
-            first = begin + int(bad.to(torch.uint8).argmax().item())
-        count += here
-        worst = max(worst, torch.nan_to_num(error, nan=math.inf, posinf=math.inf).max().item())
-    return _report(got, truth, worst, count, first, where) if count else Comparison(max_error=worst)
+        yield ErrorPiece(begin, own, ours, true, error)
 
 
 def relative_loss(ours: torch.Tensor, truth: torch.Tensor) -> float:

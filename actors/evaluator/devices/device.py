@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -90,7 +91,10 @@ def _memory(card: object) -> dict[str, str]:
 
 
 def _peak(card: object) -> dict[str, str]:
-    """Return the peak of the memory and of the units: the driver's figures, or the table's."""
+    """Return the maker's peak of the memory and of the units, from the driver or the table.
+
+    What the card really does is measured (`DeviceRates`).
+    """
     peak = roofline.gpu_peak(
         str(getattr(card, "name", "")),
         clock_khz=getattr(card, "memory_clock_rate", 0),
@@ -101,7 +105,11 @@ def _peak(card: object) -> dict[str, str]:
         "float32": (peak.tflops, "TFLOP/s"),
         "tensor cores, half precision": (peak.tensor_tflops, "TFLOP/s"),
     }
-    return {name: f"{most:.4g} {unit}" for name, (most, unit) in figures.items() if most}
+    return {
+        f"{name}, by its maker": f"{most:.4g} {unit}"
+        for name, (most, unit) in figures.items()
+        if most
+    }
 
 
 def _multiprocessor(card: object) -> dict[str, str]:
@@ -157,6 +165,21 @@ def _caches() -> str:
         if kind != "Instruction":
             found.append(f"L{level} {size}")
     return ", ".join(found) or "unknown"
+
+
+def last_cache_bytes(kind: DeviceKind) -> int:
+    """Return the size of the last cache of this process's device; 0 where it is not known."""
+    if kind == "cuda":
+        import torch
+
+        return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0))
+    sizes = []
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with suppress(OSError, ValueError):
+            text = file.read_text(encoding="ascii").strip()
+            unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+            sizes.append(int(text.rstrip("KM")) * unit)
+    return max(sizes, default=0)
 
 
 def _driver() -> str:

@@ -1,22 +1,35 @@
-"""Identifies the judge's device.  A child asks a card, because asking initialises CUDA for good."""
+"""Identifies the judge's device and its rates.
+
+A child asks a card, because asking initialises CUDA for good.
+"""
 
 from __future__ import annotations
+
+import os
+import time
 
 from msgspec.structs import replace
 
 from actors.evaluator.devices import device as devices
+from actors.evaluator.devices.rates_cache import RatesCache, has_possible_rates, rates_folder
 from actors.evaluator.devices.sensors import GpuSensors
+from actors.evaluator.ipc.orders import Order
 from actors.evaluator.ipc.referee_orders import (
     DescribeDevice,
     DeviceDescribed,
     FromReferee,
+    MeasureRates,
+    RatesMeasured,
     TaskUnsuitable,
 )
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.scratch import Scratch
 from actors.evaluator.sandbox.zygote_client import JudgeUnavailableError, ZygoteClient
+from protocol.facts import DeviceRates
 from protocol.values import Device
+
+RATES_S = 30.0  # for the child that measures rates, its start and torch's libraries included
 
 
 class DeviceInfo:
@@ -29,6 +42,8 @@ class DeviceInfo:
         self._confinements = confinements
         self._scratch = scratch
         self._device: Device | None = None
+        self._rates: DeviceRates | None = None
+        self._rates_cache = RatesCache(rates_folder(os.environ))
         self.sensors = GpuSensors("")
 
     @property
@@ -41,7 +56,7 @@ class DeviceInfo:
         """The device that results are measured on; raises `JudgeUnavailableError` without one."""
         if self._device is None:
             cpu = self._confinements.kind == "cpu"
-            self._device = devices.cpu_device() if cpu else self._ask()
+            self._device = devices.cpu_device() if cpu else self._describe()
         return self._device
 
     @property
@@ -49,22 +64,37 @@ class DeviceInfo:
         """The architecture that CUDA sources are compiled for; "" on a CPU."""
         return "" if self._confinements.kind == "cpu" else devices.arch_list(self.device)
 
-    def _ask(self) -> Device:
-        self._zygote.ensure_started()
-        folder = self._scratch.fresh("device")
-        try:
-            referee: ChildClient[FromReferee] = self._zygote.spawn(
-                "referee",
-                self._confinements.confinement(folder, trusted=True),
-                FromReferee,
-                trusted=True,
-            )
-            try:
-                answer = referee.ask(DescribeDevice(), self._confinements.limits.import_s)
-            finally:
-                referee.kill()
-        finally:
-            self._scratch.remove(folder)
+    @property
+    def rates(self) -> DeviceRates:
+        """What the device does at best: stored, or measured now.
+
+        Empty where it can't be measured, and on a busy machine.  Measuring takes two to three
+        seconds, in which nothing else is to be measured.
+        """
+        if self._rates is None:
+            stored = self._rates_cache.find(self.device, time.time())
+            self._rates = self._measure_rates() if stored is None else stored
+        return self._rates
+
+    @property
+    def known_rates(self) -> DeviceRates:
+        """The rates if they were measured or stored before; else empty ones."""
+        if self._rates is None:
+            return self._rates_cache.find(self.device, time.time()) or DeviceRates()
+        return self._rates
+
+    def _measure_rates(self) -> DeviceRates:
+        answer = self._ask(MeasureRates(), RATES_S)
+        if isinstance(answer, ChildFailure) or not isinstance(answer[0], RatesMeasured):
+            return DeviceRates()
+        if not has_possible_rates(answer[0].rates):
+            return DeviceRates()
+        # A rate that other programs lowered is not told: honest candidates are below its floors.
+        found, now = answer[0], time.time()
+        return self._rates_cache.store(self.device, found.rates, now, is_settled=found.is_settled)
+
+    def _describe(self) -> Device:
+        answer = self._ask(DescribeDevice(), self._confinements.limits.import_s)
         if isinstance(answer, ChildFailure):
             raise JudgeUnavailableError(f"the device can't be asked: {answer.readable()}")
         if isinstance(answer[0], DeviceDescribed):
@@ -77,3 +107,21 @@ class DeviceInfo:
         raise JudgeUnavailableError(
             answer[0].reason if isinstance(answer[0], TaskUnsuitable) else "no device"
         )
+
+    def _ask(self, order: Order, limit_s: float) -> tuple[FromReferee, list[int]] | ChildFailure:
+        """Ask a trusted child of its own."""
+        self._zygote.ensure_started()
+        folder = self._scratch.fresh("device")
+        try:
+            referee: ChildClient[FromReferee] = self._zygote.spawn(
+                "referee",
+                self._confinements.confinement(folder, trusted=True),
+                FromReferee,
+                trusted=True,
+            )
+            try:
+                return referee.ask(order, limit_s)
+            finally:
+                referee.kill()
+        finally:
+            self._scratch.remove(folder)

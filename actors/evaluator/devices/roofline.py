@@ -1,27 +1,22 @@
-"""The roofline of a device: how near a candidate comes to the peak, and the physical limit.
+"""The physical limit of a device: no call is faster.  Pure.
 
 See `docs/evaluation-laws.md`, law 8.
 
-Pure except for `measure_cpu_peak`.  Bytes are those that must move: inputs, parameters and outputs,
-once.  The figures of cards are the makers' dense ones; the driver's figures of the memory come
-first.
+The figures of cards are the makers' dense ones; the driver's figures of the memory come first.
+They reject what can't be true, and describe nothing: what is said about a candidate comes from
+rates that were measured on the device (`facts/task_floor.py`).
 """
 
 from __future__ import annotations
 
-import functools
 import re
-import time
 from collections.abc import Mapping
-from statistics import median
 
 from protocol.values import Device, Value
 
 PEAK_MARGIN = 1.25  # the floor permits this much more than the maker's figure
 # The speed of caches over memory, more than any L2 gives.  Bytes that fit there need no memory.
 CACHE_OVER_MEMORY = 8.0
-CPU_BYTES = 1 << 26
-CPU_ROUNDS = 5
 DDR_FACTOR = 2  # transfers in one cycle of a memory's clock
 
 
@@ -32,7 +27,7 @@ class DevicePeak(Value, frozen=True, kw_only=True):
     tflops: float | None = None  # of ordinary float32
     tensor_tflops: float | None = None  # of half-precision matrix units, without sparsity
     cache_bytes: int = 0  # of the last level
-    source: str = ""  # "driver", "table" or "measured"
+    source: str = ""  # "driver" or "table"
 
     @property
     def max_tflops(self) -> float | None:
@@ -80,9 +75,12 @@ def gpu_peak(
 
 
 def device_peak(device: Device) -> DevicePeak:
-    """Return the peak of `device`: from its facts and the table, or measured on this processor."""
+    """Return the peak of a card, from its facts and the table; nothing is known of a processor's.
+
+    What a device really does is measured (`device_info.py`, `DeviceInfo.rates`).
+    """
     if device.kind == "cpu":
-        return measure_cpu_peak(device.fingerprint)
+        return DevicePeak()
     facts = device.facts
     return gpu_peak(
         facts.get("card", device.name),
@@ -97,56 +95,6 @@ def _figure(facts: Mapping[str, str], name: str) -> float:
     return float(found[0]) if found else 0.0
 
 
-@functools.lru_cache(maxsize=8)
-def measure_cpu_peak(_fingerprint: str) -> DevicePeak:
-    """Measure the copy bandwidth of one core; several cores copy more, so it is not a floor."""
-    source, target = bytearray(CPU_BYTES), bytearray(CPU_BYTES)
-    times_s = []
-    for _round in range(CPU_ROUNDS):
-        began = time.perf_counter()
-        target[:] = source  # one memcpy: read and written
-        times_s.append(time.perf_counter() - began)
-    return DevicePeak(gb_s=2 * CPU_BYTES / median(times_s) / 1e9, source="measured")
-
-
-# --- how near -------------------------------------------------------------------------------------
-
-
-def roofline_figures(
-    bytes_moved: float, flops: float, us: float, peak: DevicePeak
-) -> dict[str, str]:
-    """Return printable figures of a call of `us` microseconds; unknown figures are left out."""
-    if us <= 0:
-        return {}
-    figures: dict[str, str] = {}
-    gb_s, tflops = bytes_moved / us / 1e3, flops / us / 1e6
-    of_memory = gb_s / peak.gb_s if peak.gb_s else None
-    of_units = tflops / peak.max_tflops if peak.max_tflops else None
-    if bytes_moved:
-        resident = peak.cache_bytes >= bytes_moved
-        figures["bandwidth"] = f"{gb_s:.4g} GB/s{_share(of_memory, peak)}"
-        if resident:
-            figures["bandwidth"] += "; all of it fits into the last cache"
-    if flops:
-        figures["arithmetic"] = f"{tflops:.4g} TFLOP/s{_share(of_units, peak)}"
-    if of_memory is not None and (of_units is not None or not flops):
-        figures["bound"] = _bound(of_memory if bytes_moved else 0.0, of_units or 0.0)
-    return figures
-
-
-def _share(share: float | None, peak: DevicePeak) -> str:
-    return "" if share is None else f", {share:.0%} of the peak ({peak.source})"
-
-
-def _bound(of_memory: float, of_units: float) -> str:
-    if max(of_memory, of_units) < 0.1:
-        return "neither memory nor arithmetic: latency, launches or too little parallel work"
-    return "memory" if of_memory >= of_units else "arithmetic"
-
-
-# --- the physical limit ---------------------------------------------------------------------------
-
-
 def floor_us(bytes_in_out: float, flops: float, peak: DevicePeak) -> float:
     """Return the microseconds that a call needs on a perfect device; 0.0 where nothing is known.
 
@@ -155,7 +103,7 @@ def floor_us(bytes_in_out: float, flops: float, peak: DevicePeak) -> float:
     into the last cache move from there.
     """
     times = [0.0]
-    if peak.gb_s is not None and peak.source != "measured":
+    if peak.gb_s is not None:
         beyond = max(0.0, bytes_in_out - peak.cache_bytes)
         within = bytes_in_out - beyond
         bytes_a_us = peak.gb_s * 1e3 * PEAK_MARGIN

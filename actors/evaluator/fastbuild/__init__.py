@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from actors.evaluator.fastbuild.candidate_process import import_in_child
 from actors.evaluator.fastbuild.headers.precompiled_headers import PrecompiledHeaderError
 from actors.evaluator.fastbuild.request.compiler_process import BuildTimeoutError
-from actors.evaluator.fastbuild.request.flag_set import FlagSet
+from actors.evaluator.fastbuild.request.flag_set import ADDED_FLAGS_VARIABLE, FlagSet
 from actors.evaluator.fastbuild.request.source_requirements import (
     flag_sets_of,
     may_compile,
@@ -56,6 +56,7 @@ else:
 
 
 __all__ = [
+    "ADDED_FLAGS_VARIABLE",
     "STORE_VARIABLE",
     "TOOLKITS_VARIABLE",
     "UNFINISHED_PREFIX",

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
-from actors.evaluator.fastbuild.headers.header_tree import UMBRELLAS, write_file
+from actors.evaluator.fastbuild.headers.header_tree import write_file
+from actors.evaluator.fastbuild.headers.include_order import includes_torch_first
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
+from actors.evaluator.fastbuild.request.added_headers import torch_headers_for
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline, run_compiler
@@ -20,8 +22,6 @@ BINDINGS: tuple[Binding, ...] = ("table", "pybind")
 BINDING_DEFINES: dict[Binding, str] = {"table": "-DSTARK_TABLE", "pybind": "-DSTARK_PYBIND"}
 # Names in a compiler's output when a function has a type that the table does not know.
 LAYOUT_ASSERTION = re.compile(r"stark::KindOf|stark::Guarded|stark::Table")
-_DIRECTIVE = re.compile(r"^\s*#\s*(\w+)\s*(.*)$", re.MULTILINE)
-_TORCH_HEADERS = frozenset(["torch/extension.h", *UMBRELLAS])
 
 
 class CxxCompilation(Value, frozen=True, kw_only=True):
@@ -33,33 +33,29 @@ class CxxCompilation(Value, frozen=True, kw_only=True):
     precompiled: bool
 
 
-def precompiled_text(binding: Binding) -> str:
+def precompiled_text(binding: Binding, added: tuple[str, ...]) -> str:
     """Return the text of the precompiled header."""
-    return f"#include <stark/common.h>\n#include <stark/{binding}.h>\n"
-
-
-def includes_torch_first(source: CandidateSource) -> bool:
-    """Whether no directive before the include of torch's headers could change these."""
-    for directive, rest in _DIRECTIVE.findall(source.code_with_includes):
-        if directive == "include":
-            if rest.strip()[1:-1] in _TORCH_HEADERS:
-                return True
-        elif directive != "pragma" or rest.strip() != "once":
-            return False
-    return False
+    names = ("stark/common.h", f"stark/{binding}.h", *added)
+    return "".join(f"#include <{name}>\n" for name in names)
 
 
 def _flags(toolkit: Toolkit, compilation: CompileCommand, binding: Binding) -> list[str]:
     folders = [toolkit.folder / "light"]
-    return [*canonical(with_folders_first(compilation.flags, folders)), BINDING_DEFINES[binding]]
+    shared = [flag for flag in compilation.flags if not flag.startswith("-I")]
+    return [*canonical(with_folders_first(tuple(shared), folders)), BINDING_DEFINES[binding]]
 
 
 def precompile_header(
-    toolkit: Toolkit, compilation: CompileCommand, binding: Binding, deadline: Deadline
+    toolkit: Toolkit,
+    compilation: CompileCommand,
+    binding: Binding,
+    added: tuple[str, ...],
+    deadline: Deadline,
 ) -> None:
-    """Precompile the header that `compile_cxx` uses with these flags."""
+    """Precompile the header that `compile_cxx` uses with these flags and added headers."""
     flags = _flags(toolkit, compilation, binding)
-    toolkit.precompiled.make(compilation.compiler, flags, precompiled_text(binding), deadline)
+    text = precompiled_text(binding, added)
+    toolkit.precompiled.make(compilation.compiler, flags, text, deadline)
 
 
 def compile_cxx(
@@ -72,7 +68,8 @@ def compile_cxx(
 ) -> CxxCompilation:
     """Compile `source` to the compilation's output in `folder`."""
     own_folder = folder / f"{Path(source.path).name}.{binding}"
-    write_file(own_folder / "stark/candidate.h", candidate_header(source, toolkit.index))
+    added = torch_headers_for(source.whole_code)
+    write_file(own_folder / "stark/candidate.h", candidate_header(source, toolkit.index, added))
     folders = [own_folder, *toolkit.include_folders(source)]
     argv = [
         compilation.compiler,
@@ -82,7 +79,8 @@ def compile_cxx(
     header = None
     if includes_torch_first(source):
         flags = _flags(toolkit, compilation, binding)
-        header = toolkit.precompiled.find(compilation.compiler, flags, precompiled_text(binding))
+        text = precompiled_text(binding, added)
+        header = toolkit.precompiled.find(compilation.compiler, flags, text)
     first = ["-include", str(header)] if header else []
     end = ["-c", source.path, "-o", str(folder / compilation.output)]
     ran = run_compiler([argv[0], *first, *argv[1:], *end], folder.parent, deadline)

@@ -8,6 +8,7 @@ torch's headers declare.  In doubt torch builds again, and the result of that bu
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from actors.evaluator.fastbuild.headers.declared_names import names_declared_by, names_declared_in
@@ -37,8 +38,7 @@ class CompilerFailure(Value, frozen=True, kw_only=True):
 
     phase: str
     output: str
-    source: str  # the path of the candidate's file
-    text: str  # the content of that file
+    source: CandidateSource
     argv: tuple[str, ...]  # compiles the file with the light headers, without -c and -o
 
 
@@ -47,8 +47,9 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
     if failure.phase in DEVICE_ONLY_PHASES:
         return None
     found = _ERROR.search(failure.output)
-    if found is None or Path(found["file"]).name != Path(failure.source).name:
-        return "the first error is outside the candidate's file"
+    text = _text_of(found["file"], failure.source) if found else None
+    if found is None or text is None:
+        return "the first error is outside the candidate's files"
     message = found["message"]
     if _MISSING_FILE.search(message):
         return None  # the light tree hides none of torch's files
@@ -56,21 +57,37 @@ def reason_to_doubt(failure: CompilerFailure, toolkit: Toolkit, deadline: Deadli
         return "a type is incomplete"
     if _OPERATOR.search(message) and _TORCH_TYPE.search(message):
         return "an operator on torch's types is missing"
-    code = CandidateSource(path=failure.source, text=failure.text).code
+    whole_code = failure.source.whole_code
     number = int(found["line"] or found["edg"])
-    lines = code.splitlines()[max(0, number - 1 - LINES_BEFORE) : number]
+    lines = CandidateSource(path="", text=text).code.splitlines()[
+        max(0, number - 1 - LINES_BEFORE) : number
+    ]
     if found["line"]:
         message = message.splitlines()[0]  # g++ repeats the candidate's own line below it
     quoted = " ".join("".join(groups) for groups in _QUOTED.findall(message))
     named = (identifiers_in(quoted) | identifiers_in("\n".join(lines))) & toolkit.torch_names
-    missing = named - names_declared_by(code)
+    missing = named - names_declared_by(whole_code)
     missing -= _names_in_light_headers(failure, deadline) if missing else frozenset()
     return f"{', '.join(sorted(missing)[:5])} may be declared by torch" if missing else None
 
 
+def _text_of(file: str, source: CandidateSource) -> str | None:
+    """Return the text of the candidate's own file that a compiler calls `file`; None for others."""
+    if Path(file).name == Path(source.path).name:
+        return source.text
+    resolved = str(Path(file).resolve())
+    return next((header.text for header in source.headers if header.path == resolved), None)
+
+
+@lru_cache(maxsize=4096)
+def _is_one_of(file: str, own: frozenset[str]) -> bool:
+    return file in own or (len(own) > 1 and str(Path(file).resolve()) in own)
+
+
 def _names_in_light_headers(failure: CompilerFailure, deadline: Deadline) -> frozenset[str]:
     """Return the names that the headers of the failed light build declare or define."""
-    folder = Path(failure.source).parent
+    folder = Path(failure.source.path).parent
+    own = frozenset([failure.source.path, *(each.path for each in failure.source.headers)])
     text = run_compiler([*failure.argv, "-E"], folder, deadline).output
     macros = run_compiler([*failure.argv, "-E", "-dM"], folder, deadline).output
     in_candidate = False
@@ -78,7 +95,7 @@ def _names_in_light_headers(failure: CompilerFailure, deadline: Deadline) -> fro
     for line in text.splitlines():
         marker = _MARKER.match(line)
         if marker:
-            in_candidate = marker[1] == failure.source
+            in_candidate = _is_one_of(marker[1], own)
         elif not in_candidate:
             header_lines.append(line)
     declared = names_declared_in("\n".join(header_lines))

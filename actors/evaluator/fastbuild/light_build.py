@@ -16,6 +16,7 @@ from actors.evaluator.fastbuild.cxx_compile import (
 from actors.evaluator.fastbuild.error_attribution import CompilerFailure
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext, compile_cuda
+from actors.evaluator.fastbuild.request.added_headers import has_module
 from actors.evaluator.fastbuild.request.build_request import BuildRequest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import BuildCommands, CompileCommand
@@ -26,6 +27,9 @@ from protocol.values import Value
 
 # The mangled name of a Tensor method; undefined if the light headers did not define the method.
 _METHOD = re.compile(r"\b_ZNK?R?2at6Tensor(?P<length>\d+)(?P<rest>\w+)")
+
+
+_KERNEL = "__device_stub_"  # in the name of the function by which the host launches a kernel
 
 
 class LightBuildUnsupportedError(Exception):
@@ -108,7 +112,7 @@ class LightBuild:
             with self.stopwatch.phase(f"g++ {name}, pybind11"):
                 compiled = self._compile_cxx(compilation, source, binding)
         self._precompiled.append(compiled.precompiled)
-        if "PYBIND11_MODULE" in source.code:
+        if has_module(source.whole_code):
             self._bindings.add(binding)
         if not compiled.ran.status:
             return None
@@ -117,8 +121,15 @@ class LightBuild:
     def _compile_cuda(
         self, compilation: CompileCommand, source: CandidateSource
     ) -> CompilerFailure | None:
-        compiled = compile_cuda(self._context, compilation, source)
+        binding: Binding = "table" if can_bind_by_table(source) else "pybind"
+        compiled = compile_cuda(self._context, compilation, source, table=binding == "table")
+        output = compiled.ran.output if compiled.ran else ""
+        if compiled.failed and binding == "table" and LAYOUT_ASSERTION.search(output):
+            binding = "pybind"
+            compiled = compile_cuda(self._context, compilation, source, table=False)
         self._precompiled.append(compiled.precompiled)
+        if has_module(source.whole_code):
+            self._bindings.add(binding)
         if not compiled.failed or compiled.ran is None:
             return None
         return _failure(compiled.failed, compiled.ran.output, source, compiled.argv)
@@ -144,26 +155,27 @@ class LightBuild:
             ran = run_compiler([*argv, *self.toolkit.linker], self.folder, self.deadline)
         if ran.status:
             raise LightBuildUnsupportedError(f"the linker failed: {ran.output[-300:]}")
-        with self.stopwatch.phase("look for missing methods"):
-            self._check_methods(unfinished)
+        with self.stopwatch.phase("look for missing symbols"):
+            check_symbols(unfinished, self.toolkit, self.deadline)
         unfinished.replace(self.request.library)
 
-    def _check_methods(self, library: Path) -> None:
-        """Raise `LightBuildUnsupportedError` if the library lacks a method of torch's headers."""
-        ran = run_compiler(
-            ["nm", "-D", "--undefined-only", str(library)], self.folder, self.deadline
-        )
-        for found in _METHOD.finditer(ran.output):
-            name = found["rest"][: int(found["length"])]
-            if found.group() not in self.toolkit.exported and name in self.toolkit.index.methods:
-                raise LightBuildUnsupportedError(
-                    f"the method {name} is used but not named in the source"
-                )
+
+def check_symbols(library: Path, toolkit: Toolkit, deadline: Deadline) -> None:
+    """Raise `LightBuildUnsupportedError` if the library lacks a method of torch or a kernel."""
+    argv = ["nm", "-D", "--undefined-only", str(library)]
+    ran = run_compiler(argv, library.parent, deadline)
+    if _KERNEL in ran.output:
+        # g++ read the bodies of templates in the headers; cudafe++ and cicc saw no such launch.
+        raise LightBuildUnsupportedError("a template in the headers launches a kernel")
+    for found in _METHOD.finditer(ran.output):
+        name = found["rest"][: int(found["length"])]
+        if found.group() not in toolkit.exported and name in toolkit.index.methods:
+            raise LightBuildUnsupportedError(
+                f"the method {name} is used but not named in the source"
+            )
 
 
 def _failure(
     phase: str, output: str, source: CandidateSource, argv: tuple[str, ...]
 ) -> CompilerFailure:
-    return CompilerFailure(
-        phase=phase, output=output, source=source.path, text=source.text, argv=argv
-    )
+    return CompilerFailure(phase=phase, output=output, source=source, argv=argv)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.evaluator.fastbuild.cxx_compile import BINDINGS, precompile_header
+from actors.evaluator.fastbuild.cxx_compile import BINDINGS, Binding, precompile_header
 from actors.evaluator.fastbuild.headers.cuda_header_tree import generate_cuda_headers
 from actors.evaluator.fastbuild.headers.declared_names import names_declared_in
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
@@ -44,6 +44,7 @@ from actors.evaluator.fastbuild.headers.toolkit import (
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import CUDA_PROBE, BuildContext
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import PreambleCache
 from actors.evaluator.fastbuild.nvcc.probe_build import learn_from_probe
+from actors.evaluator.fastbuild.request.added_headers import PYBIND
 from actors.evaluator.fastbuild.request.build_request import BuildRequest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
@@ -274,12 +275,23 @@ def _precompile(toolkit: Toolkit, flag_set: FlagSet, deadline: Deadline) -> None
         # A build slot has two cores (`build_slots`): each of the two compilers uses one.
         with ThreadPoolExecutor(len(BINDINGS)) as pool:
             for done in [
-                pool.submit(precompile_header, toolkit, compilations[0], binding, deadline)
-                for binding in BINDINGS
+                pool.submit(precompile_header, toolkit, compilations[0], *kind, deadline)
+                for kind in _kinds_of_precompiled_headers(flag_set)
             ]:
                 done.result()
         if flag_set.with_cuda:
             context = BuildContext(
                 toolkit=toolkit, folder=scratch / "stark", stopwatch=Stopwatch(), deadline=deadline
             )
-            learn_from_probe(context, compilations[1], request.sources[1])
+            learn_from_probe(context, compilations[1], request.sources[1], flag_set.cuda_headers)
+
+
+def _kinds_of_precompiled_headers(flag_set: FlagSet) -> list[tuple[Binding, tuple[str, ...]]]:
+    """Return binding and added headers of each header for C++ sources with this flag set.
+
+    A source that needs parts of torch beyond tensors is the only C++ one, as a rule.
+    """
+    added = tuple(header for header in flag_set.cpp_headers if header != PYBIND)
+    if not added:
+        return [(binding, ()) for binding in BINDINGS]
+    return [("pybind" if PYBIND in flag_set.cpp_headers else "table", added)]

@@ -88,9 +88,8 @@ class TorchBuildHook:
     def _light_build(self, request: BuildRequest, key: str, stopwatch: Stopwatch) -> str | None:
         """Build with light headers; return why torch must build instead, None when built."""
         reason = "it is not a plain extension" if request.is_special else None
-        reason = reason or unsupported_reason(
-            request.sources, request.include_folders, self.toolkit.hidden_macros
-        )
+        reason = reason or request.unclear_headers
+        reason = reason or unsupported_reason(request.sources, self.toolkit.hidden_macros)
         if reason:
             return reason
         deadline = Deadline(self.limit_s)
@@ -160,7 +159,7 @@ class TorchBuildHook:
 
 def _compiler_output(failure: CompilerFailure) -> str:
     """Return a failure in the form in which ninja reports one."""
-    name = Path(failure.source).name
+    name = Path(failure.source.path).name
     return f"FAILED: {name} ({failure.phase})\n{failure.output}"
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.ipc.orders import Done, Exit, InputKind, Order, Ping
+from protocol.facts import DeviceRates, MatrixPrecision, OperationTime
 from protocol.settings import Precision
 from protocol.values import Device
 
@@ -55,14 +56,60 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
     aliases: bool = False  # an output is in an input's memory, which the next inputs overwrite
     has_double: bool  # a float64 reference could be made
-    input_bytes: int = 0  # of the GPU's memory for the inputs and outputs of one block
+    block_bytes: int  # for the inputs and outputs of one block
     notes: tuple[str, ...] = ()
+
+
+class MeasureRates(Order, frozen=True, kw_only=True):
+    """Measure the rates of this process's device."""
+
+
+class RatesMeasured(Order, frozen=True, kw_only=True):
+    rates: DeviceRates
+    is_settled: bool = True  # whether they are good enough to store
+
+
+class DescribeTask(Order, frozen=True, kw_only=True):
+    """Count what one call of the task's module does, and find out what is allowed of it."""
+
+    seed: int
+
+
+class OutputTolerance(Order, frozen=True, kw_only=True):
+    """How far one output may be from the right one."""
+
+    dtype: str
+    allowed: float = 0.0  # relative, on the scale of `children/correctness.py`; 0: equal exactly
+    rms: float = 0.0  # of one draw
+    eager_error: float | None = None  # eager's own on that draw and scale
+    error_factor: float = 0.0  # times eager's own error that are allowed in any case
+    is_double: bool = False  # whether float64 is the truth
+
+
+class TaskDescribed(Order, frozen=True, kw_only=True):
+    """What one call of the task's module does; what could not be found out is left out."""
+
+    tolerances: tuple[OutputTolerance, ...] = ()
+    tf32_products: bool = False
+    tf32_convolutions: bool = False
+    flops: dict[MatrixPrecision, float] | None = None  # None: not counted
+    uncounted: tuple[str, ...] = ()
+    operations: tuple[OperationTime, ...] = ()
+    more_operations: int = 0
+    device_us: float | None = None
+    launches: int | None = None
 
 
 class TryInputKind(Order, frozen=True, kw_only=True):
     """Answer whether the task accepts inputs of another kind than its own."""
 
     kind: InputKind
+    seed: int
+
+
+class TryMixing(Order, frozen=True, kw_only=True):
+    """Answer whether inputs of timed calls can be mixed from draws of the task."""
+
     seed: int
 
 
@@ -100,19 +147,60 @@ class InputsDrawn(Order, frozen=True, kw_only=True):
     inputs: Layout
 
 
-class DrawBatch(Order, frozen=True, kw_only=True):
-    """Draw fresh inputs many times."""
+class PrepareSlots(Order, frozen=True, kw_only=True):
+    """Allocate input slots that every side maps.  Earlier ones are given up."""
+
+    count: int
+
+
+class SlotsPrepared(Order, frozen=True, kw_only=True):
+    """The slots are there.  Descriptor: their memory."""
+
+    draw_s: float  # seconds for the contents of one slot, where each has a draw of its own; else 0
+
+
+class FillSlots(Order, frozen=True, kw_only=True):
+    """Write fresh inputs into slots 0 … `count`-1; the side that reads them next is frozen."""
 
     seed: int
     count: int
-    strided: bool = False  # bytes in the order of their strides, not in logical order
 
 
-class BatchDrawn(Order, frozen=True, kw_only=True):
-    """Fresh inputs, known as `first`, `first` + 1, …  Descriptors: their bytes, by side."""
+class DrawFromSlot(Order, frozen=True, kw_only=True):
+    """Make a draw of what was last written into a slot; it is known by the number answered."""
 
-    first: int
-    inputs: tuple[Layout, ...]
+    slot: int
+
+
+class SlotDrawn(Order, frozen=True, kw_only=True):
+    """The draw, and whether the slot holds something else by now."""
+
+    draw: int
+    is_changed: bool
+
+
+class PrepareArena(Order, frozen=True, kw_only=True):
+    """Allocate device memory for what a candidate's timed calls allocate.
+
+    Descriptor: that memory.
+    """
+
+    size: int
+
+
+class StashFromArena(Order, frozen=True, kw_only=True):
+    """Copy outputs out of the arena now, to compare them later."""
+
+    outputs: tuple[Layout, ...]
+    places: tuple[tuple[int, ...], ...]  # where each leaf begins; of empty ones any number
+
+
+class AwaitIdleCard(Order, frozen=True, kw_only=True):
+    """Answer after a few round trips to the card: they wait for work of other processes."""
+
+
+class ReleaseTimingMemory(Order, frozen=True, kw_only=True):
+    """Free slots and arenas."""
 
 
 class ComputeExpected(Order, frozen=True, kw_only=True):
@@ -132,7 +220,6 @@ class StashOutputs(Order, frozen=True, kw_only=True):
     parts: tuple[tuple[int, int], ...]  # where each begins and ends
     strided: tuple[Layout, ...] = ()  # of parts whose bytes are in the order of their strides
     size: int  # of all bytes
-    keep: bool = True  # False: copied only to leave the same caches behind for both sides
 
 
 class CompareBytes(Order, frozen=True, kw_only=True):
@@ -140,6 +227,7 @@ class CompareBytes(Order, frozen=True, kw_only=True):
 
     draw: int
     what: Literal["output", "inputs"]
+    describe: bool = False  # also answer with where a wrong output is wrong
     stashed: int | None = None  # the part copied before, instead of the descriptor's bytes
     share: bool = False  # also answer with the error in units of KernelBench's tolerance
 
@@ -148,6 +236,7 @@ class Compared(Order, frozen=True, kw_only=True):
     reason: str = ""  # "" when they agree
     max_error: float | None = None  # in units of the tolerance
     share: float | None = None  # the same error in units of KernelBench's tolerance
+    difference: tuple[str, ...] = ()  # of a wrong output: where it is wrong, and how
 
 
 class ForgetDraws(Order, frozen=True, kw_only=True):
@@ -167,12 +256,21 @@ ToReferee = (
     | ImportTask
     | MakeModel
     | PrepareTask
+    | MeasureRates
+    | DescribeTask
     | TryInputKind
+    | TryMixing
     | RestoreParameters
     | FreshBuffers
     | LendMemory
     | DrawInputs
-    | DrawBatch
+    | PrepareSlots
+    | FillSlots
+    | DrawFromSlot
+    | PrepareArena
+    | StashFromArena
+    | AwaitIdleCard
+    | ReleaseTimingMemory
     | ComputeExpected
     | StashOutputs
     | CompareBytes
@@ -182,9 +280,12 @@ ToReferee = (
 FromReferee = (
     DeviceDescribed
     | TaskPrepared
+    | RatesMeasured
+    | TaskDescribed
     | InputKindResult
     | InputsDrawn
-    | BatchDrawn
+    | SlotsPrepared
+    | SlotDrawn
     | ExpectedLayout
     | Compared
     | Done

@@ -1,116 +1,196 @@
-"""Runs a winner under NVIDIA's tools: out-of-bounds accesses, races, ncu's numbers.
+"""Runs a candidate under tools: ncu's metrics, out-of-bounds accesses, races, the place of a crash.
 
-The winner runs in a fresh process.  The tools take too long for every candidate, but not for a
-winner.  The verdict also reports a tool that is not permitted.
+A tool takes seconds, so a candidate gets one where it pays: the winners, contenders, and one that
+crashed.  Tools are run at sandbox level 3 only, since they talk to the program over 127.0.0.1 and
+need a network of their own for that.  Nothing that a tool reports changes a verdict, except
+memcheck's errors of a winner.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-import msgspec
-
-from actors.evaluator.ipc.orders import CandidateRaised, Confinement, Order
-from actors.evaluator.ipc.runner_orders import CallOnce, FromRunner
-from actors.evaluator.profiling import tools
-from actors.evaluator.profiling.tools import Tool
+from actors.evaluator.ipc.orders import Confinement
+from actors.evaluator.ipc.tool_process import Tool
+from actors.evaluator.profiling.compiled_source import compiled_line
+from actors.evaluator.profiling.fault_report import (
+    FaultReport,
+    fault_location,
+    is_located,
+    read_address_sanitizer,
+    read_device_assertion,
+    read_sanitizer,
+)
+from actors.evaluator.profiling.ncu_report import (
+    is_not_permitted,
+    longest_kernels,
+    metric_table,
+    read_report,
+    refusal,
+)
+from actors.evaluator.profiling.profile_sentences import (
+    ProfileContext,
+    profile_sentences,
+    sources_of,
+)
+from actors.evaluator.profiling.tool_commands import EXECUTABLES, ncu_filter, tool_command
+from actors.evaluator.profiling.tool_run import LIMIT_S, ToolRun, run_tool
 from actors.evaluator.reference.fixture import ReferenceFixture
-from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
+from protocol.values import Value
 
-START_S = 30.0  # torch is imported again, under the tool
-CALL_S = 60.0
-ALL_S = 60.0  # no tool starts after this time, so that a run ends
-TOOL_NAMES: tuple[Tool, ...] = ("memcheck", "racecheck", "ncu")
-MAX_KERNELS_SHOWN = 3  # of ncu's kernels
+WINNER_S = 60.0  # of all tools of a winner: none starts after it
+WINNER_TOOL_S = 60.0
+HOST_S = 30.0  # a host's processors may be busy; about 5 if they are not
+CHECKS: tuple[Tool, ...] = ("memcheck", "racecheck")
 
-
-def inspect_candidate(
-    zygote: ZygoteClient,
-    fixture: ReferenceFixture,
-    source: str,
-    fresh: Callable[[], Confinement],
-) -> dict[str, str]:
-    """Return tool name -> its findings as text for people."""
-    found: dict[str, str] = {}
-    until = time.monotonic() + ALL_S
-    for name in TOOL_NAMES:
-        executable = "ncu" if name == "ncu" else "compute-sanitizer"
-        if shutil.which(executable) is None:
-            continue
-        if not zygote.ready.namespaces:
-            found[name] = "not run: it needs a network namespace of its own (sandbox level 3)"
-            continue
-        if time.monotonic() > until:
-            found[name] = f"not run: the tools before it took {ALL_S:.0f} s"
-            continue
-        output = _run(zygote, fixture, source, fresh(), tuple(tools.tool_command(name, [])))
-        found[name] = _numbers(output) if name == "ncu" else _errors(output)
-    return found
+Fresh = Callable[[], Confinement]  # makes a build of the candidate in a folder of its own
 
 
-def memcheck_errors(found: dict[str, str]) -> str:
+class Profile(Value, frozen=True, kw_only=True):
+    """What ncu told of a candidate."""
+
+    sentences: tuple[str, ...] = ()
+    table: str = ""  # the raw figures, or why there are none
+    seconds: float = 0.0
+
+
+class Inspector:
+    """The tools of one device; remembers which of them can't be used here."""
+
+    def __init__(self, zygote: ZygoteClient) -> None:
+        self._zygote = zygote
+        self._refused: dict[Tool, str] = {}
+
+    def profile(
+        self,
+        fixture: ReferenceFixture,
+        source: str,
+        confinement: Confinement,
+        context: ProfileContext,
+    ) -> Profile:
+        """Return what ncu measures of one call of the candidate, as sentences and as a table."""
+        why_not = self._why_not("ncu")
+        if why_not is not None:
+            return Profile(table=why_not)
+        chosen = longest_kernels(context.kernels, context.launches)
+        command = tuple(tool_command("ncu", ncu_filter(chosen)))
+        ran = run_tool(self._zygote, fixture, source, confinement, "ncu", command, LIMIT_S)
+        call = read_report(ran.text, is_chosen=bool(chosen))
+        if not call.kernels:
+            reason = refusal(ran.text) or _why_no_report(ran, "it measured no kernel")
+            if is_not_permitted(ran.text):
+                self._refused["ncu"] = f"not run: {reason}"
+            return Profile(table=f"no figures: {reason}", seconds=ran.seconds)
+        sentences = profile_sentences(call, context)
+        return Profile(
+            sentences=tuple(sentence.text for sentence in sentences),
+            table=f"{sources_of(sentences)}\n{metric_table(call)}",
+            seconds=ran.seconds,
+        )
+
+    def check_winner(self, fixture: ReferenceFixture, source: str, fresh: Fresh) -> dict[str, str]:
+        """Return memcheck's and racecheck's findings of a winner, as text for people."""
+        found: dict[str, str] = {}
+        until = time.monotonic() + WINNER_S
+        for tool in CHECKS:
+            why_not = self._why_not(tool)
+            if why_not == "":
+                continue
+            if why_not is None and time.monotonic() > until:
+                why_not = f"not run: the tools before it took {WINNER_S:.0f} s"
+            if why_not is not None:
+                found[tool] = why_not
+                continue
+            ran = self._run(tool, fixture, source, fresh(), WINNER_TOOL_S)
+            found[tool] = _errors(ran)
+        return found
+
+    def locate_fault(
+        self, fixture: ReferenceFixture, source: str, confinement: Confinement, log: str = ""
+    ) -> str:
+        """Return where the candidate's code on the GPU fails, in one line; "" if not known.
+
+        `log`: what the candidate wrote when it crashed, which has a failed assertion's place.
+        """
+        assertion = read_device_assertion(log)
+        if assertion is not None:
+            return _located(assertion, source, confinement)
+        if self._why_not("memcheck") is not None:
+            return ""
+        ran = self._run("memcheck", fixture, source, confinement, LIMIT_S, is_located)
+        report = read_sanitizer(ran.text)
+        # An error of the CUDA API says less than the access that led to it.
+        faults = sorted(report.faults, key=lambda fault: fault.function == "")
+        if not faults:
+            return ""
+        return _located(faults[0], source, confinement)
+
+    def locate_host_fault(
+        self,
+        fixture: ReferenceFixture,
+        source: str,
+        confinement: Confinement,
+        variables: Mapping[str, str],
+    ) -> str:
+        """Return where the candidate's C++ code fails, in one line; "" if not known.
+
+        `confinement`: of a build with AddressSanitizer, which `variables` put into the process.
+        """
+        settings = [f"{name}={value}" for name, value in variables.items()]
+        command = tuple(tool_command("asan", settings))
+        ran = run_tool(self._zygote, fixture, source, confinement, "asan", command, HOST_S)
+        report = read_address_sanitizer(ran.text, confinement.folder)
+        # Without a line it says no more than the signal did.
+        has_place = report is not None and report.line
+        return _located(report, source, confinement) if report and has_place else ""
+
+    def _why_not(self, tool: Tool) -> str | None:
+        """Return why a tool can't be used here, "" if it is not installed; None if it can."""
+        if shutil.which(EXECUTABLES[tool]) is None:
+            return ""
+        if not self._zygote.ready.namespaces:
+            return "not run: it needs a network namespace of its own (sandbox level 3)"
+        return self._refused.get(tool)
+
+    def _run(
+        self,
+        tool: Tool,
+        fixture: ReferenceFixture,
+        source: str,
+        confinement: Confinement,
+        limit_s: float,
+        is_enough: Callable[[str], bool] | None = None,
+    ) -> ToolRun:
+        command = tuple(tool_command(tool))
+        return run_tool(
+            self._zygote, fixture, source, confinement, tool, command, limit_s, is_enough
+        )
+
+
+def memcheck_errors(found: Mapping[str, str]) -> str:
     """Return memcheck's findings; "" when it found nothing."""
     text = found.get("memcheck", "")
     return text if text[:1].isdigit() and not text.startswith("0 ") else ""
 
 
-def _run(
-    zygote: ZygoteClient,
-    fixture: ReferenceFixture,
-    source: str,
-    confinement: Confinement,
-    command: tuple[str, ...],
-) -> str:
-    """Call the candidate once under a tool; return all output of both."""
-    child: ChildClient[FromRunner] = zygote.spawn(
-        "tool",
-        msgspec.structs.replace(confinement, own_network=True),
-        FromRunner,
-        trusted=False,
-        command=command,
-        patience_s=START_S,
-    )
-    drawn = fixture.referee.draw()
-    try:
-        fixture.refresh_buffers()
-        construct, init = fixture.construct_order()
-        load, state = fixture.load_order()
-        feed, inputs = drawn.set_inputs_order(0)
-        steps: list[tuple[Order, list[int]]] = [
-            (fixture.import_order(source), []),
-            (construct, init),
-            (load, state),
-            (feed, inputs),
-            (CallOnce(slot=0, seed=drawn.seed, keep=0), []),
-        ]
-        for order, carried in steps:
-            answer = child.ask(order, CALL_S, carried)
-            if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
-                break
-        child.dismiss(CALL_S)
-    finally:
-        os.close(drawn.buffer)
-        fixture.referee.forget(drawn.number)
-        child.kill()
-    return child.output.text()
+def _located(report: FaultReport, source: str, confinement: Confinement) -> str:
+    line = compiled_line(confinement.folder, report.file, report.line)
+    return fault_location(report, source, line)
 
 
-def _errors(output: str) -> str:
-    summary = tools.sanitizer_summary(output)
-    if summary.count is None:
-        return f"did not run to its end: {' '.join(output.split())[-200:]}"
-    return f"{summary.count} errors" + "".join(f"; {line}" for line in summary.lines)
+def _errors(ran: ToolRun) -> str:
+    report = read_sanitizer(ran.text)
+    if report.count is None:
+        return _why_no_report(ran, "did not run to its end")
+    found = f"{report.count} errors" + "".join(f"; {line}" for line in report.lines)
+    return f"{found} ({ran.seconds:.1f} s)"
 
 
-def _numbers(output: str) -> str:
-    kernels = tools.ncu_numbers(output)
-    if not kernels:
-        return f"no numbers: {' '.join(output.split())[-200:]}"
-    return " | ".join(
-        f"{name}: " + ", ".join(f"{key} {value}" for key, value in figures.items())
-        for name, figures in list(kernels.items())[:MAX_KERNELS_SHOWN]
-    )
+def _why_no_report(ran: ToolRun, otherwise: str) -> str:
+    if not ran.is_finished:
+        return f"it was ended after {ran.seconds:.0f} s"
+    last = " ".join(ran.text.split())[-200:]
+    return f"{otherwise}: {last}" if last else otherwise

@@ -34,9 +34,7 @@ class Accusation(StrEnum):
     """What a candidate is rejected for: evidence that its time is not the time of its calls."""
 
     RAN_WHILE_FROZEN = "ran while frozen"
-    UNCLAIMED_WORK = "unclaimed work"  # it works outside of its timed calls
     BELOW_FLOOR = "below the floor"  # faster than its outputs can be moved
-    SLOWED_REFERENCE = "slowed the reference"
     NOT_FREEZABLE = "not freezable"
     MEMORY_OUT_OF_REACH = "memory out of reach"  # the judge can't write or read it
 
@@ -50,11 +48,23 @@ class CandidateFault(Value, frozen=True, kw_only=True):
     log: str = ""
     max_error: float | None = None
     accusation: Accusation | None = None  # of a rejection while it was timed
+    difference: tuple[str, ...] = ()  # of a wrong output: where it is wrong, and how
 
 
-def wrong_result(reason: str, stage: Stage, max_error: float | None = None) -> CandidateFault:
+def wrong_result(
+    reason: str,
+    stage: Stage,
+    max_error: float | None = None,
+    difference: tuple[str, ...] = (),
+) -> CandidateFault:
     """Return the fault of a wrong result."""
-    return CandidateFault(outcome=Outcome.WRONG, stage=stage, reason=reason, max_error=max_error)
+    return CandidateFault(
+        outcome=Outcome.WRONG,
+        stage=stage,
+        reason=reason,
+        max_error=max_error,
+        difference=difference,
+    )
 
 
 def fault_from_child(answer: object, stage: Stage, output: str) -> CandidateFault:
@@ -97,8 +107,14 @@ def _fault_from_exception(raised: CandidateRaised, stage: Stage, output: str) ->
 
 
 def verdict_json(verdict: Verdict) -> str:
-    """Return one line of JSON with the keys of `VERDICT_KEYS`; unmeasured figures are null."""
+    """Return one line of JSON with the keys of `VERDICT_KEYS`; unmeasured figures are null.
+
+    Only the verdict of a candidate that declared variants has two more keys.
+    """
     whole = {name: msgspec.to_builtins(getattr(verdict, name)) for name in VERDICT_KEYS}
     seconds = verdict.seconds
     whole["seconds"] = {"build": seconds.build, "check": seconds.check, "time": seconds.time}
+    if verdict.variants:
+        whole["variants"] = msgspec.to_builtins(verdict.variants)
+        whole["variant"] = verdict.variant
     return msgspec.json.encode(whole).decode()

@@ -118,6 +118,10 @@ class ProcessFreezer:
         self._cpu_s = {pid: procfs.cpu_time_s(pid) for pid in self._frozen}
         self._counted_at = time.monotonic()
 
+    def waited_s(self) -> float:
+        """Return how long threads of the frozen processes have waited for a processor so far."""
+        return sum(procfs.thread_wait_s(pid) for pid in self._frozen)
+
     def account_cpu(self, *, everywhere: bool = False) -> None:
         """Add the processor time that the frozen processes took since the last count.
 

@@ -68,6 +68,22 @@ def restrict(rules: Iterable[tuple[str, int]], *, tcp: bool = False) -> None:
         os.close(made)
 
 
+def enter_inner_domain() -> None:
+    """Enter a domain inside the present one, with the same access to files.
+
+    A process in it can't reach the descriptors and the memory of processes outside of it, not even
+    of its parent.
+    """
+    # A ruleset must handle something: making block devices, which no confined process may do.
+    ruleset = _Ruleset(MAKE_BLOCK, 0, 0)
+    made = linux.checked_syscall(CREATE_RULESET, ctypes.byref(ruleset), 8, 0)
+    try:
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        linux.checked_syscall(RESTRICT_SELF, made, 0)
+    finally:
+        os.close(made)
+
+
 def _allow(ruleset: int, path: str, access: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)

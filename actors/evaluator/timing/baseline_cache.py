@@ -62,7 +62,7 @@ class BaselineCache:
                 entry = msgspec.json.decode(file.read(MAX_BYTES), type=BaselineFile)
         except (OSError, msgspec.DecodeError):
             return None
-        wanted = (VERSION, device.fingerprint, _digest(task))
+        wanted = (VERSION, device.fingerprint, task_digest(task))
         if (entry.version, entry.fingerprint, entry.task) != wanted or not _is_sane(
             entry.baselines
         ):
@@ -74,7 +74,7 @@ class BaselineCache:
         entry = BaselineFile(
             version=VERSION,
             fingerprint=device.fingerprint,
-            task=_digest(task),
+            task=task_digest(task),
             baselines=baselines,
         )
         path = self._path(task, device)
@@ -84,11 +84,12 @@ class BaselineCache:
 
     def _path(self, task: Task, device: Device) -> Path:
         # The fingerprint holds the versions of torch, CUDA and the driver.
-        key = f"{VERSION}\0{device.kind}\0{device.fingerprint}\0{_digest(task)}"
+        key = f"{VERSION}\0{device.kind}\0{device.fingerprint}\0{task_digest(task)}"
         return self.root / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
 
 
-def _digest(task: Task) -> str:
+def task_digest(task: Task) -> str:
+    """Return what identifies a task's code, under any name."""
     parts = [task.source, *(text for pair in sorted(task.modules.items()) for text in pair)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -2,6 +2,10 @@
 
 A busy machine makes threads of one call wait for each other, by any factor.  So the lower quartile
 of the blocks counts, which favours the baseline, and a time that is not settled is not stored.
+
+torch.compile takes from seconds to minutes.  In a run it is measured while the device has nothing
+else to do, and may be cancelled for a candidate at any moment: a mode that is done is not measured
+again by this process.
 """
 
 from __future__ import annotations
@@ -16,15 +20,20 @@ from actors.evaluator.ipc.runner_orders import CallRepeatedly, CompileModule, Fr
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.timing import timing_statistics
-from actors.evaluator.timing.baseline_cache import BaselineCache, ReferenceBaselines
-from actors.work_context import STANDALONE, EvaluationContext
-from protocol.values import Device, Value
+from actors.evaluator.timing.baseline_cache import (
+    BaselineCache,
+    ReferenceBaselines,
+    task_digest,
+)
+from actors.work_context import EvaluationContext
+from protocol.values import Device, Task, Value
 
 MAX_BLOCKS = 25
 MIN_BLOCKS = 3  # also of calls that take longer than MEASURE_S
 MEASURE_S = 1.0
 WARM_UP_S = 0.3
 COMPILE_S = 300.0
+MODES = ("default", "max-autotune")
 SETTLED_RATIO = 1.25  # the median over the lower quartile, at most
 
 
@@ -35,38 +44,72 @@ class BaselineTime(Value, frozen=True, kw_only=True):
     is_settled: bool
 
 
-def measure_baselines(
-    fixture: ReferenceFixture,
-    device: Device,
-    store: BaselineCache | None,
-    context: EvaluationContext = STANDALONE,
-    *,
-    compiled: bool,
-) -> ReferenceBaselines:
-    """Return the baselines of a task: stored ones, or new ones.
+class CompiledBaselines:
+    """torch.compile's times of the tasks of one device: stored ones, or new ones."""
 
-    With a `store`, settled times are stored; a time that failed or was disturbed is measured again
-    by the next run.  `compiled` False: eager alone, which costs a second and is never stored.
-    """
-    stored = store.find(fixture.task, device) if store is not None and compiled else None
-    if stored is not None:
-        context.log_step("baselines taken from the store")
-        return stored
-    eager = eager_time(fixture)
-    if not compiled:
-        return ReferenceBaselines(eager_us=eager.us)
-    figures = []
-    for mode in ("default", "max-autotune"):
-        context.set_activity(f"measuring torch.compile {mode} (limit {COMPILE_S:.0f} s) of")
-        figures.append(compiled_time(fixture, mode))
-    measured = ReferenceBaselines(
-        eager_us=eager.us,
-        compile_us=figures[0].us if figures[0] else None,
-        max_autotune_us=figures[1].us if figures[1] else None,
+    def __init__(self, store: BaselineCache) -> None:
+        self._store = store
+        self._modes_done: dict[tuple[str, str], BaselineTime | None] = {}  # by task and mode
+
+    def stored(self, task: Task, device: Device) -> ReferenceBaselines | None:
+        """Return what an earlier run measured."""
+        return self._store.find(task, device)
+
+    def measure(
+        self, fixture: ReferenceFixture, device: Device, context: EvaluationContext
+    ) -> ReferenceBaselines:
+        """Measure eager and both modes, each in a new process, and store them if all are settled.
+
+        A time that failed or was disturbed is measured again by the next run.  Raises
+        `EvaluationCancelledError`.
+        """
+        modes = [self._mode_time(fixture, mode, context) for mode in MODES]
+        eager = module_time(fixture, None)
+        if eager is None:
+            raise fixture.failure("it could not be timed")
+        measured = ReferenceBaselines(
+            eager_us=eager.us,
+            compile_us=modes[0].us if modes[0] else None,
+            max_autotune_us=modes[1].us if modes[1] else None,
+        )
+        if all(time is not None and time.is_settled for time in (eager, *modes)):
+            self._store.store(fixture.task, device, measured)
+        for mode in MODES:
+            del self._modes_done[task_digest(fixture.task), mode]
+        return measured
+
+    def _mode_time(
+        self, fixture: ReferenceFixture, mode: str, context: EvaluationContext
+    ) -> BaselineTime | None:
+        key = (task_digest(fixture.task), mode)
+        if key not in self._modes_done:
+            context.set_activity(f"measuring torch.compile {mode} (limit {COMPILE_S:.0f} s) of")
+            self._modes_done[key] = module_time(fixture, mode)
+        return self._modes_done[key]
+
+
+def missing_note(measured: ReferenceBaselines) -> str:
+    """Return which of torch.compile's times are missing, and what that means; "" if none is."""
+    figures = (measured.compile_us, measured.max_autotune_us)
+    missing = [mode for mode, us in zip(MODES, figures, strict=True) if us is None]
+    if not missing:
+        return ""
+    return (
+        f"torch.compile ({' and '.join(missing)}) has no time: it failed, or took more than"
+        f" {COMPILE_S:.0f} s"
     )
-    if store is not None and all(f is not None and f.is_settled for f in (eager, *figures)):
-        store.store(fixture.task, device, measured)
-    return measured
+
+
+def on_clock_of(eager_us: float, measured: ReferenceBaselines) -> ReferenceBaselines:
+    """Return baselines as if eager had taken `eager_us`, its time in another measurement.
+
+    The device may be warmer or busier by now, so torch.compile's times are compared with an eager
+    time that was measured beside them.
+    """
+    factor = eager_us / measured.eager_us
+    figures = (measured.compile_us, measured.max_autotune_us)
+    compiled, tuned = (None if us is None else us * factor for us in figures)
+    return ReferenceBaselines(eager_us=eager_us, compile_us=compiled, max_autotune_us=tuned)
 
 
 def eager_time(fixture: ReferenceFixture) -> BaselineTime:
@@ -77,8 +120,12 @@ def eager_time(fixture: ReferenceFixture) -> BaselineTime:
     return measured
 
 
-def compiled_time(fixture: ReferenceFixture, mode: str) -> BaselineTime | None:
-    """Measure the module under torch.compile, in a new runner; None if it can't be compiled."""
+def module_time(fixture: ReferenceFixture, mode: str | None) -> BaselineTime | None:
+    """Measure the task's module in a new runner, under torch.compile unless `mode` is None.
+
+    None: it can't be compiled.  A new runner is used for eager, too: the end of a cancelled
+    measurement kills the runner, and the fixture's own has to stay warm.
+    """
     child: ChildClient[FromRunner] = fixture.zygote.spawn(
         "runner", fixture.confinement, FromRunner, trusted=False
     )
@@ -87,7 +134,7 @@ def compiled_time(fixture: ReferenceFixture, mode: str) -> BaselineTime | None:
             (fixture.import_order(), []),
             fixture.construct_order(),
             fixture.load_order(),
-            (CompileModule(mode=mode), []),
+            *([(CompileModule(mode=mode), [])] if mode is not None else []),
         ]
         for order, carried in orders:
             if not _is_good_answer(child.ask(order, fixture.limits.check_s, carried)):

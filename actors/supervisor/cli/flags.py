@@ -18,10 +18,21 @@ from actors.cli import OneLineParser, UsageError
 from actors.commands import typed_command
 from actors.installation import VERSION
 from protocol import prices
-from protocol.settings import EFFORTS, MAX_COUNT, MAX_IN_FLIGHT, MAX_SEED, PRECISIONS
+from protocol.settings import (
+    EFFORTS,
+    KNOWLEDGE,
+    LESSONS,
+    MAX_COUNT,
+    MAX_IN_FLIGHT,
+    MAX_SEED,
+    PRECISIONS,
+    PROFILE_WHEN,
+    PROMPT_STYLES,
+)
 from protocol.settings import POLICIES as POLICY_NAMES
 from protocol.settings import STRATEGIES as STRATEGY_NAMES
 from protocol.user_files import read_text
+from protocol.values import BACKEND_CHOICES
 
 COMMAND = typed_command()
 PREFIX = "STARK_"  # of settings in the environment
@@ -194,7 +205,29 @@ OPTIONS = tuple(
         ("--prices", "prices", price_file, "FILE", "TOML: your prices of models"),
         ("--strategy", "strategy", one_of(*STRATEGY_NAMES), "WORD", ", ".join(STRATEGY_NAMES)),
         ("--policy", "policy", one_of(*POLICY_NAMES), "WORD", ", ".join(POLICY_NAMES)),
+        (
+            "--prompts",
+            "prompts",
+            one_of(*PROMPT_STYLES),
+            "WORD",
+            "compact, or paper: its own requests",
+        ),
+        (
+            "--knowledge",
+            "knowledge",
+            one_of(*KNOWLEDGE),
+            "WORD",
+            "in compact requests: none, facts, profile, cards or all (all)",
+        ),
+        (
+            "--lessons",
+            "lessons",
+            one_of(*LESSONS),
+            "WORD",
+            "accepted: also what earlier runs taught (none)",
+        ),
         ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),
+        ("--backend", "backend", one_of(*BACKEND_CHOICES), "WORD", ", ".join(BACKEND_CHOICES)),
         ("--evaluators", "evaluators", whole_number(0), "N", "evaluator processes (one a GPU)"),
         ("--planners", "planners", whole_number(0), "N", "planner processes (1)"),
         ("--coders", "coders", whole_number(0), "N", "coder processes (1)"),
@@ -224,6 +257,13 @@ OPTIONS = tuple(
             one_of("eager", "all"),
             "WORD",
             "all: torch.compile too",
+        ),
+        (
+            "--profile",
+            "rules.profile",
+            one_of(*PROFILE_WHEN),
+            "WHICH",
+            "none, winners or contenders under profilers",
         ),
         ("--listen", "listen", nonempty_word, "ADDR", "tcp://ADDR:PORT for other machines"),
         ("--launch", "launch", launch_file, "KIND:FILE", "evaluators by slurm, k8s, pbs, lsf, ssh"),

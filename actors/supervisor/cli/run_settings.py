@@ -19,9 +19,11 @@ from actors.supervisor.processes import launcher_client
 from protocol import prices
 from protocol.api_key import api_key_variable
 from protocol.settings import (
+    DEFAULT_PROMPTS,
     FILE_NAME,
     MAX_IN_FLIGHT,
     POLICIES,
+    PROMPT_STYLES,
     STRATEGIES,
     TREE_SEARCH_STRATEGIES,
     Settings,
@@ -59,6 +61,7 @@ def new_run_settings(
             _set(raw, field, value)
     raw["tasks"] = task_names
     _set_model(raw, environ)
+    raw.setdefault("prompts", DEFAULT_PROMPTS)
     raw.setdefault("device", "cuda" if gpus else "cpu")
     cuda = raw["device"] == "cuda"
     raw.setdefault("backend", BACKEND_OF["cuda" if cuda else "cpu"])
@@ -71,6 +74,7 @@ def new_run_settings(
     )
     settings = _convert(raw, "the settings")
     require_workers(settings)
+    _refuse_backend(settings)
     _refuse_unused_policy(arguments, settings)
     _refuse_unused_prices(arguments, settings)
     return settings
@@ -154,6 +158,18 @@ def _refuse_unused_policy(arguments: Arguments, settings: Settings) -> None:
         )
 
 
+def _refuse_backend(settings: Settings) -> None:
+    """Raise UsageError for a backend that the device or the prompts can't serve."""
+    if settings.backend in ("cuda", "triton", "mixed") and settings.device != "cuda":
+        raise UsageError(
+            f"--backend {settings.backend} needs --device cuda: this run has {settings.device}"
+        )
+    if settings.backend == "mixed" and settings.prompts == "paper":
+        raise UsageError(
+            "--backend mixed needs --prompts compact: the paper's prompts describe one language"
+        )
+
+
 def _refuse_unused_prices(arguments: Arguments, settings: Settings) -> None:
     """Raise UsageError for --prices without any of the run's models: a name in it is misspelt."""
     price_table = arguments.settings.get("prices")
@@ -210,7 +226,11 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _convert(raw: dict[str, Any], what: str) -> Settings:
-    known: dict[str, tuple[str, ...]] = {"strategy": STRATEGIES, "policy": POLICIES}
+    known: dict[str, tuple[str, ...]] = {
+        "strategy": STRATEGIES,
+        "policy": POLICIES,
+        "prompts": PROMPT_STYLES,
+    }
     for field, names in known.items():
         name = raw.get(field, names[0])
         if isinstance(name, str) and name not in names:

@@ -156,7 +156,7 @@ def _without_texts(verdict: Verdict) -> Verdict:
     """Return a verdict without its large parts: 10,000 of them are kept in memory."""
     labels = verdict.labels
     profile = {"labels": ", ".join(labels)} if labels else None
-    return msgspec.structs.replace(verdict, log="", profile=profile, groups=None)
+    return msgspec.structs.replace(verdict, log="", profile=profile, groups=None, facts=None)
 
 
 def spends(run: sqlite3.Connection) -> dict[AttemptKey, NodeSpend]:

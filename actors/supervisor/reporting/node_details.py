@@ -23,7 +23,9 @@ from actors.supervisor.reporting.feed_values import (
     one_line,
 )
 from actors.supervisor.reporting.snapshot import NodeView, TaskState
+from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.values import Candidate, Plan, Reference, Value, Verdict
+from protocol.variant_lines import variant_lines
 
 PROFILE_NOTES = ("task",)  # figures of a profile that are sentences
 
@@ -101,6 +103,7 @@ class NodeDetails(Value, frozen=True, kw_only=True, omit_defaults=False):
     root_source: str | None
     plan: PlanDetails | None
     outside: tuple[str, ...]  # diff hunks outside of the plan's anchors
+    edits: tuple[str, ...]  # what the answer replaced in the parent's source; () for a whole file
     calls: tuple[CallDetails, ...]
     log: str | None
     verdict: VerdictDetails | None
@@ -152,6 +155,7 @@ def node_details(
         root_source=_source(run, (key[0], 0)),
         plan=_plan(plan),
         outside=stored.outside if stored else candidate.outside if candidate else (),
+        edits=candidate.edits if candidate else (),
         calls=tuple(_calls(run, key)),
         log=stored.verdict.log if stored else None,
         verdict=_verdict(task, row, stored.verdict) if row and stored else None,
@@ -275,7 +279,8 @@ def _verdict(task: TaskState, row: FeedNode, verdict: Verdict) -> VerdictDetails
     profile = verdict.profile or {}
     notes = [profile[name] for name in PROFILE_NOTES if profile.get(name)]
     details = msgspec.to_builtins(msgspec.structs.replace(verdict, log="", profile=None))
-    details.pop("groups", None)
+    for shown_elsewhere in ("groups", "facts"):
+        details.pop(shown_elsewhere, None)
     return VerdictDetails(
         word=verdict.verdict,
         reason=verdict.reason,
@@ -294,6 +299,7 @@ def verdict_lines(task: TaskState, row: FeedNode, verdict: Verdict) -> Iterator[
         return
     yield from _outcome_lines(task, row.view, verdict)
     yield from _measurement_lines(verdict)
+    yield from verdict_fact_lines(verdict.facts, task.reference.facts if task.reference else None)
 
 
 def _outcome_lines(task: TaskState, node: NodeView, verdict: Verdict) -> Iterator[str]:
@@ -309,6 +315,7 @@ def _outcome_lines(task: TaskState, node: NodeView, verdict: Verdict) -> Iterato
 
 
 def _measurement_lines(verdict: Verdict) -> Iterator[str]:
+    yield from variant_lines(verdict)
     spent = verdict.seconds
     yield f"build {spent.build:.2f} s, check {spent.check:.2f} s, time {spent.time:.2f} s"
     timing = (verdict.profile or {}).get("timing")
@@ -328,11 +335,16 @@ def _reference_lines(reference: Reference) -> Iterator[str]:
         yield f"torch.compile: {formatting.duration(reference.compile_us)} a call"
     if reference.max_autotune_us is not None:
         yield f"max-autotune: {formatting.duration(reference.max_autotune_us)} a call"
+    if reference.baselines_pending:
+        yield "torch.compile: not measured yet (it is while the device is idle)"
+    if reference.baselines_note:
+        yield reference.baselines_note
     if reference.floor_us is not None:
         yield f"roofline floor: {formatting.duration(reference.floor_us)} a call"
     if reference.inputs:
         yield f"inputs {reference.inputs}; outputs {reference.outputs}"
     yield from reference.notes
+    yield from task_fact_lines(reference.facts)
 
 
 def _timing(verdict: Verdict) -> TimingDetails | None:

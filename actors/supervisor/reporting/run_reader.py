@@ -277,7 +277,7 @@ def _verdict(blob: bytes) -> Verdict:
     """Return a verdict without its large parts: of its profile only the labels stay."""
     verdict = msgspec.msgpack.decode(blob, type=Verdict)
     labels = {"labels": ", ".join(verdict.labels)} if verdict.labels else None
-    return msgspec.structs.replace(verdict, log="", profile=labels, groups=None)
+    return msgspec.structs.replace(verdict, log="", profile=labels, groups=None, facts=None)
 
 
 def _spend(connection: sqlite3.Connection) -> Iterator[SpendRow]:

@@ -176,9 +176,14 @@ THREAD_NAMES = frozenset(
 )
 
 
-def candidate_header(source: CandidateSource, index: OperatorIndex) -> str:
-    """Return the text of stark/candidate.h for `source`."""
-    named = source.identifiers
+def candidate_header(
+    source: CandidateSource,
+    index: OperatorIndex,
+    added: tuple[str, ...] = (),
+    defines: str = "",
+) -> str:
+    """Return the text of stark/candidate.h for `source`, with `added` headers and `defines`."""
+    named = source.identifiers.union(*(index.named_by_added.get(header, ()) for header in added))
     methods = sorted((named & index.methods.keys()) - set(index.always_methods))
     bodies = [body for name in methods for body in index.methods[name]]
     factories = [
@@ -194,8 +199,8 @@ def candidate_header(source: CandidateSource, index: OperatorIndex) -> str:
         *(name for name, identifiers in TORCH_HEADERS if named & identifiers),
         *sorted({STANDARD_HEADERS[name] for name in named & STANDARD_HEADERS.keys()}),
     ]
-    lines = ["#pragma once\n#include <stark/common.h>\n"]
-    lines += [f"#include <{name}>\n" for name in dict.fromkeys(headers)]
+    lines = [f"#pragma once\n{defines}#include <stark/common.h>\n"]
+    lines += [f"#include <{name}>\n" for name in dict.fromkeys((*added, *headers))]
     lines += ["namespace at {\n", *bodies, "} // namespace at\n"]
     lines += [f"#include <ATen/ops/{name}.h>\n" for name in functions]
     lines += ["namespace torch {\n", *factories, *_at_names(named), "} // namespace torch\n"]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.evaluator.fastbuild.request.added_headers import AUTOGRAD, LIBRARY
 from protocol.values import Value
 
 NATIVE = Path(__file__).parent / "native"
@@ -29,6 +30,21 @@ UMBRELLAS = (
     "ATen/ATen.h",
     "ATen/Functions.h",
 )
+PREAMBLE_FILE = "stark/preamble.h"
+# The headers of torch that an added header brings, where they call methods of tensors.
+ADDED_PARTS = {
+    LIBRARY: (
+        "torch/library.h",
+        "torch/custom_class*.h",
+        "ATen/core/ivalue*.h",
+        "ATen/core/boxing/**/*.h",
+    ),
+    AUTOGRAD: (
+        "torch/csrc/autograd/*.h",
+        "torch/csrc/dynamo/compiled_autograd.h",
+        "ATen/core/ivalue*.h",
+    ),
+}
 MIN_METHODS = 700
 MIN_FUNCTIONS = 900
 MIN_FACTORIES = 40
@@ -58,6 +74,7 @@ _HEAVY_INCLUDE = re.compile(
     r"^#include <ATen/(?:Context|DeviceGuard|TensorUtils|TracerMode|core/Generator)\.h>\n",
     re.MULTILINE,
 )
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _OPERATOR = re.compile(r"at::_ops::(\w+)::")
 _TENSOR_INCLUDE = "#include <ATen/core/Tensor.h>\n"
 
@@ -75,6 +92,7 @@ class OperatorIndex(Value, frozen=True, kw_only=True, dict=True):
     factories: dict[str, list[str]]  # function of namespace torch that makes a tensor -> its code
     always_methods: list[str]  # methods that every candidate gets, named or not
     always_functions: list[str]
+    named_by_added: dict[str, list[str]]  # added header -> the methods that its inline code calls
 
     @cached_property
     def function_names(self) -> frozenset[str]:
@@ -130,6 +148,7 @@ def generate_headers(include: Path, folder: Path) -> OperatorIndex:
             name for name in methods if name in ALWAYS_METHODS or name.startswith("__dispatch_")
         ],
         always_functions=[name for name in ALWAYS_FUNCTIONS if name in functions],
+        named_by_added=_named_by_added(include, frozenset(methods)),
     )
     _check(index)
     _device_guard(include, light)
@@ -233,7 +252,18 @@ def _factories(include: Path) -> dict[str, list[str]]:
     first, last = find_between(text, "\nnamespace torch {", "\n} // namespace torch", name)
     found: dict[str, list[str]] = {}
     for match in _FACTORY.finditer(text, first, last + 1):
-        found.setdefault(match.group(1), []).append(match.group())
+        body = match.group().replace(" autograd::make_variable(", " ::stark::make_variable(")
+        found.setdefault(match.group(1), []).append(body)
+    return found
+
+
+def _named_by_added(include: Path, methods: frozenset[str]) -> dict[str, list[str]]:
+    """Return the methods that occur in the parts of torch whose headers may be added."""
+    found = {}
+    for header, patterns in ADDED_PARTS.items():
+        files = [file for pattern in patterns for file in sorted(include.glob(pattern))]
+        texts = " ".join(file.read_text(encoding="utf-8") for file in files)
+        found[header] = sorted(methods & set(_IDENTIFIER.findall(texts)))
     return found
 
 
@@ -266,8 +296,6 @@ def _common_header(include: Path, light: Path, index: OperatorIndex) -> None:
         "namespace torch {\n",
         *factories,
         "} // namespace torch\n",
-        # This include marks the end of the common part in preprocessed text.
-        "#include <stark/common_end.h>\n",
     ]
     template = (NATIVE / "light.h").read_text(encoding="utf-8")
     filled = re.sub(r"^//@ types:[^\n]*\n", lambda _: types, template, flags=re.MULTILINE)
@@ -278,10 +306,20 @@ def _common_header(include: Path, light: Path, index: OperatorIndex) -> None:
     write_file(
         light / "stark/common_end.h", "#pragma once\nnamespace stark { enum { common_end }; }\n"
     )
+    write_file(light / PREAMBLE_FILE, preamble_header(()))
+
+
+def preamble_header(added: tuple[str, ...]) -> str:
+    """Return the header of what many candidates have in common: the common part and `added`."""
+    # The last include marks the end of the preamble in preprocessed text.
+    names = ("stark/common.h", *added, "stark/common_end.h")
+    # nvcc includes this header before its own one for CUDA sources.
+    cuda = "#ifdef __CUDACC__\n#include <cuda_runtime.h>\n#endif\n"
+    return f"#pragma once\n{cuda}" + "".join(f"#include <{name}>\n" for name in names)
 
 
 def _umbrella_headers(light: Path) -> None:
-    lead = "#pragma once\n#include <stark/common.h>\n#include <stark/candidate.h>\n"
+    lead = f"#pragma once\n#include <{PREAMBLE_FILE}>\n#include <stark/candidate.h>\n"
     for name in UMBRELLAS:
         write_file(light / name, lead)
     binding = (
@@ -293,6 +331,12 @@ def _umbrella_headers(light: Path) -> None:
     write_file(
         light / "stark/pybind.h",
         "#pragma once\n" + "".join(f"#include <torch/csrc/{header}>\n" for header in pybind),
+    )
+    write_file(
+        light / AUTOGRAD,
+        "#pragma once\n#include <ATen/Context.h>\n#if __has_include(<ATen/DeviceAccelerator.h>)\n"
+        "#include <ATen/DeviceAccelerator.h>\n#endif\n"
+        "#include <torch/csrc/autograd/custom_function.h>\n",
     )
     for name in ("table.h", "record.h"):
         write_file(light / "stark" / name, (NATIVE / name).read_text(encoding="utf-8"))

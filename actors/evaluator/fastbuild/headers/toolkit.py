@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sysconfig
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -36,6 +37,7 @@ GENERATOR_FILES = (
     "headers/header_tree.py",
     "nvcc/probe_build.py",
     "nvcc/strip_bodies.py",
+    "request/added_headers.py",
     "toolkit_builder.py",
 )
 NAMES_FILE, LIGHT_MACROS_FILE, MACROS_FILE = "names", "light-macros", "macros"
@@ -108,12 +110,19 @@ class Toolkit:
     def _names(self, file: str) -> frozenset[str]:
         return frozenset((self.folder / file).read_text(encoding="utf-8").split())
 
-    def include_folders(self, source: CandidateSource) -> list[Path]:
-        """Return the folders that are searched before torch's headers for `source`."""
+    def preamble_folder(self, added: tuple[str, ...]) -> Path:
+        """Return the folder of the preamble with these added headers; trusted code makes it."""
+        return self.folder / "added" / digest(added) if added else self.folder / "light"
+
+    def include_folders(self, source: CandidateSource, added: Sequence[str] = ()) -> list[Path]:
+        """Return the folders that are searched before torch's headers for `source`.
+
+        `added`: headers that it gets without including them.
+        """
         folders = [self.folder / "light"]
         if not source.is_cuda:
             return folders
-        includes = " ".join(source.includes)
+        includes = " ".join([*source.includes, *(f"<{header}>" for header in added)])
         if not re.search(r"[<\"](thrust|cub|cuda|cute|cutlass|nv|cccl)/", includes) and not any(
             "complex" in name.lower() for name in source.identifiers
         ):

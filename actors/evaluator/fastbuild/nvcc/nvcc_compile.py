@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +12,30 @@ from pathlib import Path
 from msgspec import structs
 
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
-from actors.evaluator.fastbuild.headers.header_tree import write_file
+from actors.evaluator.fastbuild.headers.header_tree import PREAMBLE_FILE, write_file
+from actors.evaluator.fastbuild.headers.include_order import includes_torch_first
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
-    DEVICE_HALF,
     HOST_HALF,
     NvccHalf,
     Preamble,
     PreambleCache,
+    device_halves,
     host_prefix,
     read_text,
     split_preamble,
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps, plan_steps
+from actors.evaluator.fastbuild.request.added_headers import (
+    CUB_UMBRELLA,
+    PYBIND,
+    cub_parts,
+    cub_umbrella,
+    device_headers_for,
+    has_module,
+    with_parts,
+    without_parallel,
+)
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline, run_compiler
@@ -66,44 +77,115 @@ def uses_torch(source: CandidateSource) -> bool:
     return bool(named & _TORCH_NAMES) or any(_TORCH_MACRO.fullmatch(name) for name in named)
 
 
-def _include_folders(toolkit: Toolkit, source: CandidateSource, own_folder: Path) -> list[Path]:
+class CudaHeaders(Value, frozen=True, kw_only=True):
+    """The folders that are searched before torch's headers, and what else the source gets."""
+
+    folders: tuple[Path, ...]
+    is_narrowed: bool = False  # an umbrella header of cub is replaced by a part of it
+
+
+def _cuda_headers(
+    toolkit: Toolkit, source: CandidateSource, own_folder: Path, *, table: bool, narrow: bool
+) -> CudaHeaders:
+    """Write the source's own headers to `own_folder`; return where the compiler finds all."""
+    code = source.whole_code
+    named = device_headers_for(source.text, code, table=table)
+    parts = cub_parts(code, named) if narrow else ()
+    if parts:
+        write_file(own_folder / CUB_UMBRELLA, cub_umbrella(parts))
+    else:
+        (own_folder / CUB_UMBRELLA).unlink(missing_ok=True)
+    added = with_parts(named, parts)
+    defines = "#define STARK_TABLE\n" if table and has_module(code) else ""
+    folders = write_cuda_headers(toolkit, source, own_folder, added, defines)
+    return CudaHeaders(folders=folders, is_narrowed=bool(parts))
+
+
+def write_cuda_headers(
+    toolkit: Toolkit,
+    source: CandidateSource,
+    own_folder: Path,
+    added: tuple[str, ...],
+    defines: str = "",
+) -> tuple[Path, ...]:
+    """Write the source's own part of torch's headers; return the folders to search first.
+
+    The preamble with the `added` headers is used if trusted code has made one.
+    """
     if not uses_torch(source):
-        return [toolkit.folder / "bare"]
-    write_file(own_folder / "stark/candidate.h", candidate_header(source, toolkit.index))
-    return [own_folder, *toolkit.include_folders(source)]
+        return (own_folder, toolkit.folder / "bare")
+    defines += "#define STARK_PYBIND\n" if PYBIND in added else ""
+    header = candidate_header(source, toolkit.index, without_parallel(added), defines)
+    write_file(own_folder / "stark/candidate.h", header)
+    preamble = toolkit.preamble_folder(added)
+    folders = [own_folder, *([preamble] if (preamble / PREAMBLE_FILE).exists() else [])]
+    return tuple(dict.fromkeys([*folders, *toolkit.include_folders(source, added)]))
 
 
 def nvcc_command(
-    context: BuildContext, compilation: CompileCommand, source: CandidateSource, own_folder: Path
+    context: BuildContext,
+    compilation: CompileCommand,
+    source: CandidateSource,
+    folders: Sequence[Path],
 ) -> list[str]:
-    """Return nvcc's command with the light headers; the source's own ones go to `own_folder`."""
-    folders = _include_folders(context.toolkit, source, own_folder)
-    argv = [compilation.compiler, *with_folders_first(compilation.flags, folders)]
+    """Return nvcc's command with the headers in `folders` first.
+
+    A source that begins with torch's headers gets their preamble before its first line, so that the
+    preprocessed text begins in the same way for all such sources.
+    """
+    argv = [compilation.compiler, *with_folders_first(compilation.flags, list(folders))]
+    if uses_torch(source) and includes_torch_first(source):
+        argv += ["-include", PREAMBLE_FILE]
     return [*argv, "-c", source.path, "-o", str(context.folder / compilation.output)]
 
 
 def compile_cuda(
-    context: BuildContext, compilation: CompileCommand, source: CandidateSource
+    context: BuildContext,
+    compilation: CompileCommand,
+    source: CandidateSource,
+    *,
+    table: bool = True,
 ) -> CudaCompilation:
-    """Compile one CUDA source to the compilation's output in the context's folder."""
+    """Compile one CUDA source to the compilation's output in the context's folder.
+
+    `table`: the prebuilt binding makes the functions of its module, if it has one.
+    """
+    compiled, is_narrowed = _compile(context, compilation, source, table=table, narrow=True)
+    if compiled.failed and is_narrowed:
+        compiled, _ = _compile(context, compilation, source, table=table, narrow=False)
+    return compiled
+
+
+def _compile(
+    context: BuildContext,
+    compilation: CompileCommand,
+    source: CandidateSource,
+    *,
+    table: bool,
+    narrow: bool,
+) -> tuple[CudaCompilation, bool]:
     own_folder = context.folder / Path(source.path).name
     own_folder.mkdir(parents=True, exist_ok=True)
-    argv = nvcc_command(context, compilation, source, own_folder)
+    headers = _cuda_headers(context.toolkit, source, own_folder, table=table, narrow=narrow)
+    argv = nvcc_command(context, compilation, source, headers.folders)
     with tempfile.TemporaryDirectory(dir=context.folder) as name:
         scratch = Path(name)
         with context.stopwatch.phase("nvcc -dryrun"):
             steps = plan_steps(argv, scratch, scratch, context.deadline)
         if isinstance(steps, CompilerRun):
-            return CudaCompilation(failed="nvcc", ran=steps)
+            return CudaCompilation(failed="nvcc", ran=steps), False
         if steps is None:
             with context.stopwatch.phase("nvcc"):
                 ran = run_compiler(argv, scratch, context.deadline)
-            return CudaCompilation(failed="nvcc" if ran.status else "", ran=ran)
-        return _NvccHalves(context, steps, scratch, own_folder, source).compile()
+            compiled = CudaCompilation(failed="nvcc" if ran.status else "", ran=ran)
+            return compiled, headers.is_narrowed
+        own_flags = frozenset(flag for flag in compilation.flags if flag.startswith("-I"))
+        halves = _NvccHalves(context, steps, scratch, own_folder, own_flags, source)
+        return halves.compile(), headers.is_narrowed
 
 
 class _NvccHalves:
-    """The two halves of one source's compilation."""
+    """The halves of one source's compilation: the host's, and one for each architecture."""
 
     def __init__(
         self,
@@ -111,47 +193,62 @@ class _NvccHalves:
         steps: NvccSteps,
         scratch: Path,
         own_folder: Path,
+        own_flags: frozenset[str],
         source: CandidateSource,
     ) -> None:
         self.context = context
         self.steps = steps
         self.scratch = scratch
         self.own_folder = own_folder
+        self.own_flags = own_flags
         self.source = source
         self.preambles: dict[NvccHalf, Preamble] = {}  # those that replaced preprocessed text
 
     def compile(self) -> CudaCompilation:
         self.steps.name_module(self.source)
-        compiled = self._attempt(self._strip_preamble)
-        if not (compiled.failed and self.preambles):
-            return compiled
-        # The error to report is the one for the whole text.
-        self.preambles = {}
-        return self._attempt(lambda half: None)
+        # nvcc runs the host half first, so an error of that half is the one to report.
+        halves = [HOST_HALF, *device_halves(self.steps)]
+        with ThreadPoolExecutor(len(halves)) as pool:
+            results = list(pool.map(self._run, halves))
+        for half, result in zip(halves, results, strict=True):
+            if result.failed and half in self.preambles:
+                result = self._parse_whole(half)
+            if result.failed:
+                return result
+        finished = self._finish()
+        if finished.failed and HOST_HALF in self.preambles:
+            parsed = self._parse_whole(HOST_HALF)
+            return parsed if parsed.failed else self._finish()
+        return finished
 
-    def _attempt(self, shorten: Callable[[NvccHalf], None]) -> CudaCompilation:
-        with ThreadPoolExecutor(2) as pool:
-            device = pool.submit(self._run, DEVICE_HALF, shorten, ("ptxas", "fatbinary"))
-            host = pool.submit(self._run, HOST_HALF, shorten, ())
-            # nvcc runs the host half first, so an error of that half is the one to report.
-            halves = [host.result(), device.result()]
-        for half in halves:
-            if half.failed:
-                return half
-        return self._finish()
+    def _run(self, half: NvccHalf) -> CudaCompilation:
+        """Preprocess and parse one half, with the stripped preamble if one is stored."""
+        ran = self._step(half.text)
+        if ran.status:
+            return self._failed(half.text, ran)
+        self._strip_preamble(half)
+        return self._parse(half)
 
-    def _run(
-        self, half: NvccHalf, shorten: Callable[[NvccHalf], None], rest: Sequence[str]
-    ) -> CudaCompilation:
-        ran = None
-        for name in (half.text, half.parser, *rest):
-            if name == half.parser:
-                shorten(half)
-            with self.context.stopwatch.phase(name):
-                ran = self.steps.run(name, self.scratch, self.context.deadline)
+    def _parse(self, half: NvccHalf) -> CudaCompilation:
+        for name in (half.parser, *half.rest):
+            ran = self._step(name)
             if ran.status:
-                return CudaCompilation(failed=name, ran=ran, argv=self.steps.host_text_argv())
-        return CudaCompilation(ran=ran)
+                return self._failed(name, ran)
+        return CudaCompilation()
+
+    def _parse_whole(self, half: NvccHalf) -> CudaCompilation:
+        """Parse a half again with the whole text: its error is the one to report."""
+        del self.preambles[half]
+        file = self.steps.output(half.text)
+        _whole(file).replace(file)
+        return self._parse(half)
+
+    def _step(self, name: str) -> CompilerRun:
+        with self.context.stopwatch.phase(name):
+            return self.steps.run(name, self.scratch, self.context.deadline)
+
+    def _failed(self, name: str, ran: CompilerRun) -> CudaCompilation:
+        return CudaCompilation(failed=name, ran=ran, argv=self.steps.host_text_argv())
 
     def _strip_preamble(self, half: NvccHalf) -> None:
         """Replace the preamble of the half's text by the stripped one, if one is stored."""
@@ -162,12 +259,15 @@ class _NvccHalves:
         cache = PreambleCache(self.context.toolkit)
         preamble = cache.find(half, self.steps, parts[0], self.source.path)
         if preamble is not None:
+            file.replace(_whole(file))
             preamble.replace(file, self.source.path, parts[1])
             self.preambles[half] = preamble
 
     def _finish(self) -> CudaCompilation:
         """Compile cudafe++'s output, with a precompiled header for its prefix if there is one."""
-        prefix = host_prefix(self.steps, self.scratch, self.own_folder, self.source.path)
+        prefix = host_prefix(
+            self.steps, self.scratch, self.own_folder, self.source.path, self.own_flags
+        )
         header = None
         if prefix is not None:
             preamble = self.preambles.get(HOST_HALF)
@@ -176,11 +276,13 @@ class _NvccHalves:
             header = precompiled.find(prefix.compiler, list(prefix.flags), prefix.text)
             if preamble or header:
                 prefix.replace(header)
-        with self.context.stopwatch.phase("host g++"):
-            ran = self.steps.run("host g++", self.scratch, self.context.deadline)
-        return CudaCompilation(
-            failed="host g++" if ran.status else "",
-            ran=ran,
-            argv=self.steps.host_text_argv(),
-            precompiled=header is not None or prefix is None,
-        )
+        for name in ("fatbinary", "host g++"):
+            ran = self._step(name)
+            if ran.status:
+                return self._failed(name, ran)
+        return CudaCompilation(ran=ran, precompiled=header is not None or prefix is None)
+
+
+def _whole(file: Path) -> Path:
+    """Return the file that keeps the whole text of `file`."""
+    return file.with_name(f"{file.name}.whole")

@@ -14,15 +14,17 @@ import re
 import shlex
 import threading
 from pathlib import Path
+from typing import Literal
 
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
-from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps
+from actors.evaluator.fastbuild.nvcc.nvcc_steps import DEVICE_STEPS, NvccSteps, numbered
 from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.flag_set import canonical
 from protocol.values import Value
 
 END_MARK = "/stark/common_end.h"
 ENCODING = "utf-8"
+LINE_INFORMATION = ("-generate-line-info", "--generate-line-info", "-lineinfo")
 _ANY_SOURCE = "/stark/candidate.cu"  # replaces the path of the source in a stored text
 _STRIPPED_FILE, _WRITTEN_FILE = "stripped.ii", "written.cpp"
 
@@ -49,14 +51,23 @@ def write_text(file: Path, text: str) -> None:
 class NvccHalf(Value, frozen=True, kw_only=True):
     """One half of nvcc's work: the step that preprocesses, and the step that parses its output."""
 
+    kind: Literal["device", "host"]
     text: str  # the name of the step that preprocesses
     parser: str  # the name of the step that parses
-    templates: bool  # whether the parser can do without the bodies of templates, too
+    rest: tuple[str, ...] = ()  # the steps after it
 
 
-# cicc generates code for templates.  cudafe++ only writes the text that it has read.
-DEVICE_HALF = NvccHalf(text="device text", parser="cicc", templates=False)
-HOST_HALF = NvccHalf(text="host text", parser="cudafe++", templates=True)
+HOST_HALF = NvccHalf(kind="host", text="host text", parser="cudafe++")
+
+
+def device_halves(steps: NvccSteps) -> list[NvccHalf]:
+    """Return the device halves of `steps`, one an architecture."""
+    halves = []
+    for number in range(1, steps.architectures + 1):
+        text, parser, assembler = (numbered(name, number) for name in DEVICE_STEPS)
+        rest = (assembler,) if assembler in steps.commands else ()
+        halves.append(NvccHalf(kind="device", text=text, parser=parser, rest=rest))
+    return halves
 
 
 class Preamble(Value, frozen=True, kw_only=True):
@@ -82,8 +93,10 @@ class PreambleCache:
         self.root = toolkit.preambles_folder
 
     def _folder(self, half: NvccHalf, steps: NvccSteps, text: str, source: str) -> Path:
-        flags = [*steps.flags(half.text), *steps.flags(half.parser)]
-        return self.root / digest(half, flags, text.replace(source, _ANY_SOURCE))
+        # Line information is about the text that follows, and the preamble keeps its line numbers.
+        every = (*steps.flags(half.text), *steps.flags(half.parser))
+        flags = [flag for flag in every if flag not in LINE_INFORMATION]
+        return self.root / digest(half.kind, flags, text.replace(source, _ANY_SOURCE))
 
     def find(self, half: NvccHalf, steps: NvccSteps, text: str, source: str) -> Preamble | None:
         """Return the stored preamble for `text`, which was preprocessed from the file `source`."""
@@ -131,13 +144,18 @@ class CudafePrefix(Value, frozen=True, kw_only=True):
 
 
 def host_prefix(
-    steps: NvccSteps, scratch: Path, own_folder: Path, source: str
+    steps: NvccSteps,
+    scratch: Path,
+    own_folder: Path,
+    source: str,
+    own_flags: frozenset[str] = frozenset(),
 ) -> CudafePrefix | None:
     """Return the common prefix of cudafe++'s output in `scratch`; None when it has no end mark.
 
-    `own_folder` has the headers of this one source, so the flags are returned without it.
+    `own_folder` has the headers of this one source, and `own_flags` name the candidate's folders,
+    so the flags are returned without them.
     """
-    argv = shlex.split(steps.commands["host g++"])
+    argv = [flag for flag in shlex.split(steps.commands["host g++"]) if flag not in own_flags]
     written = next((argument for argument in argv if argument.endswith(".cudafe1.cpp")), "")
     file = scratch / written
     parts = split_preamble(read_text(file))

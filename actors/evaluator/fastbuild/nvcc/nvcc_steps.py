@@ -1,8 +1,9 @@
 """nvcc's own steps for one source, read from `nvcc -dryrun`, so that they can run side by side.
 
-With one architecture and without device linking there are seven.  The device half (preprocess,
-cicc, ptxas, fatbinary) and the host half (preprocess, cudafe++) need nothing of each other except
-the module name that both must use; g++ comes last.  nvcc itself runs any other set of steps.
+Without device linking there are seven for one architecture.  The device half (preprocess, cicc,
+ptxas; then fatbinary) and the host half (preprocess, cudafe++) need nothing of each other except
+the module name that both must use; g++ comes last.  Each further architecture adds a device half,
+whose steps have its number after their names.  nvcc itself runs any other set of steps.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compiler_process import CompilerRun, Deadline, run_compiler
 from protocol.values import Value
 
+DEVICE_STEPS = ("device text", "cicc", "ptxas")
 STEP_NAMES = ("device text", "cicc", "ptxas", "fatbinary", "host text", "cudafe++", "host g++")
 _SETTING = re.compile(r"([A-Za-z_]\w*)\s?=(.*)", re.DOTALL)
 _MODULE_FILE = re.compile(r'--module_id_file_name "([^"]+)"')
@@ -61,6 +63,11 @@ class NvccSteps(Value, frozen=True, kw_only=True):
             ["/bin/sh", "-c", self.commands[name]], folder, deadline, self.environment()
         )
 
+    @property
+    def architectures(self) -> int:
+        """The number of device halves."""
+        return sum(1 for name in self.commands if name.startswith("device text"))
+
     def host_text_argv(self) -> tuple[str, ...]:
         """Return the host compiler's command for the source, without -E and -o."""
         argv = shlex.split(self.commands["host text"])
@@ -81,19 +88,25 @@ def step_of(command: str) -> str:
     return "device text" if "-D__CUDA_ARCH__=" in command else "host text"
 
 
+def numbered(name: str, half: int) -> str:
+    """Return the name of a device half's step; the first half's steps have no number."""
+    return name if half <= 1 else f"{name} {half}"
+
+
 def plan_steps(
     argv: list[str], folder: Path, scratch: Path, deadline: Deadline
 ) -> NvccSteps | CompilerRun | None:
     """Return the steps of the nvcc command `argv`.
 
     Returns the failed run when nvcc rejects the flags, and None when the steps are not the usual
-    seven.
+    ones.
     """
     ran = run_compiler([*argv, "--keep", "--keep-dir", str(scratch), "-dryrun"], folder, deadline)
     if ran.status:
         return ran
     settings: dict[str, str] = {}
     commands: dict[str, str] = {}
+    halves = 0
     for line in ran.output.splitlines():
         if not line.startswith("#$ "):
             continue
@@ -105,10 +118,13 @@ def plan_steps(
         if text.startswith(("rm ", "-- ")):
             continue
         name = step_of(text)
+        if name in DEVICE_STEPS:
+            halves += name == "device text"
+            name = numbered(name, halves)
         if not name or name in commands:
             return None
         commands[name] = text.replace(" --gen_module_id_file", "")
-    if set(commands) != set(STEP_NAMES):
+    if not set(commands) >= set(STEP_NAMES):
         return None
     steps = NvccSteps(commands=commands, settings=settings)
     return steps if steps.module_file else None

@@ -6,16 +6,27 @@ preamble is stored only if the probe's output stays the same with it.  Trusted c
 
 from __future__ import annotations
 
+import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext, nvcc_command
+from actors.evaluator.fastbuild.headers.header_tree import (
+    PREAMBLE_FILE,
+    preamble_header,
+    write_file,
+)
+from actors.evaluator.fastbuild.nvcc.nvcc_compile import (
+    BuildContext,
+    nvcc_command,
+    write_cuda_headers,
+)
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
-    DEVICE_HALF,
     HOST_HALF,
     CudafePrefix,
     NvccHalf,
     PreambleCache,
+    device_halves,
     host_prefix,
     read_text,
     split_preamble,
@@ -23,36 +34,61 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
 )
 from actors.evaluator.fastbuild.nvcc.nvcc_steps import NvccSteps, plan_steps
 from actors.evaluator.fastbuild.nvcc.strip_bodies import strip_bodies
+from actors.evaluator.fastbuild.request.added_headers import launch_no_kernels
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand
 
 
 def learn_from_probe(
-    context: BuildContext, compilation: CompileCommand, source: CandidateSource
+    context: BuildContext,
+    compilation: CompileCommand,
+    source: CandidateSource,
+    added: tuple[str, ...] = (),
 ) -> None:
-    """Store what `nvcc_compile.compile_cuda` can use for sources with these flags."""
+    """Store what `nvcc_compile.compile_cuda` can use for sources with these flags and headers."""
     own_folder = context.folder / Path(source.path).name
     own_folder.mkdir(parents=True, exist_ok=True)
-    argv = nvcc_command(context, compilation, source, own_folder)
+    preamble = context.toolkit.preamble_folder(added)
+    if added and not preamble.exists():
+        _write_preamble(preamble, added)
+    folders = write_cuda_headers(context.toolkit, source, own_folder, added)
+    argv = nvcc_command(context, compilation, source, folders)
     steps = plan_steps(argv, context.folder, context.folder, context.deadline)
     if isinstance(steps, NvccSteps):
         steps.name_module(source)
-        probe = _Probe(context, steps, own_folder, source)
-        with ThreadPoolExecutor(2) as pool:
-            for done in [pool.submit(probe.device), pool.submit(probe.host)]:
+        probe = _Probe(context, steps, own_folder, source, launch_no_kernels(added))
+        halves = device_halves(steps)
+        with ThreadPoolExecutor(1 + len(halves)) as pool:
+            running = [pool.submit(probe.host), *(pool.submit(probe.device, h) for h in halves)]
+            for done in running:
                 done.result()
+
+
+def _write_preamble(folder: Path, added: tuple[str, ...]) -> None:
+    """Write the preamble with `added` headers; its file gets its name when it is complete."""
+    unfinished = folder / f".preamble.{os.getpid()}-{threading.get_ident()}"
+    write_file(unfinished, preamble_header(added))
+    (folder / PREAMBLE_FILE).parent.mkdir(parents=True, exist_ok=True)
+    unfinished.replace(folder / PREAMBLE_FILE)
 
 
 class _Probe:
     """A trusted source; each half of it is compiled with the whole and the stripped preamble."""
 
     def __init__(
-        self, context: BuildContext, steps: NvccSteps, own_folder: Path, source: CandidateSource
+        self,
+        context: BuildContext,
+        steps: NvccSteps,
+        own_folder: Path,
+        source: CandidateSource,
+        templates: bool,
     ) -> None:
+        """`templates`: whether the bodies of templates are stripped, too."""
         self.context = context
         self.steps = steps
         self.own_folder = own_folder
         self.source = source
+        self.templates = templates
         self.cache = PreambleCache(context.toolkit)
 
     def host(self) -> None:
@@ -71,15 +107,15 @@ class _Probe:
             before.compiler, list(before.flags), before.text, self.context.deadline
         )
 
-    def device(self) -> None:
-        preamble = self._new_preamble(DEVICE_HALF) if self._run(DEVICE_HALF.text) else ""
-        if not preamble or not self._run(DEVICE_HALF.parser):
+    def device(self, half: NvccHalf) -> None:
+        preamble = self._new_preamble(half) if self._run(half.text) else ""
+        if not preamble or not self._run(half.parser):
             return
-        code = self.steps.output(DEVICE_HALF.parser)
+        code = self.steps.output(half.parser)
         before = code.read_bytes()
-        stripped = self._strip(DEVICE_HALF, preamble)
-        if self._run(DEVICE_HALF.parser) and code.read_bytes() == before:
-            self._store(DEVICE_HALF, preamble, stripped)
+        stripped = self._strip(half, preamble)
+        if self._run(half.parser) and code.read_bytes() == before:
+            self._store(half, preamble, stripped)
 
     def _run(self, name: str) -> bool:
         return not self.steps.run(name, self.context.folder, self.context.deadline).status
@@ -97,7 +133,7 @@ class _Probe:
     def _strip(self, half: NvccHalf, preamble: str) -> str:
         """Replace the preamble in the half's text by the stripped one, and return that."""
         file = self.steps.output(half.text)
-        stripped = strip_bodies(preamble, templates=half.templates)
+        stripped = strip_bodies(preamble, templates=self.templates)
         write_text(file, stripped + read_text(file)[len(preamble) :])
         return stripped
 

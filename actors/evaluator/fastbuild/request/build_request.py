@@ -10,11 +10,16 @@ from pathlib import Path
 
 import torch.utils.cpp_extension as extension
 
+from actors.evaluator.fastbuild.request.added_headers import headers_for_texts
 from actors.evaluator.fastbuild.request.build_key import build_variables, digest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import BuildCommands, read_commands
 from actors.evaluator.fastbuild.request.compiler_process import Deadline
-from actors.evaluator.fastbuild.request.flag_set import FlagSet, stripped
+from actors.evaluator.fastbuild.request.flag_set import ADDED_FLAGS_VARIABLE, FlagSet, stripped
+from actors.evaluator.fastbuild.request.local_headers import (
+    LocalHeadersError,
+    with_local_headers,
+)
 from protocol.values import Value
 
 REQUIRED_ARGUMENTS = frozenset(
@@ -52,6 +57,7 @@ class BuildRequest(Value, frozen=True, kw_only=True):
     folder: str
     with_cuda: bool
     is_special: bool  # SYCL, or a program instead of a library
+    unclear_headers: str = ""  # why the candidate's own headers can't be followed; "" if they can
 
     @classmethod
     def from_call(
@@ -64,13 +70,20 @@ class BuildRequest(Value, frozen=True, kw_only=True):
             return None
         arguments = call.arguments
         sources = tuple(CandidateSource.read(path) for path in arguments["sources"])
+        folders = stripped(arguments["extra_include_paths"] or [])
+        unclear = ""
+        try:
+            sources = tuple(with_local_headers(source, folders) for source in sources)
+        except LocalHeadersError as error:
+            unclear = str(error)
+        added = os.environ.get(ADDED_FLAGS_VARIABLE, "").split()
         return cls(
             name=arguments["name"],
             sources=sources,
-            cflags=stripped(arguments["extra_cflags"] or []),
+            cflags=stripped([*(arguments["extra_cflags"] or []), *added]),
             cuda_cflags=stripped(arguments["extra_cuda_cflags"] or []),
-            ldflags=stripped(arguments["extra_ldflags"] or []),
-            include_folders=stripped(arguments["extra_include_paths"] or []),
+            ldflags=stripped([*(arguments["extra_ldflags"] or []), *added]),
+            include_folders=folders,
             folder=str(Path(arguments["build_directory"]).absolute()),
             with_cuda=bool(arguments["with_cuda"])
             or (arguments["with_cuda"] is None and any(source.is_cuda for source in sources)),
@@ -79,6 +92,7 @@ class BuildRequest(Value, frozen=True, kw_only=True):
                 or arguments["is_standalone"]
                 or arguments["extra_sycl_cflags"]
             ),
+            unclear_headers=unclear,
         )
 
     @classmethod
@@ -100,7 +114,15 @@ class BuildRequest(Value, frozen=True, kw_only=True):
 
     @property
     def flag_set(self) -> FlagSet:
-        return FlagSet(cflags=self.cflags, cuda_cflags=self.cuda_cflags, with_cuda=self.with_cuda)
+        device = [source for source in self.sources if source.is_cuda]
+        host = [source for source in self.sources if not source.is_cuda]
+        return FlagSet(
+            cflags=self.cflags,
+            cuda_cflags=self.cuda_cflags,
+            with_cuda=self.with_cuda,
+            cpp_headers=headers_for_texts([source.whole_code for source in host], device=False),
+            cuda_headers=headers_for_texts([source.text for source in device], device=True),
+        )
 
     @property
     def library(self) -> Path:
@@ -109,7 +131,10 @@ class BuildRequest(Value, frozen=True, kw_only=True):
 
     def key(self, toolkit: str) -> str:
         """Return a name for everything that goes into the library; its folder is not part of it."""
-        texts = [(Path(source.path).name, source.text) for source in self.sources]
+        texts = [
+            (Path(source.path).name, source.text, [header.text for header in source.headers])
+            for source in self.sources
+        ]
         flags = (self.cflags, self.cuda_cflags, self.ldflags, self.include_folders)
         environment = build_variables(os.environ)
         return digest(

@@ -23,9 +23,26 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 DEVICE_SUFFIXES = (".cu", ".cuh")
 
 
+def includes_in(text: str) -> tuple[str, ...]:
+    """Return the files that `text` includes, each with its brackets or quotes."""
+    return tuple(_INCLUDE.findall(_COMMENT.sub(" ", text)))
+
+
+def _blanked(text: str) -> str:
+    return _BLANK.sub(lambda found: "\n" * found.group().count("\n") or " ", text)
+
+
 def identifiers_in(text: str) -> frozenset[str]:
     """Return every identifier in `text`."""
     return frozenset(_IDENTIFIER.findall(text))
+
+
+class LocalHeader(Value, frozen=True, kw_only=True):
+    """A header of the candidate's own that one of its sources includes, directly or not."""
+
+    path: str
+    text: str
+    spelled: tuple[str, ...]  # the includes that found it, with their brackets or quotes
 
 
 class CandidateSource(Value, frozen=True, kw_only=True):
@@ -33,6 +50,7 @@ class CandidateSource(Value, frozen=True, kw_only=True):
 
     path: str
     text: str
+    headers: tuple[LocalHeader, ...] = ()  # its own headers, found by `local_headers`
 
     @classmethod
     def read(cls, path: str) -> CandidateSource:
@@ -47,7 +65,7 @@ class CandidateSource(Value, frozen=True, kw_only=True):
     @property
     def code(self) -> str:
         """The text with strings and comments blanked; every line keeps its number."""
-        return _BLANK.sub(lambda found: "\n" * found.group().count("\n") or " ", self.text)
+        return _blanked(self.text)
 
     @property
     def code_with_includes(self) -> str:
@@ -55,11 +73,19 @@ class CandidateSource(Value, frozen=True, kw_only=True):
         return _COMMENT.sub(lambda found: "\n" * found.group().count("\n") or " ", self.text)
 
     @property
+    def whole_code(self) -> str:
+        """The code of the source and of its own headers."""
+        return "\n".join([self.code, *(_blanked(header.text) for header in self.headers)])
+
+    @property
     def identifiers(self) -> frozenset[str]:
-        """Every identifier in the code and in the names of the included files."""
-        return identifiers_in(self.code) | identifiers_in(" ".join(self.includes))
+        """Every identifier in the whole code and in the names of the included files."""
+        return identifiers_in(self.whole_code) | identifiers_in(" ".join(self.includes))
 
     @property
     def includes(self) -> tuple[str, ...]:
-        """The included files, each with its brackets or quotes."""
-        return tuple(_INCLUDE.findall(_COMMENT.sub(" ", self.text)))
+        """The included files that are not the candidate's own, each with its brackets or quotes."""
+        own = {spelled for header in self.headers for spelled in header.spelled}
+        texts = (self.text, *(header.text for header in self.headers))
+        found = [named for text in texts for named in includes_in(text)]
+        return tuple(named for named in dict.fromkeys(found) if named not in own)

@@ -8,19 +8,37 @@ from __future__ import annotations
 
 import re
 
+from actors.evaluator.fastbuild.request.added_headers import are_plain
 from protocol.values import Value
 
+# In the environment: flags that the judge adds to a candidate's own, for compiler and linker.
+ADDED_FLAGS_VARIABLE = "STARK_ADDED_CXX_FLAGS"
 _PLAIN = re.compile(
     r"-O[0-3s]?|-Ofast|-g[0-3]?|-pthread|-DNDEBUG|-std=(c|gnu)\+\+(17|20|23)"
     r"|-m(arch|tune)=[a-z0-9-]+|-m(avx|avx2|fma|f16c|sse4\.[12]|bmi2?|avx512[a-z]+)"
     r"|-f(no-)?(fast-math|openmp|unroll-loops|tree-vectorize|math-errno|finite-math-only"
     r"|strict-aliasing|associative-math|trapping-math|signed-zeros|omit-frame-pointer|lto|PIC)"
 )
+_NUMBER = r"\d{2,3}[af]?"
+_CODES = rf"arch=compute_{_NUMBER},code=(?:\\?\[)?(?:(?:sm|compute|lto)_{_NUMBER},?)+(?:\\?\])?"
 _PLAIN_DEVICE = re.compile(
     r"-O[0-3]|--?use_fast_math|-?-extra-device-vectorization|--?expt-relaxed-constexpr"
     r"|--?expt-extended-lambda|--?extended-lambda|-lineinfo|--generate-line-info"
     r"|-std=c\+\+(17|20)|-U__CUDA_NO_[A-Z0-9_]+__|--?ftz=(true|false)|--?fmad=(true|false)"
     r"|--?prec-(div|sqrt)=(true|false)|--?maxrregcount=\d+|-DNDEBUG"
+    rf"|(?:-arch|--gpu-architecture)=(?:sm|compute)_{_NUMBER}"
+    rf"|--?(?:gencode|generate-code)={_CODES}"
+    r"|(?:-Xptxas=?|--ptxas-options=)(?:-v|-O[0-3]|-dlcm=c[ag]|-dscm=c[agst]|-warn-spills|,)+"
+    r"|-Xcompiler=?(?:-O[0-3]|-fPIC|-Wall|-w|-fno-strict-aliasing|,)+|--?(?:verbose-ptxas|m64)"
+    r"|--?(?:diag-suppress|threads|split-compile)[= ]?=?[\d,]+|--?allow-unsupported-compiler"
+    r"|-res-usage|--resource-usage|--?default-stream[= ](?:legacy|per-thread|null)"
+)
+# Flags of nvcc that may have their value in the next argument.
+_WITH_VALUE = frozenset(
+    [
+        *("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-Xptxas"),
+        *("-Xcompiler", "--ptxas-options", "-maxrregcount", "-std", "--default-stream"),
+    ]
 )
 # Flags that mean the same at any position, so that one order can stand for all.
 _ORDER_FREE = re.compile(
@@ -36,12 +54,28 @@ class FlagSet(Value, frozen=True, kw_only=True):
     cflags: tuple[str, ...] = ()
     cuda_cflags: tuple[str, ...] = ()
     with_cuda: bool = False
+    # What the sources need beyond tensors (`added_headers`): the C++ ones and the CUDA ones.
+    cpp_headers: tuple[str, ...] = ()
+    cuda_headers: tuple[str, ...] = ()
 
     def is_plain(self) -> bool:
-        """Whether trusted code may compile with these flags."""
-        return all(_PLAIN.fullmatch(flag) for flag in self.cflags) and all(
-            _PLAIN_DEVICE.fullmatch(flag) for flag in self.cuda_cflags
+        """Whether trusted code may compile with these flags and headers."""
+        return (
+            all(_PLAIN.fullmatch(flag) for flag in self.cflags)
+            and all(_PLAIN_DEVICE.fullmatch(flag) for flag in _joined(self.cuda_cflags))
+            and are_plain((*self.cpp_headers, *self.cuda_headers))
         )
+
+
+def _joined(flags: tuple[str, ...]) -> list[str]:
+    """Return nvcc's `flags` with each value that is an argument of its own joined to its flag."""
+    joined: list[str] = []
+    for flag in flags:
+        if joined and joined[-1] in _WITH_VALUE:
+            joined[-1] = f"{joined[-1]}={flag}"
+        else:
+            joined.append(flag)
+    return joined
 
 
 def stripped(flags: list[str] | tuple[str, ...]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
+from actors.evaluator.fastbuild.request.added_headers import headers_for_texts
 from actors.evaluator.fastbuild.request.flag_set import FlagSet, stripped
 
 COMPILE_WORDS = ("cpp_extension", "load_inline")
@@ -19,8 +20,14 @@ _FLAGS = {
 }
 _STRING = re.compile(r"'([^'\\\n]*)'|\"([^\"\\\n]*)\"")
 _CUDA = re.compile(r"\bcuda_sources\s*=|\.cu[\"']")
+_CPP = re.compile(r"\bcpp_sources\s*=")
+_CALL = re.compile(r"\bload(?:_inline)?\s*\(")
+_TEXTS = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
+_DEVICE_CODE = re.compile(r"__global__|__device__|<<<|[<\"](?:cub|thrust|cuda_runtime)\b")
 _NO_HEADERS = re.compile(r"no_implicit_headers\s*=\s*True")
-MAX_FLAG_SETS = 4  # of one candidate; further calls are not read
+_TORCH_HEADERS = re.compile(r"\b(?:torch|ATen|c10|pybind11)/")
+MAX_FLAG_SETS = 4  # of one candidate; further ones are not read
+MAX_CALLS = 16
 
 
 def may_compile(source: str) -> bool:
@@ -33,26 +40,58 @@ def may_compile(source: str) -> bool:
 
 def needs_headers(source: str) -> bool:
     """Whether `source` seems to build with torch's headers; a build without them is fast anyway."""
-    return not _NO_HEADERS.search(source) or "torch/" in source or "ATen/" in source
+    return not _NO_HEADERS.search(source) or bool(_TORCH_HEADERS.search(source))
 
 
 def flag_sets_of(source: str, *, cuda: bool) -> frozenset[FlagSet]:
     """Return the plain flag sets that `source` seems to build with."""
-    cflags = _flag_lists(source, "cflags")
-    with_cuda = cuda and bool(_CUDA.search(source))
-    cuda_cflags = _flag_lists(source, "cuda_cflags") if with_cuda else [()]
-    found = [
-        FlagSet(cflags=host, cuda_cflags=device, with_cuda=with_cuda)
-        for host in cflags
-        for device in cuda_cflags
-    ]
+    cpp_headers, cuda_headers = _headers_named_in(source)
+    found: list[FlagSet] = []
+    for call in _calls_in(source):
+        with_cuda = cuda and _is_with_cuda(call, source)
+        found += [
+            FlagSet(
+                cflags=host,
+                cuda_cflags=device,
+                with_cuda=with_cuda,
+                cpp_headers=cpp_headers,
+                cuda_headers=cuda_headers if with_cuda else (),
+            )
+            for host in _flag_lists(call, source, "cflags")
+            for device in (_flag_lists(call, source, "cuda_cflags") if with_cuda else [()])
+        ]
     return frozenset([flag_set for flag_set in found if flag_set.is_plain()][:MAX_FLAG_SETS])
 
 
-def _flag_lists(source: str, argument: str) -> list[tuple[str, ...]]:
-    """Return the lists of flags that `source` passes as `argument`, literally or by a variable."""
+def _calls_in(source: str) -> list[str]:
+    """Return the text from each call of `load` or `load_inline` to the next one."""
+    starts = [match.start() for match in islice(_CALL.finditer(source), MAX_CALLS)]
+    if not starts:
+        return [source]
+    return [source[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+
+
+def _is_with_cuda(call: str, source: str) -> bool:
+    if _CUDA.search(call) or "with_cuda=True" in call:
+        return True
+    if call.startswith("load_inline"):
+        # Without a keyword the CUDA source may be the third argument.
+        return not _CPP.search(call) and "__global__" in source
+    return bool(_CUDA.search(source))
+
+
+def _headers_named_in(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the added headers that the C++ texts and the CUDA texts in `source` seem to need."""
+    found = [text for groups in _TEXTS.findall(source) for text in groups if text] or [source]
+    device = [text for text in found if _DEVICE_CODE.search(text)]
+    host = [text for text in found if not _DEVICE_CODE.search(text)]
+    return headers_for_texts(host, device=False), headers_for_texts(device, device=True)
+
+
+def _flag_lists(call: str, source: str, argument: str) -> list[tuple[str, ...]]:
+    """Return the lists of flags that `call` passes as `argument`, literally or by a variable."""
     found: list[tuple[str, ...]] = []
-    for match in islice(_FLAGS[argument].finditer(source), MAX_FLAG_SETS):
+    for match in islice(_FLAGS[argument].finditer(call), MAX_FLAG_SETS):
         text, variable = match[1] or "", match[2]
         if variable:
             assignment = re.search(rf"^{variable}\s*=\s*{_LITERAL}", source, re.MULTILINE)

@@ -89,7 +89,9 @@
   }
 
   function CallsPanel({ details }) {
-    return html`${details.calls.map((call, index) => html`<${Call} key=${index} call=${call} isOpen=${details.calls.length === 1 || index === details.calls.length - 1} />`)}`;
+    const edits = details.edits ?? [];
+    return html`${edits.length > 0 && html`<p>The code was answered as edits of node ${details.summary?.parent ?? 0}'s source; the tab Source has the file that they make.</p>
+      <ul>${edits.map((edit, index) => html`<li key=${index}>${edit}</li>`)}</ul>`}${details.calls.map((call, index) => html`<${Call} key=${index} call=${call} isOpen=${details.calls.length === 1 || index === details.calls.length - 1} />`)}`;
   }
 
   function Call({ call, isOpen }) {

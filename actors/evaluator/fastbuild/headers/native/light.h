@@ -44,17 +44,14 @@
 #include <string.h>
 //@ types: the namespace part of torch/types.h
 
-namespace torch {
-namespace autograd {
-using Variable = at::Tensor;
-
-// The function of torch/csrc/autograd/variable.h that factories call, without the graph's types.
-inline Variable make_variable(
+namespace stark {
+// torch::autograd::make_variable, which factories call, without the graph's types.
+inline at::Tensor make_variable(
     at::Tensor data,
     bool requires_grad = false,
     bool allow_tensor_metadata_change = true) {
   if (!data.defined()) {
-    return Variable();
+    return at::Tensor();
   }
   c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl> body = data.getIntrusivePtr();
   const bool is_sole_owner = data.use_count() == 2 && body->unique_version();
@@ -66,8 +63,13 @@ inline Variable make_variable(
   if (requires_grad) {
     body->set_requires_grad(true);
   }
-  return Variable(std::move(body));
+  return at::Tensor(std::move(body));
 }
+} // namespace stark
+
+namespace torch {
+namespace autograd {
+using Variable = at::Tensor;
 } // namespace autograd
 
 using AutoGradMode = at::AutoGradMode;

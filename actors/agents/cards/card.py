@@ -1,0 +1,145 @@
+"""A knowledge card: the files of `prompts/cards/`, read and checked as text.
+
+A card has a header of `name: value` lines between two `---` lines, a few words, and one fenced
+block of code.  `prompts/cards/README.md` tells what each name of the header means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from importlib import resources
+from typing import get_args
+
+import prompts
+from protocol.values import Backend, Value
+
+FOLDER = "cards"
+MAX_CARD_BYTES = 1536
+FENCES: dict[str, Backend] = {"cpp": "cpp", "cuda": "cuda", "python": "triton"}
+OPERATIONS = (
+    *("attention", "conv", "matmul", "softmax", "norm", "batch-norm", "loss"),
+    *("column-reduction", "channel-reduction", "reduction", "elementwise", "epilogue"),
+)
+ANY_OPERATION = "any"
+BOTTLENECKS = ("memory", "compute", "launch", "latency")
+CPU_ARCHITECTURES = ("cpu", "avx2", "avx512f", "amx_tile", "asimd", "sve")
+NOT_MEASURED = "not measured"
+KEYS = ("title", "backend", "architecture", "operations", "bottleneck", "source", "effect")
+CUDA_ARCHITECTURE = re.compile(r"sm_(\d+)(a|\+)")
+ROW_BOUND = re.compile(r"(?P<least>\d*)(?P<sign>[+-])(?P<most>\d*)")
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
+CODE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class CardError(Exception):
+    """A card's file is not as `prompts/cards/README.md` says."""
+
+
+class Card(Value, frozen=True, kw_only=True):
+    """One card; `text` and `code` as a model reads them."""
+
+    name: str
+    title: str
+    backend: Backend
+    architecture: str  # "sm_80+", "sm_90a"; of a CPU one of `CPU_ARCHITECTURES`
+    operations: tuple[str, ...]  # the first one is what the card is about
+    bottleneck: tuple[str, ...]
+    source: str
+    effect: str  # as measured; NOT_MEASURED
+    checked: str  # the date on which its code last gave a right result
+    least_row: int = 0  # elements of a row from which it helps
+    most_row: int | None = None
+    text: str
+    code: str
+
+    @property
+    def digest(self) -> str:
+        """The identity of the code and of the architecture that it is compiled for."""
+        return hashlib.sha256(f"{self.architecture}\n{self.code}".encode()).hexdigest()[:16]
+
+
+@cache
+def load_cards() -> tuple[Card, ...]:
+    """Return all cards, by name.  Raises `CardError` with a sentence that names the file."""
+    folder = resources.files(prompts).joinpath(FOLDER)
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".md"))
+    return tuple(
+        parse_card(name.removesuffix(".md"), prompts.read(f"{FOLDER}/{name}"))
+        for name in names
+        if name != "README.md"
+    )
+
+
+def parse_card(name: str, text: str) -> Card:
+    """Return the card of a file's text; raises `CardError`."""
+    header, body = _header(name, text)
+    code = CODE.findall(body)
+    if len(code) != 1:
+        raise CardError(f"card {name}: it has {len(code)} fenced blocks of code, not one")
+    fence, lines = code[0]
+    size = len(text.encode("utf-8"))
+    row = header.get("row", "")
+    bound = ROW_BOUND.fullmatch(row)
+    problems = {
+        f"it has {size} bytes, more than {MAX_CARD_BYTES}": size > MAX_CARD_BYTES,
+        f"its code is fenced as {fence}": FENCES.get(fence) != header["backend"],
+        f"its name does not begin with its backend, {header['backend']}": not name.startswith(
+            f"{header['backend']}-"
+        ),
+        f"architecture {header['architecture']} is not known": not _is_architecture(
+            header["backend"], header["architecture"]
+        ),
+        f"checked: {header['checked']} is not a date": not DATE.fullmatch(header["checked"]),
+        f"row: {row} is neither 'N+' nor '-N' nor 'N-N'": bool(row) and bound is None,
+    }
+    for key, known in (("operations", (*OPERATIONS, ANY_OPERATION)), ("bottleneck", BOTTLENECKS)):
+        unknown = set(_words(header[key])) - set(known)
+        problems[f"{key}: {', '.join(sorted(unknown))} is not known"] = bool(unknown)
+    for problem, is_one in problems.items():
+        if is_one:
+            raise CardError(f"card {name}: {problem}")
+    return Card(
+        name=name,
+        title=header["title"],
+        backend=FENCES[fence],
+        architecture=header["architecture"],
+        operations=_words(header["operations"]),
+        bottleneck=_words(header["bottleneck"]),
+        source=header["source"],
+        effect=header["effect"],
+        checked=header["checked"],
+        least_row=int(bound["least"] or 0) if bound else 0,
+        most_row=int(bound["most"]) if bound and bound["most"] else None,
+        text=body.strip("\n"),
+        code=lines,
+    )
+
+
+def _header(name: str, text: str) -> tuple[dict[str, str], str]:
+    parts = text.split("---\n", 2)
+    if len(parts) != 3 or parts[0]:
+        raise CardError(f"card {name}: it does not begin with a header between two lines of ---")
+    header = {}
+    for line in parts[1].splitlines():
+        key, separator, value = line.partition(": ")
+        if not separator or key in header or key not in (*KEYS, "checked", "row"):
+            raise CardError(f"card {name}: the header's line {line!r} is not known")
+        header[key] = value.strip()
+    missing = [key for key in (*KEYS, "checked") if not header.get(key)]
+    if missing:
+        raise CardError(f"card {name}: the header lacks {', '.join(missing)}")
+    return header, parts[2]
+
+
+def _words(value: str) -> tuple[str, ...]:
+    return tuple(word for word in (part.strip() for part in value.split(",")) if word)
+
+
+def _is_architecture(backend: str, architecture: str) -> bool:
+    if backend not in get_args(Backend):
+        return False
+    if backend == "cpp":
+        return architecture in CPU_ARCHITECTURES
+    return CUDA_ARCHITECTURE.fullmatch(architecture) is not None

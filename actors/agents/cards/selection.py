@@ -1,0 +1,136 @@
+"""Chooses the cards of a request by fixed rules, and writes them as lines.
+
+Pure and deterministic: the same task, device and bottleneck give the same cards.
+
+1. A card is considered if it is for the task's backend, its code runs on the device, and the
+   task's longest row is within the card's bounds.
+2. The task's operations take turns, the likely dearest first (`task_operations.ORDER`).
+   Element-wise work takes a turn only if there is nothing else.
+3. Among the cards of an operation those for the given bottleneck come first, then those about this
+   operation, then those with an epilogue where the task has one, then those for rows of the task's
+   length, then those of the newest architecture, then by name.
+4. A card for any operation comes first where launches or latency are the bottleneck; else it is
+   left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from actors.agents.cards.card import (
+    ANY_OPERATION,
+    CUDA_ARCHITECTURE,
+    NOT_MEASURED,
+    Card,
+    load_cards,
+)
+from actors.agents.cards.task_operations import longest_row, task_operations
+from protocol.values import Backend, Device, Reference, Task
+
+MAX_CARDS = 3
+LAUNCH_BOUND = ("launch", "latency")
+FLOOR_PARTS = {"bytes": "memory", "operations": "compute", "launch": "launch"}
+SIDE_WORK = ("elementwise", "epilogue")
+CPU_RANKS = {"cpu": 0, "asimd": 1, "avx2": 1, "sve": 2, "avx512f": 2, "amx_tile": 3}
+HEADING = "## Verified building blocks"
+INTRODUCTION = (
+    "The code below compiles for this device and gave right results in a test. "
+    "Take it, change it or leave it: the judge's measurement decides."
+)
+
+
+def choose_cards(
+    task: Task,
+    reference: Reference,
+    *,
+    bottleneck: str = "",
+    backends: Sequence[Backend] = (),
+    cards: Iterable[Card] | None = None,
+) -> tuple[Card, ...]:
+    """Return the cards for a task on its device, at most three; () where none fits.
+
+    `bottleneck` is one of `card.BOTTLENECKS`; "": the largest part of the task's floor, where it
+    was measured.  `backends`: those that candidates may use; (): the task's own.
+    """
+    bottleneck = bottleneck or floor_bottleneck(reference)
+    operations = task_operations(task.source, reference.inputs)
+    row = longest_row(reference.inputs, reference.outputs, operations)
+    fitting = [
+        card
+        for card in (load_cards() if cards is None else cards)
+        if card.backend in (backends or (task.backend,))
+        and runs_on(card, reference.device)
+        and _is_row_within(card, row)
+    ]
+    turns = [one for one in operations if one not in SIDE_WORK] or list(operations)
+    if turns and bottleneck in LAUNCH_BOUND:
+        turns.insert(0, ANY_OPERATION)
+    lists = [_ranked(fitting, one, operations, bottleneck) for one in turns]
+    chosen: list[Card] = []
+    while len(chosen) < MAX_CARDS and any(lists):
+        for ranked in lists:
+            while ranked and ranked[0] in chosen:
+                ranked.pop(0)
+            if ranked and len(chosen) < MAX_CARDS:
+                chosen.append(ranked.pop(0))
+    return tuple(chosen)
+
+
+def floor_bottleneck(reference: Reference) -> str:
+    """Return what the task's least time consists of, by the judge's facts; "" if not measured."""
+    floor = reference.facts.floor if reference.facts is not None else None
+    parts = floor.parts if floor is not None else {}
+    return FLOOR_PARTS[max(parts, key=lambda name: parts[name])] if parts else ""
+
+
+def card_lines(cards: Iterable[Card]) -> list[str]:
+    """Return the section of a request that shows cards; [] for none."""
+    lines: list[str] = []
+    for card in cards:
+        measured = "" if card.effect == NOT_MEASURED else f" Measured: {card.effect}."
+        lines += ["", f"### {card.title}", "", f"For {card.architecture}.{measured}"]
+        lines += card.text.splitlines()
+    return [HEADING, "", INTRODUCTION, *lines] if lines else []
+
+
+def runs_on(card: Card, device: Device) -> bool:
+    """Whether a card's code runs on a device."""
+    if card.backend == "cpp":
+        vector = device.facts.get("vector", "").replace(",", " ").split()
+        return device.kind == "cpu" and (card.architecture == "cpu" or card.architecture in vector)
+    capability = device.facts.get("compute capability", "").replace(".", "")
+    found = CUDA_ARCHITECTURE.fullmatch(card.architecture)
+    if device.kind != "cuda" or found is None or not capability.isdigit():
+        return False
+    if found[2] == "a":  # instructions of this architecture alone
+        return int(capability) == int(found[1])
+    return int(capability) >= int(found[1])
+
+
+def _ranked(
+    cards: Iterable[Card], operation: str, operations: tuple[str, ...], bottleneck: str
+) -> list[Card]:
+    def key(card: Card) -> tuple[bool, bool, bool, bool, int, str]:
+        return (
+            bool(bottleneck) and bottleneck not in card.bottleneck,
+            card.operations[0] != operation,
+            "epilogue" not in set(card.operations) & set(operations),
+            not (card.least_row or card.most_row),
+            -_newness(card),
+            card.name,
+        )
+
+    return sorted((card for card in cards if operation in card.operations), key=key)
+
+
+def _newness(card: Card) -> int:
+    found = CUDA_ARCHITECTURE.fullmatch(card.architecture)
+    if found is None:
+        return CPU_RANKS[card.architecture]
+    return 2 * int(found[1]) + (found[2] == "a")
+
+
+def _is_row_within(card: Card, row: int | None) -> bool:
+    if row is None:
+        return True
+    return card.least_row <= row and (card.most_row is None or row <= card.most_row)

@@ -1,0 +1,148 @@
+"""What a task computes, from its text: the classes of operations that cards are chosen by.
+
+Pure, and by fixed rules: the names that the module's classes and functions use.  A name that is not
+known gives no class, so an unusual module gets fewer cards.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from math import prod
+
+NOT_THE_MODULE = frozenset(["get_inputs", "get_init_inputs"])
+# Name of a module or function -> class, the first pattern that matches the whole name.
+NAMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (operation, re.compile(pattern))
+    for operation, pattern in (
+        ("attention", r"scaled_dot_product_attention|MultiheadAttention|\w*Attention"),
+        ("conv", r"[Cc]onv(_?[Tt]ranspose)?[123]d|convolution"),
+        (
+            "matmul",
+            r"Linear|Bilinear|linear|bilinear|matmul|mm|bmm|addmm|baddbmm|addbmm|einsum|mv|addmv|"
+            r"tensordot|chain_matmul|outer|LSTM|GRU|RNN|(LSTM|GRU|RNN)Cell",
+        ),
+        ("softmax", r"(log_)?softmax|(Log)?Softmax2?d?|logsumexp|gumbel_softmax|softmin|Softmin"),
+        ("batch-norm", r"(Sync)?BatchNorm[123]?d?|batch_norm"),
+        (
+            "norm",
+            r"(Layer|Group|RMS)Norm|InstanceNorm[123]d|(layer|group|instance|rms)_norm|normalize|"
+            r"norm|vector_norm|matrix_norm|LocalResponseNorm",
+        ),
+        ("loss", r"\w+Loss|\w+_loss|cross_entropy|kl_div|nll_loss|cosine_similarity"),
+        (
+            "reduction",
+            r"sum|mean|amax|amin|max|min|argmax|argmin|prod|var|std|var_mean|cumsum|cumprod|"
+            r"(Adaptive)?(Max|Avg)Pool[123]d|(adaptive_)?(max|avg)_pool[123]d",
+        ),
+        (
+            "elementwise",
+            r"\w*(relu|ReLU)\w*|gelu|GELU|silu|SiLU|sigmoid|Sigmoid|tanh|Tanh|[Hh]ard\w+|softplus|"
+            r"Softplus|softsign|Softsign|elu|ELU|selu|SELU|mish|Mish|exp|log|sqrt|clamp|add|mul|"
+            r"sub|div|pow|abs|Dropout|dropout|swish",
+        ),
+    )
+)
+# The order of likely cost: cards for the first classes come first.
+ORDER = (
+    *("attention", "conv", "matmul", "softmax", "norm", "batch-norm", "loss"),
+    *("column-reduction", "channel-reduction", "reduction", "elementwise", "epilogue"),
+)
+SHAPE = re.compile(r"\w+\[(\d[\d, ]*)\]")
+CROSS_ENTROPY = re.compile(r"cross_entropy|CrossEntropy")
+# A row of a module that normalises more than the last dimension: all dimensions but the first.
+MANY_DIMENSIONS = 4
+
+
+def task_operations(source: str, inputs: str = "") -> tuple[str, ...]:
+    """Return the classes of operations of a task's source, the likely dearest first.
+
+    `inputs` describes the inputs as the reference does, "float32[64, 1024]"; "": not known.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    rank = max((len(shape) for shape in _shapes(inputs)), default=0)
+    found: set[str] = set()
+    for node in _module_nodes(tree):
+        if isinstance(node, ast.Call):
+            found |= set(_called(node, rank))
+        elif isinstance(node, ast.BinOp | ast.AugAssign):
+            found.add("matmul" if isinstance(node.op, ast.MatMult) else "elementwise")
+    if {"matmul", "softmax"} <= found and _products(tree) > 1:
+        found.add("attention")
+    if "elementwise" in found and found & {"matmul", "conv"}:
+        found.add("epilogue")
+    return tuple(operation for operation in ORDER if operation in found)
+
+
+def longest_row(inputs: str, outputs: str, operations: tuple[str, ...]) -> int | None:
+    """Return the elements of the longest row that the task works on; None if it is not known.
+
+    `inputs` and `outputs` are the reference's descriptions, such as "float32[64, 1024]".
+    """
+    is_norm = "norm" in operations
+    rows = [
+        prod(shape[1:]) if is_norm and len(shape) >= MANY_DIMENSIONS else shape[-1]
+        for shape in _shapes(f"{inputs} {outputs}")
+    ]
+    return max(rows, default=None)
+
+
+def _shapes(description: str) -> list[list[int]]:
+    """Return the shapes of one dimension or more in a description of tensors."""
+    found = SHAPE.findall(description)
+    return [[int(length) for length in match.split(",") if length.strip()] for match in found]
+
+
+def _module_nodes(tree: ast.Module) -> Iterator[ast.AST]:
+    for statement in tree.body:
+        if not (isinstance(statement, ast.FunctionDef) and statement.name in NOT_THE_MODULE):
+            yield from ast.walk(statement)
+
+
+def _called(call: ast.Call, rank: int) -> Iterator[str]:
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    operation = next((op for op, pattern in NAMES if pattern.fullmatch(name)), None)
+    if operation is None:
+        return
+    yield operation
+    if CROSS_ENTROPY.search(name):
+        yield "softmax"
+    if operation != "reduction":
+        return
+    dimension = _dimension(call)
+    if _is_of_all(call):
+        yield "loss"  # one number of a whole tensor
+    elif dimension is not None and 0 <= dimension < max(rank - 1, 1):
+        yield "column-reduction"
+
+
+def _is_of_all(call: ast.Call) -> bool:
+    """Whether a reduction names no dimension: `x.mean()`, `torch.mean(x)`."""
+    is_torch = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "torch"
+    return not call.keywords and len(call.args) == int(is_torch)
+
+
+def _dimension(call: ast.Call) -> int | None:
+    """Return the one dimension that a reduction names as a number; None for several or the last."""
+    values = [keyword.value for keyword in call.keywords if keyword.arg in ("dim", "axis")]
+    values += [argument for argument in call.args if isinstance(argument, ast.Constant)]
+    for value in values:
+        if isinstance(value, ast.Constant) and isinstance(value.value, int):
+            return value.value
+    return None
+
+
+def _products(tree: ast.Module) -> int:
+    """Return how many matrix products the functions call or write as @."""
+    count = 0
+    for node in _module_nodes(tree):
+        if isinstance(node, ast.BinOp):
+            count += isinstance(node.op, ast.MatMult)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            count += node.func.attr in ("matmul", "bmm", "einsum", "baddbmm")
+    return count

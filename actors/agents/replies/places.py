@@ -1,0 +1,166 @@
+"""Places: how an answer names lines of the source that it was shown, without copying them.
+
+Pure.  A place is lines by number, a marked span, a function or class by name, or a quoted first and
+last line.  Promises the lines that were meant, or a question: where a name or a quote fits twice,
+no line is chosen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from actors.agents.replies import definitions
+from actors.agents.replies.anchors import lines_of
+from protocol.values import Value
+
+MAX_LISTED = 6  # lines or names in one question
+_CODE = r"(?P<{0}fence>`+)\s?(?P<{0}>.+?)\s?(?P={0}fence)(?!`)"
+_NUMBERS = re.compile(
+    r"(?:from\s+)?(?:lines?|l\.?)?\s*(?P<first>\d+)"
+    r"(?:\s*(?:-|–|—|\.\.|to|through)\s*(?:lines?\s*|l)?(?P<last>\d+))?",
+    re.I,
+)
+_SPAN = re.compile(r"(?:marked\s+)?span\s+(?P<span>\d+)", re.I)
+_NAME = re.compile(
+    r"(?P<kind>function|method|kernel|def|class|struct)\s+`?(?P<name>\w+(?:(?:\.|::)\w+)*)`?(?:\(\))?`?",
+    re.I,
+)
+_QUOTES = re.compile(
+    rf"from\s+{_CODE.format('start')}\s+(?:to|through)\s+{_CODE.format('stop')}", re.I
+)
+_QUOTE = re.compile(rf"line\s+{_CODE.format('start')}", re.I)
+_NOTE = re.compile(r"(?:[:—–]|-\s)\s*(?P<note>.*)|\((?P<aside>.*)\):?", re.DOTALL)
+FORMS = (
+    "'lines 12-40', 'function NAME', 'class NAME', or 'from `first line` to `last line`' with whole"
+    " lines in backticks"
+)
+
+
+class PlaceProblem(Value, frozen=True, kw_only=True):
+    """Why a place can't be found, as a question to the model."""
+
+    reason: str
+
+
+class Place(Value, frozen=True, kw_only=True):
+    """Lines [first, last] of a source, from 1, and the note that was given with them."""
+
+    first: int
+    last: int
+    note: str = ""
+
+
+class ShownLines:
+    """A source as a model was shown it: its lines by number, and the spans that were marked."""
+
+    def __init__(self, source: str, spans: Sequence[tuple[int, int]] = ()) -> None:
+        self.source = source
+        self.lines = lines_of(source)
+        self.spans = tuple(spans)
+
+    def find(self, text: str) -> Place | PlaceProblem:
+        """Return the place that `text` names, with the note behind it."""
+        text = text.strip()
+        for form, read in (
+            (_SPAN, self._by_span),
+            (_QUOTES, self._by_quotes),
+            (_QUOTE, self._by_quotes),
+            (_NAME, self._by_name),
+            (_NUMBERS, self._by_numbers),
+        ):
+            match = form.match(text)
+            note = _note_after(text, match) if match else None
+            if match is not None and note is not None:
+                found = read(match)
+                if isinstance(found, PlaceProblem):
+                    return found
+                return Place(first=found[0], last=found[1], note=note)
+        return PlaceProblem(reason=f"{_shortened(text)!r} names no place: write {FORMS}")
+
+    def _by_span(self, match: re.Match[str]) -> tuple[int, int] | PlaceProblem:
+        number = int(match["span"])
+        if 1 <= number <= len(self.spans):
+            return self.spans[number - 1]
+        count = len(self.spans)
+        has = f"{count} marked span{'s' * (count != 1)}" if count else "no marked spans"
+        return PlaceProblem(reason=f"span {number} does not exist: the source has {has}")
+
+    def _by_numbers(self, match: re.Match[str]) -> tuple[int, int] | PlaceProblem:
+        first = int(match["first"])
+        last = int(match["last"] or first)
+        if 1 <= first <= last <= len(self.lines):
+            return first, last
+        return PlaceProblem(
+            reason=f"lines {first}-{last} do not exist: the source has lines 1-{len(self.lines)}"
+        )
+
+    def _by_quotes(self, match: re.Match[str]) -> tuple[int, int] | PlaceProblem:
+        first = self._line_of(match["start"])
+        if isinstance(first, PlaceProblem):
+            return first
+        last = self._line_of(match["stop"]) if "stop" in match.groupdict() else first
+        if isinstance(last, PlaceProblem):
+            return last
+        if last < first:
+            return PlaceProblem(
+                reason=f"the quoted last line is line {last}, before the first, line {first}"
+            )
+        return first, last
+
+    def _line_of(self, quote: str) -> int | PlaceProblem:
+        """Return the one line that reads like the quote; blanks do not count."""
+        wanted = " ".join(quote.split())
+        plain = [" ".join(line.split()) for line in self.lines]
+        found = [number for number, line in enumerate(plain, start=1) if line == wanted]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            return PlaceProblem(
+                reason=f"the line `{_shortened(wanted)}` stands on lines {_listed(found)}: which"
+                " one is meant? Name it by its number"
+            )
+        near = [n for n, line in enumerate(plain, start=1) if wanted and wanted in line]
+        where = f"; it is a part of line {_listed(near)}" if near else ""
+        return PlaceProblem(
+            reason=f"no whole line of the source reads `{_shortened(wanted)}`{where}"
+        )
+
+    def _by_name(self, match: re.Match[str]) -> tuple[int, int] | PlaceProblem:
+        is_class = match["kind"].lower() in ("class", "struct")
+        name = match["name"].replace("::", ".")
+        found = definitions.definitions_of(self.source)
+        kinds = [one for one in found if one.is_class == is_class]
+        fitting = [one for one in kinds if one.name == name or one.name.endswith(f".{name}")]
+        if len(fitting) == 1:
+            return fitting[0].first, fitting[0].last
+        kind = "class" if is_class else "function"
+        if fitting:
+            places = _listed([f"{one.first}-{one.last}" for one in fitting])
+            return PlaceProblem(
+                reason=f"there are {len(fitting)} of {kind} {name}, on lines {places}: which one is"
+                " meant? Name it by its lines"
+            )
+        known = _listed(list(dict.fromkeys(one.name for one in kinds))) or "none"
+        return PlaceProblem(
+            reason=f"no {kind} {name} is defined in the source (there are: {known})"
+        )
+
+
+def _note_after(text: str, match: re.Match[str]) -> str | None:
+    """Return the note behind a place; None where other words follow it."""
+    rest = text[match.end() :].strip()
+    if not rest or rest in (".", ":"):
+        return ""
+    note = _NOTE.fullmatch(rest)
+    return (note["note"] or note["aside"] or "").strip() if note else None
+
+
+def _listed(values: Sequence[object]) -> str:
+    shown = ", ".join(str(value) for value in values[:MAX_LISTED])
+    return f"{shown} and {len(values) - MAX_LISTED} more" if len(values) > MAX_LISTED else shown
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,100 @@
+"""The ledger of a request: every attempt of the task in a line, and a planner's stance.  Pure."""
+
+from __future__ import annotations
+
+import math
+
+from actors.agents.requests.facts import least_us
+from protocol.messages import AgentWork, MakePlan, Solve
+from protocol.values import Backend, LedgerEntry, Reference
+
+MAX_LEDGER_IDEA = 110  # characters
+MAX_REASON = 90
+# What a planner begins with while others plan for the same task, in turn by attempt.
+STANCES: dict[Backend, tuple[str, ...]] = {
+    "cpp": (
+        "algebra: work that no input needs",
+        "layout: the order in which memory is read, blocks that stay in a cache",
+        "vector units: instructions, alignment, several sums at once",
+        "fusion: tensors that need not exist",
+        "threads: how the work is divided, and what each costs",
+        "scheduling: passes, prefetching, work that can overlap",
+    ),
+    "cuda": (
+        "algebra: work that no input needs",
+        "layout: coalescing, vector width, what stays in registers and shared memory",
+        "tensor cores: products in split TF32, bf16 or halves, implicit GEMM",
+        "fusion: tensors and launches that need not exist",
+        "occupancy: registers, shared memory, blocks in flight, tails",
+        "scheduling: asynchronous copies, pipelines, persistent blocks, overlapping launches",
+    ),
+}
+
+
+def ledger_lines(work: AgentWork) -> list[str]:
+    """Return a line for each attempt; the fastest is marked."""
+    scores = [e.score_us for e in work.ledger if e.score_us is not None]
+    if work.best is not None and work.best.score_us is not None:
+        scores.append(work.best.score_us)
+    least = min(scores, default=None)
+    left_out = work.ledger_left_out
+    head = [f"({left_out} earlier attempts are left out)"] if left_out else []
+    return [*head, *(_line(entry, least, work.reference) for entry in work.ledger)]
+
+
+def _line(entry: LedgerEntry, least: float | None, reference: Reference) -> str:
+    idea = one_line(entry.idea, MAX_LEDGER_IDEA) or "(its idea is not known yet)"
+    if entry.outcome is None:
+        stages = {"plan": "is being planned", "write": "is being written", "judge": "is judged"}
+        outcome, figures = f"under way, {stages.get(entry.stage, entry.stage)}", ""
+    elif entry.score_us is not None:
+        outcome = "correct"
+        figures = ", ".join([duration(entry.score_us), *comparisons(entry.score_us, reference)])
+        figures += ", the fastest" if entry.score_us == least else ""
+    else:
+        outcome, figures = entry.outcome.replace("_", " "), one_line(entry.reason, MAX_REASON)
+    return f"{entry.number} ({entry.parent}) | {outcome} | {idea} | {figures}".rstrip(" |")
+
+
+def duration(microseconds: float) -> str:
+    """Return a time with four digits and no exponent: "22,220 µs"."""
+    digits = max(0, 3 - math.floor(math.log10(microseconds))) if microseconds > 0 else 0
+    return f"{round(microseconds, digits):,} µs" if digits else f"{microseconds:,.0f} µs"
+
+
+def comparisons(score_us: float, reference: Reference) -> list[str]:
+    """Return a time as multiples of PyTorch's own, and of the least time where that is known."""
+    found = [f"{reference.eager_us / score_us:.3g} × eager"]
+    if reference.compile_us is not None:
+        found.append(f"{reference.compile_us / score_us:.3g} × torch.compile")
+    least = least_us(reference)
+    if least:
+        found.append(f"{score_us / least:.3g} × the least time")
+    return found
+
+
+def stance(work: AgentWork) -> str:
+    """Return where to begin while others plan for the task; "" for the only planner.
+
+    The ledger tells the one that began first nothing of the others: it chooses freely.
+    """
+    if not isinstance(work, MakePlan | Solve):
+        return ""
+    planning = [e for e in work.ledger if e.outcome is None and not e.idea]
+    if not planning:
+        return ""
+    stances = STANCES["cpp" if work.task.backend == "cpp" else "cuda"]
+    chosen = stances[work.attempt % len(stances)]
+    return (
+        f"Others plan for this task at this moment. Start from {chosen}. Only where that promises"
+        " nothing, choose freely, and not the idea that comes first to mind: it is taken.\n"
+    )
+
+
+def one_line(text: str, most: int) -> str:
+    """Return a text in one line: its first sentences, as far as they fit."""
+    line = " ".join(text.split()).replace("|", "/")
+    if len(line) <= most:
+        return line
+    sentence = line.split(". ", 1)[0]
+    return f"{sentence}." if len(sentence) < most else f"{line[: most - 1].rstrip()}…"

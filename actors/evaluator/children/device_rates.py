@@ -1,0 +1,220 @@
+"""Measures what a device does at best: copies, launches, matrix products.  Trusted.
+
+A figure that can't be measured is left out.  On a host the figures are those of the threads that a
+call of the task has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from statistics import median
+
+import torch
+from msgspec.structs import replace
+
+from protocol.facts import DeviceRates, MatrixPrecision
+from protocol.values import DeviceKind
+
+ALL_S = {"cuda": 1.6, "cpu": 2.0}  # no further figure is begun after this time
+ONE_S = 0.25  # for one figure
+MAX_ROUNDS = 15
+MIN_ROUNDS = 3
+WARM_UP_ROUNDS = 2
+LARGE_BYTES = 1 << 30  # of each buffer on a card: beyond all caches
+HOST_BYTES = (1 << 26, 1 << 28)  # of each buffer on a host: at least, at most
+LAUNCHES = 200  # of one series
+ROUND_S, MAX_TIMES = 0.003, 200  # short work is timed together, up to so long and so often
+MAX_SPREAD = 1.5  # on a card: more means that other programs used it
+LONG_ROUND_S = 1e-4
+MIN_BUSY_SHARE = 0.9  # of the time: less means that other processes had the processor
+MAX_CACHED_BYTES = {
+    "cuda": 1 << 26,
+    "cpu": 1 << 24,
+}  # of both buffers of a copy that is to stay in the last cache
+MATRIX_SIZE = {"cuda": 8192, "cpu": 768}
+FLOAT32_SIZE = 4096  # on a card, where float32 without tensor cores takes ten times as long
+PRODUCTS: dict[MatrixPrecision, tuple[torch.dtype, bool]] = {  # dtype, TF32
+    "float32": (torch.float32, False),
+    "tf32": (torch.float32, True),
+    "bfloat16": (torch.bfloat16, False),
+    "float16": (torch.float16, False),
+}
+
+
+class RateTimer:
+    """Times work on one device, within a limit of time."""
+
+    def __init__(self, device: DeviceKind) -> None:
+        self.device = device
+        self._began, self._cpu_began = time.perf_counter(), time.process_time()
+        self._until = self._began + ALL_S[device]
+        self._spread = 1.0  # the median round over the fastest, at worst
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this process had its device to itself, so that the figures are worth storing."""
+        if self.device == "cuda":
+            return self._spread <= MAX_SPREAD
+        busy = time.process_time() - self._cpu_began
+        return busy >= MIN_BUSY_SHARE * (time.perf_counter() - self._began)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether no further figure is to be begun."""
+        return time.perf_counter() > self._until
+
+    def seconds(self, work: Callable[[], object], times: int | None = None) -> float:
+        """Return the seconds of `work` in the best round; `times`: how often it is timed in one.
+
+        Other processes and lower clocks make a round slower, and nothing makes it faster.
+        """
+        for _round in range(WARM_UP_ROUNDS):
+            work()
+        if times is None:
+            times = max(1, min(MAX_TIMES, int(ROUND_S / max(self._round(work, 1), 1e-9))))
+        rounds: list[float] = []
+        until = time.perf_counter() + ONE_S
+        while len(rounds) < MAX_ROUNDS:
+            rounds.append(self._round(work, times) / times)
+            if len(rounds) >= MIN_ROUNDS and time.perf_counter() > until:
+                break
+        if median(rounds) * times > LONG_ROUND_S:  # the noise of short ones proves nothing
+            self._spread = max(self._spread, median(rounds) / min(rounds))
+        return min(rounds)
+
+    def _round(self, work: Callable[[], object], times: int) -> float:
+        self._synchronize()
+        began = time.perf_counter()
+        for _time in range(times):
+            work()
+        self._synchronize()
+        return time.perf_counter() - began
+
+    def _synchronize(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+def measure_rates(device: DeviceKind, cache_bytes: int) -> tuple[DeviceRates, bool]:
+    """Measure the rates of this process's device; `cache_bytes`: its last cache, 0 if unknown.
+
+    Return whether they are settled, too: those of a busy machine are not to be stored.
+    """
+    timer = RateTimer(device)
+    with torch.no_grad():
+        rates = _launches(timer) if device == "cuda" else _empty_call(timer)
+        cached, products = _cached_copy_rate(timer, cache_bytes), _matrix_rates(timer)
+        copy = _copy_rate(timer, cache_bytes)
+    if copy is not None and cached is not None and cached < copy:
+        cached = None  # a cache that is slower than memory was not measured, but disturbed
+    found = replace(
+        rates, copy_gb_s=copy, cached_copy_gb_s=cached, cache_bytes=cache_bytes, tflops=products
+    )
+    return found, timer.is_settled and bool(products) and copy is not None
+
+
+def _launches(timer: RateTimer) -> DeviceRates:
+    """Return the microseconds of one empty kernel to its end, and of each further of a series."""
+
+    def launch() -> None:
+        torch.cuda._sleep(0)  # type: ignore[no-untyped-call]
+
+    one = timer.seconds(launch, 1) * 1e6
+    further = max(0.0, timer.seconds(launch, LAUNCHES) * 1e6 * LAUNCHES - one) / (LAUNCHES - 1)
+    in_graph = _in_graph(timer, launch)
+    return DeviceRates(
+        launch_us=_rounded(one),
+        next_launch_us=_rounded(further) if further else None,
+        graph_launch_us=_rounded(in_graph * 1e6) if in_graph else None,
+    )
+
+
+def _in_graph(timer: RateTimer, work: Callable[[], object]) -> float | None:
+    """Return the seconds of `work`, one of many in a CUDA graph: the host launches nothing then."""
+    # Without graphs, as on an older driver, the figure is left out.
+    with suppress(RuntimeError):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _time in range(LAUNCHES):
+                work()
+        return timer.seconds(graph.replay, 1) / LAUNCHES
+    return None
+
+
+def _empty_call(timer: RateTimer) -> DeviceRates:
+    module, x = torch.nn.Identity(), torch.empty(1)
+    us = _rounded(timer.seconds(lambda: module(x)) * 1e6)
+    return DeviceRates(empty_call_us=us, threads=torch.get_num_threads())
+
+
+def _copy_rate(timer: RateTimer, cache_bytes: int) -> float | None:
+    """Return bytes read plus bytes written, in 10^9 a second; None where memory is short."""
+    size = LARGE_BYTES
+    if timer.device == "cpu":
+        size = min(max(cache_bytes, HOST_BYTES[0]), HOST_BYTES[1])
+    # Memory that the allocator or the system does not give leaves the figure out.
+    with suppress(RuntimeError):
+        source, target = _buffers(timer, size)
+        # A card has a copy engine's way and a kernel's way; the faster one counts.
+        ways: list[Callable[[], object]] = [lambda: target.copy_(source)]
+        if timer.device == "cuda":
+            ways.append(lambda: torch.neg(source, out=target))
+        return _rounded(2 * size / min(timer.seconds(way) for way in ways) / 1e9)
+    return None
+
+
+def _cached_copy_rate(timer: RateTimer, cache_bytes: int) -> float | None:
+    """Return the rate of a copy whose two buffers take at most half of the last cache."""
+    size = min(cache_bytes // 2, MAX_CACHED_BYTES[timer.device]) // 8 * 4
+    if not size or timer.is_late:
+        return None
+    source, target = _buffers(timer, size)
+
+    def copy() -> object:
+        return torch.neg(source, out=target)
+
+    copy()
+    seconds = _in_graph(timer, copy) if timer.device == "cuda" else timer.seconds(copy)
+    return _rounded(2 * size / seconds / 1e9) if seconds else None
+
+
+def _buffers(timer: RateTimer, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    source = torch.ones(size // 4, device=timer.device)
+    return source, torch.zeros_like(source)
+
+
+def _matrix_rates(timer: RateTimer) -> dict[MatrixPrecision, float]:
+    """Return 10^12 operations a second of matrix products, by precision."""
+    found: dict[MatrixPrecision, float] = {}
+    for precision, (dtype, tf32) in PRODUCTS.items():
+        # On a host other precisions have no units of their own everywhere, and TF32 does not exist.
+        if timer.is_late or (timer.device == "cpu" and precision != "float32"):
+            continue
+        size = MATRIX_SIZE[timer.device]
+        if timer.device == "cuda" and precision == "float32":
+            size = FLOAT32_SIZE
+        with suppress(RuntimeError), _tf32(tf32):
+            left, right = (
+                torch.rand(size, size, device=timer.device, dtype=dtype) for _side in range(2)
+            )
+            out = torch.empty_like(left)
+            seconds = timer.seconds(lambda: torch.mm(left, right, out=out))  # noqa: B023
+            found[precision] = _rounded(2 * size**3 / seconds / 1e12)
+    return found
+
+
+@contextmanager
+def _tf32(allowed: bool) -> Iterator[None]:
+    """Set whether float32 products use TF32 on a card, and set it back."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _rounded(figure: float) -> float:
+    return float(f"{figure:.4g}")

@@ -1,0 +1,93 @@
+"""The judge's rules in numbers, as lines for models: they are made of its own constants.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from actors.evaluator.ipc.orders import InputKind
+from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
+from protocol.settings import JudgeRules
+from protocol.values import DeviceKind
+
+
+def rule_lines(
+    task: TaskDescribed,
+    device: DeviceKind,
+    input_kinds: Sequence[InputKind],
+    checks: int,
+    rules: JudgeRules,
+) -> tuple[str, ...]:
+    """Return what is compared, what is timed and what comes, one line each."""
+    return (
+        *_tolerance_lines(task.tolerances, rules),
+        *_tf32_lines(task, device),
+        _inputs_line(input_kinds, checks),
+        *_timing_lines(device),
+    )
+
+
+def _tolerance_lines(tolerances: Sequence[OutputTolerance], rules: JudgeRules) -> Iterator[str]:
+    shown: list[str] = []
+    for number, each in enumerate(tolerances):
+        name = "The output" if len(tolerances) == 1 else f"Output {number}"
+        line = f"{name} ({each.dtype}) {_tolerance(each)}"
+        if line.partition(" (")[2] not in shown:  # outputs of one kind need one line
+            shown.append(line.partition(" (")[2])
+            yield line
+    if any(each.allowed for each in tolerances):
+        wider = "" if rules.precision == "task" else f" (--precision {rules.precision} is in it)"
+        yield (
+            "Precision is judged by its error alone: any arithmetic is allowed whose error is "
+            f"within the tolerance{wider} on every draw. Sums of split products (three TF32 or "
+            "three bfloat16 products) usually are."
+        )
+
+
+def _tolerance(each: OutputTolerance) -> str:
+    if not each.allowed:
+        return "must be equal exactly."
+    against = "a float64 run of the reference" if each.is_double else "eager PyTorch"
+    text = (
+        f"may differ from {against} by {each.allowed:.2g} times (the element's magnitude plus the "
+        f"root mean square of the output, {each.rms:.3g} on one draw)"
+    )
+    if each.is_double and each.eager_error is not None:
+        text += (
+            f", or by {each.error_factor:g} times eager's own error where that is more (eager: "
+            f"{each.eager_error:.2g} on that scale)"
+        )
+    return f"{text}."
+
+
+def _tf32_lines(task: TaskDescribed, device: DeviceKind) -> Iterator[str]:
+    if device == "cuda":
+        named = {"matrix products": task.tf32_products, "convolutions": task.tf32_convolutions}
+        text = "; ".join(f"float32 {what}: {'on' if on else 'off'}" for what, on in named.items())
+        yield f"TF32 in the reference: {text}."
+
+
+def _inputs_line(input_kinds: Sequence[InputKind], checks: int) -> str:
+    kinds = ", ".join(input_kinds)
+    other = f", then draws of other kinds ({kinds})" if kinds else ""
+    return (
+        f"Checks: at least {max(2, checks)} fresh draws of get_inputs(){other}. Shapes, dtypes and "
+        "layouts are always those of get_inputs(). Parameters and buffers are copied by name and "
+        "get other values; the module stays in the mode in which it was constructed; inputs must "
+        "stay unchanged."
+    )
+
+
+def _timing_lines(device: DeviceKind) -> Iterator[str]:
+    if device == "cuda":
+        yield (
+            "Timed: calls on fresh inputs, from the order until the "
+            "device is idle: launches and the host's part count, work on any stream counts. "
+            "Allowed: every instruction of the card, cooperative and dependent launches, clusters, "
+            "CUDA graphs whose inputs are copied in, workspaces that are recomputed. Rejected: "
+            "results or static outputs kept from call to call."
+        )
+        return
+    yield (
+        "Timed: calls on fresh inputs, from the order until every "
+        "thread is done. Rejected: results kept from call to call."
+    )

@@ -1,0 +1,212 @@
+"""What bounds a kernel, by fixed rules over its metrics.  Pure.
+
+The rules, in this order (`docs/cuda.md` has them as a table):
+
+1. The busiest unit decides if it is busy for `BUSY` of the time or more: DRAM (against
+   `ATTAINABLE_DRAM` of its peak), a pipe, the L1 cache with shared memory, the L2 cache, or the
+   issue slots where no pipe is busy.  Among the units within `NEAR` of the busiest one the first
+   in this order is named.
+2. A pipe or the issue slots that are busy where blocks run, on multiprocessors that have none for
+   much of the time: the tail of the grid.
+3. A kernel shorter than `SHORT_US`: its launch.
+4. Fewer blocks than multiprocessors: too little parallel work.  Multiprocessors without a block
+   for more than a quarter of the time: the tail, or blocks of unequal length.
+5. Anything else: latency, with what the warps wait for.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from actors.evaluator.profiling import ncu_metrics
+from actors.evaluator.profiling.ncu_metrics import STALLS, KernelMetrics
+from protocol.values import Value
+
+BoundKind = Literal[
+    "memory", "compute", "issue", "L1", "L2", "launch", "parallelism", "tail", "latency"
+]
+BUSY = 0.6
+ALSO_BUSY = 0.5  # another unit that is named beside the first
+NEAR = 0.1
+ATTAINABLE_DRAM = 0.92  # of the peak; a copy reaches about this
+SHORT_US = 4.0  # an empty kernel takes about 2 under ncu
+FEW_BUSY_MULTIPROCESSORS = 0.75
+LONG_WAIT = 0.1  # a stall reason below this share is not named as the cause
+# Reasons that say nothing about what to change.
+_ORDINARY = frozenset(["not_selected", "misc", "sleeping"])
+
+
+class Bound(Value, frozen=True, kw_only=True):
+    """What bounds a kernel, and the metrics that show it."""
+
+    kind: BoundKind
+    text: str
+    metrics: tuple[str, ...] = ()
+
+
+def bound_of(kernel: KernelMetrics, copy_gb_s: float | None = None) -> Bound | None:
+    """Return what bounds `kernel`; None where too little was measured.
+
+    `copy_gb_s`: the rate of a large copy on this device, which is the attainable rate of DRAM.
+    """
+    busy = _busy_unit(kernel, copy_gb_s)
+    if busy is not None:
+        return busy
+    for rule in (_tail_of_busy_pipe, _launch, _few_blocks, _idle_multiprocessors):
+        found = rule(kernel)
+        if found is not None:
+            return found
+    return _latency(kernel)
+
+
+def dram_share(kernel: KernelMetrics, copy_gb_s: float | None) -> float | None:
+    """Return DRAM's rate as a share of the attainable one."""
+    of_peak, rate = kernel.share(ncu_metrics.DRAM_SHARE), kernel.dram_gb_s
+    if copy_gb_s and rate is not None:
+        return rate / copy_gb_s
+    return None if of_peak is None else of_peak / ATTAINABLE_DRAM
+
+
+class _Unit(Value, frozen=True, kw_only=True):
+    """A unit of the device, and how busy it is over the whole launch."""
+
+    kind: BoundKind
+    name: str
+    share: float
+    metrics: tuple[str, ...]
+
+    def readable(self) -> str:
+        """Return the unit as a bound, for people."""
+        match self.kind:
+            case "memory":
+                return f"memory: DRAM works at {self.share:.0%} of the rate that a copy reaches"
+            case "L1":
+                return f"the L1 cache with shared memory, busy for {self.share:.0%} of the time"
+            case "L2":
+                return f"the L2 cache, at {self.share:.0%} of its peak"
+            case "issue":
+                return (
+                    "compute: the number of instructions, which fill "
+                    f"{self.share:.0%} of the issue slots"
+                )
+            case _:
+                verb = "are" if self.name.endswith("s") else "is"
+                return f"compute: the {self.name} {verb} busy for {self.share:.0%} of the time"
+
+
+def _units(kernel: KernelMetrics, copy_gb_s: float | None) -> list[_Unit]:
+    """Return the known units in the order of precedence."""
+    has_block = kernel.busy_multiprocessors or 1.0
+    dram_metrics = (ncu_metrics.DRAM_SHARE, ncu_metrics.DRAM_READ, ncu_metrics.DRAM_WRITTEN)
+    l1, issue = kernel.share(ncu_metrics.L1_SHARE), kernel.share(ncu_metrics.ISSUE_SHARE)
+    pipes = kernel.pipes
+    known: list[tuple[BoundKind, str, float | None, tuple[str, ...]]] = [
+        ("memory", "DRAM", dram_share(kernel, copy_gb_s), dram_metrics),
+        *(
+            ("compute", name, share * has_block, _pipe_metrics(name))
+            for name, share in pipes.items()
+        ),
+        ("L1", "L1 with shared memory", l1 and l1 * has_block, (ncu_metrics.L1_SHARE,)),
+        ("L2", "L2", kernel.share(ncu_metrics.L2_SHARE), (ncu_metrics.L2_SHARE,)),
+    ]
+    if max(pipes.values(), default=0.0) * has_block < BUSY:  # else the pipe says more
+        known.append(
+            ("issue", "issue slots", issue and issue * has_block, (ncu_metrics.ISSUE_SHARE,))
+        )
+    return [
+        _Unit(kind=kind, name=name, share=share, metrics=metrics)
+        for kind, name, share, metrics in known
+        if share is not None
+    ]
+
+
+def _busy_unit(kernel: KernelMetrics, copy_gb_s: float | None) -> Bound | None:
+    units = _units(kernel, copy_gb_s)
+    least = max(BUSY, max((unit.share for unit in units), default=0.0) - NEAR)
+    first = next((unit for unit in units if unit.share >= least), None)
+    if first is None:
+        return None
+    # What comes from DRAM passes L2, so L2 is as busy and says nothing more.
+    others = [unit for unit in units if unit.kind not in (first.kind, "L2")]
+    next_one = max(others, key=lambda unit: unit.share, default=None)
+    text = first.readable()
+    if next_one is not None and next_one.share >= ALSO_BUSY:
+        text += f"; next: {next_one.name} {next_one.share:.0%}"
+    return Bound(kind=first.kind, text=text, metrics=first.metrics)
+
+
+def _pipe_metrics(name: str) -> tuple[str, ...]:
+    return tuple(metric for metric, pipe in ncu_metrics.PIPES.items() if pipe == name)
+
+
+def _tail_of_busy_pipe(kernel: KernelMetrics) -> Bound | None:
+    share = kernel.busy_multiprocessors
+    shares = [*kernel.pipes.items()]
+    issue, l1 = kernel.share(ncu_metrics.ISSUE_SHARE), kernel.share(ncu_metrics.L1_SHARE)
+    shares += [("issue slots", issue)] if issue is not None else []
+    shares += [("L1 cache and shared memory", l1)] if l1 is not None else []
+    if share is None or share >= FEW_BUSY_MULTIPROCESSORS or not shares:
+        return None
+    name, busy = max(shares, key=lambda pair: pair[1])
+    if busy < BUSY:
+        return None
+    text = (
+        f"the tail: where blocks run, the busiest unit ({name}) works {busy:.0%} of the time, but "
+        f"{1 - share:.0%} of the multiprocessors' time has no block"
+    )
+    metrics = (ncu_metrics.SM_ACTIVE, ncu_metrics.SM_ELAPSED)
+    return Bound(kind="tail", text=text, metrics=metrics)
+
+
+def _launch(kernel: KernelMetrics) -> Bound | None:
+    if not 0 < kernel.us < SHORT_US:
+        return None
+    text = (
+        f"the launch: the kernel runs for {kernel.us:.1f} µs, of which starting and ending it "
+        f"is the larger part"
+    )
+    return Bound(kind="launch", text=text, metrics=(ncu_metrics.DURATION,))
+
+
+def _few_blocks(kernel: KernelMetrics) -> Bound | None:
+    grid, count = kernel.figure(ncu_metrics.GRID), kernel.figure(ncu_metrics.SM_COUNT)
+    if not grid or not count or grid >= count:
+        return None
+    text = (
+        f"too little parallel work: {grid:.0f} {'block' if grid == 1 else 'blocks'} for "
+        f"{count:.0f} multiprocessors"
+    )
+    return Bound(kind="parallelism", text=text, metrics=(ncu_metrics.GRID, ncu_metrics.SM_COUNT))
+
+
+def _idle_multiprocessors(kernel: KernelMetrics) -> Bound | None:
+    share, waves = kernel.busy_multiprocessors, kernel.figure(ncu_metrics.WAVES)
+    if share is None or share >= FEW_BUSY_MULTIPROCESSORS:
+        return None
+    grid = f" of {waves:.2f} waves" if waves is not None else ""
+    text = (
+        f"the tail: {1 - share:.0%} of the multiprocessors' time has no block (the end of a grid"
+        f"{grid}, or blocks of unequal length)"
+    )
+    metrics = (ncu_metrics.SM_ACTIVE, ncu_metrics.SM_ELAPSED, ncu_metrics.WAVES)
+    return Bound(kind="tail", text=text, metrics=metrics)
+
+
+def _latency(kernel: KernelMetrics) -> Bound | None:
+    issue = kernel.share(ncu_metrics.ISSUE_SHARE)
+    if issue is None:
+        return None
+    waits = [
+        (reason, share)
+        for reason, share in kernel.stalls.items()
+        if reason not in _ORDINARY and share >= LONG_WAIT
+    ]
+    cause = f"; the warps wait most for {STALLS[waits[0][0]]} ({waits[0][1]:.0%})" if waits else ""
+    occupancy = kernel.share(ncu_metrics.OCCUPANCY)
+    at = f" at {occupancy:.0%} occupancy" if occupancy is not None else ""
+    text = (
+        f"latency: no unit is busy for {BUSY:.0%} of the time, and{at} an instruction is issued "
+        f"in {issue:.0%} of the cycles{cause}"
+    )
+    metrics = (ncu_metrics.ISSUE_SHARE, ncu_metrics.OCCUPANCY)
+    return Bound(kind="latency", text=text, metrics=metrics)

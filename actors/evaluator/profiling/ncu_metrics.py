@@ -1,0 +1,239 @@
+"""The metrics that ncu measures of a kernel, and what they are of one launch.  Pure.
+
+Names are ncu's, of compute capability 7.0 and later.  A metric that a card does not have is left
+out by `ncu_report`, and every property that needs it is None then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from protocol.values import Value
+
+DURATION = "gpu__time_duration.sum"
+DRAM_READ, DRAM_WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
+DRAM_SHARE = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
+L2_SHARE = "lts__throughput.avg.pct_of_peak_sustained_elapsed"
+L1_SHARE = "l1tex__throughput.avg.pct_of_peak_sustained_active"
+L2_HITS, L1_HITS = "lts__t_sector_hit_rate.pct", "l1tex__t_sector_hit_rate.pct"
+LOAD_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
+LOAD_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
+STORE_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"
+STORE_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
+LOAD_BYTES_A_SECTOR = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"
+STORE_BYTES_A_SECTOR = "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio"
+LOCAL_LOAD_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
+LOCAL_STORE_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"
+SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+SHARED_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+ISSUE_SHARE = "smsp__issue_active.avg.pct_of_peak_sustained_active"
+SM_ACTIVE, SM_ELAPSED = "sm__cycles_active.avg", "sm__cycles_elapsed.max"
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+MAX_OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
+ACTIVE_THREADS = "smsp__thread_inst_executed_per_inst_executed.ratio"
+REGISTERS = "launch__registers_per_thread"
+SHARED_BYTES = "launch__shared_mem_per_block"
+GRID, BLOCK = "launch__grid_size", "launch__block_size"
+WAVES, SM_COUNT = "launch__waves_per_multiprocessor", "launch__sm_count"
+
+# A pipe's metric -> what it computes, for people.
+PIPES = {
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor cores",
+    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active": "FMA pipe (float32)",
+    "sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_active": "ALU pipe (integers, logic)",
+    "sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_active": "float64 pipe",
+    "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active": "XU pipe (exp, sqrt, casts)",
+    "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active": "load/store pipe",
+}
+# ncu's limit of blocks a multiprocessor -> what sets it.
+OCCUPANCY_LIMITS = {
+    "launch__occupancy_limit_registers": "registers",
+    "launch__occupancy_limit_shared_mem": "shared memory",
+    "launch__occupancy_limit_warps": "threads",
+    "launch__occupancy_limit_blocks": "blocks",
+}
+# ncu's stall reason -> what the warps wait for.
+STALLS = {
+    "long_scoreboard": "data from global or local memory",
+    "short_scoreboard": "shared memory or the XU pipe",
+    "mio_throttle": "room in the queue of shared memory",
+    "lg_throttle": "room in the queue of global memory",
+    "tex_throttle": "room in the queue of textures",
+    "barrier": "other warps at a barrier",
+    "membar": "memory fences",
+    "math_pipe_throttle": "a busy arithmetic pipe",
+    "gmma": "warpgroup matrix products",
+    "wait": "the fixed latency of the instruction before",
+    "no_instruction": "instructions to be fetched",
+    "branch_resolving": "branch targets",
+    "dispatch_stall": "the dispatcher",
+    "drain": "stores to leave at their end",
+    "imc_miss": "constants",
+    "sleeping": "the end of a sleep",
+    "not_selected": "their turn, though ready",
+    "misc": "other reasons",
+}
+STALL_METRICS = {
+    f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio": reason
+    for reason in STALLS
+}
+METRICS = (
+    *(DURATION, DRAM_READ, DRAM_WRITTEN, DRAM_SHARE, L2_SHARE, L1_SHARE, L2_HITS, L1_HITS),
+    *(LOAD_REQUESTS, LOAD_SECTORS, STORE_REQUESTS, STORE_SECTORS),
+    *(LOAD_BYTES_A_SECTOR, STORE_BYTES_A_SECTOR, LOCAL_LOAD_SECTORS, LOCAL_STORE_SECTORS),
+    *(SHARED_CONFLICTS, SHARED_WAVEFRONTS, ISSUE_SHARE, SM_ACTIVE, SM_ELAPSED),
+    *(OCCUPANCY, MAX_OCCUPANCY, ACTIVE_THREADS, REGISTERS, SHARED_BYTES, GRID, BLOCK),
+    *(WAVES, SM_COUNT, *PIPES, *OCCUPANCY_LIMITS, *STALL_METRICS),
+)
+SECTOR_BYTES = 32
+
+
+class KernelMetrics(Value, frozen=True, kw_only=True):
+    """One launch of a kernel: microseconds, bytes, and shares between 0 and 1."""
+
+    name: str
+    # ncu's name of a metric -> its value in base units: nanoseconds, bytes, per cent.
+    figures: dict[str, float] = msgspec.field(default_factory=dict)
+
+    def figure(self, metric: str) -> float | None:
+        """Return a metric's value; None where it was not measured."""
+        return self.figures.get(metric)
+
+    def share(self, metric: str) -> float | None:
+        """Return a metric in per cent as a share."""
+        found = self.figures.get(metric)
+        return None if found is None else found / 100
+
+    def sum_of(self, *metrics: str) -> float | None:
+        """Return the sum of metrics; None unless all were measured."""
+        found = [self.figures[metric] for metric in metrics if metric in self.figures]
+        return sum(found) if len(found) == len(metrics) else None
+
+    @property
+    def us(self) -> float:
+        """The time of this launch; 0.0 where it was not measured."""
+        return self.figures.get(DURATION, 0.0) / 1e3
+
+    @property
+    def dram_bytes(self) -> float | None:
+        """The bytes that this launch read from DRAM and wrote to it."""
+        return self.sum_of(DRAM_READ, DRAM_WRITTEN)
+
+    @property
+    def dram_gb_s(self) -> float | None:
+        """The rate of DRAM, reads and writes together."""
+        moved = self.dram_bytes
+        return moved / self.us / 1e3 if moved is not None and self.us > 0 else None
+
+    @property
+    def local_bytes(self) -> float | None:
+        """The bytes of local memory that were loaded and stored: spills and arrays."""
+        sectors = self.sum_of(LOCAL_LOAD_SECTORS, LOCAL_STORE_SECTORS)
+        return None if sectors is None else sectors * SECTOR_BYTES
+
+    @property
+    def conflict_share(self) -> float | None:
+        """The part of the accesses to shared memory that are repeated for bank conflicts."""
+        wavefronts = self.figures.get(SHARED_WAVEFRONTS)
+        conflicts = self.figures.get(SHARED_CONFLICTS)
+        if not wavefronts or conflicts is None:
+            return None
+        return min(1.0, conflicts / wavefronts)
+
+    @property
+    def busy_multiprocessors(self) -> float | None:
+        """The share of the multiprocessors that had a block, on average over the launch."""
+        active, elapsed = self.figures.get(SM_ACTIVE), self.figures.get(SM_ELAPSED)
+        return None if active is None or not elapsed else min(1.0, active / elapsed)
+
+    @property
+    def pipes(self) -> dict[str, float]:
+        """The pipes by name, the busiest first: the share of cycles in which each is busy."""
+        found = {name: self.share(metric) for metric, name in PIPES.items()}
+        known = [(name, share) for name, share in found.items() if share is not None]
+        return dict(sorted(known, key=lambda pair: -pair[1]))
+
+    @property
+    def occupancy_limit(self) -> tuple[str, int] | None:
+        """What limits the blocks of a multiprocessor, and their number."""
+        limits = [
+            (self.figures[metric], name)
+            for metric, name in OCCUPANCY_LIMITS.items()
+            if self.figures.get(metric, 0) > 0
+        ]
+        if not limits:
+            return None
+        blocks, name = min(limits, key=lambda pair: pair[0])
+        return name, int(blocks)
+
+    @property
+    def stalls(self) -> dict[str, float]:
+        """Stall reasons, the largest first: the share of the time in which a warp waits."""
+        found = {
+            reason: self.figures[metric]
+            for metric, reason in STALL_METRICS.items()
+            if self.figures.get(metric, 0.0) > 0
+        }
+        whole = sum(found.values())
+        return {
+            reason: value / whole for reason, value in sorted(found.items(), key=lambda p: -p[1])
+        }
+
+
+class MeasuredKernel(Value, frozen=True, kw_only=True):
+    """A kernel of one call: the metrics of its longest launch, and the time of all of them."""
+
+    metrics: KernelMetrics
+    launches: int = 1
+    total_us: float = 0.0
+    dram_bytes: float | None = None  # of all launches
+
+
+class MeasuredCall(Value, frozen=True, kw_only=True):
+    """The kernels of one call of a module, the longest first."""
+
+    kernels: tuple[MeasuredKernel, ...] = ()
+    launches: int = 0  # that were measured
+    is_cut: bool = False  # there may be more launches, which were not measured
+    is_chosen: bool = False  # those of the longest kernels were measured
+    other_kernels: int = 0  # kernels that are left out of `kernels`
+    other_us: float = 0.0  # their time
+
+    @property
+    def us(self) -> float:
+        """The time of all measured launches."""
+        return sum(kernel.total_us for kernel in self.kernels) + self.other_us
+
+    @property
+    def dram_bytes(self) -> float | None:
+        """The DRAM traffic of the kernels that are kept; None where one's is not known."""
+        moved = [kernel.dram_bytes for kernel in self.kernels]
+        known = [each for each in moved if each is not None]
+        return sum(known) if known and len(known) == len(moved) else None
+
+
+def figures_of(cells: Mapping[str, str], units: Mapping[str, str]) -> dict[str, float]:
+    """Return the metrics in a row of ncu's table, in base units; others are left out."""
+    found = {}
+    for metric in METRICS:
+        try:
+            value = float(cells.get(metric, "").replace(",", ""))
+        except ValueError:
+            continue  # "n/a", "no data", or a metric that this card does not have
+        scaled = value * _scale(units.get(metric, ""))
+        if 0 <= scaled < float("inf"):
+            found[metric] = scaled
+    return found
+
+
+_SCALES = {
+    **{"s": 1e9, "second": 1e9, "ms": 1e6, "msecond": 1e6, "us": 1e3, "usecond": 1e3},
+    **{"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12},
+}
+
+
+def _scale(unit: str) -> float:
+    """Return the factor to the base unit: nanoseconds or bytes."""
+    return _SCALES.get(unit.split("/")[0], 1.0)

@@ -1,0 +1,109 @@
+"""Runs a candidate once under a tool, in a fresh confined process and within a time limit.
+
+Beyond the limit the whole process tree is killed, and what was written so far is the output.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from actors.evaluator.ipc.orders import CandidateRaised, Confinement, Order
+from actors.evaluator.ipc.runner_orders import CallOnce, FromRunner
+from actors.evaluator.ipc.tool_process import PROFILED_CALL, TOOL_VARIABLE, Tool
+from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.sandbox.child_client import (
+    ChildClient,
+    ChildFailure,
+    EvaluationCancelledError,
+)
+from actors.evaluator.sandbox.zygote_client import ZygoteClient
+from protocol.values import Value
+
+LIMIT_S = 15.0  # torch is imported again, under the tool, and the candidate is called
+REPORT_S = 3.0  # that a tool has to write its report, also at the limit
+
+
+class ToolRun(Value, frozen=True, kw_only=True):
+    """What a tool and the candidate under it wrote."""
+
+    text: str
+    seconds: float
+    is_finished: bool  # whether it ended before the limit
+
+
+def run_tool(
+    zygote: ZygoteClient,
+    fixture: ReferenceFixture,
+    source: str,
+    confinement: Confinement,
+    tool: Tool,
+    command: tuple[str, ...],
+    limit_s: float = LIMIT_S,
+    is_enough: Callable[[str], bool] | None = None,
+) -> ToolRun:
+    """Import, construct and call the candidate under `command`; return all output.
+
+    It ends early where `is_enough` of the output so far: a sanitizer may go on to report every
+    thread of a grid.
+
+    Under ncu the module is called twice, and the second call is measured: the first one may
+    compile, tune itself or load libraries.
+    """
+    began = time.monotonic()
+    variables = {**confinement.environment, TOOL_VARIABLE: tool}
+    if tool in ("memcheck", "racecheck"):
+        # Without caching each tensor is an allocation of its own, and the tool knows its end.
+        variables["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+    children: list[ChildClient[FromRunner]] = []
+
+    def is_over() -> bool:
+        is_told = is_enough is not None and children and is_enough(children[0].output.text())
+        return bool(is_told) or zygote.is_cancelled()
+
+    child: ChildClient[FromRunner] = zygote.spawn(
+        "tool",
+        msgspec.structs.replace(confinement, own_network=True, environment=variables),
+        FromRunner,
+        trusted=False,
+        is_cancelled=is_over,
+        command=command,
+        patience_s=limit_s,
+    )
+    children.append(child)
+    drawn = fixture.referee.draw()
+    try:
+        fixture.refresh_buffers()
+        construct, init = fixture.construct_order()
+        load, state = fixture.load_order()
+        feed, inputs = drawn.set_inputs_order(0)
+        calls = PROFILED_CALL if tool == "ncu" else 1
+        steps: list[tuple[Order, list[int]]] = [
+            (fixture.import_order(source), []),
+            (construct, init),
+            (load, state),
+            (feed, inputs),
+            *((CallOnce(slot=0, seed=drawn.seed, keep=keep), []) for keep in range(calls)),
+        ]
+        for order, carried in steps:
+            answer = child.ask(order, max(0.0, began + limit_s - time.monotonic()), carried)
+            if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
+                break
+        ended = child.dismiss(max(REPORT_S, began + limit_s - time.monotonic()))
+        is_finished = ended.how not in ("timed_out", "garbled", "lost")
+    except EvaluationCancelledError:
+        if zygote.is_cancelled():
+            raise
+        is_finished = True
+    finally:
+        os.close(drawn.buffer)
+        fixture.referee.forget(drawn.number)
+        child.kill()
+    return ToolRun(
+        text=child.output.text(),
+        seconds=time.monotonic() - began,
+        is_finished=is_finished,
+    )

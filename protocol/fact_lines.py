@@ -1,0 +1,304 @@
+"""Facts as text: one line each, for models and for people.  Pure.
+
+A line names its figures, and a bound is named by fixed rules over measured figures only
+(`docs/evaluation-laws.md`, law 17).  Where nothing is known there is no line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.facts import (
+    DeviceRates,
+    KernelFacts,
+    MatrixPrecision,
+    ReferenceFacts,
+    TaskCost,
+    TaskFloor,
+    VerdictFacts,
+)
+
+MAX_KERNELS = 6
+MIN_IDLE_SHARE, MIN_IDLE_US = 0.25, 1.0  # of a call in which the device does nothing: named then
+MIN_TOLD_US = 0.1  # a shorter time of a task's bytes bounds nothing
+MIN_SHARE = 0.02  # of a call's time, or of a floor; a smaller part of it is not named
+MIN_HOST_SHARE = 0.6  # of a call's time that passes before it returns to Python
+BEYOND = 1.15  # share of a floor from which on a candidate needs less than the reference
+NEAR_COPY_RATE, NEAR_MATRIX_RATE = 0.65, 0.5  # shares of a rate from which on it bounds a kernel
+PRECISION_NAMES: dict[MatrixPrecision, str] = {"tf32": "TF32"}
+
+
+def task_fact_lines(facts: ReferenceFacts | None) -> list[str]:
+    """Return what is known of a task: rates, bytes and operations, floor, operators, rules."""
+    if facts is None:
+        return []
+    lines = [*_rate_lines(facts.rates)]
+    if facts.cost is not None:
+        lines += _cost_lines(facts.cost, facts.rates, facts.floor)
+    if facts.floor is not None:
+        lines += _floor_lines(facts.floor)
+    return [*lines, *_operation_lines(facts), *facts.rule_lines]
+
+
+def verdict_fact_lines(facts: VerdictFacts | None, task: ReferenceFacts | None) -> list[str]:
+    """Return what is known of a candidate: its share of the floor, launches, kernels, errors.
+
+    `task`: the facts of the candidate's task, for the floor and for the device's rates.
+    """
+    if facts is None:
+        return []
+    failed = [f"Where it failed: {facts.fault_location}"] if facts.fault_location else []
+    shares = [*_share_lines(facts, task), *_idle_lines(facts), *_kernel_lines(facts)]
+    return [*failed, *shares, *facts.profile_sentences, *facts.difference]
+
+
+# --- the task -------------------------------------------------------------------------------------
+
+
+def _rate_lines(rates: DeviceRates) -> Iterator[str]:
+    parts = []
+    if rates.copy_gb_s is not None:
+        copy = f"copies {rates.copy_gb_s:,.4g} GB/s (read plus written)"
+        if rates.cached_copy_gb_s is not None and rates.cache_bytes:
+            cache = _bytes(rates.cache_bytes)
+            copy += f", {rates.cached_copy_gb_s:,.4g} GB/s within its last cache of {cache}"
+        parts.append(copy)
+    if rates.tflops:
+        products = ", ".join(f"{_name(key)} {value:.3g}" for key, value in rates.tflops.items())
+        parts.append(f"matrix products {products} TFLOP/s")
+    launches = {
+        "{} from its call until the device is idle": rates.launch_us,
+        "{} for each further launch of a series": rates.next_launch_us,
+        "{} for each launch inside a CUDA graph": rates.graph_launch_us,
+    }
+    known = [text.format(us(value)) for text, value in launches.items() if value is not None]
+    if known:
+        parts.append(f"an empty kernel {', '.join(known)}")
+    if rates.empty_call_us is not None:
+        parts.append(f"an empty call {us(rates.empty_call_us)}")
+    if parts:
+        threads = f", with {rates.threads} threads" if rates.threads else ""
+        yield f"Rates measured on this device{threads}: {'; '.join(parts)}."
+
+
+def _cost_lines(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> Iterator[str]:
+    moved = (
+        f"One call moves at least {_bytes(cost.total_bytes)} (inputs {_bytes(cost.input_bytes)}, "
+        f"parameters and buffers {_bytes(cost.state_bytes)}, outputs {_bytes(cost.output_bytes)})"
+    )
+    times = []
+    if floor is not None and floor.memory_us is not None and floor.memory_us >= MIN_TOLD_US:
+        times.append(f"{us(floor.memory_us)} at the copy rate")
+    if times and floor is not None and floor.cached_us is not None:
+        times.append(f"{us(floor.cached_us)} where all of it is in the last cache")
+    yield f"{moved}{': ' if times else ''}{', '.join(times)}."
+    if cost.flops:
+        yield _operations_line(cost, rates, floor)
+    if cost.uncounted:
+        yield f"Operations of {', '.join(cost.uncounted)} could not be counted."
+
+
+def _operations_line(cost: TaskCost, rates: DeviceRates, floor: TaskFloor | None) -> str:
+    parts = ", ".join(f"{_flops(count)} in {_name(key)}" for key, count in cost.flops.items())
+    text = f"Its matrix products, convolutions and attention take {parts}"
+    if floor is not None and floor.matrix_us is not None:
+        text += f": {us(floor.matrix_us)} at the measured rate"
+        others = ", ".join(
+            f"{us(cost.total_flops / rate / 1e6)} in {_name(key)}"
+            for key, rate in rates.tflops.items()
+            if key not in cost.flops and rate > 0
+        )
+        text += f" (the same count would take {others})" if others else ""
+    return f"{text}. Elementwise operations and reductions are not counted."
+
+
+def _floor_lines(floor: TaskFloor) -> Iterator[str]:
+    if floor.us is None:
+        return
+    large = {name: part for name, part in floor.parts.items() if part >= MIN_SHARE * floor.us}
+    parts = ", ".join(f"{name} {us(part)}" for name, part in large.items())
+    yield (
+        f"Floor of the reference's own work: {us(floor.us)}, the largest of {parts}. An exact "
+        "shortcut that needs less may be below it."
+    )
+
+
+def _operation_lines(facts: ReferenceFacts) -> Iterator[str]:
+    if not facts.operations:
+        return
+    rows = ", ".join(
+        f"{row.name}{f' x{row.calls}' if row.calls > 1 else ''} {us(row.us)} ({row.share:.0%})"
+        for row in facts.operations
+    )
+    whole = []
+    if facts.device_us is not None:
+        whole.append(f"{us(facts.device_us)} on the device")
+    if facts.launches is not None:
+        whole.append(_launches(facts.launches))
+    more = f", and {facts.more_operations} more" if facts.more_operations else ""
+    yield f"PyTorch's own call by operator{_in_brackets(whole)}: {rows}{more}."
+
+
+# --- a candidate ----------------------------------------------------------------------------------
+
+
+def _share_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[str]:
+    """Yield how near the candidate is to the floor's parts, and the bound if one is near."""
+    floor, own = task.floor if task is not None else None, facts.median_us
+    if task is None or floor is None or not own:
+        return
+    parts = []
+    bytes_us = floor.parts.get("bytes")
+    if bytes_us is not None and task.cost is not None and bytes_us >= MIN_SHARE * own:
+        rate = task.cost.total_bytes / own / 1e3
+        parts.append(f"its bytes {us(bytes_us)} ({bytes_us / own:.0%}; {rate:,.4g} GB/s)")
+    matrix_us = floor.matrix_us
+    if matrix_us is not None and task.cost is not None and matrix_us >= MIN_SHARE * own:
+        parts.append(_matrix_share(task.cost, task.rates, matrix_us, own))
+    if floor.launch_us is not None and floor.launch_us >= MIN_SHARE * own:
+        name = "one launch" if task.rates.next_launch_us is not None else "an empty call"
+        parts.append(f"{name} {us(floor.launch_us)} ({floor.launch_us / own:.0%})")
+    if not parts or floor.us is None:
+        return
+    bound = _bound(facts, task, floor, own)
+    yield (
+        f"Of its {us(own)} a call the reference's floor is {us(floor.us)}, {floor.us / own:.0%}: "
+        f"{', '.join(parts)}.{f' {bound}' if bound else ''}"
+    )
+
+
+def _matrix_share(cost: TaskCost, rates: DeviceRates, matrix_us: float, own: float) -> str:
+    reached = cost.total_flops / own / 1e6
+    shares = ", ".join(
+        f"{reached / rate:.0%} of the {_name(key)} rate"
+        for key, rate in rates.tflops.items()
+        if rate > 0 and (key in cost.flops or key in ("tf32", "bfloat16"))
+    )
+    return (
+        f"its operations {us(matrix_us)} ({matrix_us / own:.0%}; {reached:.3g} TFLOP/s, {shares})"
+    )
+
+
+def _bound(facts: VerdictFacts, task: ReferenceFacts, floor: TaskFloor, own: float) -> str:
+    """Return what bounds it, where figures say so; "" where they do not."""
+    if facts.profile_sentences or _idle_us(facts) is not None:
+        return ""  # a line below says it
+    memory = (floor.parts.get("bytes") or 0.0) / own
+    matrix = (floor.matrix_us or 0.0) / own
+    if max(memory, matrix) > BEYOND:
+        less = "bytes" if memory >= matrix else "operations"
+        cached = " or finds them in a cache" if less == "bytes" else " or a lower precision"
+        return f"It needs fewer {less} than the reference{cached}."
+    if memory >= NEAR_COPY_RATE and memory >= matrix:
+        return "Memory bounds it."
+    if matrix >= NEAR_MATRIX_RATE:
+        return "Arithmetic bounds it."
+    return ""
+
+
+def _idle_us(facts: VerdictFacts) -> float | None:
+    """Return the time of a call in which the device does nothing, where that is much of it.
+
+    The profiler's calls find warm caches, so a call that takes longer than their kernels is not yet
+    idle: its host must be busy, too.
+    """
+    if facts.device_us is None or not facts.median_us or facts.launches is None:
+        return None
+    if facts.host_us is None or facts.host_us < MIN_HOST_SHARE * facts.median_us:
+        return None
+    idle = facts.median_us - facts.device_us
+    return idle if idle >= max(MIN_IDLE_US, MIN_IDLE_SHARE * facts.median_us) else None
+
+
+def _idle_lines(facts: VerdictFacts) -> Iterator[str]:
+    if facts.launches is None or facts.device_us is None:
+        return
+    text = f"{_launches(facts.launches)} a call, {us(facts.device_us)} of work on the device"
+    if facts.host_us is not None:
+        text += f"; a call returns to Python after {us(facts.host_us)}"
+    idle = _idle_us(facts)
+    if idle is not None and facts.median_us:
+        text += (
+            f". Launches and the host bound it: the device is idle for {us(idle)} of "
+            f"{us(facts.median_us)}"
+        )
+    yield f"{text}."
+
+
+def _kernel_lines(facts: VerdictFacts) -> Iterator[str]:
+    if not facts.kernels:
+        return
+    yield "By its own process's profiler, which decides nothing:"
+    for kernel in facts.kernels[:MAX_KERNELS]:
+        yield f"- {kernel.name}: {', '.join(_kernel_parts(kernel))}"
+    more = facts.more_kernels + max(0, len(facts.kernels) - MAX_KERNELS)
+    if more:
+        yield f"- and {more} more"
+
+
+def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
+    yield f"{kernel.launches} a call" if kernel.launches != 1 else "once a call"
+    if kernel.us is not None:
+        share = f" ({kernel.share:.0%})" if kernel.share is not None else ""
+        yield f"{us(kernel.us)}{share}"
+    if kernel.grid is not None and kernel.block is not None:
+        yield f"grid {_dimensions(kernel.grid)}, block {_dimensions(kernel.block)}"
+    if kernel.registers is not None:
+        yield f"{kernel.registers} registers"
+    if kernel.local_bytes is not None:
+        local = f"{kernel.local_bytes} B of local memory a thread: spills or local arrays"
+        yield local if kernel.local_bytes else "no spills"
+    if kernel.shared_bytes:
+        yield f"{_bytes(kernel.shared_bytes)} of shared memory"
+    if kernel.occupancy is not None:
+        limit = f" by {kernel.occupancy_limit}" if kernel.occupancy_limit else ""
+        yield f"occupancy at most {kernel.occupancy:.0%}{limit}"
+    if kernel.waves is not None:
+        few = ": blocks for only a part of the multiprocessors' room" if kernel.waves < 1 else ""
+        yield f"{kernel.waves:.2g} waves{few}"
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def us(microseconds: float) -> str:
+    """Return a time with its unit: "0.42 µs", "12.3 µs", "2.79 ms"."""
+    if microseconds >= 1e6:
+        return f"{microseconds / 1e6:.3g} s"
+    if microseconds >= 1e3:
+        return f"{microseconds / 1e3:.3g} ms"
+    return f"{microseconds:.3g} µs"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.4g} {unit}"
+
+
+def _flops(count: float) -> str:
+    for unit, size in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.3g} FLOP"
+
+
+def _name(precision: MatrixPrecision) -> str:
+    return PRECISION_NAMES.get(precision, precision)
+
+
+def _launches(count: int) -> str:
+    return f"{count} {'launch' if count == 1 else 'launches'}"
+
+
+def _dimensions(size: tuple[int, int, int]) -> str:
+    kept = list(size)
+    while len(kept) > 1 and kept[-1] == 1:
+        kept.pop()
+    return "x".join(map(str, kept))
+
+
+def _in_brackets(parts: list[str]) -> str:
+    return f" ({', '.join(parts)})" if parts else ""

@@ -1,0 +1,1 @@
+"""Comparisons of settings on any tasks over several seeds: `scripts/compare.py`."""

@@ -1,0 +1,180 @@
+"""The command line of `compare.py`; each usage error is one line (`UsageError`)."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from actors.cli import OneLineParser, UsageError
+from actors.commands import typed_command
+from actors.supervisor.cli.flags import OPTIONS, Arguments
+from protocol.settings import MAX_SEED
+from scripts.tables.table_arguments import BY_NAME, setting_text
+
+COMMAND = typed_command("compare")
+MAX_RUNS = 200  # of one comparison
+SEED = "seed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variation:
+    """One combination of the values that vary."""
+
+    texts: tuple[tuple[str, str], ...]  # (setting, its text)
+
+    @property
+    def label(self) -> str:
+        """The values, as a person names them: `strategy=search, epsilon=0.1`."""
+        pairs = (f"{BY_NAME[setting].flag[2:]}={text}" for setting, text in self.texts)
+        return ", ".join(pairs) or "as given"
+
+    @property
+    def folder(self) -> str:
+        """The label as the name of a folder."""
+        return re.sub(r"[^\w.=-]+", "_", self.label)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunChoice:
+    """One run of a comparison: a variation with one seed."""
+
+    variation: Variation
+    seed: int
+    texts: dict[str, str]  # all settings, as typed
+
+    @property
+    def folder(self) -> str:
+        """The run's folder below the results."""
+        return f"{self.variation.folder}/seed-{self.seed}"
+
+    @property
+    def label(self) -> str:
+        """The variation and the seed, for a person."""
+        return f"{self.variation.label}, seed {self.seed}"
+
+    def supervisor_arguments(self) -> Arguments:
+        """Return the supervisor's arguments."""
+        return Arguments(settings={name: BY_NAME[name].read(t) for name, t in self.texts.items()})
+
+    def argv(self, only: Sequence[str] | None = None) -> list[str]:
+        """Return the supervisor's flags; `only`: of these settings."""
+        named = (one for one in self.texts.items() if only is None or one[0] in only)
+        return [word for setting, text in named for word in (BY_NAME[setting].flag, text)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonArguments:
+    """The values of the command line."""
+
+    tasks: tuple[Path, ...]
+    variations: tuple[Variation, ...]
+    seeds: tuple[int, ...]
+    results: Path
+    texts: dict[str, str] = field(default_factory=dict)  # settings that do not vary, as typed
+
+    def runs(self) -> list[RunChoice]:
+        """Return all runs, seed by seed, so that a stopped comparison has whole seeds."""
+        return [
+            RunChoice(
+                variation=variation,
+                seed=seed,
+                texts={**self.texts, **dict(variation.texts), SEED: str(seed)},
+            )
+            for seed in self.seeds
+            for variation in self.variations
+        ]
+
+
+def parse_arguments(argv: Sequence[str]) -> ComparisonArguments:
+    """Return the parsed `argv`; raise UsageError with one line when it is not valid."""
+    parsed = vars(_parser().parse_args(argv))
+    texts = {
+        option.setting: setting_text(option, parsed[option.setting], COMMAND)
+        for option in OPTIONS
+        if parsed[option.setting] is not None
+    }
+    if not parsed["task"]:
+        raise UsageError("nothing to compare on: give --task FILE, several times if you like")
+    if SEED in texts:
+        raise UsageError("a comparison has several seeds: give --seeds instead of --seed")
+    variations = _variations(parsed["vary"], texts)
+    if len({one.folder for one in variations}) < len(variations):
+        raise UsageError("--vary: two variations have the same name in a folder; use other values")
+    if len(variations) * len(parsed["seeds"]) > MAX_RUNS:
+        count = len(variations) * len(parsed["seeds"])
+        raise UsageError(f"{count} runs are too many for one comparison (at most {MAX_RUNS})")
+    return ComparisonArguments(
+        tasks=tuple(parsed["task"]),
+        variations=variations,
+        seeds=parsed["seeds"],
+        results=parsed["results"],
+        texts=texts,
+    )
+
+
+def _variations(given: Sequence[str], texts: dict[str, str]) -> tuple[Variation, ...]:
+    by_flag = {option.flag[2:]: option for option in OPTIONS}
+    choices: dict[str, list[tuple[str, str]]] = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        option = by_flag.get(name.strip().removeprefix("--"))
+        if option is None or not equals or option.setting == SEED:
+            raise UsageError(
+                f"--vary {text}: expected a setting and its values, such as"
+                " strategy=stark,search; seeds have --seeds"
+            )
+        if option.setting in choices or option.setting in texts:
+            raise UsageError(f"--vary {text}: {option.flag} is given twice")
+        names = [value.strip() for value in values.split(",")]
+        if len(set(names)) < len(names):
+            raise UsageError(f"--vary {text}: a value is named twice")
+        choices[option.setting] = [
+            (option.setting, setting_text(option, value, COMMAND)) for value in names
+        ]
+    return tuple(Variation(texts=one) for one in itertools.product(*choices.values()))
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,18})(?:\s*-\s*(\d{1,18}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first or last > MAX_SEED or last - first >= MAX_RUNS:
+            raise argparse.ArgumentTypeError(f"expected numbers like 0,1,2 or 0-4, got {text!r}")
+        seeds += range(first, last + 1)
+    if len(set(seeds)) < len(seeds):
+        raise argparse.ArgumentTypeError(f"a seed is named twice in {text!r}")
+    return tuple(seeds)
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog=COMMAND,
+        description="Compare settings (strategies, policies, models, …) on tasks, over seeds.",
+        epilog="Exit status: 0 the table is complete, 2 usage, 3 stopped (the same command"
+        " continues), 4 a fault.",
+        allow_abbrev=False,
+    )
+    parser.refusal = UsageError
+    parser.add_argument("--task", type=Path, action="append", default=[], metavar="FILE")
+    parser.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="NAME=A,B",
+        help="a setting and its values; several --vary give all combinations",
+    )
+    parser.add_argument("--seeds", type=_seeds, default=(0, 1, 2), metavar="LIST", help="(0-2)")
+    parser.add_argument(
+        "--results", type=Path, default=Path("results/comparison"), metavar="DIR",
+        help="(results/comparison)",
+    )  # fmt: skip
+    for option in OPTIONS:
+        parser.add_argument(
+            option.flag, dest=option.setting, metavar=option.metavar, help=option.help
+        )
+    return parser

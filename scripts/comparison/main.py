@@ -1,0 +1,67 @@
+"""One call of the command: from its arguments to the table and its files."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from actors.cli import UsageError
+from actors.exit_status import ExitStatus
+from actors.supervisor.reporting.run_reader import checkpoint_database
+from protocol.atomic_file import write_atomically
+from scripts.comparison import comparison_arguments, comparison_runs, comparison_text
+from scripts.comparison.comparison_arguments import COMMAND, ComparisonArguments
+from scripts.tables.result_files import RUN_FOLDER
+from scripts.tables.result_rows import RunRows
+
+RunsByLabel = dict[str, dict[int, RunRows]]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run what is asked for, write the results, print the table; return the exit status."""
+    try:
+        arguments = comparison_arguments.parse_arguments(argv)
+        comparison_runs.check_runs(arguments)
+        return _work(arguments, argv)
+    except UsageError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return ExitStatus.USAGE
+    except (OSError, ValueError) as error:  # a full disk, a file that is not a database
+        print(f"the comparison can't go on: {error}", file=sys.stderr)
+        return ExitStatus.FAULT
+
+
+def _work(arguments: ComparisonArguments, argv: Sequence[str]) -> int:
+    runs = arguments.runs()
+    status = ExitStatus.NEGATIVE
+    for number, run in enumerate(runs, start=1):
+        print(f"run {number} of {len(runs)}: {run.label}", file=sys.stderr)
+        status = comparison_runs.serve_run(arguments, run)
+        if status in (ExitStatus.STOPPED, ExitStatus.FAULT, ExitStatus.USAGE):
+            break
+    found = _write(arguments)
+    print(comparison_text.comparison_text(found))
+    print(f"written to {arguments.results}: comparison.md, comparison.json", file=sys.stderr)
+    if status in (ExitStatus.STOPPED, ExitStatus.FAULT, ExitStatus.USAGE):
+        print(f"not complete; continue with: {COMMAND} {shlex.join(argv)}", file=sys.stderr)
+        return status
+    return 0
+
+
+def _write(arguments: ComparisonArguments) -> RunsByLabel:
+    """Write the table and all rows from the runs that have begun; return the rows."""
+    found: RunsByLabel = {one.label: {} for one in arguments.variations}
+    for run in arguments.runs():
+        rows = comparison_runs.rows_of(arguments, run)
+        if rows is not None:
+            found[run.variation.label][run.seed] = rows
+            checkpoint_database(arguments.results / run.folder / RUN_FOLDER)
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    text = msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+    write_atomically(arguments.results / "comparison.json", f"{text}\n")
+    table = comparison_text.comparison_text(found)
+    write_atomically(arguments.results / "comparison.md", f"{table}\n")
+    return found

@@ -1,0 +1,299 @@
+"""The compact requests: their size, what they show, and that answers in their form are read."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from agent_fakes import CANDIDATE, TASK, TASK_SOURCE, make_plan, repair, solve, write
+from msgspec.structs import replace
+
+from actors.agents.models.replay_key import without_measurements
+from actors.agents.planner import read_plan
+from actors.agents.replies.placed_anchors import marked_spans
+from actors.agents.replies.places import ShownLines
+from actors.agents.replies.replies import parse_reply
+from actors.agents.requests.ledger import STANCES
+from actors.agents.requests.request import Request
+from actors.agents.requests.styles import make_request
+from actors.agents.solo_agent import read_solution
+from actors.evaluator.facts.judge_rules import rule_lines
+from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
+from protocol.facts import ReferenceFacts, TaskFloor, VerdictFacts
+from protocol.messages import AgentWork
+from protocol.settings import JudgeRules
+from protocol.values import BACKENDS, AttemptView, LedgerEntry, Outcome, Plan, Verdict
+
+MAX_FIXED_BYTES = 5 * 1024  # of system, form and example of one request
+
+
+def plan_for(source: str, places: str) -> Plan:
+    """Return the plan that a planner's answer makes."""
+    reply = parse_reply(f"## Advice\n\nFuse both lines.\n\n## Anchors\n\n- {places}\n")
+    plan = read_plan(reply, source)
+    assert isinstance(plan, Plan)
+    return plan
+
+
+PLAN = plan_for(TASK_SOURCE, "lines 12-13: fuse")
+FAST = AttemptView(
+    node=4,
+    parent=0,
+    advice="Do it in place of a copy. " + "And so on. " * 40,
+    source=CANDIDATE,
+    verdict=Verdict(
+        verdict=Outcome.CORRECT,
+        median_us=12.0,
+        speedup=3.33,
+        speedup_ci95=(3.3, 3.36),
+        profile={"bandwidth": "412 GB/s, 12 %", "bound": "memory", "labels": "library_only"},
+    ),
+    score_us=12.0,
+)
+NEAR = replace(FAST, node=6, parent=4, source=CANDIDATE.replace("0.5f", "half"))
+WRONG = replace(
+    FAST, node=5, verdict=Verdict(verdict=Outcome.WRONG, stage="check", reason="Row 3 differs")
+)
+LEDGER = (
+    LedgerEntry(number=1, parent=0, idea="Fuse.", outcome=Outcome.CORRECT, score_us=20.0),
+    LedgerEntry(number=2, parent=0, idea="Tile.", outcome=Outcome.WRONG, reason="Row 3 differs"),
+    LedgerEntry(number=3, parent=1, idea="Unroll.", stage="write"),
+)
+PLANNING = LedgerEntry(number=4, parent=1, stage="plan")
+
+
+def compact(work: AgentWork) -> Request:
+    return make_request(work, 1000, "compact")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_said_to_every_model_is_short(backend: str) -> None:
+    """System, form and example of a first request are at most 5 KiB for every role."""
+    task = replace(TASK, backend=backend)
+    for work in (make_plan(), write(PLAN), repair(PLAN), solve()):
+        request = compact(replace(work, task=task))
+        fixed = [s.text for s in request.sections if s.kind in ("example", "role")]
+        assert len("".join([request.system, *fixed]).encode()) <= MAX_FIXED_BYTES
+
+
+def test_agents_of_a_mixed_run_choose_the_language() -> None:
+    """The notes of both languages are shown, and a plan names its own."""
+    task = replace(TASK, backend="cuda", other_backends=("triton",))
+    text = compact(replace(make_plan(), task=task)).system
+
+    for words in ("`cuda_sources`", "`@triton.jit`", "a plan names it"):
+        assert words in text
+
+
+def test_the_module_is_shown_once() -> None:
+    """Its source is in the task's part alone, with line numbers, also where it is the node."""
+    for work in (make_plan(), write(PLAN), solve()):
+        assert compact(work).render().count("y = x + 1.0") == 1
+    assert "12\t        y = x + 1.0" in compact(make_plan()).stable_text
+    assert "span 1 = lines 12-13" in compact(write(PLAN)).varying_text
+
+
+def test_the_prefix_is_the_same_for_a_whole_task() -> None:
+    """Another role, attempt, node, window or ledger changes no byte before the node."""
+    requests = [
+        compact(work)
+        for work in (
+            make_plan(),
+            make_plan(attempt=9, node=FAST, window=(WRONG,), ledger=LEDGER, best=NEAR),
+            write(PLAN),
+            repair(PLAN),
+            solve(),
+        )
+    ]
+
+    assert 1 == len({(request.system, request.stable_text) for request in requests})
+    assert all("{{" not in request.render() for request in requests)
+
+
+def test_a_coder_sees_its_spans_in_the_nodes_source() -> None:
+    """Line numbers are the source's own; the marks are lines without a number."""
+    plan = plan_for(CANDIDATE, "lines 6-8")
+    text = compact(write(plan, node=FAST)).varying_text
+
+    first = '5\textern "C" void half(const float* x, float* y, long n) {\n--- span 1\n6\t    for'
+    assert first in text
+    assert "8\t    }\n--- end of span 1\n9\t}" in text
+    assert ((6, 8),) == marked_spans(plan, CANDIDATE)
+
+
+def test_an_attempt_near_the_node_is_shown_as_a_change() -> None:
+    """A child that differs in one line is shown as that change, another source as a whole."""
+    more = "".join(f"NUMBER_{n} = {n}\n" for n in range(40))
+    node, near = (replace(one, source=one.source + more) for one in (FAST, NEAR))
+    text = compact(make_plan(node=node, window=(near,))).varying_text
+
+    assert "Its source, as changes of node 4 above" in text
+    assert "+        y[i] = (x[i] + 1.0f) * half;" in text
+    assert text.count("import torch.nn as nn") == 1
+    whole = compact(make_plan(node=replace(FAST, source="x = 1\n"), window=(NEAR,))).varying_text
+    assert NEAR.source in whole
+
+
+def test_a_plan_is_one_line_where_its_code_is_shown() -> None:
+    """The code says what the plan became; of the plan its first sentence is left."""
+    text = compact(make_plan(node=FAST)).varying_text
+
+    assert "Its idea: Do it in place of a copy.\n" in text
+    assert "And so on" not in text
+
+
+def test_a_result_compares_with_every_baseline_and_names_no_guessed_bound() -> None:
+    """Times are multiples of eager and of torch.compile; shares of made-up peaks are left out."""
+    work = make_plan(node=FAST)
+    work = replace(work, reference=replace(work.reference, compile_us=15.0))
+    text = compact(work).varying_text
+
+    assert "Correct: 12.0 µs a call, 3.33 × eager, 1.25 × torch.compile" in text
+    assert "- labels: library_only" in text
+    assert "not sure" not in text
+    rough = replace(FAST.verdict, speedup=3.3, speedup_ci95=(2.1, 4.9))
+    unsure = compact(make_plan(node=replace(FAST, verdict=rough))).varying_text
+    assert "not sure: with 95 % between 2.1 and 4.9 × eager" in unsure
+    assert "412" not in text
+    assert "bound" not in text
+    assert "Wrong: Row 3 differs" in compact(make_plan(node=WRONG)).varying_text
+
+
+def test_facts_are_shown_where_they_are_known() -> None:
+    """The judge's lines about task and attempt are in the request, and times are compared with
+    the least time."""
+    reference = replace(
+        make_plan().reference,
+        facts=ReferenceFacts(floor=TaskFloor(memory_us=4.0), rule_lines=("precision: float32",)),
+    )
+    sentences = ("88 % of the stalls wait for memory", "- loads of float2")
+    seen = VerdictFacts(profile_sentences=sentences)
+    node = replace(FAST, verdict=replace(FAST.verdict, facts=seen))
+    request = compact(make_plan(node=node, reference=reference, ledger=LEDGER))
+
+    assert "- precision: float32" in request.stable_text
+    assert "\n- 88 % of the stalls wait for memory\n  - loads of float2" in request.varying_text
+    assert "3.33 × eager, 3 × the least time" in request.varying_text
+    assert "Fuse. | 20.0 µs, 2 × eager, 5 × the least time" in request.varying_text
+
+
+def test_rules_are_stated_once() -> None:
+    """Of the judge's lines those stay that are the task's own; the others are in the system
+    message."""
+    described = TaskDescribed(
+        tolerances=(OutputTolerance(dtype="float32", allowed=1e-4, error_factor=8.0),)
+    )
+    for rules, words in ((JudgeRules(), ""), (JudgeRules(precision="tf32"), "--precision tf32")):
+        lines = rule_lines(described, "cuda", ("shifted",), 3, rules)
+        facts = ReferenceFacts(rule_lines=lines)
+        reference = replace(make_plan().reference, facts=facts)
+        text = compact(make_plan(reference=reference)).stable_text
+
+        assert "- The output (float32) may differ" in text
+        assert "- TF32 in the reference" in text
+        assert "Timed:" not in text
+        assert "Checks:" not in text
+        assert words in text
+        assert ("Precision is judged" in text) == bool(words)
+
+
+def test_the_ledger_has_a_line_for_every_attempt() -> None:
+    """Finished ones with time or reason, those under way with their stage, and the fastest."""
+    work = make_plan(node=FAST, ledger=(*LEDGER, PLANNING), ledger_left_out=7, best=NEAR)
+    text = compact(work).varying_text
+
+    for line in (
+        "(7 earlier attempts are left out)",
+        "1 (0) | correct | Fuse. | 20.0 µs, 2 × eager\n",
+        "2 (0) | wrong | Tile. | Row 3 differs\n",
+        "3 (1) | under way, is being written | Unroll.\n",
+        "4 (1) | under way, is being planned | (its idea is not known yet)\n",
+        "The fastest so far: node 6",
+    ):
+        assert line in text
+    with_best = LedgerEntry(number=6, parent=4, outcome=Outcome.CORRECT, score_us=12.0)
+    assert "12.0 µs, 3.33 × eager, the fastest" in (
+        compact(make_plan(node=FAST, ledger=(*LEDGER, with_best))).varying_text
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_planners_of_one_moment_get_different_stances(backend: str) -> None:
+    """Each of six planners but the first begins elsewhere; a planner without others is free."""
+    task = replace(TASK, backend=backend)
+    known = STANCES["cpp" if backend == "cpp" else "cuda"]
+    found = []
+    for attempt in range(2, 8):
+        others = tuple(replace(PLANNING, number=n) for n in range(1, attempt))
+        work = replace(make_plan(attempt=attempt, ledger=others), task=task)
+        text = compact(work).varying_text
+        found += [stance for stance in known if f"Start from {stance}." in text]
+
+    assert sorted(known) == sorted(found)
+    assert "Start from" not in compact(make_plan(attempt=4, ledger=LEDGER)).varying_text
+    assert "Start from" not in compact(write(PLAN, ledger=(PLANNING,))).varying_text
+
+
+def test_a_replay_finds_the_reply_whatever_the_ledger_says() -> None:
+    """Times, the ledger, the fastest source and the stance may differ when a run is made again."""
+    first = make_plan(attempt=5, node=FAST, window=(NEAR,), ledger=LEDGER, best=NEAR)
+    slower = replace(FAST, score_us=13.5)
+    again = make_plan(attempt=5, node=slower, window=(NEAR,), ledger=(*LEDGER, PLANNING))
+    other = make_plan(attempt=5, node=replace(FAST, source=NEAR.source), window=(NEAR,))
+
+    key, same, different = (
+        without_measurements(compact(work).render()) for work in (first, again, other)
+    )
+    assert key == same
+    assert key != different
+    assert "Fuse." not in key
+    assert "Your part: planner" in key
+
+
+def test_only_a_coder_is_told_of_spans() -> None:
+    """Spans exist where a plan marked them: the others name lines, functions and classes."""
+    assert "`### span N`" in compact(write(PLAN)).varying_text
+    for work in (solve(), repair(PLAN)):
+        assert "`### span N`" not in compact(work).varying_text
+        assert "`### lines A-B`" in compact(work).varying_text
+
+
+def test_a_request_shrinks_by_its_largest_attempt() -> None:
+    """The window is dropped entry by entry; task, node, ledger and role stay."""
+    request = compact(make_plan(node=FAST, window=(NEAR, WRONG), ledger=LEDGER))
+    while (smaller := request.without_largest_attempt()) is not None:
+        request = smaller
+
+    assert {"example", "architecture", "node", "ledger", "role"} == {
+        section.kind for section in request.sections
+    }
+
+
+def test_the_examples_answers_are_in_a_form_that_is_read() -> None:
+    """The example's answers parse: what a model imitates is accepted."""
+    example = compact(make_plan()).stable_text
+    plan, code = re.findall(r"^````\n(.*?)^````", example, re.DOTALL | re.MULTILINE)
+    places = [line[2:] for line in plan.splitlines() if line.startswith("- ")]
+    source = "\n".join(["int x;"] * 30 + ["    a", "    b", "int rows = x.size(0);", "return y;"])
+    shown = ShownLines(source, ((1, 2),))
+
+    assert [(31, 32), (33, 34)] == [
+        (place.first, place.last)
+        for place in (shown.find(text) for text in (places[0], places[2]))
+        if not hasattr(place, "reason")
+    ]
+    titles = [s.title for s in parse_reply(code).sections if s.name == "edit"]
+    assert ["span 1", "after line 3"] == titles
+
+
+def test_a_solo_agent_answers_with_edits() -> None:
+    """Plan and code in one answer: advice, and edits of the source that was shown."""
+    reply = (
+        "## Advice\n\nHalve first.\n\n## Edits\n\n### lines 12-13\n```python\n        return 1\n```"
+    )
+    found = read_solution(parse_reply(reply), ShownLines(TASK_SOURCE))
+
+    assert isinstance(found, tuple)
+    assert found[0].source.endswith("        return 1\n")
+    assert "class ModelNew" in found[0].source
+    assert "Halve first." == found[1].advice

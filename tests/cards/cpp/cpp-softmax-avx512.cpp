@@ -1,0 +1,3 @@
+extern "C" void card(void** p, const long long* n, void*) {
+  softmax((float*)p[0], (float*)p[1], n[0], n[1]);
+}

@@ -1,0 +1,3 @@
+extern "C" void card(void** p, const long long* n, cudaStream_t s) {
+  relu<<<n[1], 256, 0, s>>>((float*)p[0], (float*)p[1], n[0] / T);
+}

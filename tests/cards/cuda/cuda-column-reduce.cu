@@ -1,0 +1,3 @@
+extern "C" void card(void** p, const long long* n, cudaStream_t s) {
+  launch((float*)p[0], (float*)p[2], (float*)p[1], n[0], n[1], n[2], s);
+}

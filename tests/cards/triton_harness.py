@@ -1,0 +1,11 @@
+"""How the Triton cards' functions are called: the card's name, then the function's."""
+
+from __future__ import annotations
+
+FUNCTIONS = {
+    "triton-softmax": "softmax",
+    "triton-layer-norm": "layer_norm",
+    "triton-split-reduction": "row_sum",
+    "triton-matmul-epilogue": "linear_relu",
+    "triton-attention": "attention",
+}

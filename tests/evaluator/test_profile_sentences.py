@@ -1,0 +1,304 @@
+"""ncu's table, the sentences that are read off it, and the bound that they end with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.evaluator.profiling import ncu_metrics, ncu_report
+from actors.evaluator.profiling.kernel_bound import bound_of
+from actors.evaluator.profiling.ncu_metrics import (
+    DRAM_READ,
+    DRAM_SHARE,
+    DRAM_WRITTEN,
+    DURATION,
+    GRID,
+    ISSUE_SHARE,
+    L1_SHARE,
+    L2_SHARE,
+    METRICS,
+    PIPES,
+    SM_ACTIVE,
+    SM_COUNT,
+    SM_ELAPSED,
+    WAVES,
+    KernelMetrics,
+    MeasuredCall,
+    MeasuredKernel,
+)
+from actors.evaluator.profiling.ncu_report import metric_table, read_report, short_kernel_name
+from actors.evaluator.profiling.profile_sentences import (
+    MAX_SENTENCES,
+    ProfileContext,
+    profile_sentences,
+    sources_of,
+)
+from actors.evaluator.profiling.tool_commands import ncu_filter, tool_command
+
+# torch's kernels on an H100, by ncu 2025.3: random numbers, GELU, a float32 matmul, a sum, softmax.
+TORCH = (Path(__file__).parent / "tool_outputs/ncu_torch_h100.csv").read_text(encoding="utf-8")
+TENSOR, FMA = list(PIPES)[:2]
+# A kernel in which nothing is busy, on all multiprocessors.
+IDLE = {
+    DURATION: 50e3,
+    **{DRAM_READ: 1e6, DRAM_WRITTEN: 1e6, DRAM_SHARE: 2.0, L2_SHARE: 5.0, L1_SHARE: 5.0},
+    **dict.fromkeys(PIPES, 5.0),
+    **{ISSUE_SHARE: 10.0, SM_ACTIVE: 95.0, SM_ELAPSED: 100.0},
+    **{GRID: 4096.0, SM_COUNT: 132.0, WAVES: 31.0},
+}
+
+
+def kernel(**figures: float) -> KernelMetrics:
+    """Return an idle kernel with other figures, named by the constants above."""
+    changed = {globals()[name]: value for name, value in figures.items()}
+    return KernelMetrics(name="k", figures={**IDLE, **changed})
+
+
+def call_of(*kernels: KernelMetrics) -> MeasuredCall:
+    """Return a call of these kernels."""
+    measured = tuple(
+        MeasuredKernel(metrics=one, total_us=one.us, dram_bytes=one.dram_bytes) for one in kernels
+    )
+    return MeasuredCall(kernels=measured, launches=len(kernels))
+
+
+def texts(call: MeasuredCall, **known: float) -> list[str]:
+    context = ProfileContext(**known)  # type: ignore[arg-type]
+    return [sentence.text for sentence in profile_sentences(call, context)]
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_the_kernels_of_a_call_are_read() -> None:
+    """Times add up by kernel, the longest first, in base units whatever units ncu printed."""
+    call = read_report(TORCH)
+    assert 6 == call.launches
+    assert not call.is_cut
+    assert [423.81, 131.14, 116.77] == [round(one.total_us, 2) for one in call.kernels[:3]]
+    assert [1, 1, 2] == [one.launches for one in call.kernels[:3]]
+    matmul = call.kernels[0].metrics
+    assert set(METRICS) == set(matmul.figures)
+    assert pytest.approx(19.403e6, rel=1e-4) == matmul.dram_bytes
+    assert ("registers", 1) == matmul.occupancy_limit
+    assert "FMA pipe (float32)" == next(iter(matmul.pipes))
+    assert pytest.approx(1.0) == sum(matmul.stalls.values())
+
+
+def test_a_metric_that_the_card_lacks_is_left_out() -> None:
+    """ "n/a", "no data", negative and absurd figures are unknown, and nothing is said of them."""
+    rows = [
+        '"ID","Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum","launch__grid_size",'
+        '"lts__t_sector_hit_rate.pct"',
+        '"","","ns","byte","","%"',
+        '"0","relu(float *)","4,608","n/a","-3","inf"',
+    ]
+    found = read_report("\n".join(rows))
+    assert {"gpu__time_duration.sum": 4608.0} == found.kernels[0].metrics.figures
+    assert ["One kernel, relu: 4.608 µs."] == texts(found)
+
+
+@given(st.text(max_size=300))
+def test_ncus_output_may_be_anything(garbage: str) -> None:
+    """Without permission, after a crash or for a forgery there is no report, and no exception."""
+    for text in (garbage, '"ID","Kernel Name"\n' + garbage, TORCH[:4000] + garbage):
+        call = read_report(text)
+        profile_sentences(call, ProfileContext())
+        metric_table(call)
+    ncu_report.refusal(garbage)
+
+
+def test_a_forged_table_stays_small() -> None:
+    """Names of any length, thousands of launches and unterminated rows give a bounded report."""
+    head = '"ID","Kernel Name","gpu__time_duration.sum"\n"","","ns"\n'
+    rows = [f'"{n}","k{n}{"<x" * 5000}","{n + 1}"' for n in range(200)]
+    call = read_report(head + "\n".join([*rows, '"open']))
+    assert len(call.kernels) <= ncu_report.MAX_KERNELS
+    assert all(len(one.metrics.name) <= ncu_report.NAME_CHARS for one in call.kernels)
+    sentences = texts(call)
+    assert len(sentences) <= MAX_SENTENCES
+    assert all(len(text) < 500 and text.isprintable() for text in sentences)
+    assert len(metric_table(call)) < 16_000
+    huge = head + f'"0","{"n" * 200_000}","5"\n"1","small","7"'
+    assert ["small"] == [one.metrics.name for one in read_report(huge).kernels]
+
+
+def test_kernel_names_are_short() -> None:
+    """Without parameters; template arguments only while there is room."""
+    assert "relu_kernel" == short_kernel_name("void relu_kernel(const float *, float *, int)")
+    assert "scale<float, 4>" == short_kernel_name("void <unnamed>::scale<float, 4>(float *)")
+    assert "gemm<…>" == short_kernel_name(f"void gemm<{'Shape<_1, _2>, ' * 20}float>(Params)")
+    assert "(a)" == short_kernel_name("(a)")
+
+
+def test_of_many_launches_the_longest_kernels_are_measured() -> None:
+    """Their base names select them; names from the candidate's process are no patterns."""
+    names = ("void at::native::reduce<512, F(int)>(T)", "(anonymous namespace)::k1", ".*|(", "k4")
+    assert ["reduce", "k1"] == ncu_report.longest_kernels(names, 100)
+    assert [] == ncu_report.longest_kernels(names, ncu_report.MAX_LAUNCHES)
+    assert [] == ncu_report.longest_kernels(names, None)
+    command = tool_command("ncu", [*ncu_filter(["reduce", "k1"]), "python"])
+    assert ["--kernel-name", "regex:reduce|k1", "python"] == command[-3:]
+    call = read_report(TORCH, is_chosen=True)
+    first = profile_sentences(call, ProfileContext(launches=100))[0].text
+    assert first.startswith("6 launches of the longest of the 100 kernels of a call take 810.1 µs")
+
+
+def test_a_refusal_is_named() -> None:
+    """The administrator's setting gets its own words; another error of ncu is repeated."""
+    denied = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access counters"
+    assert ncu_report.is_not_permitted(denied)
+    assert "administrator" in ncu_report.refusal(denied)
+    assert "Failed to find x" == ncu_report.refusal("==PROF== a\n==ERROR== Failed to find x\n")
+    assert "" == ncu_report.refusal("killed")
+
+
+def test_ncu_measures_one_call_at_the_clocks_of_the_judge() -> None:
+    """The tool's own options come first, so that it does not read the program's options."""
+    command = tool_command("ncu", ["python", "-c", "x"])
+    assert ["python", "-c", "x"] == command[-3:]
+    assert "none" == command[command.index("--clock-control") + 1]
+    assert "off" == command[command.index("--profile-from-start") + 1]
+    assert ["/opt/cs", "--tool", "racecheck"] == tool_command("racecheck", [], "/opt/cs")[:3]
+
+
+# --- the bound ------------------------------------------------------------------------------------
+
+BOUNDS = {
+    "memory": kernel(DRAM_SHARE=80.0, DRAM_READ=90e6, DRAM_WRITTEN=40e6, L2_SHARE=85.0),
+    "compute": kernel(FMA=85.0, ISSUE_SHARE=90.0),
+    "issue": kernel(ISSUE_SHARE=80.0),
+    "L1": kernel(L1_SHARE=90.0),
+    "L2": kernel(L2_SHARE=80.0, DRAM_SHARE=20.0),
+    "launch": kernel(DURATION=2100.0, GRID=1.0, SM_ACTIVE=1.0),
+    "parallelism": kernel(GRID=8.0, SM_ACTIVE=6.0),
+    "tail": kernel(FMA=90.0, SM_ACTIVE=55.0, WAVES=1.05),
+    "latency": kernel(),
+}
+
+
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_each_bound_is_recognised(kind: str) -> None:
+    """The unit that is busy, or else what keeps all units idle."""
+    bound = bound_of(BOUNDS[kind])
+    assert bound is not None
+    assert kind == bound.kind
+    assert set(bound.metrics) <= set(METRICS)
+
+
+def test_the_bounds_of_torchs_kernels_are_those_that_an_engineer_names() -> None:
+    """A float32 matmul: the FMA pipe; softmax: instructions, DRAM next; GELU and a sum: DRAM."""
+    bounds = {
+        one.metrics.name.split("<")[0]: bound_of(one.metrics) for one in read_report(TORCH).kernels
+    }
+    told = {name: (bound.kind, bound.text) for name, bound in bounds.items() if bound is not None}
+    assert "compute" == told["cutlass::Kernel2"][0]
+    assert "FMA pipe" in told["cutlass::Kernel2"][1]
+    assert "issue" == told["at::cunn_SoftMaxForwardReg"][0]
+    assert "next: DRAM" in told["at::cunn_SoftMaxForwardReg"][1]
+    assert "memory" == told["at::vectorized_elementwise_kernel"][0]
+    assert "memory" == told["at::reduce_kernel"][0]
+    assert "issue" == told["at::distribution_elementwise_grid_stride_kernel"][0]
+
+
+def test_dram_is_compared_with_a_copy() -> None:
+    """2.6 GB/ms are near the limit of a card that copies 3.0, and not of one that copies 8."""
+    reading = kernel(DRAM_READ=100e6, DRAM_WRITTEN=30e6, DRAM_SHARE=50.0)
+    near, far = bound_of(reading, copy_gb_s=3000.0), bound_of(reading, copy_gb_s=8000.0)
+    assert near is not None
+    assert far is not None
+    assert ("memory", "latency") == (near.kind, far.kind)
+    assert "87%" in near.text
+
+
+def test_without_metrics_no_bound_is_named() -> None:
+    """A kernel of which only the time is known may be bound by anything."""
+    assert bound_of(KernelMetrics(name="k", figures={DURATION: 50e3})) is None
+
+
+# --- the sentences --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_six_to_ten_sentences_end_with_the_bound(number: int) -> None:
+    """For each of torch's kernels; each sentence has a number and names metrics of ours."""
+    one = read_report(TORCH).kernels[number]
+    found = profile_sentences(
+        MeasuredCall(kernels=(one,), launches=one.launches), ProfileContext(call_us=one.total_us)
+    )
+    assert 6 <= len(found) <= MAX_SENTENCES
+    assert found[-1].text.startswith("Bound by ")
+    assert all(any(char.isdigit() for char in sentence.text) for sentence in found)
+    assert all(sentence.metrics and set(sentence.metrics) <= set(METRICS) for sentence in found)
+    assert all(len(sentence.text) < 500 for sentence in found)
+
+
+def test_people_see_what_a_sentence_was_read_off() -> None:
+    """One line for each sentence, also for one of many metrics."""
+    found = profile_sentences(read_report(TORCH), ProfileContext())
+    lines = sources_of(found).splitlines()
+    assert len(found) == len(lines)
+    assert "sentence 1: gpu__time_duration.sum" == lines[0]
+    assert any(line.endswith("and 14 more") for line in lines)
+
+
+def test_traffic_is_compared_with_the_least_and_with_a_copy() -> None:
+    """A copy of 268 MB moves each byte once, near the rate of the device's own copy."""
+    copy = kernel(DURATION=107.5e3, DRAM_READ=134.2e6, DRAM_WRITTEN=134.2e6, DRAM_SHARE=75.0)
+    found = " ".join(texts(call_of(copy), least_bytes=268_000_000, copy_gb_s=3000.0))
+    assert "It moves 268.4 MB from and to DRAM (134.2 MB read) at 2497 GB/s" in found
+    assert "83% of the measured copy rate (3000)" in found
+    assert "1 times the least (268 MB)" in found
+
+
+def test_a_call_whose_kernels_take_little_of_it_is_bound_by_launches() -> None:
+    """Ten kernels of 2 µs in a call of 60 µs; what the kernels do does not matter."""
+    small = kernel(DURATION=2000.0)
+    ten = MeasuredKernel(metrics=small, launches=10, total_us=20.0)
+    call = MeasuredCall(kernels=(ten,), launches=10)
+    assert (
+        "Bound by launches and work on the host: the 10 kernels take 20 of the call's 60 µs "
+        "(an empty kernel takes 2.2 µs)."
+    ) == texts(call, call_us=60.0, launch_us=2.2)[-1]
+    assert "launch" in texts(call, call_us=25.0)[-1]
+    # Of a call that was cut, only torch's profiler knows the time of the other kernels.
+    cut = MeasuredCall(kernels=(ten,), launches=10, is_cut=True)
+    assert "host" not in texts(cut, call_us=60.0)[-1]
+    assert "the 40 kernels take 25 of" in texts(cut, call_us=60.0, device_us=25.0, launches=40)[-1]
+
+
+def test_waste_is_told_only_where_it_is() -> None:
+    """Strided loads, spills, bank conflicts and idle lanes each get a sentence, else none."""
+    clean = " ".join(texts(call_of(kernel())))
+    for word in ("sectors", "Local memory", "bank conflicts", "take part"):
+        assert word not in clean
+    wasteful = KernelMetrics(
+        name="k",
+        figures={
+            **IDLE,
+            ncu_metrics.LOAD_REQUESTS: 1000.0,
+            ncu_metrics.LOAD_SECTORS: 32_000.0,
+            ncu_metrics.LOAD_BYTES_A_SECTOR: 4.0,
+            ncu_metrics.LOCAL_LOAD_SECTORS: 1e6,
+            ncu_metrics.LOCAL_STORE_SECTORS: 1e6,
+            ncu_metrics.SHARED_CONFLICTS: 31e6,
+            ncu_metrics.SHARED_WAVEFRONTS: 32e6,
+            ncu_metrics.ACTIVE_THREADS: 11.2,
+        },
+    )
+    found = " ".join(texts(call_of(wasteful)))
+    assert "A warp's load touches 32 sectors of 32 bytes where 4 would do: 12% of" in found
+    assert "64 MB are loaded and stored" in found
+    assert "97% of the accesses to shared memory repeat others" in found
+    assert "11.2 of a warp's 32 threads" in found
+
+
+def test_a_long_second_kernel_has_its_bound_told() -> None:
+    """A call of a matmul and a softmax of nearly the same time: two bounds."""
+    second = kernel(FMA=90.0, DURATION=40e3)
+    found = texts(call_of(BOUNDS["memory"], second))
+    assert found[-2].startswith("k (44% of the time) is bound by compute")
+    assert found[-1].startswith("Bound by memory")

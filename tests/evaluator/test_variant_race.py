@@ -1,0 +1,169 @@
+"""Variants: a candidate's declared values are raced, and the fastest right one is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from evaluator_samples import ContextRecorder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.evaluator.judge import Judge
+from actors.evaluator.variant_race import declared_space, race
+from actors.evaluator.worker import EvaluatorWorker
+from actors.tune_space import (
+    MAX_VARIANTS,
+    TuneSpace,
+    TuneSpaceError,
+    tune_space,
+    variant_source,
+    with_values,
+)
+from protocol.messages import Evaluate, Evaluated, Lease
+from protocol.values import Outcome, Reference, Task, Verdict
+from protocol.variant_lines import variant_lines
+
+SOURCE = """# é: bytes and characters differ
+TUNE = {"THREADS": [128, 256,
+                    512], "DEPTH": (2, 3), "NAME": "a"}  # a comment
+class ModelNew: ...
+"""
+names = st.text("ABCDEFGH_", min_size=1, max_size=6)
+values = st.one_of(st.integers(-9, 4096), st.booleans(), st.text("ab'\"é\\\n{", max_size=4))
+spaces = st.dictionaries(names, st.lists(values, min_size=1, max_size=5), min_size=1, max_size=4)
+
+
+def space_of(source: str) -> TuneSpace:
+    space = tune_space(source)
+    assert space is not None
+    return space
+
+
+def tuned(source: str) -> object:
+    """Return the value that the file gives TUNE."""
+    scope: dict[str, object] = {}
+    exec(source, scope)  # noqa: S102  # the test's own text
+    return scope["TUNE"]
+
+
+@given(spaces, st.text("\n# é", max_size=5))
+def test_each_variant_has_one_of_the_declared_values(
+    declared: dict[str, list[int | bool | str]], head: str
+) -> None:
+    """A variant gives each name one of its values, is no space itself, and no line moves."""
+    comment = head.replace("\n", "\n# ")
+    source = f"# {comment}\nTUNE = {declared!r}\nafter = 1\n"
+    space = space_of(source)
+    assert len(space.assignments()) == min(space.size, MAX_VARIANTS)
+    assert len(set(space.assignments())) == len(space.assignments())
+    for place, assignment in enumerate(space.assignments()):
+        text = with_values(source, assignment)
+        assert tuned(text) == dict(assignment)
+        assert all(value in declared[name] for name, value in assignment)
+        assert tune_space(text) is None
+        assert text.count("\n") == source.count("\n")
+        assert variant_source(source, place) == text
+
+
+def test_the_first_variant_has_all_first_values_and_the_rest_of_the_file_is_kept() -> None:
+    """Line numbers in error messages are the candidate's own."""
+    first = space_of(SOURCE).assignments()[0]
+    assert first == (("THREADS", 128), ("DEPTH", 2), ("NAME", "a"))
+    lines = with_values(SOURCE, first).splitlines()
+    assert lines[-1] == "class ModelNew: ..."
+    assert lines[2].endswith("}  # a comment")
+    assert len(lines) == len(SOURCE.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("declaration", "reason"),
+    [
+        ("TUNE = {'A': [1]}\nTUNE = {'B': [2]}", "assigned 2 times"),
+        ("TUNE = dict(A=[1])", "dict literal"),
+        ("TUNE = {'A': [f()]}", "literal number"),
+        ("TUNE = {'A': []}", "0 values"),
+        ("TUNE = {'A': [1e999]}", "literal number"),
+        ("TUNE = {1: [1]}", "string literal"),
+        ("TUNE = {'A': [1], 'A': [2]}", "twice"),
+        ("TUNE = {**X}", "string literal"),
+        (f"TUNE = { {key: [1] for key in 'ABCDEFGHI'} }", "9 names"),
+    ],
+)
+def test_a_broken_declaration_is_the_candidates_fault(declaration: str, reason: str) -> None:
+    """The author of the candidate gets one line that says what the rule is."""
+    with pytest.raises(TuneSpaceError, match=reason):
+        tune_space(declaration)
+    verdict = declared_space(declaration)
+    assert isinstance(verdict, Verdict)
+    assert verdict.verdict is Outcome.COMPILE_FAILED
+    assert reason in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "source", ["", "x = 1", "TUNE = {'A': 1}", "TUNE = {", "def f():\n    TUNE = {'A': [1]}"]
+)
+def test_a_candidate_without_a_space_is_judged_as_it_is(source: str) -> None:
+    """Single values, no TUNE, a local one, or a file that does not parse: nothing is raced."""
+    assert tune_space(source) is None
+
+
+def race_with(speeds: dict[int, float | None]) -> tuple[int, list[tuple[int, float]]]:
+    """Race THREADS over `speeds`; return the chosen THREADS and (variants, seconds) a round."""
+    source = f"TUNE = {{'THREADS': {list(speeds)}}}\n"
+    rounds: list[tuple[int, float]] = []
+
+    def judge(sources: Sequence[str], time_s: float) -> list[Verdict]:
+        rounds.append((len(sources), time_s))
+        found = []
+        for text in sources:
+            speedup = speeds[tuned(text)["THREADS"]]  # type: ignore[index]
+            if speedup is None:
+                found.append(Verdict(verdict=Outcome.WRONG, reason="planted", stage="check"))
+            else:
+                found.append(
+                    Verdict(verdict=Outcome.CORRECT, speedup=speedup, median_us=10 / speedup)
+                )
+        return found
+
+    result = race(source, space_of(source), judge)
+    return tuned(result.source)["THREADS"], rounds  # type: ignore[index]
+
+
+def test_the_fastest_right_variant_wins_and_slow_ones_cost_little() -> None:
+    """Half of the variants leave in each round; each further round times twice as long."""
+    chosen, rounds = race_with({n: float(n % 7) + n / 100 for n in range(1, 17)})
+    assert chosen == 13
+    assert [count for count, _ in rounds] == [16, 8, 4, 2]
+    assert [round(time_s / rounds[0][1]) for _, time_s in rounds] == [1, 2, 4, 8]
+
+
+def test_a_failed_variant_never_wins() -> None:
+    """A wrong variant leaves the race whatever it claims; where all fail the first is shown."""
+    assert race_with({1: None, 2: 0.5, 3: None})[0] == 2
+    assert race_with({1: None, 2: None, 3: None}) == (1, [(3, 0.3)])
+    assert race_with({7: 1.0}) == (7, [])
+
+
+def test_an_evaluator_races_a_candidates_variants_and_tells_what_each_gave(
+    judge: Judge, task: Task
+) -> None:
+    """The verdict is the kept variant's, its place is known, and each variant has a line."""
+    source = (
+        'TUNE = {"OFFSET": [1.0, 0.0]}\n'
+        + (task.source.replace("class Model(", "class ModelNew("))
+        + "\n_forward = ModelNew.forward\n"
+        "ModelNew.forward = lambda self, *a: _forward(self, *a) + TUNE['OFFSET']\n"
+    )
+    lease = Lease(work="small/1/evaluate", epoch=1)
+    request = Evaluate(lease=lease, task=task, source=source, reference=Reference(eager_us=1.0))
+    context = ContextRecorder()
+    evaluated = EvaluatorWorker(judge).work(request, context)  # type: ignore[arg-type]
+    assert isinstance(evaluated, Evaluated)
+    assert evaluated.verdict.verdict is Outcome.CORRECT
+    assert evaluated.verdict.variant == 1
+    assert [one.verdict for one in evaluated.verdict.variants] == [Outcome.WRONG, Outcome.CORRECT]
+    lines = variant_lines(evaluated.verdict)
+    assert "OFFSET=0.0" in lines[0]
+    assert lines[0].endswith("(kept)")
+    assert "OFFSET=1.0: wrong" in lines[1]

@@ -1,0 +1,122 @@
+"""Laws of facts as text: a line for what is known, none for what is not, bounds by figures only."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from protocol.fact_lines import task_fact_lines, verdict_fact_lines
+from protocol.facts import (
+    DeviceRates,
+    KernelFacts,
+    OperationTime,
+    ReferenceFacts,
+    TaskCost,
+    TaskFloor,
+    VerdictFacts,
+)
+
+RATES = DeviceRates(
+    copy_gb_s=2900.0,
+    cached_copy_gb_s=5200.0,
+    cache_bytes=50 << 20,
+    launch_us=6.1,
+    next_launch_us=2.1,
+    tflops={"float32": 50.0, "tf32": 400.0},
+)
+MEMORY = ReferenceFacts(
+    rates=RATES,
+    cost=TaskCost(input_bytes=512 << 20, output_bytes=512 << 20),
+    floor=TaskFloor(memory_us=370.0, launch_us=2.1),
+    operations=(OperationTime(name="aten::native_layer_norm", calls=1, us=8300.0, share=1.0),),
+    device_us=8300.0,
+    launches=3,
+    rule_lines=("A rule.",),
+)
+MATRIX = ReferenceFacts(
+    rates=RATES,
+    cost=TaskCost(input_bytes=1 << 20, flops={"float32": 100e9}),
+    floor=TaskFloor(memory_us=0.4, matrix_us=2000.0, launch_us=2.1),
+)
+
+
+def verdict_text(facts: VerdictFacts, task: ReferenceFacts | None = None) -> str:
+    return "\n".join(verdict_fact_lines(facts, task))
+
+
+def test_nothing_known_says_nothing() -> None:
+    """Without facts, or with empty ones, a prompt gets no line."""
+    assert task_fact_lines(None) == task_fact_lines(ReferenceFacts()) == []
+    assert verdict_fact_lines(None, MEMORY) == verdict_fact_lines(VerdictFacts(), MEMORY) == []
+    assert verdict_fact_lines(VerdictFacts(median_us=3.0), None) == []
+
+
+def test_a_tasks_lines_have_the_figures() -> None:
+    """Rates, bytes, floor, operators and rules, in this order."""
+    lines = task_fact_lines(MEMORY)
+    assert "2,900 GB/s" in lines[0]
+    assert "float32 50, TF32 400 TFLOP/s" in lines[0]
+    assert "at least 1 GiB (inputs 512 MiB" in lines[1]
+    assert "370 µs at the copy rate" in lines[1]
+    assert lines[2].startswith(
+        "Floor of the reference's own work: 370 µs, the largest of bytes 370 µs."
+    )
+    assert "aten::native_layer_norm 8.3 ms (100%)" in lines[3]
+    assert lines[-1] == "A rule."
+
+
+def test_operations_stand_beside_other_precisions() -> None:
+    """A model sees what the same products would take on other units."""
+    line = next(line for line in task_fact_lines(MATRIX) if "products" in line and "GFLOP" in line)
+    assert "100 GFLOP in float32: 2 ms at the measured rate" in line
+    assert "250 µs in TF32" in line
+    assert "are not counted" in line
+
+
+def test_a_bound_is_named_by_its_share() -> None:
+    """Near the copy rate memory bounds a kernel, near the product rate arithmetic, else nothing."""
+    assert "Memory bounds it." in verdict_text(VerdictFacts(median_us=420.0), MEMORY)
+    assert "bounds it" not in verdict_text(VerdictFacts(median_us=1200.0), MEMORY)
+    assert "Arithmetic bounds it." in verdict_text(VerdictFacts(median_us=3000.0), MATRIX)
+    beyond = verdict_text(VerdictFacts(median_us=500.0), MATRIX)
+    assert "fewer operations than the reference or a lower precision" in beyond
+    assert "200 TFLOP/s, 400% of the float32 rate, 50% of the TF32 rate" in beyond
+
+
+def test_launches_bound_only_where_host_and_device_say_so() -> None:
+    """An idle device beside a busy host is named; a kernel that met a warm cache is not."""
+    launched = VerdictFacts(median_us=20.0, launches=4, device_us=6.0, host_us=18.0)
+    assert "the device is idle for 14 µs of 20 µs" in verdict_text(launched)
+    warm = replace(launched, host_us=5.0)
+    assert "idle" not in verdict_text(warm)
+    assert "4 launches a call, 6 µs of work on the device" in verdict_text(warm)
+
+
+def test_a_kernels_line_has_what_it_takes() -> None:
+    """Launch, registers, spills, shared memory, occupancy and its limit, waves."""
+    kernel = KernelFacts(
+        name="row_sum", us=40.1, share=0.92, grid=(64, 1, 1), block=(256, 1, 1), registers=80,
+        local_bytes=0, shared_bytes=1024, occupancy=0.375, occupancy_limit="registers", waves=0.16,
+    )  # fmt: skip
+    text = verdict_text(VerdictFacts(kernels=(kernel,), more_kernels=2))
+    assert (
+        "- row_sum: once a call, 40.1 µs (92%), grid 64, block 256, 80 registers, no spills, 1 KiB "
+        "of shared memory, occupancy at most 38% by registers, 0.16 waves: blocks for only a part "
+        "of the multiprocessors' room"
+    ) in text
+    assert "- and 2 more" in text
+    spilling = replace(kernel, local_bytes=96)
+    assert "96 B of local memory" in verdict_text(VerdictFacts(kernels=(spilling,)))
+
+
+def test_profiles_faults_and_differences_are_passed_on() -> None:
+    """Sentences of the profiler, the place of a crash and the pattern of a wrong result."""
+    facts = VerdictFacts(
+        profile_sentences=("Long scoreboard stalls: 60 %.",),
+        fault_location="k.cu:9",
+        difference=("2 of 4 elements are wrong",),
+    )
+    assert verdict_fact_lines(facts, None) == [
+        "Where it failed: k.cu:9",
+        "Long scoreboard stalls: 60 %.",
+        "2 of 4 elements are wrong",
+    ]

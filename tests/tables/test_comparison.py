@@ -1,0 +1,129 @@
+"""`scripts/compare.py`: what a comparison counts, and what it refuses before anything runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from table_samples import PROBLEM, rows_of, solved, unsolved
+
+from actors.cli import UsageError
+from scripts.comparison.comparison_arguments import parse_arguments
+from scripts.comparison.comparison_figures import estimate, run_gain, variation_figures
+from scripts.comparison.comparison_text import comparison_text
+from scripts.tables.result_rows import ProblemState
+
+TOP = Path(__file__).parents[2]
+ratios = st.lists(st.floats(0.1, 10), min_size=2, max_size=8)
+
+
+def test_a_gain_is_what_a_user_gets() -> None:
+    """A slower candidate and none count as 1: the user keeps the task's own module."""
+    run = rows_of(solved(1, 4.0), solved(2, 0.5), unsolved(3))
+    assert math.isclose(run_gain(run), 4.0 ** (1 / 3))
+    figures = variation_figures({0: run}, {0: run})
+    assert figures.success == pytest.approx(2 / 3)
+    assert figures.fast == pytest.approx(1 / 3)
+    assert figures.gain.interval is None  # one seed says nothing about others
+
+
+def test_two_seeds_have_students_interval() -> None:
+    """By hand: the logarithms 0 and 2 have mean 1, standard error 1, and t is 12.706."""
+    found = estimate([1.0, math.exp(2)])
+    assert found.value == pytest.approx(math.e)
+    assert found.interval == pytest.approx((math.exp(1 - 12.706), math.exp(1 + 12.706)))
+
+
+@given(ratios)
+def test_an_interval_contains_its_value_and_turns_with_its_ratios(values: list[float]) -> None:
+    """Who compares b with a gets the inverse of comparing a with b."""
+    found, inverse = estimate(values), estimate([1 / value for value in values])
+    assert found.interval is not None
+    assert inverse.interval is not None
+    low, high = found.interval
+    assert low <= found.value * (1 + 1e-9)
+    assert high >= found.value * (1 - 1e-9)
+    assert inverse.interval == pytest.approx((1 / high, 1 / low))
+
+
+def test_variations_are_compared_seed_by_seed() -> None:
+    """What differs from seed to seed in the same way does not widen the comparison."""
+    first = {seed: rows_of(solved(1, 2.0 * (seed + 1))) for seed in range(3)}
+    second = {seed: rows_of(solved(1, 3.0 * (seed + 1))) for seed in range(3)}
+    found = variation_figures(second, first).against_first
+    assert found is not None
+    assert found.value == pytest.approx(1.5)
+    assert found.interval == pytest.approx((1.5, 1.5))
+    assert variation_figures(first, first).against_first is None
+
+
+def test_the_table_says_what_is_missing() -> None:
+    """A variation that has not begun has no row; open tasks are named before the figures."""
+    open_row = msgspec.structs.replace(unsolved(2), state=ProblemState.UNFINISHED)
+    text = comparison_text({"a": {0: rows_of(solved(1, 2.0), open_row)}, "b": {}})
+    assert "a is not finished: 1 tasks are open" in text
+    assert "| b " not in text
+    assert "nothing has begun" == comparison_text({"a": {}})
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("", "give --task"),
+        ("--task a.py --seed 1", "--seeds instead"),
+        ("--task a.py --seeds 1,1", "twice"),
+        ("--task a.py --seeds 3-1", "numbers like"),
+        ("--task a.py --vary nothing=1", "expected a setting"),
+        ("--task a.py --vary seed=1,2", "--seeds"),
+        ("--task a.py --vary strategy=stark,stark", "named twice"),
+        ("--task a.py --vary strategy=stark --strategy search", "given twice"),
+        ("--task a.py --vary strategy=best", "--strategy"),
+        ("--task a.py --seeds 0-199 --vary budget=1,2", "400 runs"),
+    ],
+)
+def test_a_mistake_is_found_before_anything_runs(line: str, reason: str) -> None:
+    """One line names the flag."""
+    with pytest.raises(UsageError, match=reason):
+        parse_arguments(line.split())
+
+
+def test_all_combinations_are_run_whole_seeds_first() -> None:
+    """A comparison that is stopped early can compare the seeds that it has."""
+    line = "--task a.py --vary strategy=stark,search --vary in-flight=1,3 --seeds 5,7 --budget 2"
+    runs = parse_arguments(line.split()).runs()
+    assert [run.seed for run in runs] == [5] * 4 + [7] * 4
+    assert len({run.folder for run in runs}) == 8
+    assert runs[1].variation.label == "strategy=stark, in-flight=3"
+    assert runs[1].argv(only=["search.in_flight", "search.budget"]) == [
+        "--budget", "2", "--in-flight", "3",
+    ]  # fmt: skip
+
+
+@pytest.mark.long
+def test_a_comparison_runs_goes_on_and_is_not_run_again(tmp_path: Path) -> None:
+    """Two strategies on a task that is no problem of KernelBench: a table, and then no new run."""
+    task = PROBLEM.replace("{factor}", "2")
+    (tmp_path / "own.py").write_text(task)
+    code = task.replace("class Model(", "class ModelNew(")
+    lines = [{"role": "planner", "advice": "Leave it."}, {"role": "coder", "code": code}]
+    (tmp_path / "script.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "stark.toml").write_text("[limits]\ntime_s = 0.1\n")
+    command = [sys.executable, str(TOP / "scripts/compare.py"), "--task", "own.py", "--budget", "1"]
+    command += ["--vary", "strategy=stark,sampling", "--seeds", "0", "--device", "cpu"]
+    command += ["--model", "script:script.jsonl"]
+    first, second = (
+        subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, timeout=280)
+        for _ in range(2)
+    )
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr
+    assert "# Comparison: 1 tasks, 1 attempts each" in first.stdout
+    assert "| own " in first.stdout
+    assert "[1/1]" in first.stderr + first.stdout
+    assert "[1/1]" not in second.stderr + second.stdout
