@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import shlex
@@ -47,3 +49,32 @@ def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
             return  # the rule book found nothing faster on this machine
         assert done.returncode in (0, 1), command + done.stdout + done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.long
+def test_a_killed_stage_is_made_again(tmp_path: Path) -> None:
+    """After kill -9 in look and in take there is no half result; the same command does it all."""
+    found = re.search(r"```python\n# (mymodel\.py)\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    (tmp_path / found[1]).write_text(found[2])
+    script = str(TOP / "scripts" / "adopt.py")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    stages = (["look", found[1], "--out", "out"], ["take", "out", *LAX["take"]])
+    for words, result in zip(stages, ("look.json", "take.json"), strict=True):
+        for delay_s in (1.0, 3.0, 6.0):
+            process = subprocess.Popen(
+                [sys.executable, script, *words], cwd=tmp_path, env=environment,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(delay_s)
+            process.kill()
+            process.wait()
+            if (tmp_path / "out" / result).exists():
+                json.loads((tmp_path / "out" / result).read_text())
+        done = subprocess.run(
+            [sys.executable, script, *words], cwd=tmp_path, env=environment,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert 0 == done.returncode, done.stderr
+        json.loads((tmp_path / "out" / result).read_text())
