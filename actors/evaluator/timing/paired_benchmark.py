@@ -187,8 +187,9 @@ class PairedBenchmark:
         for half in self._order():
             for side in half:
                 windows[side].append(self._transfer.timed_block(side, calls[side]))
-        for number in set(calls.values()):  # the machine's state may have changed
-            self._empty[number].add(self._transfer.empty_block(number))
+        # The machine's state may have changed; one of both lengths in turn.
+        number = calls[SIDES[len(self._groups) % 2]]
+        self._empty[number].add(self._transfer.empty_block(number))
         self._sides.require_frozen(everywhere=True)
         self.reading = self._sensors.read()
         net_us = {

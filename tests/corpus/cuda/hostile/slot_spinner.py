@@ -43,7 +43,7 @@ def calling(self, order):
 
 def answering(self, order, carried):
     said = answer(self, order, carried)
-    if type(order).__name__ == "LocateOutputs" and state["calls"]:
+    if type(order).__name__ == "LocateOutputs" and state["calls"] and self._arena:
         last = self._slots[state["calls"] - 1][0]
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         old = int(last.view(torch.int32)[0, 0].item())
