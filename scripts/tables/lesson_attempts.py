@@ -7,6 +7,7 @@ from pathlib import Path
 
 from actors.agents.cards.lessons import LeverAttempt, architecture_of
 from actors.agents.cards.task_operations import task_operations
+from actors.coordinator.search.tree import ROOT
 from actors.coordinator.storage.read_only_database import ReadOnlyDatabase
 from actors.coordinator.storage.store import Store
 from actors.supervisor.reporting import run_folder_integrity
@@ -25,6 +26,7 @@ def attempts_of_run(run: Path) -> Iterator[LeverAttempt]:
                 continue
             views = [store.attempt_view(task.name, row.number) for row in store.nodes(task.name)]
             times = {view.node: view.score_us for view in views}
+            times[ROOT] = reference.eager_us
             for view in views:
                 is_judged = view.verdict.verdict is not Outcome.NO_CANDIDATE
                 if view.parent is None or not view.advice or not is_judged:

@@ -135,6 +135,13 @@ def test_a_cpu_card_is_right(card: Card, tmp_path: Path) -> None:
         assert result.is_right, result
 
 
+@pytest.mark.parametrize("card", of_backend("triton"), ids=name_of)
+def test_a_triton_card_is_python_with_its_function(card: Card) -> None:
+    """A Triton card parses, and defines the function that its test calls."""
+    assert compile_problem(card) == ""
+    assert f"def {FUNCTIONS[card.name]}(" in card.code
+
+
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 @pytest.mark.parametrize("card", of_backend("cuda"), ids=name_of)

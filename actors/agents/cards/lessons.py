@@ -44,7 +44,7 @@ LEVERS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("algebra", r"algebra|need not be computed|closed form|fold(ed|ing)? (the|into)|cancels"),
         ("memory layout", r"layout|channels.?last|coalesc|transpos|\bpack(ed|ing)?\b"),
         ("threads", r"openmp|omp parallel|\bthreads\b.*\bcores?\b"),
-        ("vector units", r"avx|simd|vectori[sz]e"),
+        ("vector units", r"avx|simd|vectori[sz]e|vectors? of \d+"),
         ("streaming stores", r"non-?temporal|streaming stores?|_mm512_stream"),
         ("library call", r"cublas|cudnn|onednn|\bmkl\b"),
     )
