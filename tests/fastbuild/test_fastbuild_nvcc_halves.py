@@ -32,6 +32,7 @@ for word in "$@"; do
   before=$word
 done
 cat "$given" >> "$NOTES/$name"
+case "$BROKEN" in $name) exit 1;; esac
 case "$REFUSING" in $name) grep -q return "$given" || { echo unknown; exit 1; };; esac
 case $name in cicc) sed "1,/common_end/d" "$given" > "$out";; *) cp "$given" "$out";; esac
 """
@@ -81,7 +82,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     folder = tmp_path / "notes"
     monkeypatch.setenv("NOTES", str(folder))
-    for variable in ("REFUSING", "TWO"):
+    for variable in ("REFUSING", "BROKEN", "TWO"):
         monkeypatch.delenv(variable, raising=False)
     return folder
 
@@ -196,11 +197,26 @@ def test_only_the_front_end_that_failed_parses_the_whole_text(
 ) -> None:
     """A broken candidate waits for one more parse, not for another build."""
     build("int probe;\n", probe=True)
-    monkeypatch.setenv("REFUSING", "cudafe++")
-    build("int mine;\n")
+    monkeypatch.setenv("BROKEN", "cudafe++")
+    compiled, _ = build("int mine;\n")
 
+    assert compiled.failed == "cudafe++"
     assert input_of(notes, "cudafe++").count("int mine;") == 2
     assert input_of(notes, "cicc").count("int mine;") == 1
+
+
+def test_a_whole_host_half_needs_whole_device_halves(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the host could launch a kernel that cicc has not seen."""
+    build("int probe;\n", probe=True)
+    monkeypatch.setenv("REFUSING", "cudafe++")
+    compiled, _ = build("int mine;\n")
+
+    assert not compiled.failed
+    assert BODY in input_of(notes, "cicc")
 
 
 def test_a_preamble_with_added_headers_is_written_once_and_whole(
