@@ -13,6 +13,7 @@ from triton_harness import FUNCTIONS
 
 from actors.agents.cards.card import (
     MAX_CARD_BYTES,
+    NOT_MEASURED,
     Card,
     CardError,
     load_cards,
@@ -58,10 +59,11 @@ def name_of(card: Card) -> str:
 
 @pytest.mark.parametrize("card", CARDS, ids=name_of)
 def test_a_card_is_short_measured_and_allowed(card: Card) -> None:
-    """A card fits into 1.5 KB, and shows nothing that the judge rejects."""
+    """A card fits into 1.5 KB, has a measured effect, shows nothing that the judge rejects."""
     text = (FOLDER / f"{card.name}.md").read_text(encoding="utf-8")
 
     assert len(text.encode()) <= MAX_CARD_BYTES == 1536
+    assert NOT_MEASURED != card.effect
     assert [] == FORBIDDEN.findall(card.code)
     assert text.isascii()
 
