@@ -38,9 +38,12 @@ chaos: $(READY)        ## whole runs hurt at random, and what was lost: nothing,
 doctor: $(READY)
 	$(BIN)/python scripts/doctor.py
 
+# pip compiles its 10,000 files in one process, compileall in one for each processor; it says no to
+# some packages' files for other Pythons.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ".[dev]" --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[dev]" --constraint constraints.txt
+	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
 	touch $@
 
 clean:

@@ -110,6 +110,12 @@ COMMANDS = (
         summary="pause a run, pin, prune or boost a node, advise, inject, and more",
     ),
     Command(
+        name="cards",
+        module="scripts.cards",
+        in_checkout="python scripts/cards.py",
+        summary="list, choose and check knowledge cards; mine what runs taught",
+    ),
+    Command(
         name="tickets",
         module="scripts.tickets",
         in_checkout="python scripts/tickets.py",

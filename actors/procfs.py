@@ -69,10 +69,31 @@ def thread_cpu_time_s(pid: int) -> float:
 
     0 where the kernel does not count it.
     """
+    return _schedstat_s(pid, 0)
+
+
+def thread_wait_s(pid: int) -> float:
+    """Return how long the living threads of a process waited for a processor, added up.
+
+    0 where the kernel does not count it.
+    """
+    return _schedstat_s(pid, 1)
+
+
+def main_thread_wait_s(pid: int) -> float:
+    """Return how long the main thread of a process waited for a processor."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/schedstat").read_bytes().split()[1]) / 1e9
+    return 0.0
+
+
+def _schedstat_s(pid: int, field: int) -> float:
+    """Return the sum of one field of schedstat over the threads of a process."""
     nanoseconds = 0
     for thread in _threads(pid):
         with suppress(OSError, ValueError, IndexError):
-            nanoseconds += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split()[0])
+            stat = Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes()
+            nanoseconds += int(stat.split()[field])
     return nanoseconds / 1e9
 
 

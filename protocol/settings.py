@@ -33,6 +33,11 @@ TREE_SEARCH_STRATEGIES = ("stark", "one-answer", "search")  # a policy selects t
 PromptStyle = Literal["paper", "compact"]
 PROMPT_STYLES: tuple[PromptStyle, ...] = get_args(PromptStyle)
 DEFAULT_PROMPTS: PromptStyle = "compact"  # of a new run
+# What compact requests know besides the method's own parts; `facts`, `profile`, `cards`: it alone.
+Knowledge = Literal["none", "facts", "profile", "cards", "all"]
+KNOWLEDGE: tuple[Knowledge, ...] = get_args(Knowledge)
+Lessons = Literal["none", "accepted"]
+LESSONS: tuple[Lessons, ...] = get_args(Lessons)
 COMPUTED_MODELS = ("recipes", "script:", "replay:")  # the same work always has the same answer
 LEDGER_STRATEGIES = ("stark", "one-answer")  # agents see all attempts; those of others do not
 SINGLE_AGENT_STRATEGIES = ("search", "sampling", "reflexion")  # the coder is the only agent
@@ -130,6 +135,8 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     policy: PolicyName = "epsilon-greedy"
     # A run of an older version has no such line: it asked, and asks on, in the paper's style.
     prompts: PromptStyle = "paper"
+    knowledge: Knowledge = "all"  # of compact requests
+    lessons: Lessons = "none"  # lines of earlier runs that a person accepted
     seed: Seed = 0
     device: DeviceKind = "cpu"
     backend: BackendChoice = "cpp"

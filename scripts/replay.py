@@ -21,7 +21,7 @@ SHOWN_CHARS = 70  # characters of a line in which two requests differ
 if TYPE_CHECKING:
     from actors.agents.requests.request import Request
     from actors.coordinator.replay.verify import RecordedRequest
-    from protocol.settings import PromptStyle
+    from protocol.settings import Settings
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,7 +66,7 @@ def compare(run: Path) -> Iterator[str]:
             requests = 0
             for recorded in verifier.recorded_requests():
                 requests += 1
-                reason = request_difference(recorded, settings.prompts)
+                reason = request_difference(recorded, settings)
                 if reason:
                     yield f"{recorded.work}: {reason}"
             print(
@@ -77,12 +77,16 @@ def compare(run: Path) -> Iterator[str]:
         database.close()
 
 
-def request_difference(recorded: RecordedRequest, style: PromptStyle) -> str:
+def request_difference(recorded: RecordedRequest, settings: Settings) -> str:
     """Return how a stored request differs from the one that follows from the tree; "" if equal."""
     from actors.agents.models.replay_key import first_differing_line
+    from actors.agents.requests.knowledge import RequestKnowledge
     from actors.agents.requests.styles import make_request
 
-    full = make_request(recorded.message, 1, style)
+    knowledge = RequestKnowledge(
+        kind=settings.knowledge, has_lessons=settings.lessons == "accepted"
+    )
+    full = make_request(recorded.message, 1, settings.prompts, knowledge)
     request: Request | None = full
     while request is not None:
         if request.render() == recorded.request:

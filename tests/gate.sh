@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What `make test` runs: four groups of tests beside each other (many tests wait, for a lease or for a
-# process), then the whole runs, which need the machine to themselves.  A test that fails is run once
-# more: limits are short, and other programs may have taken the processors.
+# What `make test` runs: parts of the tests, some beside each other (many tests wait, for a lease or
+# for a process), then the whole runs, which need the machine to themselves.  A test that fails is
+# run once more: limits are short, and other programs may have taken the processors.
 # Usage: tests/gate.sh PYTHON
 set -u
 python=$1
@@ -9,16 +9,25 @@ STARK_BUILD_STORE=$(mktemp -d) # one store of builds for all processes
 export STARK_BUILD_STORE
 trap 'rm -rf "$STARK_BUILD_STORE"' EXIT
 left_out="gpu or live or long" # by name, or by `make test-long`
+at_once=$((2 * $(nproc)))
+((at_once < 4)) && at_once=4
 
+# Those that take longest begin first.
+order=(evaluator faults search corpus fastbuild recipes network supervisor rest)
 declare -A folders=(
-    [evaluator]="tests/agents tests/evaluator tests/fastbuild tests/release"
-    [faults]="tests/faults tests/network"
-    [search]="tests/coordinator tests/recipes tests/supervisor tests/watch"
+    [evaluator]="tests/evaluator tests/release"
+    [faults]="tests/faults"
+    [search]="tests/coordinator tests/watch"
+    [corpus]="tests/test_corpus.py"
+    [fastbuild]="tests/fastbuild tests/agents"
+    [recipes]="tests/recipes"
+    [network]="tests/network tests/launcher"
+    [supervisor]="tests/supervisor"
 )
 named="${folders[*]}"
 folders[rest]="tests ${named//tests\//--ignore=tests/}"
 
-group() { # NAME ARGUMENTS...: those of its tests that may run beside others
+part() { # NAME ARGUMENTS...: those of its tests that may run beside others
     local name=$1
     shift
     # shellcheck disable=SC2086  # the folders are words
@@ -26,22 +35,21 @@ group() { # NAME ARGUMENTS...: those of its tests that may run beside others
         -m "not ($left_out or alone)" "$@" ${folders[$name]}
 }
 
-declare -A processes
-for name in "${!folders[@]}"; do
-    group "$name" > "$STARK_BUILD_STORE/$name.txt" 2>&1 &
-    processes[$name]=$!
+for name in "${order[@]}"; do
+    while (($(jobs -rp | wc -l) >= at_once)); do wait -n; done
+    {
+        part "$name" > "$STARK_BUILD_STORE/$name.txt" 2>&1
+        echo $? > "$STARK_BUILD_STORE/$name.status"
+    } &
 done
-declare -A statuses
-for name in "${!folders[@]}"; do
-    wait "${processes[$name]}"
-    statuses[$name]=$?
-done
+wait
 failed=0
-for name in "${!folders[@]}"; do # no failure is repeated before all groups are done
+for name in "${order[@]}"; do # no failure is repeated before all parts are done
     cat "$STARK_BUILD_STORE/$name.txt"
-    if [ "${statuses[$name]}" = 1 ]; then
-        group "$name" --last-failed --last-failed-no-failures none || failed=1
-    elif [ "${statuses[$name]}" != 0 ]; then
+    status=$(cat "$STARK_BUILD_STORE/$name.status")
+    if [ "$status" = 1 ]; then
+        part "$name" --last-failed --last-failed-no-failures none || failed=1
+    elif [ "$status" != 0 ]; then
         failed=1
     fi
 done

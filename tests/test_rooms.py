@@ -64,7 +64,7 @@ ROOMS: dict[str, set[str]] = {
 # An inner room imports lower floors only, never the files of the folder that contains it.
 FLOORS: dict[str, list[set[str]]] = {
     "actors/adopt": [{"fitted_package"}],
-    "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies"}],
+    "actors/agents": [{"models"}, {"recipes"}, {"requests"}, {"replies", "cards"}],
     "actors/agents/recipes": [{"roles"}, {"codegen"}, {"frontend", "schedule"}, {"ir"}],
     "actors/coordinator": [{"replay"}, {"gateway"}, {"storage"}, {"scheduling", "search"}],
     "actors/evaluator": [

@@ -159,7 +159,7 @@ class _CheckStage:
             trial = msgspec.structs.replace(trial, kernel_calls=ran, expected_calls=expected)
             if ran != expected:
                 raise DroppedError(f"its kernel ran in {ran} of {expected} calls ({reason})")
-            self._refuse_costs(graphs, memory)
+            self._refuse_costs(graphs, memory, len(task.sites))
             gain = self._gain([], [name])
             trial = msgspec.structs.replace(trial, alone=gain)
             _refuse_gain(gain, ceiling, task.share)
@@ -220,14 +220,14 @@ class _CheckStage:
             )
         return result
 
-    def _refuse_costs(self, graphs: GraphCount | None, memory: int) -> None:
+    def _refuse_costs(self, graphs: GraphCount | None, memory: int, sites: int) -> None:
         """Raise DroppedError for more memory or worse compiled graphs; the winner is fitted."""
         after = peak_of(self._run, self._device)
         slack = CPU_SLACK if self._device.type == "cpu" else 0  # the process has other memory, too
         if memory and after > memory * MORE_MEMORY + slack:
             raise DroppedError(f"memory grows from {memory >> 20} to {after >> 20} MiB")
         counted = self._graphs()
-        if graphs is not None and counted is not None and counted.is_worse_than(graphs):
+        if graphs is not None and counted is not None and counted.is_worse_than(graphs, sites):
             raise DroppedError(
                 f"under torch.compile there are {counted.describe()}, before {graphs.describe()}"
             )

@@ -15,9 +15,13 @@ class GraphCount(msgspec.Struct, frozen=True, kw_only=True):
     graphs: int
     breaks: int
 
-    def is_worse_than(self, other: GraphCount) -> bool:
-        """Whether there are more graphs or more breaks."""
-        return self.graphs > other.graphs or self.breaks > other.breaks
+    def is_worse_than(self, other: GraphCount, sites: int) -> bool:
+        """Whether there are more breaks, or more graphs than `sites` fitted modules may cost.
+
+        Where blocks are compiled one by one, equal blocks share a graph, and each fitted one has
+        its own.
+        """
+        return self.breaks > other.breaks or self.graphs > other.graphs * max(sites, 1)
 
     def describe(self) -> str:
         """Return "2 graphs and 1 breaks"."""

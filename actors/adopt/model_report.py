@@ -34,7 +34,9 @@ def report_text(folder: StageFolder) -> str:
     lines += ["| winner | alone | together | calls | |", "|---|---|---|---|---|"]
     lines += [_trial_row(trial) for trial in check.trials]
     lines += [f"| {name} | | | | no winner was found |" for name in fitted.without]
-    lines += ["", *_whole(check), "", "## Not taken", ""]
+    lines += ["", *_whole(check), ""]
+    if taken.not_taken:
+        lines += ["## Not taken", ""]
     lines += [f"- {each.name} (×{len(each.sites)}): {each.reason}" for each in taken.not_taken]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from actors.adopt.check import check
 from actors.adopt.check_process import check_apart, dropped_before
 from actors.adopt.fit import PACKAGE, NoWinnerError, fit
-from actors.adopt.look import is_unchanged, look, look_lines, refuse_outside
+from actors.adopt.look import Look, is_unchanged, look, look_lines, refuse_outside
 from actors.adopt.model_file import ModelFile
 from actors.adopt.model_report import report_text, verdict_line
 from actors.adopt.stage_folder import StageFolder
@@ -90,6 +90,9 @@ def run_all(arguments: argparse.Namespace) -> int:
     folder = StageFolder(arguments.out or Path("adopt") / arguments.model.stem)
     if not folder.has("look.json") or not is_unchanged(folder, arguments.model):
         run_look(arguments)
+    else:
+        found = folder.read("look.json", Look, "adopt.py look")
+        refuse_outside(found, arguments.max_outside)
     arguments.folder = folder.path
     if not folder.has("take.json") and run_take(arguments):
         return ExitStatus.NEGATIVE

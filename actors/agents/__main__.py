@@ -20,6 +20,7 @@ from actors.agents.models.registry import make_model
 from actors.agents.person import Person
 from actors.agents.planner import Planner
 from actors.agents.reply_spool import ReplySpool
+from actors.agents.requests.knowledge import RequestKnowledge
 from actors.cli import OneLineParser
 from actors.exit_status import ExitStatus
 from actors.identity import add_identity_arguments, identity_from
@@ -29,7 +30,9 @@ from protocol.api_key import api_key_variable
 from protocol.prices import price_of
 from protocol.values import AGENT_ROLES, Role
 
-WORKERS: dict[Role, Callable[[ModelClient, int, settings.PromptStyle], Worker]] = {
+WORKERS: dict[
+    Role, Callable[[ModelClient, int, settings.PromptStyle, RequestKnowledge | None], Worker]
+] = {
     Role.PLANNER: Planner,
     Role.CODER: Coder,
     Role.DEBUGGER: Debugger,
@@ -67,7 +70,10 @@ def make_worker(role: Role, run_settings: settings.Settings, run_dir: Path) -> W
         effort=run_settings.effort_of(role),
         temperature=run_settings.temperature_of(role),
     )
-    return WORKERS[role](model_client, run_settings.max_tokens, run_settings.prompts)
+    knowledge = RequestKnowledge(
+        kind=run_settings.knowledge, has_lessons=run_settings.lessons == "accepted"
+    )
+    return WORKERS[role](model_client, run_settings.max_tokens, run_settings.prompts, knowledge)
 
 
 def _key() -> str:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from actors.agents.model_client import ModelClient
 from actors.agents.replies.replies import Reply, ReplyProblem
+from actors.agents.requests.knowledge import RequestKnowledge
 from actors.agents.requests.styles import make_request
 from actors.work_context import WorkContext
 from protocol.messages import AgentWork, CallsBlocked, HandedBack, Lease, Result, Work
@@ -29,12 +30,17 @@ class AgentWorker(ABC, Generic[W, Answer]):
     accepts: tuple[type[W], ...]  # the message types of `W`
 
     def __init__(
-        self, model_client: ModelClient, max_tokens: int, style: PromptStyle = "paper"
+        self,
+        model_client: ModelClient,
+        max_tokens: int,
+        style: PromptStyle = "paper",
+        knowledge: RequestKnowledge | None = None,
     ) -> None:
         self.credit = model_client.model.at_once
         self._model_client = model_client
         self._max_tokens = max_tokens
         self._style = style
+        self._knowledge = knowledge
         self._reads_edits = style == "compact"  # the paper's requests ask for whole files
 
     def work(self, request: Work, context: WorkContext) -> Result | CallsBlocked | HandedBack:
@@ -42,7 +48,7 @@ class AgentWorker(ABC, Generic[W, Answer]):
         if not isinstance(request, self.accepts):
             raise TypeError(f"a {self.role} was given {type(request).__name__}")
         return self._model_client.ask(
-            make_request(request, self._max_tokens, self._style),
+            make_request(request, self._max_tokens, self._style, self._knowledge),
             context,
             lambda reply: self.read(reply, request),
             lambda answer: self.result(request.lease, answer),

@@ -13,6 +13,7 @@ from actors.agents.replies.candidates import read_candidate
 from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
+from actors.agents.requests.knowledge import RequestKnowledge
 from actors.agents.requests.request import shown_source
 from actors.agents.solo_agent import SoloAgent
 from actors.work_context import WorkContext
@@ -38,10 +39,14 @@ class Coder(AgentWorker[Write, Candidate]):
     accepts = (Write,)
 
     def __init__(
-        self, model_client: ModelClient, max_tokens: int, style: PromptStyle = "paper"
+        self,
+        model_client: ModelClient,
+        max_tokens: int,
+        style: PromptStyle = "paper",
+        knowledge: RequestKnowledge | None = None,
     ) -> None:
-        super().__init__(model_client, max_tokens, style)
-        self._solo_agent = SoloAgent(model_client, max_tokens, style)
+        super().__init__(model_client, max_tokens, style, knowledge)
+        self._solo_agent = SoloAgent(model_client, max_tokens, style, knowledge)
 
     def work(self, request: Work, context: WorkContext) -> Result | CallsBlocked | HandedBack:
         """Ask the model and check its reply."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -41,11 +40,9 @@ from actors.evaluator.sandbox.child_failures import (
 )
 from actors.evaluator.sandbox.freezer import ProcessFreezer, freezer_for_new_children
 from actors.evaluator.sandbox.zygote_client import DeviceMemoryFullError
-from actors.evaluator.timing.audit import GroupClaim
 from actors.evaluator.timing.paired_benchmark import PairedBenchmark
-from actors.evaluator.timing.sides import CandidateProcess, rejection
-from actors.evaluator.timing.timing_policy import POLICY
-from actors.evaluator.timing.timing_statistics import Timing, against_alone, against_best
+from actors.evaluator.timing.sides import CandidateProcess
+from actors.evaluator.timing.timing_statistics import Timing, against_alone, under_contention
 from actors.work_context import EvaluationContext
 from protocol.facts import VerdictFacts
 from protocol.values import Outcome, Seconds, Stage, Value, Verdict
@@ -78,13 +75,9 @@ class Evaluation:
         device_info: DeviceInfo,
         request: EvaluationRequest,
         build: CandidateBuild,
-        earlier_claims: Sequence[GroupClaim] = (),
         tolerated: Accusation | None = None,
     ) -> None:
-        """`earlier_claims`: of the candidate in another process, if they were doubted.
-
-        `tolerated`: what the candidate is not rejected for.
-        """
+        """`tolerated`: what the candidate is not rejected for."""
         self._tolerated = tolerated
         self.accusation: Accusation | None = None  # what it is rejected for, once it was timed
         self.fixture = fixture
@@ -94,7 +87,6 @@ class Evaluation:
         self._limits = fixture.limits
         self._build = build
         self._built: BuildResult | None = None  # if the candidate compiles something
-        self._earlier_claims = earlier_claims
         self.kernel_profile: KernelProfile | None = None
         self.timing: Timing | None = None
         self._check: CorrectnessCheck | None = None
@@ -104,24 +96,13 @@ class Evaluation:
         self._runner: ChildClient[FromRunner] | None = None
         self._freezer = ProcessFreezer(set())
 
-    @property
-    def doubted_claims(self) -> Sequence[GroupClaim]:
-        """What the candidate claimed, if it may have needed more than that; else nothing."""
-        if self._benchmark is not None and self._benchmark.is_doubtful:
-            return self._benchmark.claims
-        return ()
-
     def in_new_process(self, tolerated: Accusation | None = None) -> Evaluation:
-        """Return another evaluation of the same build, which knows the doubted claims of this one.
-
-        It begins without them after an accusation, which a new process must confirm by itself.
-        """
+        """Return another evaluation of the same build."""
         return Evaluation(
             self.fixture,
             self._device_info,
             self._request,
             FinishedBuild(self._built) if self._built else self._build,
-            self.doubted_claims if self.accusation is None else (),
             tolerated,
         )
 
@@ -140,6 +121,8 @@ class Evaluation:
         finally:
             if self._runner is not None:
                 self._runner.kill()
+            if self._benchmark is not None:
+                self._benchmark.close()
         self.accusation = fault.accusation if fault is not None else None
         return self._verdict(fault)
 
@@ -167,7 +150,8 @@ class Evaluation:
             self._benchmark.log_end(context, time.monotonic() - began)
         is_answering = fault is not None or self._profile(self._runner)
         fault = fault or (self._end(self._runner) if is_answering else None)
-        fault = fault or self._reference_slowdown()
+        if fault is None:
+            self._compare_with_reference_alone()
         self._spent_s["time"] += time.monotonic() - began
         return fault
 
@@ -239,7 +223,6 @@ class Evaluation:
             CandidateProcess(runner=runner, freezer=self._freezer),
             self._device_info.sensors,
             floor_us=self._floor_us(),
-            earlier_claims=self._earlier_claims,
             best_speedup=self._request.best_speedup,
             time_s=self._request.time_s,
             tolerated=self._tolerated,
@@ -248,8 +231,7 @@ class Evaluation:
         if isinstance(result, CandidateFault):
             return result
         self.fixture.note_time(result.reference_us)
-        on_host = self.fixture.on_host
-        self.timing = against_best(result, self.fixture.best_us) if on_host else result
+        self.timing = under_contention(result, self.fixture.best_us)
         return None
 
     def _floor_us(self) -> float:
@@ -258,18 +240,12 @@ class Evaluation:
         floor = roofline.floor_us(size, 0, roofline.device_peak(self._device_info.device))
         return floor or size / MAX_BYTES_PER_S * 1e6
 
-    def _reference_slowdown(self) -> CandidateFault | None:
+    def _compare_with_reference_alone(self) -> None:
         """Time the reference alone (GPU): kernels of a frozen candidate may have slowed it down."""
         if self.fixture.on_host or self._benchmark is None or self.timing is None:
-            return None
-        beside_us = self.timing.reference_us
-        alone_us = self._benchmark.alone_us(beside_us)
+            return
+        alone_us = self._benchmark.alone_us(self.timing.reference_us)
         self.timing = against_alone(self.timing, alone_us)
-        is_slowed = beside_us > POLICY.max_slowdown * alone_us
-        if not is_slowed or self._tolerated is Accusation.SLOWED_REFERENCE:
-            return None
-        reason = f"beside it the reference takes {beside_us:.4g} µs a call, alone {alone_us:.4g} µs"
-        return rejection(Accusation.SLOWED_REFERENCE, reason)
 
     def _profile(self, runner: ChildClient[FromRunner]) -> bool:
         """Profile the candidate; return whether its process still answers.

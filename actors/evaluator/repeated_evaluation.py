@@ -1,13 +1,9 @@
 """One candidate in as many processes as its verdict needs.
 
-A process may have bad luck for its whole life: its memory is in a slow place, its processor is
-shared, another program uses the card.  No candidate pays for that:
-
-- A timing that leaves a doubt is repeated in a new process.  The second one counts; if it leaves a
-  doubt, too, the figures are made of the groups of both.
-- A candidate is rejected only if two processes are accused of the same, and a control is not: the
-  task's own module as a candidate, at the same moment.  If the control is accused, too, the machine
-  is at fault: the candidate is timed again without this accusation, and its verdict says so.
+A process may have bad luck for its whole life.  No candidate is rejected for that: only if two
+processes are accused of the same, and a control is not: the task's own module as a candidate, at
+the same moment.  If the control is accused, too, the machine is at fault: the candidate is timed
+again without this accusation, and its verdict says so.
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ from actors.evaluator.sandbox.child_failures import Accusation
 from actors.work_context import EvaluationContext
 from protocol.values import Seconds, Verdict
 
-MAX_ACCUSATIONS = 3  # of different kinds, in as many processes: then the control decides
 NOTE = "note"  # the key of a verdict's figures
 
 
@@ -59,22 +54,14 @@ class RepeatedEvaluation:
     def run(self) -> tuple[Verdict, KernelProfile | None]:
         """Return the verdict, and the profile of the evaluation that it is made of."""
         verdict = self._run()
-        was_doubted = False
         while True:
             accusation = self._evaluation.accusation
             if accusation is not None:
-                repeated = accusation in self._accusations
-                if repeated or len(self._accusations) + 1 == MAX_ACCUSATIONS:
+                if accusation in self._accusations:
                     verdict = self._compared_with_control(accusation, verdict)
                     break
                 self._accusations[accusation] = verdict.reason
                 self._log_line(f"looking at it again, in a new process: {verdict.reason}")
-            elif self._evaluation.doubted_claims and not was_doubted:
-                was_doubted = True
-                self._log_line(
-                    "it may need more time than its calls claim: looking a second time, in a new"
-                    " process"
-                )
             else:
                 if verdict.is_correct and self._accusations:
                     reasons = "; ".join(self._accusations.values())

@@ -13,6 +13,7 @@ import msgspec
 from actors.evaluator.devices.sensors import SensorReading
 from actors.evaluator.ipc.profile import KernelProfile
 from actors.evaluator.labels import labels
+from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Timing
 from protocol.settings import JudgeRules
 from protocol.values import Outcome, Verdict
@@ -43,6 +44,12 @@ def verdict_figures(
         more += (
             f", against the reference alone: beside the candidate it took "
             f"{timed.slowed_us:.4g} µs a call"
+        )
+    contention = max(timed.reference_contention, timed.candidate_contention)
+    if contention > POLICY.disturbed_ratio:
+        more += (
+            f"; other programs used the machine: calls took up to {contention:.3g} times as long, "
+            "and the interval is wider by that"
         )
     found = {"timing": f"{timed.groups} groups A B B A{left_out}{busy}{more}"}
     if reading is not None:

@@ -14,6 +14,7 @@ from planted_winners import MANY, ONCE, candidate, winner_file
 from actors.adopt.accuracy import Truth, step_outputs
 from actors.adopt.check import check
 from actors.adopt.check_process import check_apart
+from actors.adopt.compiled_graphs import GraphCount
 from actors.adopt.fit import fit
 from actors.adopt.look import look
 from actors.adopt.model_file import ModelFile
@@ -25,8 +26,8 @@ from actors.adopt.take import Options, take
 FILE = Path(__file__).parent / "models" / "planted.py"
 EXPRESSIONS = {
     "fast": ONCE.format(shift=0.1),
-    "idle": MANY.format(shift=0.2, repeats=8),  # it does what the module does
-    "slow": MANY.format(shift=0.3, repeats=24),
+    "idle": MANY.format(shift=0.2, repeats=16),  # it does what the module does
+    "slow": MANY.format(shift=0.3, repeats=48),
     "wrong": f"({ONCE.format(shift=0.4)}) * 1.0001",
     "breaking": ONCE.format(shift=0.5),
 }
@@ -67,7 +68,7 @@ def given(folder: StageFolder, *names: str) -> dict[str, Path]:
 def test_each_planted_winner_is_found_by_name(folder: StageFolder) -> None:
     """The real winner stays; no gain, a loss, a wrong result and a broken graph are dropped."""
     fit(folder, [], given(folder, *EXPRESSIONS), silent)
-    result = check(folder, 3.0, {}, silent)
+    result = check(folder, 6.0, {}, silent)
     reasons = {trial.name: trial.reason for trial in result.trials if not trial.kept}
 
     assert ["fast"] == result.kept, result.trials
@@ -76,7 +77,10 @@ def test_each_planted_winner_is_found_by_name(folder: StageFolder) -> None:
     assert "wrong: output 0 of batch 0" in reasons["wrong"]
     assert "under torch.compile there are" in reasons["breaking"]
     fast = next(trial for trial in result.trials if trial.name == "fast")
-    assert (6, 6) == (fast.kernel_calls, fast.expected_calls)  # two modules, three of the batches
+    assert (12, 12) == (
+        fast.kernel_calls,
+        fast.expected_calls,
+    )  # four modules, three of the batches
     assert result.gain is not None
     assert result.accuracy is not None
     assert ("float64", True) == (result.accuracy.against, result.accuracy.is_right)
@@ -98,7 +102,7 @@ def test_a_kernel_that_never_runs_is_dropped(folder: StageFolder) -> None:
     result = check(folder, 0.2, {}, silent)
 
     assert ([], None) == (result.kept, result.gain)
-    assert "its kernel ran in 0 of 6 calls" in result.trials[0].reason
+    assert "its kernel ran in 0 of 12 calls" in result.trials[0].reason
 
 
 def test_the_allowed_error_is_twice_the_originals_own() -> None:
@@ -113,6 +117,14 @@ def test_the_allowed_error_is_twice_the_originals_own() -> None:
     assert (False, 1) == (found.is_right, len(found.places))
     assert "output 0 of batch 3" in found.places[0]
     assert truth.accuracy([[], *outputs[1:]]).places[0] == "batch 0 has 0 outputs"
+
+
+def test_graphs_may_grow_with_the_fitted_modules_and_breaks_may_not() -> None:
+    """Where blocks are compiled one by one, each fitted block has a graph of its own."""
+    before = GraphCount(graphs=2, breaks=0)
+    assert not GraphCount(graphs=6, breaks=0).is_worse_than(before, 3)
+    assert GraphCount(graphs=7, breaks=0).is_worse_than(before, 3)
+    assert GraphCount(graphs=2, breaks=1).is_worse_than(before, 3)
 
 
 def test_the_interval_covers_the_median() -> None:

@@ -17,8 +17,11 @@ from actors.agents.requests.ledger import STANCES
 from actors.agents.requests.request import Request
 from actors.agents.requests.styles import make_request
 from actors.agents.solo_agent import read_solution
+from actors.evaluator.facts.judge_rules import rule_lines
+from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
 from protocol.facts import ReferenceFacts, TaskFloor, VerdictFacts
 from protocol.messages import AgentWork
+from protocol.settings import JudgeRules
 from protocol.values import BACKENDS, AttemptView, LedgerEntry, Outcome, Plan, Verdict
 
 MAX_FIXED_BYTES = 5 * 1024  # of system, form and example of one request
@@ -172,6 +175,26 @@ def test_facts_are_shown_where_they_are_known() -> None:
     assert "\n- 88 % of the stalls wait for memory\n  - loads of float2" in request.varying_text
     assert "3.33 × eager, 3 × the least time" in request.varying_text
     assert "Fuse. | 20.0 µs, 2 × eager, 5 × the least time" in request.varying_text
+
+
+def test_rules_are_stated_once() -> None:
+    """Of the judge's lines those stay that are the task's own; the others are in the system
+    message."""
+    described = TaskDescribed(
+        tolerances=(OutputTolerance(dtype="float32", allowed=1e-4, error_factor=8.0),)
+    )
+    for rules, words in ((JudgeRules(), ""), (JudgeRules(precision="tf32"), "--precision tf32")):
+        lines = rule_lines(described, "cuda", ("shifted",), 3, rules)
+        facts = ReferenceFacts(rule_lines=lines)
+        reference = replace(make_plan().reference, facts=facts)
+        text = compact(make_plan(reference=reference)).stable_text
+
+        assert "- The output (float32) may differ" in text
+        assert "- TF32 in the reference" in text
+        assert "Timed:" not in text
+        assert "Checks:" not in text
+        assert words in text
+        assert ("Precision is judged" in text) == bool(words)
 
 
 def test_the_ledger_has_a_line_for_every_attempt() -> None:

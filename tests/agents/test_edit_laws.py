@@ -143,6 +143,9 @@ def test_edits_change_what_they_name(source: str, data: st.DataObject) -> None:
         ("kernel `scale`", "6-10"),
         ("function scale_all()", "18-22"),
         ("struct Pair", "14-16"),
+        ("L6-L10 (the kernel)", "6-10"),
+        ("from line 6 to line 10: the kernel", "6-10"),
+        ("12", "12-12"),
         ("class ModelNew", "32-38"),
         ("method ModelNew.forward", "36-38"),
         ("def forward", "36-38"),
@@ -171,6 +174,7 @@ def test_a_name_is_the_whole_definition(name: str, lines: str) -> None:
         ("span 1", "the source has no marked spans"),
         ("somewhere in forward", "names no place"),
         ("lines 5-6 and the class", "names no place"),
+        ("lines 5-6, 9", "names no place"),
         ("from `return x` to `#include <vector>`", "stands on lines"),
     ],
 )
@@ -185,7 +189,8 @@ def test_an_unclear_place_is_a_question(name: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("places", "words"),
     [
-        (("lines 2-6",), "begins in Python and ends in the text of a string"),
+        (("lines 2-6",), "the string's own lines are 5-28, and line 4 begins it"),
+        (("lines 18-29",), "lines 18-29 begin in the text of a string and end in Python"),
         (("lines 6-10", "lines 9-9"), "overlap: which of them is to change?"),
         (("class ModelNew", "function forward"), "overlap"),
         ((), "it names no place"),

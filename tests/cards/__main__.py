@@ -1,4 +1,4 @@
-"""Runs cards on this machine and prints a table: python -m tests.cards [--device cuda|cpu] [NAME…]."""
+"""Runs cards here and prints a table: python -m tests.cards [--device cuda|cpu] [NAME…]."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _run(card: Card, prepared: Future[Call], device: str, results: list[CardResu
                 flush=True,
             )
         return int(any(not r.is_right for r in results if r.name == card.name))
-    except Exception:  # one card's failure must not hide the others
+    except Exception:  # noqa: BLE001  one card's failure must not hide the others
         print(f"FAIL  {card.name}\n{traceback.format_exc()[-3000:]}", flush=True)
         return 1
 

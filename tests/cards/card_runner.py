@@ -67,7 +67,7 @@ def build(card: Card, folder: Path) -> Path:
     source, library = folder / f"{card.name}{suffix}", folder / f"{card.name}.so"
     source.write_text(card.code + harness.read_text(encoding="utf-8"), encoding="utf-8")
     is_cuda = card.backend == "cuda"
-    command = compile_command(card, cuda_include() if is_cuda else ())
+    command = compile_command(card, cuda_include() if is_cuda else (), native=_architecture(card))
     command += ["-shared", *(["-Xcompiler", "-fPIC"] if is_cuda else ["-fPIC"])]
     command += ["-o", str(library), str(source)]
     if "cublasLt" in card.code:
@@ -76,6 +76,14 @@ def build(card: Card, folder: Path) -> Path:
     if done.returncode:
         raise AssertionError(f"card {card.name} does not compile:\n{done.stderr[-4000:]}")
     return library
+
+
+def _architecture(card: Card) -> str:
+    """Return this machine's architecture: machine code of another one does not run."""
+    if card.backend == "cpp":
+        return "native"
+    major, minor = torch.cuda.get_device_capability()
+    return f"{major}{minor}{'a' if major >= 9 else ''}"
 
 
 def native_call(library: Path) -> Call:
@@ -117,7 +125,9 @@ def triton_call(card: Card, folder: Path) -> Call:
 
 def prepared_call(card: Card, folder: Path) -> Call:
     """Build a card and return its call."""
-    return triton_call(card, folder) if card.backend == "triton" else native_call(build(card, folder))
+    return (
+        triton_call(card, folder) if card.backend == "triton" else native_call(build(card, folder))
+    )
 
 
 def run_sample(card: Card, call: Call, sample: Sample, device: str, *, timed: bool) -> CardResult:
@@ -132,8 +142,8 @@ def run_sample(card: Card, call: Call, sample: Sample, device: str, *, timed: bo
         error = max(error, largest_error(others[: len(right)], right))
     us = torch_us = None
     if timed and sample.is_timed:
-        others = _outputs(sample, device)
-        us = time_us(lambda: call(inputs, others, sample), device)
+        # A candidate allocates its outputs in each call, as torch does.
+        us = time_us(lambda: call(inputs, _fresh(sample, device), sample), device)
         torch_us = time_us(lambda: sample.compute(*inputs), device)
     return CardResult(
         name=card.name,
@@ -183,6 +193,11 @@ def time_us(call: Callable[[], object], device: str) -> float:
 def _outputs(sample: Sample, device: str) -> list[Tensor]:
     shapes = [*sample.outputs, *((length,) for length in sample.scratch)]
     return [torch.full(shape, float("nan"), device=device) for shape in shapes]
+
+
+def _fresh(sample: Sample, device: str) -> list[Tensor]:
+    shapes = [*sample.outputs, *((length,) for length in sample.scratch)]
+    return [torch.empty(shape, device=device) for shape in shapes]
 
 
 def _tuple(value: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:

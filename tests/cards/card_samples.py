@@ -52,8 +52,8 @@ def make_inputs(sample: Sample, device: str, seed: int = 0) -> list[Tensor]:
     ]
 
 
-def gemm(m: int, n: int, k: int, *, is_timed: bool = False, tolerance: float = 2e-6) -> Sample:
-    """C = A B^T."""
+def gemm(m: int, n: int, k: int, *, is_timed: bool = False, tolerance: float = 5e-6) -> Sample:
+    """C = A B^T; torch's own float32 is wrong by 4e-6 at 4096 products."""
     return Sample(
         inputs=[(m, k), (n, k)],
         outputs=[(m, n)],
@@ -78,7 +78,7 @@ def linear(m: int, n: int, k: int, *, relu: bool, scratch: int = 0, timed: bool 
         scratch=[scratch] if scratch else (),
         sizes=[m, n, k, 4 * scratch],
         compute=compute,
-        tolerance=2e-6,
+        tolerance=5e-6,
         flops=2.0 * m * n * k,
         is_timed=timed,
     )
@@ -87,9 +87,7 @@ def linear(m: int, n: int, k: int, *, relu: bool, scratch: int = 0, timed: bool 
 def rows(r: int, n: int, compute: Compute, *, same: bool = False, **more: object) -> Sample:
     """A result for each row, or for each element (`same`)."""
     known: dict[str, object] = {"sizes": [r, n], **more}
-    return Sample(
-        inputs=[(r, n)], outputs=[(r, n) if same else (r,)], compute=compute, **known
-    )  # type: ignore[arg-type]
+    return Sample(inputs=[(r, n)], outputs=[(r, n) if same else (r,)], compute=compute, **known)  # type: ignore[arg-type]
 
 
 def flat(n: int, compute: Compute, *, inputs: int = 1, **more: object) -> Sample:
@@ -250,7 +248,7 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
     ],
     "cuda-bulk-copy-ring": [
         flat(2048 * 5, torch.relu, sizes=[2048 * 5, 3]),
-        flat(2048 * 40000, torch.relu, sizes=[2048 * 40000, 528], is_timed=True),
+        flat(2048 * 40000, torch.relu, sizes=[2048 * 40000, 792], is_timed=True),
     ],
     "cuda-tma-tile": [
         Sample(
@@ -271,9 +269,7 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
     ],
     "cuda-cluster-layer-norm": [
         rows(3, 1000, layer_norm, same=True, tolerance=3e-6, offset=10.0),
-        rows(
-            256, 262144, layer_norm, same=True, tolerance=3e-6, offset=10.0, is_timed=True
-        ),
+        rows(256, 262144, layer_norm, same=True, tolerance=3e-6, offset=10.0, is_timed=True),
     ],
     "cuda-cooperative-grid": [
         flat(
@@ -310,7 +306,7 @@ CUDA_SAMPLES: dict[str, list[Sample]] = {
     "triton-split-reduction": [
         rows(2, 100001, row_sum),
         rows(2000, 33, row_sum),
-        rows(4, 4 * MEGA, row_sum, is_timed=True),
+        rows(16, 16 * MEGA, row_sum, is_timed=True),
     ],
     "triton-matmul-epilogue": [
         linear(300, 260, 70, relu=True),
@@ -324,7 +320,7 @@ CPU_SAMPLES: dict[str, list[Sample]] = {
         linear(40, 64, 100, relu=False),
         linear(1024, 1024, 1024, relu=False, timed=True),
     ],
-    "cpp-amx-bf16x3": [gemm(48, 32, 96), gemm(1024, 1024, 1024, is_timed=True)],
+    "cpp-amx-bf16x3": [gemm(48, 64, 96), gemm(2048, 2048, 2048, is_timed=True)],
     "cpp-softmax-avx512": [
         rows(5, 37, softmax, same=True),
         rows(2048, 4096, softmax, same=True, is_timed=True),

@@ -31,6 +31,24 @@ def test_labels_are_kept_apart_from_the_verdict() -> None:
     assert strict.reason
 
 
+def test_contention_is_reported() -> None:
+    """The figures say that other programs used the machine, which explains a wide interval."""
+
+    def told(contention: float) -> str:
+        timed = Timing(
+            median_us=50.0,
+            reference_us=90.0,
+            speedup=1.8,
+            ci95=None,
+            groups=8,
+            reference_contention=contention,
+        )
+        return verdict_annotations.verdict_figures(timed, None, None, ())["timing"]
+
+    assert told(1.05) == "8 groups A B B A"
+    assert "calls took up to 2.5 times as long" in told(2.5)
+
+
 def test_disturbed_groups_are_reported() -> None:
     """The figures say how many groups count, and how many were left out."""
     timed = Timing(

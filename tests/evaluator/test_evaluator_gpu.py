@@ -91,6 +91,27 @@ def test_memory_of_the_card_passes_to_another_process(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
+def test_what_a_pool_in_an_arena_allocates_is_read_by_its_address(torch: ModuleType) -> None:
+    """Another mapping of the same memory has the bytes; memory beyond the arena still works."""
+    from actors.evaluator.children.tensors import cuda_vmm
+    from actors.evaluator.children.tensors.arena import Arena
+
+    torch.zeros(1, device="cuda")
+    size = 1 << 26
+    descriptor = cuda_vmm.allocate(size)
+    arena, other = Arena(descriptor, size), cuda_vmm.Mapping(os.dup(descriptor), size)
+    with arena.allocating():
+        inside = torch.full((1 << 20,), 7.0, device="cuda")
+        beyond = torch.full((1 << 25,), 9.0, device="cuda")
+    torch.cuda.synchronize()
+    begin = inside.data_ptr() - arena.begin
+    assert 0 <= begin <= size - inside.nbytes
+    assert torch.equal(other.bytes[begin : begin + inside.nbytes].view(torch.float32), inside)
+    assert not arena.begin <= beyond.data_ptr() < arena.end
+    assert float(beyond[-1]) == 9.0
+    os.close(descriptor)
+
+
 @pytest.mark.parametrize("size", [1000 * 512, 3 << 20, 40 << 20])
 def test_a_write_next_to_the_output_is_found(torch: ModuleType, size: int) -> None:
     """A write directly after the end or before the beginning is reported; one inside is not."""

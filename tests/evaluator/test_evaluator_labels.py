@@ -106,6 +106,7 @@ torch::Tensor relu(torch::Tensor x) {
 }
 '''
 """
+SPLIT = "x[i] - __half2float(__float2half(x[i]))"
 RETRY = """
 try:
     ext = load_inline(name='k', cpp_sources=SOURCE, extra_cflags=['-march=native'])
@@ -146,6 +147,9 @@ HONEST = {
     "failure printed and raised": module("return torch.relu(ext.relu(x))", before=CPP + REPORTED),
     "a guarded import": module("return torch.relu(ext.relu(x))", before=CPP + BUILD + GUARDED),
     "halves where inputs are": module("return ext.relu(x)", before=DISPATCH + BUILD),
+    "products of both parts": module(
+        "return ext.relu(x)", before=CUDA.replace("T(0)", SPLIT) + BUILD
+    ),
     "dispatch on the dtype": module(
         "if x.dtype == torch.float16:\n    return ext.relu(x.half())\nreturn ext.relu(x)"
     ),

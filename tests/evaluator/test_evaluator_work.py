@@ -373,6 +373,7 @@ def test_the_reference_is_awake_after_it_was_timed_alone(judge: Judge, task: Tas
         floor_us=0.0,
     )
     assert benchmark.alone_us(1.0) > 0
+    benchmark.close()
     answer = fixture.runner.ask(Ping(), 10.0)
     assert isinstance(answer, tuple)
     assert isinstance(answer[0], Done)

@@ -72,6 +72,10 @@ def test_only_known_headers_are_plain(header: str) -> None:
             "cub::BlockReduceAlgorithm a = cub::BLOCK_REDUCE_RAKING; cub::DeviceRadixSort::f();",
             ("cub/block/block_reduce.cuh", "cub/device/device_radix_sort.cuh"),
         ),
+        (
+            "cub::WarpScan<int> w; at::cuda::getCurrentCUDAStream();",
+            ("cub/warp/warp_scan.cuh",),
+        ),
         ("cub::WarpReduce<float> w; cub::Sum s;", ()),
         ("cub::WarpReduce<float> w; cuda::std::plus<> s;", ()),
         ("namespace cub { struct Mine; } cub::WarpReduce<float> w;", ()),

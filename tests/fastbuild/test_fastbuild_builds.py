@@ -9,6 +9,7 @@ import pytest
 from actors.evaluator.fastbuild.candidate_process import import_in_child
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.light_build import LightBuildUnsupportedError, check_symbols
+from actors.evaluator.fastbuild.nvcc.nvcc_preamble import mark_missing_kernels
 from actors.evaluator.fastbuild.request.compiler_process import Deadline, run_compiler
 from actors.evaluator.fastbuild.request.source_requirements import flag_sets_of
 from actors.evaluator.fastbuild.store.build_record import ImportReport
@@ -124,12 +125,18 @@ def test_operators_graphs_and_own_headers_are_built_with_light_headers(
 
 
 def test_a_launch_that_only_gpp_has_seen_is_noticed(tmp_path: Path) -> None:
-    """Without its kernel the library could not be loaded, so torch builds it."""
-    (tmp_path / "k.c").write_text(
-        "void __device_stub__k(void); void f(void) { __device_stub__k(); }"
-    )
-    argv = ["c++", "-x", "c", "-shared", "-fPIC", "k.c", "-o", "k.so"]
+    """Its kernel is in no device code, and the launch would do nothing: torch builds it."""
+    launcher = "template< class T> static void __wrapper__device_stub_k(T *&x) { launch(0);}"
+    seen = "template<> void __wrapper__device_stub_k(short *&x) { launch(1);}"
+    calls = "void f(short *x, int *y) { __wrapper__device_stub_k(x); __wrapper__device_stub_k(y); }"
+    text = mark_missing_kernels(f"void launch(int);\n{launcher}\n{seen}\n{calls}\n")
+    assert text is not None
+    (tmp_path / "k.cpp").write_text(text)
+    argv = ["c++", "-O2", "-shared", "-fPIC", "k.cpp", "-o", "k.so"]
     assert not run_compiler(argv, tmp_path, Deadline(60.0)).status
 
+    assert "launch(0)" not in text
+    assert "launch(1)" in text
     with pytest.raises(LightBuildUnsupportedError, match="launches a kernel"):
         check_symbols(tmp_path / "k.so", Toolkit(tmp_path), Deadline(60.0))
+    assert mark_missing_kernels(launcher.replace("{", "\n{")) is None

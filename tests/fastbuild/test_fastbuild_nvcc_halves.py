@@ -32,6 +32,7 @@ for word in "$@"; do
   before=$word
 done
 cat "$given" >> "$NOTES/$name"
+case "$BROKEN" in $name) exit 1;; esac
 case "$REFUSING" in $name) grep -q return "$given" || { echo unknown; exit 1; };; esac
 case $name in cicc) sed "1,/common_end/d" "$given" > "$out";; *) cp "$given" "$out";; esac
 """
@@ -52,6 +53,10 @@ for word in "$@"; do
   case $before in --keep-dir) k=$word;; -o) o=$word;; esac
   before=$word
 done
+[ -n "$TWO" ] && second="#$ gcc -D__CUDA_ARCH__=800 -E -x c++ $s -o $k/k2.cpp1.ii
+#$ cicc $k/k2.cpp1.ii -o $k/k2.ptx
+#$ ptxas $k/k2.ptx -o $k/k2.cubin
+"
 cat >&2 <<END
 #$ _HERE_=/x
 #$ gcc -E -x c++ $s -o $k/k.cpp4.ii
@@ -59,7 +64,7 @@ cat >&2 <<END
 #$ gcc -D__CUDA_ARCH__=900 -E -x c++ $s -o $k/k.cpp1.ii
 #$ cicc $k/k.cpp1.ii -o $k/k.ptx
 #$ ptxas $k/k.ptx -o $k/k.cubin
-#$ fatbinary $k/k.cubin -o $k/k.fatbin
+${second}#$ fatbinary $k/k.cubin -o $k/k.fatbin
 #$ gcc -c -x c++ $k/k.cudafe1.cpp -o $o
 END
 """
@@ -77,7 +82,8 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     folder = tmp_path / "notes"
     monkeypatch.setenv("NOTES", str(folder))
-    monkeypatch.delenv("REFUSING", raising=False)
+    for variable in ("REFUSING", "BROKEN", "TWO"):
+        monkeypatch.delenv(variable, raising=False)
     return folder
 
 
@@ -85,7 +91,9 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def build(tmp_path: Path, notes: Path) -> Callable[[str], tuple[CudaCompilation, str]]:
     """A function that compiles a text or learns from it; it returns the result and g++'s input."""
 
-    def run(text: str, *, probe: bool = False) -> tuple[CudaCompilation, str]:
+    def run(
+        text: str, *, probe: bool = False, added: tuple[str, ...] = ()
+    ) -> tuple[CudaCompilation, str]:
         folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
         (folder / "out").mkdir(parents=True)
         (folder / "k.cu").write_text(text)
@@ -101,7 +109,7 @@ def build(tmp_path: Path, notes: Path) -> Callable[[str], tuple[CudaCompilation,
         for old in notes.iterdir():
             old.unlink()
         if probe:
-            learn_from_probe(context, command, source)
+            learn_from_probe(context, command, source, added)
             return CudaCompilation(), ""
         compiled = compile_cuda(context, command, source)
         made = folder / "out/k.o"
@@ -162,3 +170,66 @@ def test_a_preamble_that_failed_for_the_probe_is_not_stored(
 
     assert not compiled.failed
     assert input_of(notes, tool).count(BODY) == 1
+
+
+def test_each_architecture_has_a_half_of_its_own(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The machine code of every architecture goes into the library, and each gets declarations."""
+    monkeypatch.setenv("TWO", "1")
+    build("int probe;\n", probe=True)
+    compiled, made = build("int mine;\n")
+
+    assert not compiled.failed
+    assert compiled.precompiled
+    for tool in ("cicc", "ptxas"):
+        assert input_of(notes, tool).count("int mine;") == 2
+    assert BODY not in input_of(notes, "cicc")
+    assert "int mine;" in made
+
+
+def test_only_the_front_end_that_failed_parses_the_whole_text(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broken candidate waits for one more parse, not for another build."""
+    build("int probe;\n", probe=True)
+    monkeypatch.setenv("BROKEN", "cudafe++")
+    compiled, _ = build("int mine;\n")
+
+    assert compiled.failed == "cudafe++"
+    assert input_of(notes, "cudafe++").count("int mine;") == 2
+    assert input_of(notes, "cicc").count("int mine;") == 1
+
+
+def test_a_whole_host_half_needs_whole_device_halves(
+    build: Callable[..., tuple[CudaCompilation, str]],
+    notes: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the host could launch a kernel that cicc has not seen."""
+    build("int probe;\n", probe=True)
+    monkeypatch.setenv("REFUSING", "cudafe++")
+    compiled, _ = build("int mine;\n")
+
+    assert not compiled.failed
+    assert BODY in input_of(notes, "cicc")
+
+
+def test_a_preamble_with_added_headers_is_written_once_and_whole(
+    build: Callable[..., tuple[CudaCompilation, str]], tmp_path: Path
+) -> None:
+    """Candidates read it while trusted code makes others."""
+    added = ("torch/library.h",)
+    for _ in range(2):
+        build("int probe;\n", probe=True, added=added)
+    folder = Toolkit(tmp_path / "toolkit").preamble_folder(added)
+
+    assert ["stark", "stark/preamble.h"] == sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*")
+    )
+    text = (folder / "stark/preamble.h").read_text()
+    assert text.index("stark/common.h") < text.index(added[0]) < text.index("stark/common_end.h")

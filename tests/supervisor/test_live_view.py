@@ -312,6 +312,21 @@ def test_the_time_left_is_the_limits_where_that_is_shorter(run: Snapshot) -> Non
     assert "" == run_progress.time_left(run, Settings(), None, 75.0)
 
 
+def test_a_run_that_only_measures_baselines_says_so(run: Snapshot) -> None:
+    """Its searches are over, and the user would wonder what it waits for."""
+    task = next(one for one in run.tasks if one.reference is not None)
+    for is_pending in (True, False):
+        reference = msgspec.structs.replace(
+            task.reference,  # type: ignore[arg-type]  # it is none of those without
+            baselines_pending=is_pending,
+        )
+        over = msgspec.structs.replace(task, status="finished", reference=reference)
+        text = run_progress.time_left(
+            msgspec.structs.replace(run, tasks=(over,)), Settings(), None, 75.0
+        )
+        assert is_pending == ("baselines" in text)
+
+
 def test_a_persons_cap_replaces_the_commands(run: Snapshot) -> None:
     """The dollars are shown against the cap in force."""
     changed = msgspec.structs.replace(run, cap_usd=2.0)

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 from feed_writer import TASK, Coordinator
+from msgspec.structs import replace
 
 from actors.supervisor.reporting.node_details import NodeDetails, node_details
 from actors.supervisor.reporting.run_feed import opened_run
@@ -38,6 +39,25 @@ def begun_attempt(run_dir: Path) -> Coordinator:
     coordinator = Coordinator(run_dir, random.Random(1))
     coordinator.write("begin")
     return coordinator
+
+
+def test_the_reference_says_where_its_baselines_are(tmp_path: Path) -> None:
+    """They come later than the other figures, or never: then the reason is shown."""
+    coordinator = begun_attempt(tmp_path)
+    store = coordinator.store
+    reference = store.reference(TASK)
+    assert reference is not None
+    for changes, line in (
+        ({"baselines_pending": True}, "torch.compile: not measured yet"),
+        ({"compile_us": 50.0}, "torch.compile: 50 µs a call"),
+        ({"baselines_note": "torch.compile was not measured: no"}, "torch.compile was not"),
+    ):
+        store.set_baselines(TASK, replace(reference, **changes))
+        coordinator.database.commit()
+        found = details(tmp_path, 0)
+        assert found.verdict is not None
+        assert any(one.startswith(line) for one in found.verdict.lines), found.verdict.lines
+    coordinator.close()
 
 
 def test_an_attempt_under_way_has_what_is_there_so_far(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A knowledge card: the files of `prompts/cards/`, read and checked as text.
 
-A card has a header of `name: value` lines between two `---` lines, a few words, and one fenced block
-of code.  `prompts/cards/README.md` tells what each name of the header means.
+A card has a header of `name: value` lines between two `---` lines, a few words, and one fenced
+block of code.  `prompts/cards/README.md` tells what each name of the header means.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def parse_card(name: str, text: str) -> Card:
     bound = ROW_BOUND.fullmatch(row)
     problems = {
         f"it has {size} bytes, more than {MAX_CARD_BYTES}": size > MAX_CARD_BYTES,
+        f"its code is fenced as {fence}": FENCES.get(fence) != header["backend"],
         f"its name does not begin with its backend, {header['backend']}": not name.startswith(
             f"{header['backend']}-"
         ),
-        f"its code is fenced as {fence}": FENCES.get(fence) != header["backend"],
         f"architecture {header['architecture']} is not known": not _is_architecture(
             header["backend"], header["architecture"]
         ),

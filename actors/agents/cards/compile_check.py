@@ -40,15 +40,20 @@ class CompiledCard(Value, frozen=True, kw_only=True):
     compiler: str
 
 
-def compile_command(card: Card, include: Sequence[str] = ()) -> list[str]:
-    """Return the compiler's command up to the options that name files."""
+def compile_command(card: Card, include: Sequence[str] = (), *, native: str = "") -> list[str]:
+    """Return the compiler's command up to the options that name files.
+
+    `native` is the architecture of the machine at hand, "native" or "90a", where the code shall
+    run; "": the least one that the card is for.
+    """
     includes = [f"-I{folder}" for folder in include]
     if card.backend == "cpp":
-        return ["g++", "-std=c++17", "-O3", "-fopenmp", *CPU_FLAGS[card.architecture], *includes]
+        flags = (f"-march={native}",) if native else CPU_FLAGS[card.architecture]
+        return ["g++", "-std=c++17", "-O3", "-fopenmp", *flags, *includes]
     found = CUDA_ARCHITECTURE.fullmatch(card.architecture)
     if card.backend != "cuda" or found is None:
         raise CardError(f"card {card.name}: nothing compiles {card.backend} here")
-    number = found[1] + ("a" if found[2] == "a" else "")
+    number = native or found[1] + ("a" if found[2] == "a" else "")
     target = f"-gencode=arch=compute_{number},code=sm_{number}"
     return ["nvcc", "-std=c++17", "-O3", target, *includes]
 

@@ -2,19 +2,20 @@
 
 Pure and deterministic: the same task, device and bottleneck give the same cards.
 
-1. A card is considered if it is for the task's backend, its code runs on the device, and the task's
-   longest row is within the card's bounds.
-2. The task's operations take turns, the likely dearest first (`task_operations.ORDER`).  Element-wise
-   work takes a turn only if there is nothing else.
+1. A card is considered if it is for the task's backend, its code runs on the device, and the
+   task's longest row is within the card's bounds.
+2. The task's operations take turns, the likely dearest first (`task_operations.ORDER`).
+   Element-wise work takes a turn only if there is nothing else.
 3. Among the cards of an operation those for the given bottleneck come first, then those about this
    operation, then those with an epilogue where the task has one, then those for rows of the task's
    length, then those of the newest architecture, then by name.
-4. A card for any operation comes first where launches or latency are the bottleneck, else not at all.
+4. A card for any operation comes first where launches or latency are the bottleneck; else it is
+   left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from actors.agents.cards.card import (
     ANY_OPERATION,
@@ -24,10 +25,11 @@ from actors.agents.cards.card import (
     load_cards,
 )
 from actors.agents.cards.task_operations import longest_row, task_operations
-from protocol.values import Device, Reference, Task
+from protocol.values import Backend, Device, Reference, Task
 
 MAX_CARDS = 3
 LAUNCH_BOUND = ("launch", "latency")
+FLOOR_PARTS = {"bytes": "memory", "operations": "compute", "launch": "launch"}
 SIDE_WORK = ("elementwise", "epilogue")
 CPU_RANKS = {"cpu": 0, "asimd": 1, "avx2": 1, "sve": 2, "avx512f": 2, "amx_tile": 3}
 HEADING = "## Verified building blocks"
@@ -42,18 +44,21 @@ def choose_cards(
     reference: Reference,
     *,
     bottleneck: str = "",
+    backends: Sequence[Backend] = (),
     cards: Iterable[Card] | None = None,
 ) -> tuple[Card, ...]:
     """Return the cards for a task on its device, at most three; () where none fits.
 
-    `bottleneck` is one of `card.BOTTLENECKS`, or "" where it is not known.
+    `bottleneck` is one of `card.BOTTLENECKS`; "": the largest part of the task's floor, where it
+    was measured.  `backends`: those that candidates may use; (): the task's own.
     """
+    bottleneck = bottleneck or floor_bottleneck(reference)
     operations = task_operations(task.source, reference.inputs)
     row = longest_row(reference.inputs, reference.outputs, operations)
     fitting = [
         card
         for card in (load_cards() if cards is None else cards)
-        if card.backend == task.backend
+        if card.backend in (backends or (task.backend,))
         and runs_on(card, reference.device)
         and _is_row_within(card, row)
     ]
@@ -69,6 +74,13 @@ def choose_cards(
             if ranked and len(chosen) < MAX_CARDS:
                 chosen.append(ranked.pop(0))
     return tuple(chosen)
+
+
+def floor_bottleneck(reference: Reference) -> str:
+    """Return what the task's least time consists of, by the judge's facts; "" if not measured."""
+    floor = reference.facts.floor if reference.facts is not None else None
+    parts = floor.parts if floor is not None else {}
+    return FLOOR_PARTS[max(parts, key=lambda name: parts[name])] if parts else ""
 
 
 def card_lines(cards: Iterable[Card]) -> list[str]:

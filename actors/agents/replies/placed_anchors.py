@@ -7,9 +7,11 @@ would have had to copy, checked like one (`scaffolds`), or a question.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
-from actors.agents.replies.anchors import AnchorProblem, insert_anchors
+from actors.agents.replies import python_source
+from actors.agents.replies.anchors import AnchorProblem, insert_anchors, zone_of
 from actors.agents.replies.places import Place, PlaceProblem, ShownLines
 from actors.agents.replies.replies import Reply
 from actors.agents.replies.scaffolds import Scaffold, check_scaffold
@@ -42,7 +44,7 @@ def placed_scaffold(reply: Reply, source: str) -> Scaffold | AnchorProblem:
 
 def _places(reply: Reply, source: str) -> list[Place] | AnchorProblem:
     """Return the places in the order of their lines, each once; they do not overlap."""
-    shown = ShownLines(source)
+    shown, zones = ShownLines(source), python_source.string_zones(source)
     named = _named_places(reply)
     if len(named) > MAX_PLACES:
         return AnchorProblem(reason=f"it names {len(named)} places: at most {MAX_PLACES} are read")
@@ -51,6 +53,9 @@ def _places(reply: Reply, source: str) -> list[Place] | AnchorProblem:
         found = shown.find(line)
         if isinstance(found, PlaceProblem):
             return AnchorProblem(reason=found.reason)
+        question = _language_question(found, zones)
+        if question:
+            return AnchorProblem(reason=question)
         places.setdefault((found.first, found.last), found)
     ordered = [places[lines] for lines in sorted(places)]
     for one, other in pairwise(ordered):
@@ -82,11 +87,30 @@ def _named_places(reply: Reply) -> list[str]:
 def _with_places(problem: AnchorProblem, places: list[Place]) -> AnchorProblem:
     """Return the problem in the numbers that the planner gave, not in those of the scaffold."""
     spans = ", ".join(f"{place.first}-{place.last}" for place in places)
-    reason = re.sub(r"^line \d+: ", "", problem.reason).replace(
-        "BEGIN and END stand in different languages",
-        "a place begins in Python and ends in the text of a string, or the other way round",
-    )
+    reason = re.sub(r"^line \d+: ", "", problem.reason)
     return AnchorProblem(reason=f"lines {spans}: {reason}")
+
+
+def _language_question(place: Place, zones: Sequence[tuple[int, int]]) -> str:
+    """Return what is wrong with a place that begins and ends in two languages; "" if it is one.
+
+    A mark stands before the first line and after the last one, and is a comment of its language.
+    """
+    begin, end = zone_of(zones, place.first), zone_of(zones, place.last + 1)
+    if begin == end:
+        return ""
+    crossed = zones[begin if begin is not None else end or 0]
+    side = "ends" if begin is not None else "begins"
+    return (
+        f"lines {place.first}-{place.last} begin in {_language(begin)} and end in {_language(end)}:"
+        f" the string's own lines are {crossed[0]}-{crossed[1] - 1}, and line"
+        f" {crossed[1] if begin is not None else crossed[0] - 1} {side} it. Stay on one side, or"
+        " name two places"
+    )
+
+
+def _language(zone: int | None) -> str:
+    return "Python" if zone is None else "the text of a string"
 
 
 def _copies_differ(reply: Reply, source: str, checked: Scaffold) -> bool:

@@ -17,7 +17,9 @@ from protocol.values import Value
 MAX_LISTED = 6  # lines or names in one question
 _CODE = r"(?P<{0}fence>`+)\s?(?P<{0}>.+?)\s?(?P={0}fence)(?!`)"
 _NUMBERS = re.compile(
-    r"(?:lines?|l\.?)?\s*(?P<first>\d+)(?:\s*(?:-|–|—|\.\.|to|through)\s*(?P<last>\d+))?", re.I
+    r"(?:from\s+)?(?:lines?|l\.?)?\s*(?P<first>\d+)"
+    r"(?:\s*(?:-|–|—|\.\.|to|through)\s*(?:lines?\s*|l)?(?P<last>\d+))?",
+    re.I,
 )
 _SPAN = re.compile(r"(?:marked\s+)?span\s+(?P<span>\d+)", re.I)
 _NAME = re.compile(

@@ -16,6 +16,11 @@ from actors.agents.replies.anchors import lines_of
 from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.replies import fenced
 from actors.agents.requests import facts, ledger
+from actors.agents.requests.knowledge import (
+    RequestKnowledge,
+    building_block_lines,
+    with_knowledge,
+)
 from actors.agents.requests.prompting import (
     CODE_TEMPERATURE,
     MAX_LOG,
@@ -42,13 +47,17 @@ FORMS = {
 }
 
 
-def compact_request(work: MakePlan | Write | Repair | Solve, max_tokens: int) -> Request:
+def compact_request(
+    whole_work: MakePlan | Write | Repair | Solve, max_tokens: int, knowledge: RequestKnowledge
+) -> Request:
     """Return the request for one piece of work."""
+    blocks = building_block_lines(whole_work.task, whole_work.reference, knowledge)
+    work = with_knowledge(whole_work, knowledge)
     role, instruction, temperature = _part(work)
     node = PromptSection(kind="node", text=_node(work))
     sections = [
         PromptSection(kind="example", text=prompts.read("compact/example.md")),
-        PromptSection(kind="architecture", text=_architecture(work.task, work.reference)),
+        PromptSection(kind="architecture", text=_architecture(work.task, work.reference, blocks)),
         node,
         *_window(work),
     ]
@@ -67,7 +76,7 @@ def compact_request(work: MakePlan | Write | Repair | Solve, max_tokens: int) ->
         temperature=temperature,
         max_tokens=max_tokens,
         form=f"'## Advice', then {CODE_FORM}" if isinstance(work, Solve) else FORMS[role],
-        work=work,
+        work=whole_work,
     )
 
 
@@ -103,7 +112,7 @@ def _backend_notes(task: Task) -> str:
     return "\n\n".join(note.rstrip() for note in notes)
 
 
-def _architecture(task: Task, reference: Reference) -> str:
+def _architecture(task: Task, reference: Reference, blocks: list[str]) -> str:
     device = reference.device
     sheet = [f"Device: {device.name or device.kind}"]
     sheet += [f"{name}: {value}" for name, value in device.facts.items()]
@@ -116,6 +125,7 @@ def _architecture(task: Task, reference: Reference) -> str:
         times=reference_times(reference, ledger.duration),
         notes="".join(f"Note: {note}\n" for note in reference.notes),
         hardware="\n".join(map(_item, (*sheet, *facts.task_lines(reference)))),
+        blocks="\n".join(["", *blocks]) if blocks else "",
     )
 
 

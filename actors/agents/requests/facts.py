@@ -13,9 +13,17 @@ from protocol.variant_lines import variant_lines
 SHOWN_FIGURES = ("task", "labels")
 
 
+# Rules of the judge that the system message states for every task.
+STATED_RULES = ("Checks: ", "Timed: ", "Precision is judged by its error alone: ")
+
+
 def task_lines(reference: Reference) -> list[str]:
     """Return the lines about a task and its machine: the same in all requests of the task."""
-    return task_fact_lines(reference.facts)
+    return [
+        line
+        for line in task_fact_lines(reference.facts)
+        if not line.startswith(STATED_RULES) or "--precision" in line
+    ]
 
 
 def attempt_lines(verdict: Verdict, reference: Reference) -> list[str]:

@@ -19,28 +19,25 @@ from actors.evaluator.children.output_difference import describe_difference
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_transferable
 from actors.evaluator.children.tensors import cuda_vmm, tensor_bytes
-from actors.evaluator.children.tensors.tensor_copies import (
-    clone,
-    has_same_bytes,
-    in_memory_order,
-    to_buffer,
-)
+from actors.evaluator.children.tensors.tensor_copies import clone, has_same_bytes, to_buffer
+from actors.evaluator.children.timing_memory import TimingMemory
 from actors.evaluator.devices import device as devices
 from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
 from actors.evaluator.ipc.layout_checks import tensor_leaves
 from actors.evaluator.ipc.orders import Done, Exit, Order
 from actors.evaluator.ipc.referee_orders import (
-    BatchDrawn,
+    AwaitIdleCard,
     CompareBytes,
     Compared,
     ComputeExpected,
     DescribeDevice,
     DescribeTask,
     DeviceDescribed,
-    DrawBatch,
+    DrawFromSlot,
     DrawInputs,
     ExpectedLayout,
+    FillSlots,
     ForgetDraws,
     FreshBuffers,
     FromReferee,
@@ -50,19 +47,29 @@ from actors.evaluator.ipc.referee_orders import (
     LendMemory,
     MakeModel,
     MeasureRates,
+    PrepareArena,
+    PrepareSlots,
     PrepareTask,
     RatesMeasured,
+    ReleaseTimingMemory,
     RestoreParameters,
+    SlotDrawn,
+    StashFromArena,
     StashOutputs,
     TaskDescribed,
     TaskPrepared,
     TaskUnsuitable,
     ToReferee,
     TryInputKind,
+    TryMixing,
 )
 from protocol.values import DeviceKind
 
-MAX_INPUT_BYTES = 1 << 32
+MAX_UNUSED_BYTES = 1 << 32
+# Of inputs and outputs of one block: what a host's caches and a referee's time allow.
+HOST_BLOCK_BYTES = 1 << 25
+# The same for a card, as a part of its free memory.
+CARD_SHARE = 2
 Answer: TypeAlias = FromReferee | tuple[FromReferee, list[int]] | None
 RANDOM_OUTPUTS: Final = "the task draws random numbers: its outputs differ from call to call"
 
@@ -88,6 +95,7 @@ class Referee:
         self._rounds: dict[int, ReferenceRound] = {}
         self._drawn = 0
         self._stashed: list[torch.Tensor] = []
+        self._timing_memory: TimingMemory
         # A handler returns an answer, an answer with its descriptors, or None for `Done`.
         self._handlers: dict[type[Order], Callable[[Any, list[int]], Answer]] = {
             DescribeDevice: lambda _order, _: self._describe_device(),
@@ -101,7 +109,14 @@ class Referee:
             FreshBuffers: lambda _order, _: (Done(), self._buffers()),
             LendMemory: lambda order, _: (Done(), [self._allocate(order.size)]),
             DrawInputs: lambda order, _: self._draw(order),
-            DrawBatch: lambda order, _: self._draw_batch(order),
+            TryMixing: lambda order, _: self._timing_memory.try_mixing(order.seed),
+            PrepareSlots: lambda order, _: self._timing_memory.prepare_slots(order),
+            FillSlots: lambda order, _: self._timing_memory.fill(order),
+            DrawFromSlot: lambda order, _: self._draw_from_slot(order.slot),
+            PrepareArena: lambda order, _: self._timing_memory.prepare_arena(order),
+            StashFromArena: lambda order, _: self._stash_from_arena(order),
+            AwaitIdleCard: lambda _order, _: self._timing_memory.await_idle_card(),
+            ReleaseTimingMemory: lambda _order, _: self._timing_memory.release(),
             ComputeExpected: lambda order, _: self._compute_expected(order),
             StashOutputs: lambda order, carried: self._stash(order, carried[0]),
             CompareBytes: lambda order, carried: self._compare(order, carried),
@@ -120,7 +135,7 @@ class Referee:
         """Return the allocator's unused memory where it is much: other processes use the card."""
         if self.device == "cuda" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-            if unused > MAX_INPUT_BYTES:
+            if unused > MAX_UNUSED_BYTES:
                 torch.cuda.empty_cache()
 
     # --- the device and the task -------------------------------------------------------------
@@ -174,12 +189,13 @@ class Referee:
             is_deterministic=steady,
             aliases=task.has_aliases(inputs, order.seed),
             has_double=task.has_double,
-            input_bytes=_max_input_bytes() if self._uses_device_memory else 0,
+            block_bytes=self._block_bytes(),
             notes=(
                 *(() if steady else (RANDOM_OUTPUTS,)),
                 *correctness.unchecked([*tensor_bytes.tensors_in(outputs)]),
             ),
         )
+        self._timing_memory = TimingMemory(task, answer.inputs, self._allocate_for_results)
         require_transferable("Model's state", answer.state)
         require_transferable("Model.forward", answer.outputs)
         if not list(tensor_leaves(answer.outputs)):
@@ -187,6 +203,13 @@ class Referee:
                 "Model.forward returns no tensor: there is nothing to compare"
             )
         return answer, self._buffers()
+
+    def _block_bytes(self) -> int:
+        """Return the bytes that inputs and outputs of one timed block may take."""
+        if self.device == "cpu":
+            return HOST_BLOCK_BYTES
+        free, _whole = torch.cuda.mem_get_info()
+        return free // CARD_SHARE
 
     def _buffers(self) -> list[int]:
         task = self._task_module
@@ -203,6 +226,12 @@ class Referee:
             else shared_memory.allocate(size, "buffer")
         )
 
+    def _allocate_for_results(self, size: int) -> int:
+        """Return memory that other processes write to, too, and that they can't seal."""
+        if self._uses_device_memory:
+            return cuda_vmm.allocate(size)
+        return shared_memory.allocate_unsealed(size)
+
     # --- draws -------------------------------------------------------------------------------
 
     def _draw(self, order: DrawInputs) -> tuple[FromReferee, list[int]]:
@@ -212,19 +241,11 @@ class Referee:
         layout = tensor_bytes.layout_of(inputs)
         return InputsDrawn(draw=self._drawn, inputs=layout), [to_buffer(inputs, self._allocate)]
 
-    def _draw_batch(self, order: DrawBatch) -> tuple[FromReferee, list[int]]:
-        first, batch = self._drawn + 1, []
-        for number in range(order.count):
-            batch.append(self._task_module.inputs(order.seed + number))
-            self._drawn += 1
-            self._rounds[self._drawn] = ReferenceRound(batch[-1])
-        layouts = tuple(tensor_bytes.layout_of(inputs) for inputs in batch)
-        # Device memory can't be made read-only, so each side gets a copy of its own.
-        sides = 2 if self._uses_device_memory else 1
-        given = in_memory_order(batch) if order.strided else batch
-        return BatchDrawn(first=first, inputs=layouts), [
-            to_buffer(given, self._allocate) for _ in range(sides)
-        ]
+    def _draw_from_slot(self, slot: int) -> SlotDrawn:
+        self._drawn += 1
+        inputs = self._timing_memory.contents.inputs(slot)
+        self._rounds[self._drawn] = ReferenceRound(inputs)
+        return SlotDrawn(draw=self._drawn, is_changed=self._timing_memory.is_changed(slot))
 
     def _compute_expected(self, order: ComputeExpected) -> ExpectedLayout:
         drawn = self._rounds[order.draw]
@@ -251,9 +272,14 @@ class Referee:
         if order.strided:
             pairs = zip(copies, order.strided, strict=True)
             copies = [tensor_bytes.in_logical_order(part, layout) for part, layout in pairs]
-        if order.keep:
-            self._stashed = copies
+        self._stashed = copies
         torch.set_num_threads(threads)
+
+    def _stash_from_arena(self, order: StashFromArena) -> None:
+        self._stashed = [
+            self._timing_memory.output(layout, places)
+            for layout, places in zip(order.outputs, order.places, strict=True)
+        ]
 
     def _compare(self, order: CompareBytes, carried: list[int]) -> Compared:
         drawn = self._rounds[order.draw]
@@ -284,12 +310,6 @@ class Referee:
                 lines = describe_difference(mine, theirs, truth, comparison) if describe else ()
                 return Compared(reason=comparison.reason, max_error=worst, difference=lines)
         return Compared(max_error=worst, share=worst_share if share else None)
-
-
-def _max_input_bytes() -> int:
-    """Return the bytes that one block's inputs may take: about six copies of them exist."""
-    free, _whole = torch.cuda.mem_get_info()
-    return min(MAX_INPUT_BYTES, free // 32)
 
 
 def _compare_inputs(drawn: ReferenceRound, got: list[torch.Tensor]) -> Compared:

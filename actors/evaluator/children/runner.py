@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -19,17 +20,20 @@ from actors.evaluator.children import profiler
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
-    cuda_vmm,
     malloc,
     parameter_loading,
     tensor_addresses,
     tensor_bytes,
 )
+from actors.evaluator.children.tensors.arena import Arena
+from actors.evaluator.children.tensors.input_slots import SlotMemory
 from actors.evaluator.children.tensors.redzones import RedZones
+from actors.evaluator.children.tensors.tensor_copies import to_device
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
-from actors.evaluator.ipc.layout_checks import Layout, total_bytes
+from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.ipc.orders import Done, Exit, ImportSource, Order
 from actors.evaluator.ipc.runner_orders import (
+    ArenaUsed,
     CallOnce,
     CallProfiled,
     CallRepeatedly,
@@ -39,20 +43,20 @@ from actors.evaluator.ipc.runner_orders import (
     CollectOutputs,
     CompileModule,
     ConstructModule,
+    CopySlots,
     FromRunner,
-    InputAddresses,
     LoadParameters,
-    LocateInputs,
     LocateOutputs,
+    MapSlots,
     OutputAddresses,
     OutputsCollected,
     ParametersLoaded,
     ReleaseChecked,
     ReleaseTensors,
-    SetInputBatch,
     SetInputs,
     TakeProfile,
     ToRunner,
+    UseArena,
     WriteTensors,
 )
 from actors.prctl import PR_SET_DUMPABLE, prctl
@@ -92,6 +96,11 @@ class Runner:
         self._layouts: dict[int, object] = {}
         self._checked_outputs: dict[int, object] = {}  # outputs of checked calls, by their number
         self._outputs: list[object] = []  # of the last block, by slot
+        self._handed_over: list[object] = []  # what the judge takes for the outputs of a block
+        self._slot_memories: list[SlotMemory] = []  # the last has the inputs of timed calls
+        self._slot_values: list[tuple[object, ...]] = []  # these inputs
+        self._arena: Arena | None = None  # where timed calls allocate
+        self._tick: torch.Tensor | None = None
         # Each lambda looks its method up at the call.  A handler returns an answer, or None for
         # `Done`.
         self._handlers: dict[type[Order], Callable[[Any, list[int]], FromRunner | None]] = {
@@ -100,17 +109,18 @@ class Runner:
             LoadParameters: lambda order, carried: self._load_parameters(order, carried),
             CompileModule: lambda order, _: self._compile_module(order.mode),
             SetInputs: lambda order, carried: self._set_inputs(
-                {order.slot: order.inputs}, carried[0]
+                order.slot, order.inputs, carried[0]
             ),
-            SetInputBatch: lambda order, carried: self._set_input_batch(order, carried[0]),
+            MapSlots: lambda order, carried: self._map_slots(order, carried[0]),
+            CopySlots: lambda order, _: self._copy_slots(order.count),
+            UseArena: lambda order, carried: self._use_arena(order, carried[0]),
             CallOnce: lambda order, _: self._call_once(order),
             ReleaseTensors: lambda _order, _: self._release_tensors(),
-            CallRepeatedly: lambda order, _: self._call_repeatedly(order.calls, order.slots),
+            CallRepeatedly: lambda order, _: self._call_repeatedly(order),
             TakeProfile: lambda order, _: self._profile(order),
             CheckRelease: lambda order, _: self._check_release(order.name),
             CheckDevice: lambda _order, _: check_device(self.device),
             CollectOutputs: lambda order, carried: self._collect_outputs(order, carried[0]),
-            LocateInputs: lambda order, _: self._locate_inputs(order.slots),
             LocateOutputs: lambda _order, _: self._locate_outputs(),
             WriteTensors: lambda order, carried: self._write_tensors(order, carried[0]),
         }
@@ -158,31 +168,45 @@ class Runner:
 
     # --- inputs ------------------------------------------------------------------------------
 
-    def _set_input_batch(self, order: SetInputBatch, region: int) -> None:
-        if self.device == "cuda":
-            cuda_vmm.reset_persisting_l2()
-        self._set_inputs(dict(enumerate(order.inputs)), region)
-
-    def _set_inputs(self, layouts: dict[int, Layout], region: int) -> None:
-        """Put the values that `region` holds, one after the other, into their slots."""
-        if all(self._layouts.get(slot) == layout for slot, layout in layouts.items()):
+    def _set_inputs(self, slot: int, layout: Layout, region: int) -> None:
+        """Put the value that `region` holds into a slot."""
+        if self._layouts.get(slot) == layout:
             # New contents in the same storage: an answer cached for the storage is now wrong.
-            tensor_bytes.fill(
-                [self._slots[slot] for slot in layouts], list(layouts.values()), region
-            )
+            tensor_bytes.fill([self._slots[slot]], [layout], region)
         else:
-            offset = 0
-            size = sum(map(total_bytes, layouts.values()))
-            with tensor_bytes.open_buffer(region, size) as buffer:
-                for slot, layout in layouts.items():
-                    self._allocate_slot(slot, layout, buffer[offset:])
-                    offset += total_bytes(layout)
-        self._synchronize()  # the copies must end before the next timed window
+            fresh = tensor_bytes.read(layout, region, self.device)
+            self._slots[slot] = tuple(fresh)  # type: ignore[arg-type]  # always a list
+            self._layouts[slot] = layout
+        self._synchronize()
 
-    def _allocate_slot(self, slot: int, layout: Layout, buffer: torch.Tensor) -> None:
-        fresh = tensor_bytes.value_of(layout, buffer, self.device)
-        self._slots[slot] = tuple(fresh)  # type: ignore[arg-type]  # always a list
-        self._layouts[slot] = layout
+    def _map_slots(self, order: MapSlots, region: int) -> None:
+        memory = SlotMemory(region, order.inputs, order.count)
+        self._slot_values = memory.values()
+        if self.device == "cuda" and not memory.is_on_card:
+            self._slot_values = [
+                tuple(to_device(list(each), self.device)) for each in self._slot_values
+            ]
+        self._slots, self._layouts = dict(enumerate(self._slot_values)), {}
+        # Earlier slots stay: a module may have kept an input of an earlier call.
+        self._slot_memories.append(memory)
+
+    def _copy_slots(self, count: int) -> None:
+        """Copy new inputs from memory that the card can't use."""
+        shared = self._slot_memories[-1].values()[:count]
+        for value, source in zip(self._slot_values, shared, strict=False):
+            pairs = zip(
+                tensor_bytes.tensors_in(value), tensor_bytes.tensors_in(source), strict=True
+            )
+            for target, tensor in pairs:
+                target.data.copy_(tensor)
+        self._synchronize()
+
+    def _use_arena(self, order: UseArena, region: int) -> ArenaUsed:
+        arena = Arena(region, order.size)
+        outputs = [each.nbytes for each in tensor_bytes.tensors_in(self._outputs[:1])]
+        arena.take([size for size in outputs if size] * (order.calls + 1))
+        self._arena, self._outputs, self._handed_over = arena, [], []
+        return ArenaUsed(begin=arena.begin)
 
     # --- calls and outputs -------------------------------------------------------------------
 
@@ -203,37 +227,48 @@ class Runner:
         )
 
     def _release_tensors(self) -> None:
-        self._slots, self._layouts, self._checked_outputs, self._outputs = {}, {}, {}, []
+        self._slots, self._layouts, self._checked_outputs = {}, {}, {}
+        self._outputs, self._handed_over, self._slot_values = [], [], []
+        while self._slot_memories:
+            self._slot_memories.pop().close()
         if self.device == "cuda":
             torch.cuda.empty_cache()
 
-    def _call_repeatedly(self, calls: int, slots: int) -> None:
-        if not calls:  # the judge measures how long an order takes
-            self._synchronize()
+    def _call_repeatedly(self, order: CallRepeatedly) -> None:
+        if order.is_empty:
+            self._hand_over_again(order.calls)
             return
-        module, inputs = self._module, [self._slots[slot] for slot in range(slots)]
-        # Each output replaces the slot's last one.  Freed all at once, outputs would return to the
-        # system, and every block would begin with page faults.
-        count = min(calls, slots)
-        outputs = [*self._outputs[:count], *[None] * (count - len(self._outputs))]
-        self._outputs = []
-        with torch.no_grad():
-            for number in range(calls):
-                slot = number % slots
+        module, inputs = self._module, [self._slots[slot] for slot in range(order.slots)]
+        # Each output replaces the slot's last one, and others stay: all that is freed in a block
+        # takes time, and many outputs at once would return to the system.
+        outputs, count = self._outputs, min(order.calls, order.slots)
+        outputs += [None] * (count - len(outputs))
+        self._handed_over = []
+        with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
+            for number in range(order.calls):
+                slot = number % order.slots
                 outputs[slot] = module(*inputs[slot])  # type: ignore[operator]
         self._synchronize()
-        self._outputs = outputs
+        self._handed_over = outputs[:count]
+
+    def _hand_over_again(self, calls: int) -> None:
+        """Do what a block does besides its calls, with the outputs of earlier ones."""
+        if self.device == "cuda":
+            if self._tick is None:
+                self._tick = torch.zeros(1, device="cuda")
+            self._tick.zero_()  # the way to the card and back is no part of a call
+            torch.cuda.synchronize()
+        times = -(-calls // max(1, len(self._outputs)))
+        self._handed_over = (self._outputs * times)[:calls]
 
     def _collect_outputs(self, order: CollectOutputs, region: int) -> OutputsCollected:
-        tensor_bytes.write(self._outputs, region, order.limit)
-        return OutputsCollected(outputs=tuple(map(tensor_bytes.layout_of, self._outputs)))
-
-    def _locate_inputs(self, slots: int) -> InputAddresses:
-        inputs = [self._slots[slot] for slot in range(slots)]
-        return InputAddresses(places=tensor_addresses.input_addresses(inputs))
+        tensor_bytes.write(self._handed_over, region, order.limit)
+        return OutputsCollected(outputs=tuple(map(tensor_bytes.layout_of, self._handed_over)))
 
     def _locate_outputs(self) -> OutputAddresses:
-        self._outputs, addresses = tensor_addresses.output_addresses(self._outputs)
+        self._handed_over, addresses = tensor_addresses.output_addresses(
+            self._handed_over, self._arena
+        )
         return addresses
 
     def _write_tensors(self, order: WriteTensors, region: int) -> None:

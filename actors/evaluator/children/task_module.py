@@ -99,7 +99,7 @@ class TaskModule:
         self._load(input_variants.perturb(self.model, seed))
         # Tied parameters are read back as one.
         self.state = clone(dict(self.model.state_dict()))
-        if not self._runs_on(inputs, seed):
+        if not self.runs_on(inputs, seed):
             self.state = self.first
             self._load(self.first)
 
@@ -183,7 +183,7 @@ class TaskModule:
             for a, b in zip(first, second, strict=True)
         )
 
-    def _runs_on(self, inputs: list[object], seed: int) -> bool:
+    def runs_on(self, inputs: list[object], seed: int) -> bool:
         """Whether outputs are finite and eager's own error is small enough to compare with."""
         try:
             eager, exact = (
@@ -207,7 +207,7 @@ class TaskModule:
         pairs = zip(tensors_in(plain), tensors_in(other), strict=True)
         if all(torch.equal(a, b) for a, b in pairs):
             return False
-        return self._runs_on(other, seed)
+        return self.runs_on(other, seed)
 
 
 def require_transferable(where: str, layout: Layout) -> None:

@@ -78,16 +78,16 @@ def _inputs_line(input_kinds: Sequence[InputKind], checks: int) -> str:
 
 
 def _timing_lines(device: DeviceKind) -> Iterator[str]:
+    timed = (
+        "Timed: calls in a row in blocks, each call on fresh inputs of its own; a block's time "
+        "less that of an empty one, divided by its calls. Allocation, launches and the host's part "
+        "count, and so does work on any stream or thread."
+    )
     if device == "cuda":
         yield (
-            "Timed: calls on fresh inputs, from the order until the "
-            "device is idle: launches and the host's part count, work on any stream counts. "
-            "Allowed: every instruction of the card, cooperative and dependent launches, clusters, "
-            "CUDA graphs whose inputs are copied in, workspaces that are recomputed. Rejected: "
-            "results or static outputs kept from call to call."
+            f"{timed} Allowed: every instruction of the card, cooperative and dependent launches, "
+            "clusters, CUDA graphs whose inputs are copied in, workspaces that are recomputed. "
+            "Wrong or rejected: results or static outputs that are kept from call to call."
         )
         return
-    yield (
-        "Timed: calls on fresh inputs, from the order until every "
-        "thread is done. Rejected: results kept from call to call."
-    )
+    yield f"{timed} Wrong or rejected: results that are kept from call to call."

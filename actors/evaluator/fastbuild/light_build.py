@@ -16,6 +16,7 @@ from actors.evaluator.fastbuild.cxx_compile import (
 from actors.evaluator.fastbuild.error_attribution import CompilerFailure
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext, compile_cuda
+from actors.evaluator.fastbuild.nvcc.nvcc_preamble import MISSING_KERNEL
 from actors.evaluator.fastbuild.request.added_headers import has_module
 from actors.evaluator.fastbuild.request.build_request import BuildRequest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
@@ -27,9 +28,6 @@ from protocol.values import Value
 
 # The mangled name of a Tensor method; undefined if the light headers did not define the method.
 _METHOD = re.compile(r"\b_ZNK?R?2at6Tensor(?P<length>\d+)(?P<rest>\w+)")
-
-
-_KERNEL = "__device_stub_"  # in the name of the function by which the host launches a kernel
 
 
 class LightBuildUnsupportedError(Exception):
@@ -164,7 +162,7 @@ def check_symbols(library: Path, toolkit: Toolkit, deadline: Deadline) -> None:
     """Raise `LightBuildUnsupportedError` if the library lacks a method of torch or a kernel."""
     argv = ["nm", "-D", "--undefined-only", str(library)]
     ran = run_compiler(argv, library.parent, deadline)
-    if _KERNEL in ran.output:
+    if MISSING_KERNEL in ran.output:
         # g++ read the bodies of templates in the headers; cudafe++ and cicc saw no such launch.
         raise LightBuildUnsupportedError("a template in the headers launches a kernel")
     for found in _METHOD.finditer(ran.output):

@@ -15,6 +15,7 @@ import msgspec
 from protocol.layouts import ITEM_BYTES, Layout, Leaf, Nest, Other, Plain, describe
 
 ALIGNMENT = 64  # bytes; what torch's own CPU allocator gives
+SLOT_ALIGNMENT = 512  # bytes; what torch's allocator on a card gives
 MAX_RANK, MAX_SIZE = 64, 1 << 48  # of a layout that a candidate's process may send
 MAX_NESTED = 32  # twice as deep as a runner looks
 MAX_LAYOUT_BYTES = 1 << 19  # layouts of a few outputs are passed to the referee in one frame
@@ -79,13 +80,18 @@ def untransferable_types(layout: Layout) -> Iterator[str]:
             yield from untransferable_types(item)
 
 
-def offsets(layout: Layout) -> list[int]:
+def offsets(layout: Layout, alignment: int = ALIGNMENT) -> list[int]:
     """Return where each leaf's bytes begin; the last figure is the size of all."""
     begins = [0]
     for leaf in tensor_leaves(layout):
         end = begins[-1] + leaf.nbytes
-        begins.append(-(-end // ALIGNMENT) * ALIGNMENT)
+        begins.append(-(-end // alignment) * alignment)
     return begins
+
+
+def slot_bytes(inputs: Layout) -> int:
+    """Return the bytes of one input slot of a timed block, padding included."""
+    return max(SLOT_ALIGNMENT, offsets(inputs, SLOT_ALIGNMENT)[-1])
 
 
 def total_bytes(layout: Layout) -> int:

@@ -56,7 +56,7 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     is_deterministic: bool  # the same inputs give the same outputs, unseeded
     aliases: bool = False  # an output is in an input's memory, which the next inputs overwrite
     has_double: bool  # a float64 reference could be made
-    input_bytes: int = 0  # of the GPU's memory for the inputs and outputs of one block
+    block_bytes: int  # for the inputs and outputs of one block
     notes: tuple[str, ...] = ()
 
 
@@ -107,6 +107,12 @@ class TryInputKind(Order, frozen=True, kw_only=True):
     seed: int
 
 
+class TryMixing(Order, frozen=True, kw_only=True):
+    """Answer whether inputs of timed calls can be mixed from draws of the task."""
+
+    seed: int
+
+
 class InputKindResult(Order, frozen=True, kw_only=True):
     accepted: bool
 
@@ -141,19 +147,60 @@ class InputsDrawn(Order, frozen=True, kw_only=True):
     inputs: Layout
 
 
-class DrawBatch(Order, frozen=True, kw_only=True):
-    """Draw fresh inputs many times."""
+class PrepareSlots(Order, frozen=True, kw_only=True):
+    """Allocate input slots that every side maps.  Earlier ones are given up."""
+
+    count: int
+
+
+class SlotsPrepared(Order, frozen=True, kw_only=True):
+    """The slots are there.  Descriptor: their memory."""
+
+    draw_s: float  # seconds for the contents of one slot, where each has a draw of its own; else 0
+
+
+class FillSlots(Order, frozen=True, kw_only=True):
+    """Write fresh inputs into slots 0 … `count`-1; the side that reads them next is frozen."""
 
     seed: int
     count: int
-    strided: bool = False  # bytes in the order of their strides, not in logical order
 
 
-class BatchDrawn(Order, frozen=True, kw_only=True):
-    """Fresh inputs, known as `first`, `first` + 1, …  Descriptors: their bytes, by side."""
+class DrawFromSlot(Order, frozen=True, kw_only=True):
+    """Make a draw of what was last written into a slot; it is known by the number answered."""
 
-    first: int
-    inputs: tuple[Layout, ...]
+    slot: int
+
+
+class SlotDrawn(Order, frozen=True, kw_only=True):
+    """The draw, and whether the slot holds something else by now."""
+
+    draw: int
+    is_changed: bool
+
+
+class PrepareArena(Order, frozen=True, kw_only=True):
+    """Allocate device memory for what a candidate's timed calls allocate.
+
+    Descriptor: that memory.
+    """
+
+    size: int
+
+
+class StashFromArena(Order, frozen=True, kw_only=True):
+    """Copy outputs out of the arena now, to compare them later."""
+
+    outputs: tuple[Layout, ...]
+    places: tuple[tuple[int, ...], ...]  # where each leaf begins; of empty ones any number
+
+
+class AwaitIdleCard(Order, frozen=True, kw_only=True):
+    """Answer after a few round trips to the card: they wait for work of other processes."""
+
+
+class ReleaseTimingMemory(Order, frozen=True, kw_only=True):
+    """Free slots and arenas."""
 
 
 class ComputeExpected(Order, frozen=True, kw_only=True):
@@ -173,7 +220,6 @@ class StashOutputs(Order, frozen=True, kw_only=True):
     parts: tuple[tuple[int, int], ...]  # where each begins and ends
     strided: tuple[Layout, ...] = ()  # of parts whose bytes are in the order of their strides
     size: int  # of all bytes
-    keep: bool = True  # False: copied only to leave the same caches behind for both sides
 
 
 class CompareBytes(Order, frozen=True, kw_only=True):
@@ -213,11 +259,18 @@ ToReferee = (
     | MeasureRates
     | DescribeTask
     | TryInputKind
+    | TryMixing
     | RestoreParameters
     | FreshBuffers
     | LendMemory
     | DrawInputs
-    | DrawBatch
+    | PrepareSlots
+    | FillSlots
+    | DrawFromSlot
+    | PrepareArena
+    | StashFromArena
+    | AwaitIdleCard
+    | ReleaseTimingMemory
     | ComputeExpected
     | StashOutputs
     | CompareBytes
@@ -231,7 +284,8 @@ FromReferee = (
     | TaskDescribed
     | InputKindResult
     | InputsDrawn
-    | BatchDrawn
+    | SlotsPrepared
+    | SlotDrawn
     | ExpectedLayout
     | Compared
     | Done

@@ -40,10 +40,27 @@ class SetInputs(Order, frozen=True, kw_only=True):
     inputs: Layout
 
 
-class SetInputBatch(Order, frozen=True, kw_only=True):
-    """Put many inputs into slots 0, 1, … in place where layouts agree.  Descriptor: bytes."""
+class MapSlots(Order, frozen=True, kw_only=True):
+    """Use slots 0 … `count`-1 in shared memory as inputs from now on.  Descriptor: that memory.
 
-    inputs: tuple[Layout, ...]
+    Memory of the host that a card can't use is copied into slots on the card by `CopySlots`.
+    """
+
+    inputs: Layout  # of each slot
+    count: int
+
+
+class CopySlots(Order, frozen=True, kw_only=True):
+    """Copy slots 0 … `count`-1 to the card, where it can't use the memory that they are in."""
+
+    count: int
+
+
+class UseArena(Order, frozen=True, kw_only=True):
+    """Allocate what timed calls need in this device memory.  Descriptor: that memory."""
+
+    size: int
+    calls: int  # of a block: memory for their outputs is taken at once
 
 
 class CallOnce(Order, frozen=True, kw_only=True):
@@ -60,10 +77,15 @@ class ReleaseTensors(Order, frozen=True, kw_only=True):
 
 
 class CallRepeatedly(Order, frozen=True, kw_only=True):
-    """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep each slot's output."""
+    """Call the module `calls` times over slots 0 … `slots`-1 in turn; keep each slot's output.
+
+    `is_empty`: call nothing and keep outputs of earlier calls instead.  That takes what a block
+    takes besides its calls.
+    """
 
     calls: int
     slots: int
+    is_empty: bool = False
 
 
 class CollectOutputs(Order, frozen=True, kw_only=True):
@@ -73,12 +95,6 @@ class CollectOutputs(Order, frozen=True, kw_only=True):
     """
 
     limit: int  # bytes of the descriptor's memory
-
-
-class LocateInputs(Order, frozen=True, kw_only=True):
-    """Answer with the addresses of the inputs of slots 0 … `slots`-1 (on the host only)."""
-
-    slots: int
 
 
 class LocateOutputs(Order, frozen=True, kw_only=True):
@@ -117,12 +133,13 @@ ToRunner = (
     | LoadParameters
     | CompileModule
     | SetInputs
-    | SetInputBatch
+    | MapSlots
+    | CopySlots
+    | UseArena
     | CallOnce
     | ReleaseTensors
     | CallRepeatedly
     | CollectOutputs
-    | LocateInputs
     | LocateOutputs
     | TakeProfile
     | CheckRelease
@@ -148,16 +165,16 @@ class CallReturned(Order, frozen=True, kw_only=True):
     redzone_breach: str = ""  # where it wrote outside its outputs
 
 
+class ArenaUsed(Order, frozen=True, kw_only=True):
+    """Timed calls allocate in the arena from now on."""
+
+    begin: int  # its address in the runner
+
+
 class OutputsCollected(Order, frozen=True, kw_only=True):
     """All outputs are written; the layout of each."""
 
     outputs: tuple[Layout, ...]
-
-
-class InputAddresses(Order, frozen=True, kw_only=True):
-    """Where tensors begin in the runner's memory: a machine word each, leaf after leaf."""
-
-    places: bytes
 
 
 class OutputAddresses(Order, frozen=True, kw_only=True):
@@ -187,8 +204,8 @@ FromRunner = (
     | ReleaseChecked
     | ParametersLoaded
     | CallReturned
+    | ArenaUsed
     | OutputsCollected
-    | InputAddresses
     | OutputAddresses
     | CallProfiled
     | CandidateRaised

@@ -38,6 +38,11 @@ NATIVE_CASTS = (
 # The text dispatches on the type of its inputs: its casts may apply to half tensors only.
 DISPATCH = re.compile(r"AT_DISPATCH\w*(?:HALF|REDUCED|TYPES_AND|_V2)|scalar_type\(\)|\.dtype\(\)")
 
+# The text keeps what a cast lost: products of both parts are as exact as the task's own.
+SPLIT = re.compile(
+    r"-=?\s*(?:__uint_as_float|__half2float|__bfloat162float|static_cast<float>)\s*\("
+)
+
 
 def has_lower_precision(structure: CandidateStructure, task: CandidateStructure) -> bool:
     """Whether `structure` casts to less than the lowest precision that `task` names."""
@@ -60,7 +65,7 @@ def _named(node: ast.AST) -> Iterator[int]:
 
 def _native(structure: CandidateStructure) -> Iterator[int]:
     for text in structure.native_texts:
-        if not DISPATCH.search(text):
+        if not DISPATCH.search(text) and not SPLIT.search(text):
             yield from (rank for rank, pattern in NATIVE_CASTS if pattern.search(text))
 
 

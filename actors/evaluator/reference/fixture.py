@@ -30,6 +30,7 @@ from actors.evaluator.ipc.referee_orders import (
     TaskPrepared,
     TaskUnsuitable,
     TryInputKind,
+    TryMixing,
 )
 from actors.evaluator.ipc.runner_orders import ConstructModule, FromRunner, LoadParameters
 from actors.evaluator.reference.referee_client import RefereeClient
@@ -199,17 +200,21 @@ class ReferenceFixture:
         return True
 
     def _find_input_kinds(self, context: EvaluationContext) -> TaskProblem | None:
-        """Find out which other kinds of inputs the task accepts; one that kills it is not."""
+        """Find out which other inputs the task accepts; one that kills it is not."""
         large = total_bytes(self.facts.inputs) > LARGE_BYTES
+        trials: list[tuple[InputKind | None, Order]] = [
+            (None, TryMixing(seed=secrets.randbits(48)))
+        ]
         for kind in INPUT_KINDS[:FEW_KINDS] if large else INPUT_KINDS:
-            answer = self._referee_child.ask(
-                TryInputKind(kind=kind, seed=secrets.randbits(62)), self._order_limit_s
-            )
+            trials.append((kind, TryInputKind(kind=kind, seed=secrets.randbits(62))))
+        for tried, order in trials:
+            answer = self._referee_child.ask(order, self._order_limit_s)
             if not isinstance(answer, ChildFailure):
-                if isinstance(answer[0], InputKindResult) and answer[0].accepted:
-                    self.input_kinds.append(kind)
+                is_accepted = isinstance(answer[0], InputKindResult) and answer[0].accepted
+                if is_accepted and tried is not None:
+                    self.input_kinds.append(tried)
                 continue
-            # A device-side assertion ends a CUDA context: start again, and try no other kind.
+            # A device-side assertion ends a CUDA context: start again, and try nothing else.
             self.close()
             problem = self._open(self.uses_device_memory, context)
             if problem is not None or not self._has_fitting_runner():

@@ -16,20 +16,27 @@ from actors.evaluator.ipc import shared_memory
 from actors.evaluator.ipc.layout_checks import Layout, difference, total_bytes
 from actors.evaluator.ipc.orders import CandidateRaised, InputKind, Order
 from actors.evaluator.ipc.referee_orders import (
-    BatchDrawn,
+    AwaitIdleCard,
     CompareBytes,
     Compared,
     ComputeExpected,
     DescribeTask,
-    DrawBatch,
+    DrawFromSlot,
     DrawInputs,
     ExpectedLayout,
+    FillSlots,
     ForgetDraws,
     FreshBuffers,
     FromReferee,
     InputsDrawn,
     LendMemory,
+    PrepareArena,
+    PrepareSlots,
+    ReleaseTimingMemory,
     RestoreParameters,
+    SlotDrawn,
+    SlotsPrepared,
+    StashFromArena,
     StashOutputs,
     TaskDescribed,
 )
@@ -50,19 +57,6 @@ class DrawnInputs(Value, frozen=True, kw_only=True):
     def set_inputs_order(self, slot: int) -> tuple[SetInputs, list[int]]:
         """Return the order that puts these inputs into a slot."""
         return SetInputs(slot=slot, inputs=self.inputs), [self.buffer]
-
-
-class InputBatch(Value, frozen=True, kw_only=True):
-    """Fresh inputs of the calls of one block."""
-
-    first: int  # the number by which the referee knows the first inputs
-    inputs: tuple[Layout, ...]
-    buffers: list[int]  # descriptors, the reference's first; on a host both sides use one
-
-    def close(self) -> None:
-        """Close the descriptors of the bytes."""
-        for buffer in self.buffers:
-            os.close(buffer)
 
 
 class RefereeClient:
@@ -118,18 +112,43 @@ class RefereeClient:
             raise self._failure(expected)
         return expected.outputs
 
-    def draw_batch(self, count: int, *, strided: bool = False) -> InputBatch:
-        """Draw fresh inputs `count` times, for timed calls; the caller closes the batch.
+    # --- timed blocks ------------------------------------------------------------------------
 
-        `strided`: their bytes are to be in the order of their strides, not in logical order.
-        """
-        order = DrawBatch(seed=secrets.randbits(62), count=count, strided=strided)
-        drawn, carried = self._ask(order)
-        if not isinstance(drawn, BatchDrawn):
+    def prepare_slots(self, count: int) -> tuple[SlotsPrepared, int]:
+        """Allocate input slots; the caller closes the descriptor of their memory."""
+        prepared, carried = self._ask(PrepareSlots(count=count))
+        if not isinstance(prepared, SlotsPrepared):
+            raise self._failure(prepared)
+        return prepared, carried[0]
+
+    def fill_slots(self, count: int) -> None:
+        """Write fresh inputs into the first `count` slots."""
+        self._ask(FillSlots(seed=secrets.randbits(48), count=count))
+
+    def draw_from_slot(self, slot: int) -> SlotDrawn:
+        """Make a draw of what was written into a slot."""
+        drawn, _carried = self._ask(DrawFromSlot(slot=slot))
+        if not isinstance(drawn, SlotDrawn):
             raise self._failure(drawn)
-        for draw in range(drawn.first, drawn.first + count):
-            self._seeds[draw] = secrets.randbits(62)
-        return InputBatch(first=drawn.first, inputs=drawn.inputs, buffers=carried)
+        self._seeds[drawn.draw] = secrets.randbits(62)
+        return drawn
+
+    def prepare_arena(self, size: int) -> int:
+        """Allocate an arena; the caller closes the descriptor of its memory."""
+        return self._ask(PrepareArena(size=size))[1][0]
+
+    def stash_from_arena(self, outputs: Sequence[Layout], places: Sequence[Sequence[int]]) -> None:
+        """Copy outputs out of the arena."""
+        begins = tuple(map(tuple, places))
+        self._ask(StashFromArena(outputs=tuple(outputs), places=begins))
+
+    def await_idle_card(self) -> None:
+        """Wait for round trips to the card, which wait for work of other processes."""
+        self._ask(AwaitIdleCard())
+
+    def release_timing_memory(self) -> None:
+        """Free slots and arenas."""
+        self._ask(ReleaseTimingMemory())
 
     def lend_memory(self, size: int) -> int:
         """Return memory that `size` bytes of results can be written to; the caller closes it."""
@@ -145,14 +164,13 @@ class RefereeClient:
         parts: Sequence[tuple[int, int]],
         *,
         strided: tuple[Layout, ...] = (),
-        keep: bool = True,
     ) -> None:
         """Copy parts out of memory that a candidate may still write to.
 
         `strided`: the layout of each part, if its bytes are in the order of its strides instead of
-        in logical order.  `keep` False: the copies are made and dropped.
+        in logical order.
         """
-        self._ask(StashOutputs(parts=tuple(parts), size=size, strided=strided, keep=keep), [memory])
+        self._ask(StashOutputs(parts=tuple(parts), size=size, strided=strided), [memory])
 
     def compare_stashed(self, number: int, output: Layout, draw: int) -> str:
         """Compare one of the copied outputs; return what is wrong with it."""

@@ -34,9 +34,7 @@ class Accusation(StrEnum):
     """What a candidate is rejected for: evidence that its time is not the time of its calls."""
 
     RAN_WHILE_FROZEN = "ran while frozen"
-    UNCLAIMED_WORK = "unclaimed work"  # it works outside of its timed calls
     BELOW_FLOOR = "below the floor"  # faster than its outputs can be moved
-    SLOWED_REFERENCE = "slowed the reference"
     NOT_FREEZABLE = "not freezable"
     MEMORY_OUT_OF_REACH = "memory out of reach"  # the judge can't write or read it
 

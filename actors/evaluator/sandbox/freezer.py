@@ -118,6 +118,15 @@ class ProcessFreezer:
         self._cpu_s = {pid: procfs.cpu_time_s(pid) for pid in self._frozen}
         self._counted_at = time.monotonic()
 
+    def waited_s(self, *, main_thread_alone: bool = False) -> float:
+        """Return how long threads of the frozen processes have waited for a processor so far.
+
+        `main_thread_alone`: on a card only the thread that launches counts; the driver has more.
+        """
+        if main_thread_alone:
+            return procfs.main_thread_wait_s(self.oldest())
+        return sum(procfs.thread_wait_s(pid) for pid in self._frozen)
+
     def account_cpu(self, *, everywhere: bool = False) -> None:
         """Add the processor time that the frozen processes took since the last count.
 

@@ -1,64 +1,51 @@
-"""How many calls make a block: few enough for the time limit, enough for the clock."""
+"""How many calls make a block: enough for the clock, few enough for memory and the time limit."""
 
 from __future__ import annotations
 
-from actors.evaluator.timing import timing_statistics
-from actors.evaluator.timing.audit import GroupClaim
+import math
+
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
 
 
 class BlockSize:
-    """The lengths of blocks, planned anew after each group of the warm-up."""
+    """The calls of both sides' blocks.
 
-    def __init__(
-        self, *, bytes_per_call: int, batch_bytes: int, block_s: float, time_s: float
-    ) -> None:
-        """`bytes_per_call`: what one call reads and writes; `batch_bytes`: for all fresh calls."""
-        self._bytes_per_call = bytes_per_call
-        self._batch_bytes = batch_bytes
-        self._block_s = block_s
-        self._time_s = time_s
-        self.is_large = bytes_per_call >= POLICY.large_call_bytes
-        self._fewest = 1 if self.is_large else POLICY.min_fresh_calls
-        self.calls = self._fewest  # on fresh inputs, the same number for both sides
-        # Of a long block, by side: the claim of one side must not decide how long the other works.
-        self._repeated_calls: dict[Side, int] = {"reference": self.calls, "candidate": self.calls}
+    Each side has a number of its own: otherwise a candidate that is a hundred times as fast would
+    have the reference work for a hundred blocks.
+    """
+
+    def __init__(self, *, most: int, block_s: float, time_s: float) -> None:
+        """`most`: what memory allows; `block_s`: what a block is to last at least."""
+        self.most = max(1, min(most, POLICY.max_block_calls))
+        # With a short time limit blocks are short: the planned number of them has to fit.
+        self.block_s = min(block_s, time_s / POLICY.planned_blocks)
+        self._calls: dict[Side, int] = {"reference": 1, "candidate": 1}
+
+    def calls(self, side: Side) -> int:
+        """Return the calls of a side's next block."""
+        return self._calls[side]
 
     @property
-    def needs_repeated_inputs(self) -> bool:
-        """Whether fresh inputs are too few for a long block, so that more calls repeat them.
+    def largest(self) -> int:
+        """The calls of the longer of both blocks."""
+        return max(self._calls.values())
 
-        If one side needs it, both sides do it: the difference shows what a cold start costs.
+    def limit(self, most: int) -> None:
+        """Allow no more calls than this."""
+        self.most = max(1, min(self.most, most))
+        self._calls = {side: min(calls, self.most) for side, calls in self._calls.items()}
+
+    def plan(self, side: Side, call_us: float) -> bool:
+        """Choose a side's calls by what one took; return whether its last block was too short.
+
+        A side that was slow until now and gets fast has blocks that say nothing, so they do not
+        count, and the next one has more calls.
         """
-        return max(self._repeated_calls.values()) >= POLICY.max_stretch * self.calls
-
-    def repeated_calls(self, side: Side) -> int:
-        """Return the calls of a side's long block, on inputs that it has had before."""
-        return max(self._repeated_calls[side], self.calls)
-
-    def plan(self, claim: GroupClaim, draw_s: float = 0.0) -> None:
-        """Choose how many calls make a block; both sides get the same number of fresh ones.
-
-        `draw_s`: the seconds that drawing one call's inputs takes.
-        """
-        call_s: dict[Side, float] = {
-            "reference": min(block.us for block in claim.reference) / 1e6,
-            "candidate": min(block.us for block in claim.candidate) / 1e6,
-        }
-        for side, seconds in call_s.items():
-            # With a short time limit, blocks are short: the planned number of them has to fit.
-            most = int(self._time_s / POLICY.planned_blocks / seconds) + 1
-            self._repeated_calls[side] = min(
-                timing_statistics.calls_a_block(seconds, self._block_s), most
-            )
-        affordable = self._batch_bytes // self._bytes_per_call
-        most_fresh = max(self._fewest, min(POLICY.max_fresh_calls, affordable))
-        if draw_s * most_fresh > POLICY.max_draw_s:
-            most_fresh = max(self._fewest, int(POLICY.max_draw_s / draw_s))
-        # The faster side wants more calls, but the reference's own time limits their number.
-        reference_limit = int(POLICY.max_reference_block_s / call_s["reference"])
-        most_of_reference = max(self._fewest, reference_limit)
-        wanted = max(self._repeated_calls.values())
-        growth_limit = self.calls * POLICY.max_growth
-        self.calls = max(self._fewest, min(wanted, most_fresh, most_of_reference, growth_limit))
+        calls = self._calls[side]
+        wanted = math.ceil(self.block_s / max(call_us / 1e6, 1e-9))
+        planned = max(1, min(wanted, self.most))
+        is_too_short = planned > POLICY.max_stretch * calls
+        if is_too_short or POLICY.max_stretch * planned < calls:
+            self._calls[side] = planned
+        return is_too_short

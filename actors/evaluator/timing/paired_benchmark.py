@@ -1,38 +1,36 @@
 """Reference and candidate timed in turn by the judge's own clock, on calls that it verifies.
 
 Both sides are runners, forked from the same zygote and given the same orders.  No figure comes from
-a child: the clock is read in the judge (`sides`).  Each call of a fresh block has inputs that were
-drawn for it alone, in storage that held other inputs before.  After the block the outputs of all
-its calls must be handed over, on the clock, and some of them, drawn by lot only then, are compared.
-So the time that a candidate claims (its block) can be compared with all that it needed, from the
-first byte of inputs to the last byte of outputs (`audit`).  Between timed windows it is frozen.
+a child: the clock is read in the judge (`sides`).  Each call has inputs of its own, which a trusted
+process wrote while the side was frozen (`slot_transfer`), and what counts is the time beyond that
+of an empty block (`net_time`).  The rule is in `timing_policy`.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from statistics import mean
 
 from actors.evaluator.devices.sensors import GpuSensors, SensorReading
-from actors.evaluator.ipc.layout_checks import total_bytes
-from actors.evaluator.ipc.runner_orders import CallRepeatedly, ReleaseTensors
+from actors.evaluator.ipc.layout_checks import slot_bytes, total_bytes
+from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
-from actors.evaluator.reference.referee_client import InputBatch
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
-from actors.evaluator.timing import audit, timing_statistics
-from actors.evaluator.timing.audit import FreshBlock, GroupClaim, TimedBlock
+from actors.evaluator.timing import timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
-from actors.evaluator.timing.host_transfer import HostTransfer
-from actors.evaluator.timing.runner_transfer import RunnerTransfer
+from actors.evaluator.timing.net_time import EmptyBlocks, TimedWindow
+from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
 from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides
+from actors.evaluator.timing.slot_transfer import SlotTransfer
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_policy import POLICY
-from actors.evaluator.timing.timing_statistics import Side, Timing
+from actors.evaluator.timing.timing_statistics import HALVES, SIDES, Side, TimedGroup, Timing
 from actors.work_context import EvaluationContext
 
-MAX_WARM_UP_GROUPS = 1000  # the warm-up ends by its time; this is a limit for a clock that does not
+MAX_REPLANNED = 10  # groups of which a side's blocks were too short; then they count all the same
+OUTPUT_COPIES = 2.25  # outputs of a block: of both sides, and gaps between those in an arena
+MAX_WAIT_SHARE = 0.99  # threads that wait for each other may wait longer than the block lasts
 
 
 class PairedBenchmark:
@@ -45,44 +43,38 @@ class PairedBenchmark:
         sensors: GpuSensors,
         *,
         floor_us: float,
-        earlier_claims: Sequence[GroupClaim] = (),
         best_speedup: float = 0.0,
         time_s: float | None = None,
         tolerated: Accusation | None = None,
     ) -> None:
-        """`earlier_claims`: of the same candidate in another process, where they were doubted.
+        """`best_speedup`: of the task so far; a candidate that is clearly slower is timed roughly.
 
-        `best_speedup`: of the task so far; a candidate that is clearly slower is timed roughly.
         `time_s`: the most seconds; None: the limit's.  `tolerated`: what the candidate is not
         rejected for.
         """
         self._best_speedup = best_speedup
         self.fixture = fixture
         self.reading: SensorReading | None = None  # of the GPU's sensors, after the last group
-        self.claims: list[GroupClaim] = []
-        self._earlier_claims = earlier_claims
-        self._is_time_up = False  # whether the time ended the timing, and not a narrow interval
-        self.is_doubtful = False  # whether more may have been needed than was claimed
         self._sides = Sides(fixture, candidate, tolerated)
         self._sensors = sensors
         self._floor_us = floor_us  # what no machine like this can beat
         self._time_s = fixture.limits.time_s if time_s is None else time_s
-        facts = fixture.facts
-        self._bytes_per_call = max(1, total_bytes(facts.inputs) + total_bytes(facts.outputs))
-        self._spot_checks = SpotChecks(fixture, self._bytes_per_call)
-        self._transfer: RunnerTransfer | HostTransfer = RunnerTransfer(
-            fixture, self._sides, self._spot_checks, self._bytes_per_call
-        )
-        self._reversed = False
         self._on_host = fixture.on_host
+        facts = fixture.facts
+        inputs, outputs = slot_bytes(facts.inputs), total_bytes(facts.outputs)
+        self._transfer = SlotTransfer(
+            fixture, self._sides, SpotChecks(fixture, inputs + outputs), inputs + outputs
+        )
         self._block_size = BlockSize(
-            bytes_per_call=self._bytes_per_call,
-            batch_bytes=facts.input_bytes if fixture.uses_device_memory else POLICY.batch_bytes,
+            most=int(facts.block_bytes / (inputs + OUTPUT_COPIES * outputs)),
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
             time_s=self._time_s,
         )
-        self._overhead_s = self._fresh_overhead_s = 0.0  # of a block, of a fresh block
-        self._draw_s = 0.0  # for one call's inputs
+        self._empty: dict[int, EmptyBlocks] = {}  # by the calls of a block
+        self._output_s = 0.0  # by which the hand-over of an output is longer than in empty blocks
+        self._reversed = False
+        self._groups: list[TimedGroup] = []
+        self._why = ""  # the timing ended
 
     def run(
         self, on_group: Callable[[int], None] = lambda _groups: None
@@ -90,64 +82,58 @@ class PairedBenchmark:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
         try:
             self._release_both()
-            self._choose_transfer()
-            self._warm()
-            self._overhead_s, self._fresh_overhead_s = self._transfer.overheads_s()
-            return self._groups(on_group)
+            self._rehearse()
+            self._transfer.choose_outputs()
+            try:
+                return self._timing(on_group)
+            except OutputsOutOfReachError:
+                self._transfer.collect_outputs()
+                return self._timing(on_group)
         except CandidateFaultError as error:
             return error.fault
         finally:
-            self._transfer.close()
             self._sides.thaw_both()
+
+    def close(self) -> None:
+        """Give the memory of timed blocks back; the candidate has ended."""
+        self._transfer.close()
 
     def _release_both(self) -> None:
         """Have both sides lay out their memory anew: its place may be worth some per cent."""
-        for side in timing_statistics.HALVES[0]:
+        for side in SIDES:
             with self._sides.running(side):
                 self._sides.ask(side, ReleaseTensors())
 
-    def _choose_transfer(self) -> None:
-        """Have the judge move inputs and outputs, where the machine permits it."""
-        host_transfer = HostTransfer(
-            self.fixture, self._sides, self._spot_checks, self._bytes_per_call
-        )
-        if self._on_host and host_transfer.is_possible():
-            self._transfer = host_transfer
+    def _rehearse(self) -> None:
+        """Find out how long a call takes, and how many make a block."""
+        self._transfer.prepare(min(POLICY.rehearsal_slots, self._block_size.most))
+        if self._transfer.draw_s:
+            self._block_size.limit(int(POLICY.max_draw_s / self._transfer.draw_s))
+        for side in SIDES:
+            self._block_size.plan(side, self._transfer.rehearse(side, self._block_size.block_s))
 
-    def _groups(self, on_group: Callable[[int], None]) -> Timing:
-        """Time groups until enough is known; return the audited figures."""
-        began = time.monotonic()
-        groups: list[timing_statistics.TimedGroup] = []
+    def _timing(self, on_group: Callable[[int], None]) -> Timing:
+        """Time groups until enough is known; return the figures."""
+        self._warm_up()
+        began, replanned = time.monotonic(), 0
+        self._groups = []
         while not timing_statistics.is_enough(
-            groups, time.monotonic() - began, self._time_s, self._best_speedup
+            self._groups, time.monotonic() - began, self._time_s, self._best_speedup
         ):
-            self.claims.append(self._group())
-            groups.append(self.claims[-1].as_group)
-            on_group(len(groups))
-        self._is_time_up = time.monotonic() - began >= self._time_s
-        self.is_doubtful = audit.is_doubtful(self.claims)
-        return self._audited(audit.counted_groups(self._earlier_claims, self.claims))
-
-    def log_end(self, context: EvaluationContext, seconds: float) -> None:
-        """Log how many groups were timed, and why no more."""
-        if self._is_time_up:
-            why = f"the time was up ({self._time_s:g} s)"
-        elif timing_statistics.is_enough([claim.as_group for claim in self.claims], 0.0, math.inf):
-            why = "narrow interval"
+            group = self._group()
+            is_too_short = self._is_too_short(group)
+            self._prepare()
+            if is_too_short and replanned < MAX_REPLANNED:
+                replanned += 1
+                continue
+            self._groups.append(group)
+            on_group(len(self._groups))
+        if time.monotonic() - began >= self._time_s:
+            self._why = f"the time was up ({self._time_s:g} s)"
         else:
-            why = "clearly behind the best"
-        context.log_step("timed", groups=len(self.claims), ended_by=why, seconds=round(seconds, 3))
-
-    def _audited(self, claims: Sequence[GroupClaim]) -> Timing:
-        """Return the figures of these claims; raise if they can't be honest."""
-        if audit.is_impossible(claims):
-            self._sides.accuse(
-                Accusation.UNCLAIMED_WORK,
-                "its calls return long before their work is done, or after it was done elsewhere: "
-                f"it claims {audit.fresh_claim_us(claims):.4g} µs a call, from fresh inputs to "
-                f"outputs it takes {audit.needed_us(claims):.4g} µs",
-            )
-        timed = audit.audited_timing(claims)
+            is_narrow = timing_statistics.is_enough(self._groups, 0.0, self._time_s)
+            self._why = "narrow interval" if is_narrow else "clearly behind the best"
+        timed = timing_statistics.timing_of(self._groups)
         if timed.median_us < self._floor_us:
             self._sides.accuse(
                 Accusation.BELOW_FLOOR,
@@ -155,54 +141,71 @@ class PairedBenchmark:
             )
         return timed
 
-    def _group(self) -> GroupClaim:
-        """Time one group A B B A."""
-        self._sides.cpu_wait_share()
-        blocks = (
-            self._repeated_blocks()
-            if self._block_size.needs_repeated_inputs
-            else self._fresh_blocks()
+    def log_end(self, context: EvaluationContext, seconds: float) -> None:
+        """Log how many groups were timed, and why no more."""
+        context.log_step(
+            "timed",
+            groups=len(self._groups),
+            ended_by=self._why,
+            seconds=round(seconds, 3),
         )
+
+    def _is_too_short(self, group: TimedGroup) -> bool:
+        """Whether a side's blocks were too short; the next ones have other numbers of calls."""
+        times: dict[Side, float] = {
+            "reference": mean(group.reference),
+            "candidate": mean(group.candidate),
+        }
+        return any([self._block_size.plan(side, us) for side, us in times.items()])
+
+    def _warm_up(self) -> None:
+        """Prepare blocks of the planned length, and have both sides do some."""
+        self._prepare()
+        until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
+        calls = self._block_size.calls("reference")
+        reference: list[TimedWindow] = []
+        while True:
+            reference.append(self._transfer.timed_block("reference", calls))
+            self._transfer.timed_block("candidate", self._block_size.calls("candidate"))
+            if time.monotonic() >= until:
+                break
+        self._output_s = self._empty[calls].output_s(reference, calls)
+
+    def _prepare(self) -> None:
+        """Make slots for the planned blocks; measure what these take without calls."""
+        self._transfer.prepare(self._block_size.largest)
+        for calls in {self._block_size.calls(side) for side in SIDES}:
+            if calls not in self._empty:
+                self._empty[calls] = EmptyBlocks()
+                for _block in range(POLICY.empty_blocks):
+                    self._empty[calls].add(self._transfer.empty_block(calls))
+
+    def _group(self) -> TimedGroup:
+        """Time one group A B B A."""
+        calls = {side: self._block_size.calls(side) for side in SIDES}
+        windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
+        for half in self._order():
+            for side in half:
+                windows[side].append(self._transfer.timed_block(side, calls[side]))
+        # The machine's state may have changed; one of both lengths in turn.
+        number = calls[SIDES[len(self._groups) % 2]]
+        self._empty[number].add(self._transfer.empty_block(number))
         self._sides.require_frozen(everywhere=True)
         self.reading = self._sensors.read()
-        throttled = self.reading is not None and self.reading.throttled
-        return GroupClaim(
-            reference=(blocks["reference"][0], blocks["reference"][1]),
-            candidate=(blocks["candidate"][0], blocks["candidate"][1]),
-            cpu_wait_share=1.0 if throttled else self._sides.cpu_wait_share(),
-            on_gpu=not self._on_host,
+        net_us = {
+            side: [self._net_us(each, calls[side]) for each in windows[side]] for side in SIDES
+        }
+        waits = {side: _wait_share(windows[side]) for side in SIDES}
+        return TimedGroup(
+            reference=(net_us["reference"][0], net_us["reference"][1]),
+            candidate=(net_us["candidate"][0], net_us["candidate"][1]),
+            reference_wait_share=waits["reference"],
+            candidate_wait_share=waits["candidate"],
+            is_throttled=self.reading is not None and bool(self.reading.throttled),
         )
 
-    def _fresh_blocks(self) -> dict[Side, list[TimedBlock]]:
-        """Return fresh blocks; each half of the group has a batch of inputs of its own."""
-        blocks: dict[Side, list[TimedBlock]] = {"reference": [], "candidate": []}
-        for half in self._order():
-            with self._input_batch() as batch:
-                for side in half:
-                    fresh = self._timed_batch(side, batch)
-                    blocks[side].append(TimedBlock(us=fresh.us, fresh=fresh))
-                self._spot_checks.verify(batch)
-        return blocks
-
-    def _repeated_blocks(self) -> dict[Side, list[TimedBlock]]:
-        """Return long blocks on inputs that both sides were given in fresh blocks right before.
-
-        All four long blocks come after both fresh ones: the side that is given inputs first finds
-        a GPU that has been idle.
-        """
-        (one, other), _half = self._order()
-        repeated: dict[Side, list[float]] = {one: [], other: []}
-        with self._input_batch() as batch:
-            fresh = {side: self._timed_batch(side, batch) for side in (one, other)}
-            if not self._on_host:  # after inputs were set, a GPU is slow for a while
-                self._repeat(one, POLICY.gpu_warm_up_blocks if self._block_size.is_large else 1)
-            for side, times in ((one, 1), (other, 2), (one, 1)):
-                repeated[side] += self._repeat(side, times)
-            self._spot_checks.verify(batch)
-        return {
-            side: [TimedBlock(us=first, fresh=fresh[side]), TimedBlock(us=second)]
-            for side, (first, second) in repeated.items()
-        }
+    def _net_us(self, window: TimedWindow, calls: int) -> float:
+        return self._empty[calls].net_us(window, calls, self._output_s)
 
     def _order(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
         """Return the order of the next group: A B B A, on a host in turn with B A A B.
@@ -211,83 +214,33 @@ class PairedBenchmark:
         cent.  On a GPU it is worth so little that two orders would only need more groups to agree.
         """
         self._reversed = self._on_host and not self._reversed
-        first, second = timing_statistics.HALVES
+        first, second = HALVES
         return (second, first) if self._reversed else (first, second)
 
     def alone_us(self, beside_us: float) -> float:
         """Return what the reference takes once the candidate is gone: the slowest of some blocks.
 
-        `beside_us`: what it took beside the candidate.  If all blocks are faster than that, there
-        are more of them: calls that are little more than launches take 40 µs in one block and 60 µs
-        in the next.
+        `beside_us`: what it took beside the candidate.  If all blocks are clearly faster than that,
+        there are more of them.
         """
         blocks_us: list[float] = []
+        self._prepare()
+        calls = self._block_size.calls("reference")
         began = time.monotonic()
         try:
-            while len(blocks_us) < 2 or (
-                len(blocks_us)
-                < (POLICY.alone_blocks if max(blocks_us) >= beside_us else POLICY.max_alone_blocks)
+            while len(blocks_us) < POLICY.alone_blocks or (
+                max(blocks_us) * POLICY.slowed_ratio < beside_us
+                and len(blocks_us) < POLICY.max_alone_blocks
                 and time.monotonic() - began < POLICY.alone_s
             ):
-                with self._input_batch() as batch:
-                    fresh_us = self._timed_batch("reference", batch).us
-                    is_repeated = self._block_size.needs_repeated_inputs
-                    blocks_us += self._repeat("reference", 1) if is_repeated else [fresh_us]
+                window = self._transfer.timed_block("reference", calls)
+                blocks_us.append(self._net_us(window, calls))
         finally:
-            self._transfer.close()
             self._sides.thaw_both()
         return max(blocks_us)
 
-    @contextmanager
-    def _input_batch(self) -> Iterator[InputBatch]:
-        """Yield fresh inputs for one block's calls; the referee forgets them afterwards."""
-        began = time.monotonic()
-        batch = self._transfer.draw_batch(self._block_size.calls)
-        self._draw_s = (time.monotonic() - began) / self._block_size.calls
-        try:
-            yield batch
-        finally:
-            batch.close()
-            if self.fixture.is_alive:
-                self.fixture.referee.forget(batch.first, self._block_size.calls)
 
-    def _timed_batch(self, side: Side, batch: InputBatch) -> FreshBlock:
-        """Time one fresh block."""
-        calls = len(batch.inputs)
-        timed = self._transfer.timed_batch(side, batch)
-        return FreshBlock(
-            calls=calls,
-            us=self._net_us(timed.block_s - self._fresh_overhead_s, calls),
-            input_us=timed.input_s / calls * 1e6,
-            output_us=timed.output_s / calls * 1e6,
-        )
-
-    def _repeat(self, side: Side, times: int) -> list[float]:
-        """Return the microseconds a call of long blocks on inputs that the side already has."""
-        calls, wanted = self._block_size.calls, self._block_size.repeated_calls(side)
-        blocks_us = []
-        with self._sides.running(side):
-            time.sleep(POLICY.settle_s if self._on_host else 0.0)
-            for _block in range(times):
-                # A round that is not timed: otherwise one block would follow a block of its own
-                # side, another one a block of the other side.
-                self._sides.ask(side, CallRepeatedly(calls=calls, slots=calls))
-                seconds, _answer = self._sides.ask(side, CallRepeatedly(calls=wanted, slots=calls))
-                blocks_us.append(self._net_us(seconds - self._overhead_s, wanted))
-        return blocks_us
-
-    def _net_us(self, seconds: float, calls: int) -> float:
-        return max(seconds, 1e-9) / calls * 1e6
-
-    def _warm(self) -> None:
-        """Run groups until both sides are warm and the number of calls in a block is known."""
-        warm_up_s = min(POLICY.warm_up_s, self._time_s / 10)
-        began = time.monotonic()
-        for number in range(MAX_WARM_UP_GROUPS):
-            claim = self._group()
-            self._block_size.plan(claim, self._draw_s)
-            spent = time.monotonic() - began
-            if spent >= self._time_s or (
-                number + 1 >= POLICY.warm_up_groups and spent >= warm_up_s
-            ):
-                return
+def _wait_share(windows: Sequence[TimedWindow]) -> float:
+    """Return the share of blocks in which threads waited for a processor."""
+    waited_s = sum(each.waited_s for each in windows)
+    return min(waited_s / sum(each.block_s for each in windows), MAX_WAIT_SHARE)

@@ -8,6 +8,7 @@ judge started.
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import struct
@@ -34,6 +35,11 @@ class MemoryPiece(Value, frozen=True, kw_only=True):
     begin: int  # in the region
     size: int
     address: int  # in the process
+
+
+def is_refusal(error: ProcessMemoryError) -> bool:
+    """Whether the machine refuses access, whatever the address."""
+    return error.errno not in (errno.EFAULT, errno.EIO)
 
 
 def write(pid: int, region: int, pieces: Sequence[MemoryPiece]) -> None:

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from actors.evaluator.ipc.orders import CandidateRaised, Order
-from actors.evaluator.ipc.runner_orders import CallRepeatedly, FromRunner, LocateOutputs
+from actors.evaluator.ipc.runner_orders import CallRepeatedly, FromRunner
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault, fault_from_child
 from actors.evaluator.sandbox.freezer import ProcessFreezer
-from actors.evaluator.timing import cpu_contention
+from actors.evaluator.timing import clock_priority
+from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import Side
 from protocol.values import Outcome, Value
@@ -26,14 +27,6 @@ class CandidateProcess(Value, frozen=True, kw_only=True):
 
     runner: ChildClient[FromRunner]
     freezer: ProcessFreezer
-
-
-class TimedWindow(Value, frozen=True, kw_only=True):
-    """Seconds of one timed window on fresh inputs."""
-
-    input_s: float = 0.0  # setting the inputs, where the runner does it by orders
-    block_s: float  # the calls
-    output_s: float  # until the outputs were handed over, or the side was frozen with them
 
 
 class CandidateFaultError(Exception):
@@ -66,8 +59,7 @@ class Sides:
         self._tolerated = tolerated
         self._order_limit_s = fixture.limits.check_s  # the longest that one order may take
         self._on_host = fixture.on_host
-        self._last_block_s: dict[tuple[Side, int], float] = {}  # by side and number of calls
-        self._timed_s = self._waited_s = 0.0  # timed, and waited for a processor in that time
+        self._last_block_s: dict[tuple[Side, CallRepeatedly], float] = {}
 
     @contextmanager
     def running(self, side: Side) -> Iterator[None]:
@@ -94,40 +86,66 @@ class Sides:
             raise CandidateFaultError(rejection(Accusation.NOT_FREEZABLE, reason))
         return freezer.oldest()
 
-    def timed_window(self, side: Side, calls: int) -> tuple[TimedWindow, FromRunner]:
-        """Let a side call its module on the inputs in its memory, until it is frozen again.
+    def timed_window(
+        self,
+        side: Side,
+        block: CallRepeatedly,
+        hand_over: tuple[Order, list[int]],
+        before: Order | None = None,
+    ) -> tuple[TimedWindow, FromRunner]:
+        """Let a side do a block on the inputs in its memory, until it is frozen again.
 
-        The second value says where the outputs are, in the side's own words.  The calls are ordered
-        while the side is still frozen.  If the runner waited for the order instead, another thread
-        of it could work in that time without being timed.
+        The second value is its answer to the order `hand_over`, in its own words.  The block (or
+        the order `before` it) is ordered while the side is still frozen.  If the runner waited for
+        the order instead, another thread of it could work in that time without being timed.
         """
         freezer = self._freezer_of(side)
         if side == "candidate":
             self.require_frozen()
         with self._accounting(side), self._priority():
-            runner = self._runner_of(side)
-            failure = runner.send_order(
-                CallRepeatedly(calls=calls, slots=calls), self._order_limit_s
-            )
-            if failure is not None:
-                self._require_answer(side, failure)
+            self._send(side, before or block)
             freezer.boost_priority()
-            waited_s, began = cpu_contention.waited_s(), time.perf_counter()
+            on_card = not self._on_host
+            waited_s = freezer.waited_s(main_thread_alone=on_card)
+            began = time.perf_counter()
             freezer.thaw()
             try:
-                self._require_answer(side, runner.receive_answer(self._order_limit_s))
+                if before is not None:
+                    self._receive(side)
+                    self._send(side, block)
+                self._receive(side, block)
                 block_ended = time.perf_counter()
                 # Sent only now: a runner that is busy with this order could not show when the
                 # calls ended.
-                _seconds, answer = self.ask(side, LocateOutputs())
+                _seconds, answer = self.ask(side, *hand_over)
             finally:
                 freezer.send_stop()
             freezer.wait_stopped()
+            if not self._on_host:  # work that it left on the card goes on while it is frozen
+                self._fixture.referee.await_idle_card()
             ended = time.perf_counter()
+            waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s
             freezer.snapshot_cpu()
-        self._waited_s += cpu_contention.waited_s() - waited_s
-        self._timed_s += ended - began
-        return TimedWindow(block_s=block_ended - began, output_s=ended - block_ended), answer
+        self._last_block_s[side, block] = block_ended - began
+        return TimedWindow(
+            block_s=block_ended - began, hand_over_s=ended - block_ended, waited_s=waited_s
+        ), answer
+
+    def _send(self, side: Side, order: Order) -> None:
+        failure = self._runner_of(side).send_order(order, self._order_limit_s)
+        if failure is not None:
+            self._require_answer(side, failure)
+
+    def _receive(self, side: Side, block: CallRepeatedly | None = None) -> None:
+        """Wait for an answer; on a GPU, where a block ends is not slept over."""
+        spin_after_s = None
+        if not self._on_host:
+            last_s = self._last_block_s.get((side, block), 0.0) if block is not None else 0.0
+            spin_after_s = int(POLICY.spin_after_share * last_s * 1000) / 1000
+        answer = self._runner_of(side).receive_answer(
+            self._order_limit_s, spin_after_s=spin_after_s
+        )
+        self._require_answer(side, answer)
 
     def _accounting(self, side: Side) -> AbstractContextManager[None]:
         is_reference = side == "reference"
@@ -135,7 +153,7 @@ class Sides:
 
     def _priority(self) -> AbstractContextManager[None]:
         # Not on a GPU, where the judge spins for answers: on one core nothing else would run.
-        return cpu_contention.realtime_priority() if self._on_host else nullcontext()
+        return clock_priority.realtime_priority() if self._on_host else nullcontext()
 
     def require_frozen(self, *, everywhere: bool = False) -> None:
         """Reject a candidate if one of its processes runs while it is frozen.
@@ -156,27 +174,18 @@ class Sides:
         if accusation is not self._tolerated:
             raise CandidateFaultError(rejection(accusation, reason))
 
-    def wake(self, side: Side) -> None:
-        """Wait until a side answers an empty order: to be woken takes a few hundred microseconds.
-
-        This is never done between fresh inputs and their outputs, where all time counts.
-        """
-        self.ask(side, CallRepeatedly(calls=0, slots=1))
-
     def ask(
         self, side: Side, order: Order, carried: list[int] | None = None
     ) -> tuple[float, FromRunner]:
         """Return the seconds from the order to the answer, and the answer."""
-        runner = self._runner_of(side)
-        waited_s, began = cpu_contention.waited_s(), time.perf_counter()
-        spin_after_s = None if self._on_host else self._spin_after_s(side, order)
-        answer = runner.ask(order, self._order_limit_s, carried or [], spin_after_s=spin_after_s)
-        seconds = time.perf_counter() - began
-        if isinstance(order, CallRepeatedly):
-            self._waited_s += cpu_contention.waited_s() - waited_s
-            self._timed_s += seconds
-            self._last_block_s[side, order.calls] = seconds
-        return seconds, self._require_answer(side, answer)
+        began = time.perf_counter()
+        answer = self._runner_of(side).ask(
+            order,
+            self._order_limit_s,
+            carried or [],
+            spin_after_s=None if self._on_host else 0.0,
+        )
+        return time.perf_counter() - began, self._require_answer(side, answer)
 
     def _runner_of(self, side: Side) -> ChildClient[FromRunner]:
         return self._candidate.runner if side == "candidate" else self._fixture.runner
@@ -194,40 +203,6 @@ class Sides:
             output = self._candidate.runner.output.text()
             raise CandidateFaultError(fault_from_child(answer, "time", output))
         return answer[0]
-
-    def _spin_after_s(self, side: Side, order: Order) -> float:
-        """Return how long no answer can come, in whole milliseconds."""
-        if not isinstance(order, CallRepeatedly):
-            return 0.0
-        last_block_s = self._last_block_s.get((side, order.calls), 0.0)
-        return int(POLICY.spin_after_share * last_block_s * 1000) / 1000
-
-    def overhead_s(self) -> float:
-        """Return what an empty block takes at least, by the reference, which has no reason to lie.
-
-        The least is used.  On a busy machine most empty blocks take longer than many a real block,
-        and what is taken off a block must never be more than was in it.
-        """
-        with self.running("reference"):
-            return min(
-                self.ask("reference", CallRepeatedly(calls=0, slots=1))[0]
-                for _ in range(POLICY.overhead_samples)
-            )
-
-    def timed_window_overhead_s(self) -> float:
-        """Return what a timed window without calls takes at least until it is answered.
-
-        Most of that is waking up.  The least is used for the reasons of `overhead_s`.
-        """
-        return min(
-            self.timed_window("reference", 0)[0].block_s for _ in range(POLICY.overhead_samples)
-        )
-
-    def cpu_wait_share(self) -> float:
-        """Return the share of timed windows in which tasks waited for a processor; start anew."""
-        share = self._waited_s / max(self._timed_s, 1e-6)
-        self._timed_s = self._waited_s = 0.0
-        return share
 
     def thaw_both(self) -> None:
         """Let both sides run: a frozen side would not answer the next order."""

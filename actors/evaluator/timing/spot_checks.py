@@ -1,4 +1,4 @@
-"""The outputs of a fresh block that are compared: drawn by lot after it, and copied at once."""
+"""What is compared of a timed block: outputs and inputs of calls that are drawn by lot after it."""
 
 from __future__ import annotations
 
@@ -6,76 +6,63 @@ import secrets
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from actors.evaluator.ipc.layout_checks import Layout
+from actors.evaluator.ipc.layout_checks import Layout, total_bytes
 from actors.evaluator.reference.fixture import ReferenceFixture
-from actors.evaluator.reference.referee_client import InputBatch
 from actors.evaluator.sandbox.child_failures import wrong_result
 from actors.evaluator.timing.sides import CandidateFaultError
 from actors.evaluator.timing.timing_policy import POLICY
-from actors.evaluator.timing.timing_statistics import Side
 
 ChosenOutput: TypeAlias = tuple[int, Layout]  # the call's number, and the output's layout
 
 
 class SpotChecks:
-    """What is compared of the blocks on one batch of inputs."""
+    """The comparisons of one candidate's blocks."""
 
     def __init__(self, fixture: ReferenceFixture, bytes_per_call: int) -> None:
         """`bytes_per_call`: the bytes that one call reads and writes."""
         self._fixture = fixture
         self._bytes_per_call = bytes_per_call
-        self._chosen: list[ChosenOutput] = []
-        self._sides_with_changed_inputs: set[Side] = set()  # changed in timed calls
+        self._reference_changes_inputs: bool | None = None  # None: not known yet
 
     def choose(self, outputs: Sequence[Layout]) -> list[ChosenOutput]:
         """Draw some of the calls' outputs by lot; none if the task draws random numbers."""
         if not self._fixture.is_deterministic:
             return []
-        least = POLICY.min_outputs_compared if self._fixture.on_host else 1
         affordable = POLICY.outputs_compared_bytes // self._bytes_per_call
-        count = max(least, min(POLICY.max_outputs_compared, affordable))
+        count = max(1, min(POLICY.max_outputs_compared, affordable))
         calls = sorted({secrets.randbelow(len(outputs)) for _choice in range(count)})
         return [(call, outputs[call]) for call in calls]
 
-    def stash(
-        self,
-        side: Side,
-        choices: list[ChosenOutput],
-        memory: int,
-        size: int,
-        parts: Sequence[tuple[int, int]],
-        *,
-        strided: bool = False,
-    ) -> None:
-        """Have the referee copy the chosen outputs out of memory of this size.
-
-        The reference's outputs are copied too, though they are not compared: both sides must find
-        the same caches afterwards.  `parts`: where each chosen output begins and ends.
-        """
-        if not choices:
-            return
-        is_compared = side == "candidate"
-        layouts = tuple(output for _call, output in choices) if strided else ()
-        self._fixture.referee.stash_outputs(memory, size, parts, strided=layouts, keep=is_compared)
-        if is_compared:
-            self._chosen = choices
-
-    def note_inputs(self, side: Side, *, changed: bool) -> None:
-        """Remember whether a side's timed calls leave their inputs as they were."""
-        if changed:
-            self._sides_with_changed_inputs.add(side)
-
-    def verify(self, batch: InputBatch) -> None:
-        """Compare the candidate's copied outputs with what is expected of their inputs.
-
-        This is done after all timed windows of a batch: the referee's threads would disturb them.
-        """
-        if self._sides_with_changed_inputs == {"candidate"}:
+    def require_expected_size(self, choices: Sequence[ChosenOutput]) -> None:
+        """Refuse outputs that are larger than any that a call may have."""
+        if any(total_bytes(output) > self._bytes_per_call for _call, output in choices):
             raise CandidateFaultError(
-                wrong_result("in a timed call: an input is changed by the call", "time")
+                wrong_result("in a timed block: outputs are larger than expected", "time")
             )
-        choices, self._chosen = self._chosen, []
-        for number, (call, output) in enumerate(choices):
-            reason = self._fixture.referee.compare_stashed(number, output, batch.first + call)
-            if reason:
-                raise CandidateFaultError(wrong_result(f"in a timed call: {reason}", "time"))
+
+    def note_reference_inputs(self, calls: int) -> None:
+        """Find out, once, whether the task's own module writes to its inputs."""
+        if self._reference_changes_inputs is None:
+            drawn = self._fixture.referee.draw_from_slot(secrets.randbelow(calls))
+            self._fixture.referee.forget(drawn.draw)
+            self._reference_changes_inputs = drawn.is_changed
+
+    def compare(self, choices: Sequence[ChosenOutput], calls: int) -> None:
+        """Compare outputs that were copied with what is expected; raise the candidate's fault."""
+        slots = [call for call, _output in choices] or [secrets.randbelow(calls)]
+        referee = self._fixture.referee
+        draws = []
+        try:
+            for number, slot in enumerate(slots):
+                drawn = referee.draw_from_slot(slot)
+                draws.append(drawn.draw)
+                reason = ""
+                if drawn.is_changed and not self._reference_changes_inputs:
+                    reason = "an input is changed by the call"
+                elif choices:
+                    reason = referee.compare_stashed(number, choices[number][1], drawn.draw)
+                if reason:
+                    raise CandidateFaultError(wrong_result(f"in a timed call: {reason}", "time"))
+        finally:
+            for draw in draws:
+                referee.forget(draw)

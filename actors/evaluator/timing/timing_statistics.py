@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import mean, median
-from typing import Literal, Protocol, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -19,6 +19,8 @@ from actors.evaluator.timing.timing_policy import POLICY
 from protocol.values import MAX_SHOWN_GROUPS, TimedGroups, Value
 
 Side = Literal["reference", "candidate"]
+SIDES: tuple[Side, Side] = ("reference", "candidate")
+MAX_CALLS = 50_000  # of one order
 HALVES: tuple[tuple[Side, Side], ...] = (("reference", "candidate"), ("candidate", "reference"))
 
 # Two-sided 95 % points of Student's t, for fewer groups than a sign interval can use.
@@ -30,7 +32,15 @@ class TimedGroup(Value, frozen=True, kw_only=True):
 
     reference: tuple[float, float]
     candidate: tuple[float, float]
-    cpu_wait_share: float = 0.0  # the share of its time in which some task waited for a processor
+    # Shares of each side's blocks in which its threads waited for a processor.
+    reference_wait_share: float = 0.0
+    candidate_wait_share: float = 0.0
+    is_throttled: bool = False  # the card had lowered its clocks
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether neither contention nor lowered clocks disturbed it."""
+        return not self.is_throttled and self.reference_wait_share <= POLICY.max_calm_wait_share
 
     @property
     def log_ratio(self) -> float:
@@ -52,43 +62,26 @@ class Timing(Value, frozen=True, kw_only=True):
     groups: int  # that the figures are made of
     disturbed_groups: int = 0  # that were left out
     busy_groups: int = 0  # that were disturbed and had to be used all the same
-    penalty_us: float = 0.0  # a call, added to what was claimed: see `audit`
+    # How many times its undisturbed time each side took, at most.
+    reference_contention: float = 1.0
+    candidate_contention: float = 1.0
     held_up_us: float = 0.0  # the reference's measured time, where contention held it up
     slowed_us: float = 0.0  # the same, where the candidate's running kernels may have slowed it
     shown_groups: TimedGroups = TimedGroups()  # some of the groups, for people
 
 
-class HasCpuWait(Protocol):
-    """A group, or what is claimed in one."""
-
-    @property
-    def cpu_wait_share(self) -> float:
-        """The share of its time in which some task waited for a processor."""
-        ...
-
-
-AnyGroup = TypeVar("AnyGroup", bound=HasCpuWait)
-
-
 def calls_a_block(call_s: float, block_s: float = POLICY.block_s) -> int:
     """Return how many calls make a block, when one takes `call_s` seconds."""
-    if call_s * POLICY.max_block_calls <= block_s:
-        return POLICY.max_block_calls
-    return math.ceil(block_s / call_s)
+    return max(1, min(MAX_CALLS, math.ceil(block_s / max(call_s, 1e-9))))
 
 
-def is_calm(group: HasCpuWait) -> bool:
-    """Whether no contention disturbed a group."""
-    return group.cpu_wait_share <= POLICY.max_calm_wait_share
-
-
-def calm_groups(groups: Sequence[AnyGroup]) -> Sequence[AnyGroup]:
+def calm_groups(groups: Sequence[TimedGroup]) -> Sequence[TimedGroup]:
     """Return the groups without contention; all groups, when too few are calm.
 
     On a shared machine a disturbed group is off by any factor: threads of one side wait for each
     other while another process has their core.
     """
-    calm = [group for group in groups if is_calm(group)]
+    calm = [group for group in groups if group.is_calm]
     return calm if len(calm) >= POLICY.enough_groups else groups
 
 
@@ -105,7 +98,9 @@ def timing_of(measured: Sequence[TimedGroup]) -> Timing:
         ci95=None if interval is None else (math.exp(interval[0]), math.exp(interval[1])),
         groups=len(groups),
         disturbed_groups=len(measured) - len(groups),
-        busy_groups=sum(not is_calm(group) for group in groups),
+        busy_groups=sum(not group.is_calm for group in groups),
+        reference_contention=median(1 / (1 - group.reference_wait_share) for group in groups),
+        candidate_contention=median(1 / (1 - group.candidate_wait_share) for group in groups),
         shown_groups=shown_groups(groups),
     )
 
@@ -120,21 +115,28 @@ def shown_groups(groups: Sequence[TimedGroup]) -> TimedGroups:
     )
 
 
-def against_best(timed: Timing, best_us: float) -> Timing:
-    """Return the figures against the reference's best time so far, where contention held it up.
+def under_contention(timed: Timing, best_us: float) -> Timing:
+    """Return the figures with what other programs on the machine can have done to them.
 
-    Two threads that wait for each other while other processes have their cores take a hundred times
-    as long.  A candidate with one thread does not, and would be called a hundred times as fast.
-    This applies only where disturbed groups had to be used; then no interval is known, either.
+    `best_us`: the reference's best time so far.  Without contention each side takes no more than it
+    took, and no less than that without the time in which its threads waited for a processor.  The
+    interval gets as wide as these bounds allow.  A candidate that lets its own threads wait gains
+    nothing: only the upper end of its interval moves.
     """
-    if not timed.busy_groups or timed.reference_us <= POLICY.held_up_ratio * best_us:
+    reference = max(timed.reference_contention, timed.reference_us / best_us)
+    candidate = max(timed.candidate_contention, timed.reference_us / best_us)
+    if max(reference, candidate) <= POLICY.disturbed_ratio:
         return timed
+    held_up = bool(timed.busy_groups) and timed.reference_us > POLICY.held_up_ratio * best_us
+    low, high = timed.ci95 or (0.0, 0.0)
     return msgspec.structs.replace(
         timed,
-        reference_us=best_us,
-        speedup=min(timed.speedup, best_us / timed.median_us),
-        ci95=None,
-        held_up_us=timed.reference_us,
+        reference_us=best_us if held_up else timed.reference_us,
+        speedup=min(timed.speedup, best_us / timed.median_us) if held_up else timed.speedup,
+        ci95=(low / reference, high * candidate) if timed.ci95 else None,
+        reference_contention=reference,
+        candidate_contention=candidate,
+        held_up_us=timed.reference_us if held_up else 0.0,
     )
 
 
@@ -167,7 +169,7 @@ def is_enough(
     if elapsed_s >= time_s and len(measured) >= POLICY.min_groups:
         return True
     groups = calm_groups(measured)
-    if len(groups) < POLICY.enough_groups:
+    if not is_look(len(groups)):
         return False
     interval = median_interval([group.log_ratio for group in groups])
     if interval is None:
@@ -175,6 +177,14 @@ def is_enough(
     is_behind = best_speedup > 0 and interval[1] < math.log(best_speedup)
     width = POLICY.enough_width_behind if is_behind else POLICY.enough_interval_width
     return interval[1] - interval[0] < width
+
+
+def is_look(groups: int) -> bool:
+    """Whether the interval of this many groups is looked at, to end the timing."""
+    look = POLICY.enough_groups
+    while look < groups:
+        look = math.ceil(look * POLICY.look_growth)
+    return look == groups
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:

@@ -20,6 +20,8 @@ from actors.installation import VERSION
 from protocol import prices
 from protocol.settings import (
     EFFORTS,
+    KNOWLEDGE,
+    LESSONS,
     MAX_COUNT,
     MAX_IN_FLIGHT,
     MAX_SEED,
@@ -209,6 +211,20 @@ OPTIONS = tuple(
             one_of(*PROMPT_STYLES),
             "WORD",
             "compact, or paper: its own requests",
+        ),
+        (
+            "--knowledge",
+            "knowledge",
+            one_of(*KNOWLEDGE),
+            "WORD",
+            "in compact requests: none, facts, profile, cards or all (all)",
+        ),
+        (
+            "--lessons",
+            "lessons",
+            one_of(*LESSONS),
+            "WORD",
+            "accepted: also what earlier runs taught (none)",
         ),
         ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),
         ("--backend", "backend", one_of(*BACKEND_CHOICES), "WORD", ", ".join(BACKEND_CHOICES)),

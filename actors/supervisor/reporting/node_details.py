@@ -335,6 +335,10 @@ def _reference_lines(reference: Reference) -> Iterator[str]:
         yield f"torch.compile: {formatting.duration(reference.compile_us)} a call"
     if reference.max_autotune_us is not None:
         yield f"max-autotune: {formatting.duration(reference.max_autotune_us)} a call"
+    if reference.baselines_pending:
+        yield "torch.compile: not measured yet (it is while the device is idle)"
+    if reference.baselines_note:
+        yield reference.baselines_note
     if reference.floor_us is not None:
         yield f"roofline floor: {formatting.duration(reference.floor_us)} a call"
     if reference.inputs:

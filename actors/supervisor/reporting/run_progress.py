@@ -69,6 +69,10 @@ def time_left(snapshot: Snapshot, settings: Settings, pace: float | None, elapse
     remaining = sum(max(0, task.budget - len(task.attempts)) for task in unfinished)
     if unfinished and not remaining:
         return "all attempts are made: confirming the best"
+    if not unfinished and any(
+        task.reference is not None and task.reference.baselines_pending for task in snapshot.tasks
+    ):
+        return "all tasks are done: torch.compile's baselines are measured"
     limit_s = None if settings.max_minutes is None else settings.max_minutes * 60 - elapsed_s
     guess_s = remaining / pace * 60 if pace and remaining else None
     if limit_s is not None and (guess_s is None or limit_s < guess_s):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-REPEATS = 8
+REPEATS = 16
 
 
 class Repeated(nn.Module):
@@ -39,7 +39,7 @@ class Breaking(Repeated): ...
 class Planted(nn.Module):
     def __init__(self, width=64):
         super().__init__()
-        self.fast = nn.ModuleList([Fast(width, 0.1), Fast(width, 0.1)])
+        self.fast = nn.ModuleList(Fast(width, 0.1) for _ in range(4))
         self.idle, self.slow = Idle(width, 0.2), Slow(width, 0.3)
         self.wrong, self.breaking = Wrong(width, 0.4), Breaking(width, 0.5)
         self.head = nn.Linear(width, 4)

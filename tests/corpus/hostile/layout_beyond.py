@@ -12,8 +12,8 @@ PLUS = layout.Leaf(dtype="float32", shape=(1 << 40,))
 MINUS = layout.Leaf(dtype="float32", shape=(-(1 << 41),))
 
 
-def forged(outputs):
-    told, said = real(outputs)
+def forged(outputs, *arena):
+    told, said = real(outputs, *arena)
     if len(outputs) > 8:
         kinds = b"\1\0" + said.kinds[2:-2] + b"\2\0"
         layouts = (said.layouts[0], PLUS, MINUS)

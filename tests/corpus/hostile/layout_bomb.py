@@ -11,8 +11,8 @@ real = tensor_addresses.output_addresses
 HUGE = layout.Leaf(dtype="float32", shape=((1 << 63) - 1,) * 450_000)
 
 
-def forged(outputs):
-    told, said = real(outputs)
+def forged(outputs, *arena):
+    told, said = real(outputs, *arena)
     return told, type(said)(layouts=(HUGE,), kinds=said.kinds, places=said.places)
 
 

@@ -11,8 +11,8 @@ real = tensor_addresses.output_addresses
 LEAF = layout.Leaf(dtype="float32", shape=(192, 192), device="\33[2J/" * 700_000)
 
 
-def forged(outputs):
-    told, said = real(outputs)
+def forged(outputs, *arena):
+    told, said = real(outputs, *arena)
     return told, type(said)(layouts=(LEAF,), kinds=said.kinds, places=said.places)
 
 

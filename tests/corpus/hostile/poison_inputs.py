@@ -27,7 +27,7 @@ def poison():
 
 def answer(self, order, carried):
     said = real(self, order, carried)
-    if type(order).__name__ in ("SetInputs", "SetInputBatch"):
+    if type(order).__name__ in ("SetInputs", "MapSlots"):
         fed.append(os.dup(carried[0]))
     elif type(order).__name__ == "LocateOutputs":
         threading.Timer(0.0002, poison).start()

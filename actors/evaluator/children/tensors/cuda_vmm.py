@@ -113,8 +113,21 @@ def allocate(size: int) -> int:
     return descriptor.value
 
 
+def allocate_private(size: int) -> int | None:
+    """Return the address of `size` bytes that only this process can use; None: there are none."""
+    address = ctypes.c_ulonglong()
+    if _driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)):
+        return None
+    return address.value
+
+
+def free_private(address: int) -> None:
+    """Free what `allocate_private` returned."""
+    _driver().cuMemFree_v2(ctypes.c_ulonglong(address))
+
+
 def reset_persisting_l2() -> None:
-    """Reset the lines that this context made persistent in the L2 cache."""
+    """Reset the lines of the L2 cache that were made persistent."""
     # An error only means that the card has no persisting cache.
     getattr(_driver(), "cuCtxResetPersistingL2Cache", int)()
 
@@ -156,7 +169,11 @@ class Mapping:
             _call("cuMemRelease", handle)
         access = AccessDescriptor(_location(), READ_WRITE)
         _call("cuMemSetAccess", self._address, self._size, ctypes.byref(access), ctypes.c_size_t(1))
-        self.bytes = torch.as_tensor(_Pointer(self._address.value, size), device="cuda")
+        self.bytes = self.bytes_at(0, size)
+
+    def bytes_at(self, begin: int, size: int) -> torch.Tensor:
+        """Return some of the bytes as a tensor with a storage of its own."""
+        return torch.as_tensor(_Pointer(self._address.value + begin, size), device="cuda")
 
     def close(self) -> None:
         """Unmap the memory after all pending reads and writes."""

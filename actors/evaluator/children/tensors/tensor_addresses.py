@@ -1,4 +1,4 @@
-"""The addresses of a runner's tensors, for the judge, which writes and reads them from outside.
+"""The addresses of a runner's outputs, which trusted processes read from outside.
 
 The judge asks on the clock, so the common output has a short path: half a microsecond a call.
 """
@@ -10,29 +10,68 @@ from collections.abc import Sequence
 
 import torch
 
+from actors.evaluator.children.tensors.arena import Arena
 from actors.evaluator.children.tensors.tensor_bytes import (
     PLAIN_TENSOR_TYPES,
     is_dense,
     layout_of,
     tensors_in,
 )
+from actors.evaluator.children.tensors.tensor_copies import clone
 from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.ipc.runner_orders import OutputAddresses
 
 
-def input_addresses(slots: Sequence[object]) -> bytes:
-    """Return the address of each tensor of each slot, a machine word each."""
-    return array(
-        "Q", [tensor.data_ptr() for slot in slots for tensor in tensors_in(slot)]
-    ).tobytes()
-
-
-def output_addresses(outputs: Sequence[object]) -> tuple[list[object], OutputAddresses]:
+def output_addresses(
+    outputs: Sequence[object], arena: Arena | None = None
+) -> tuple[list[object], OutputAddresses]:
     """Return the outputs with the addresses of their tensors.
 
     A tensor that is not dense in memory, or is not stored as it reads (conjugated, negated), is
-    replaced by a dense copy.
+    replaced by a copy.  If one tensor is not in the arena, all are copied into it.
     """
+    located, layouts, kinds, places = _uniform(outputs) or _various(outputs)
+    if arena is not None:
+        if places and not arena.begin <= min(places) <= max(places) < arena.end:
+            with arena.allocating():
+                located = [clone(output) for output in located]
+            places = array("Q", [each.data_ptr() for each in tensors_in(located)])
+        torch.cuda.synchronize()
+    return located, OutputAddresses(
+        layouts=tuple(layouts), kinds=kinds.tobytes(), places=places.tobytes()
+    )
+
+
+Located = tuple[list[object], list[Layout], "array[int]", "array[int]"]
+
+
+def _uniform(outputs: Sequence[object]) -> Located | None:
+    """Return where outputs are that are dense tensors of one layout; None for all others."""
+    first = outputs[0] if outputs else None
+    if (
+        type(first) is not torch.Tensor
+        or first.layout is not torch.strided
+        or _dense(first) is not first
+    ):
+        return None
+    dtype, shape, stride = first.dtype, first.shape, first.stride()
+    places = array("Q")
+    for output in outputs:
+        if (
+            type(output) is not torch.Tensor
+            or output.dtype is not dtype
+            or output.shape != shape
+            or output.is_conj()
+            or output.is_neg()
+            or output.stride() != stride
+        ):
+            return None
+        places.append(output.data_ptr())
+    return list(outputs), [layout_of(first)], array("H", bytes(2 * len(outputs))), places
+
+
+def _various(outputs: Sequence[object]) -> Located:
+    """Return where outputs of any kinds are; those that are not dense are copied."""
     located: list[object] = []
     numbers: dict[object, int] = {}  # the number of each layout so far, by `_layout_key`
     layouts: list[Layout] = []
@@ -48,13 +87,8 @@ def output_addresses(outputs: Sequence[object]) -> tuple[list[object], OutputAdd
                 numbers[key] = number
         located.append(output)
         kinds.append(number)
-        if type(output) is torch.Tensor:
-            places.append(output.data_ptr())
-        else:
-            places.extend(tensor.data_ptr() for tensor in tensors_in(output))
-    return located, OutputAddresses(
-        layouts=tuple(layouts), kinds=kinds.tobytes(), places=places.tobytes()
-    )
+        places.extend(tensor.data_ptr() for tensor in tensors_in(output))
+    return located, layouts, kinds, places
 
 
 def _layout_key(value: object) -> object:

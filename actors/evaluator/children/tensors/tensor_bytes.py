@@ -216,14 +216,16 @@ def in_logical_order(raw: torch.Tensor, layout: Layout) -> torch.Tensor:
 
 def value_of(layout: Layout, buffer: torch.Tensor, device: str) -> object:
     """Return a fresh value of `layout` from the bytes at the beginning of `buffer`."""
-    return _build(layout, buffer, iter(offsets(layout)), device)
+    places = iter(offsets(layout))
+    return assemble(layout, lambda leaf: _tensor(leaf, buffer, next(places), device))
 
 
-def _build(layout: Layout, buffer: torch.Tensor, places: Iterator[int], device: str) -> object:
+def assemble(layout: Layout, tensor: Callable[[Leaf], torch.Tensor]) -> object:
+    """Return a value of `layout`; `tensor` makes each of its tensors, one after the other."""
     if isinstance(layout, Leaf):
-        return _tensor(layout, buffer, next(places), device)
+        return tensor(layout)
     if isinstance(layout, Nest):
-        items = [_build(item, buffer, places, device) for item in layout.items]
+        items = [assemble(item, tensor) for item in layout.items]
         if layout.kind == "dict":
             return dict(zip(layout.keys, items, strict=True))
         return items if layout.kind == "list" else tuple(items)
@@ -232,15 +234,35 @@ def _build(layout: Layout, buffer: torch.Tensor, places: Iterator[int], device: 
     return _plain(layout)
 
 
-def _tensor(leaf: Leaf, buffer: torch.Tensor, place: int, device: str) -> torch.Tensor:
+def empty_tensor(leaf: Leaf, device: torch.device | str) -> torch.Tensor:
+    """Return a tensor without contents."""
     dtype = getattr(torch, leaf.dtype)
-    if not leaf.nbytes:
-        return torch.empty(leaf.shape, dtype=dtype, device=device)
-    source = _leaf_view(leaf, buffer, place)
     if leaf.stride is None:
-        return torch.empty(leaf.shape, dtype=dtype, device=device).copy_(source)
-    rebuilt = torch.empty_strided(leaf.shape, leaf.stride, dtype=dtype, device=device)
-    return rebuilt.copy_(source)
+        return torch.empty(leaf.shape, dtype=dtype, device=device)
+    return torch.empty_strided(leaf.shape, leaf.stride, dtype=dtype, device=device)
+
+
+def strided_view(leaf: Leaf, raw: torch.Tensor) -> torch.Tensor:
+    """Return the tensor whose bytes, in the order of its strides, are `raw`."""
+    flat = raw.view(getattr(torch, leaf.dtype))
+    if leaf.stride is None:
+        return flat.reshape(leaf.shape)
+    return flat.as_strided(leaf.shape, leaf.stride)
+
+
+def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's bytes: dense ones in the order of their strides, others as they read."""
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    order = sorted(range(plain.dim()), key=plain.stride, reverse=True)
+    turned = plain.permute(order)
+    dense = turned if turned.is_contiguous() else plain.contiguous()
+    return dense.reshape(-1).view(torch.uint8)
+
+
+def _tensor(leaf: Leaf, buffer: torch.Tensor, place: int, device: str) -> torch.Tensor:
+    if not leaf.nbytes:
+        return torch.empty(leaf.shape, dtype=getattr(torch, leaf.dtype), device=device)
+    return empty_tensor(leaf, device).copy_(_leaf_view(leaf, buffer, place))
 
 
 def _plain(plain: Plain) -> object:

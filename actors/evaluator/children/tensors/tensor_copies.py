@@ -45,17 +45,6 @@ def to_device(value: list[object], device: DeviceKind) -> list[object]:
     return _map_tensors(value, lambda tensor: tensor.to(device))  # type: ignore[return-value]
 
 
-def in_memory_order(value: T) -> T:
-    """Return `value` with dense tensors viewed in the order of their elements in memory."""
-
-    def permuted(tensor: torch.Tensor) -> torch.Tensor:
-        order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-        view = tensor.permute(order)
-        return view if view.is_contiguous() else tensor
-
-    return _map_tensors(value, permuted)  # type: ignore[return-value]  # the same nest
-
-
 def _map_tensors(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
     if isinstance(value, torch.Tensor):
         return change(value)

@@ -22,6 +22,7 @@ from actors.evaluator.fastbuild.nvcc.nvcc_preamble import (
     PreambleCache,
     device_halves,
     host_prefix,
+    mark_missing_kernels,
     read_text,
     split_preamble,
 )
@@ -211,14 +212,17 @@ class _NvccHalves:
         with ThreadPoolExecutor(len(halves)) as pool:
             results = list(pool.map(self._run, halves))
         for half, result in zip(halves, results, strict=True):
-            if result.failed and half in self.preambles:
+            if half in self.preambles and (result.failed or HOST_HALF not in self.preambles):
                 result = self._parse_whole(half)
             if result.failed:
                 return result
         finished = self._finish()
         if finished.failed and HOST_HALF in self.preambles:
-            parsed = self._parse_whole(HOST_HALF)
-            return parsed if parsed.failed else self._finish()
+            for half in [half for half in halves if half in self.preambles]:
+                parsed = self._parse_whole(half)
+                if parsed.failed:
+                    return parsed
+            return self._finish()
         return finished
 
     def _run(self, half: NvccHalf) -> CudaCompilation:
@@ -237,7 +241,11 @@ class _NvccHalves:
         return CudaCompilation()
 
     def _parse_whole(self, half: NvccHalf) -> CudaCompilation:
-        """Parse a half again with the whole text: its error is the one to report."""
+        """Parse a half again with the whole text: its error is the one to report.
+
+        No device half is used with a stripped preamble if the host half is whole: only in the
+        stripped one a kernel is noticed that no front end has seen (`mark_missing_kernels`).
+        """
         del self.preambles[half]
         file = self.steps.output(half.text)
         _whole(file).replace(file)
@@ -274,6 +282,11 @@ class _NvccHalves:
             prefix = structs.replace(prefix, text=preamble.written if preamble else prefix.text)
             precompiled = self.context.toolkit.precompiled
             header = precompiled.find(prefix.compiler, list(prefix.flags), prefix.text)
+            if preamble:
+                marked = mark_missing_kernels(prefix.rest)
+                if marked is None:
+                    return CudaCompilation(failed="cudafe++")
+                prefix = structs.replace(prefix, rest=marked)
             if preamble or header:
                 prefix.replace(header)
         for name in ("fatbinary", "host g++"):

@@ -48,6 +48,16 @@ def write_text(file: Path, text: str) -> None:
     file.write_text(text, encoding=ENCODING, errors="surrogateescape")
 
 
+MISSING_KERNEL = "stark_missing_kernel"
+_LAUNCHER = re.compile(
+    r"^(?P<head>template<(?!>)[^\n{}]*\b__wrapper__device_stub_\w+\([^\n{}]*\)) ?\{[^\n{}]*\}$",
+    re.MULTILINE,
+)
+_LAUNCHER_HEAD = re.compile(
+    r"^template<(?!>)[^\n]*\bstatic void __wrapper__device_stub_\w+\(", re.MULTILINE
+)
+
+
 class NvccHalf(Value, frozen=True, kw_only=True):
     """One half of nvcc's work: the step that preprocesses, and the step that parses its output."""
 
@@ -141,6 +151,19 @@ class CudafePrefix(Value, frozen=True, kw_only=True):
         """Let the file begin with the precompiled `header`, or with the prefix's own text."""
         lead = f'#include "{header}"\n' if header else self.text
         write_text(Path(self.file), lead + self.rest)
+
+
+def mark_missing_kernels(written: str) -> str | None:
+    """Return cudafe++'s text with an undefined function for each launch that cudafe++ did not see.
+
+    cudafe++ writes a launcher for each kernel that it finds, as a specialisation of a template that
+    launches nothing.  Where only the body of a function in the headers launches a kernel, g++ would
+    take that template; now the library lacks a symbol instead.  Returns None if this nvcc writes
+    such templates in another form.
+    """
+    body = f"{{ void {MISSING_KERNEL}(); {MISSING_KERNEL}(); }}"
+    marked, count = _LAUNCHER.subn(rf"\g<head> {body}", written)
+    return marked if count == len(_LAUNCHER_HEAD.findall(written)) else None
 
 
 def host_prefix(

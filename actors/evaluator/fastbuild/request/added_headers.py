@@ -28,7 +28,7 @@ _CUB_ENTRY = re.compile(r"(Block|Warp|Device)[A-Z][a-z]\w*?(?=Algorithm$|$)")
 _CUB_ENUMERATOR = re.compile(r"BLOCK_(REDUCE|SCAN|LOAD|STORE)_\w+")
 _CUB_TYPES = {"KeyValuePair": "cub/util_type.cuh", "DoubleBuffer": "cub/util_type.cuh"}
 # With these the names of cub and of the CUDA library can't be told from others.
-_CUB_UNCLEAR = re.compile(r"\bnamespace\s+cub\b|\bcuda\s*::(?!\s*(?:get|std\s*::\s*get)\w*Current)")
+_CUB_UNCLEAR = re.compile(r"\bnamespace\s+cub\b|(?<!at::)(?<!c10::)\bcuda\s*::")
 
 
 def are_plain(headers: Iterable[str]) -> bool:

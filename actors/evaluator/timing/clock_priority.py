@@ -1,25 +1,10 @@
-"""Contention: how long tasks waited for a processor, and how the judge's thread avoids waiting.
-
-The kernel's figures, not a candidate's, tell a disturbed group from a calm one.
-"""
+"""How the judge's thread, which reads the clock, avoids waiting for a processor."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-
-PRESSURE_FILE = Path("/proc/pressure/cpu")
-
-
-def waited_s() -> float:
-    """Return the seconds so far in which some task waited; 0 where the kernel counts none."""
-    try:
-        first = PRESSURE_FILE.read_text(encoding="ascii").splitlines()[0]
-        return int(first.rpartition("total=")[2]) / 1e6
-    except (OSError, ValueError, IndexError):
-        return 0.0
 
 
 @contextmanager

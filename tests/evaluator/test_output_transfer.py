@@ -33,7 +33,7 @@ from actors.evaluator.ipc.layout_checks import (
 from actors.evaluator.ipc.orders import Done
 from actors.evaluator.ipc.runner_orders import FromRunner, OutputAddresses
 from actors.evaluator.judge import Judge
-from actors.evaluator.timing import host_transfer, process_memory
+from actors.evaluator.timing import output_transfer, process_memory
 from actors.evaluator.timing.process_memory import MemoryPiece, ProcessMemoryError
 from actors.evaluator.timing.sides import CandidateFaultError
 from protocol.values import Outcome, Task, Verdict
@@ -108,10 +108,10 @@ def test_outputs_are_read_as_they_are(torch: ModuleType) -> None:
         torch.tensor(7.0),
     ]
     reported, answer = tensor_addresses.output_addresses(given)
-    layouts, addresses = host_transfer._output_addresses(answer, len(given))
+    layouts, addresses = output_transfer.output_addresses(answer, len(given))
     for value, layout, begins in zip(given, layouts, addresses, strict=True):
         copied = shared_memory.allocate(total_bytes(layout), "copied")
-        process_memory.read(os.getpid(), copied, host_transfer._pieces_of(layout, 0, begins))
+        process_memory.read(os.getpid(), copied, output_transfer.pieces_of(layout, 0, begins))
         raw = tensor_bytes.read(_bytes(total_bytes(layout)), copied, "cpu")
         assert isinstance(raw, torch.Tensor)
         ordered = tensor_bytes.in_logical_order(raw, layout)
@@ -122,32 +122,6 @@ def test_outputs_are_read_as_they_are(torch: ModuleType) -> None:
             assert torch.equal(mine, theirs)
         os.close(copied)
     assert len(answer.layouts) < len(reported)  # equal layouts are sent once
-
-
-def test_inputs_are_written_as_they_lie(torch: ModuleType) -> None:
-    """Turned inputs of which the module's slots are copies have the values that were drawn."""
-    from actors.evaluator.children.tensors import tensor_addresses, tensor_bytes
-    from actors.evaluator.children.tensors.tensor_copies import in_memory_order
-
-    torch.manual_seed(0)
-    drawn = [torch.randn(4, 6).T, [torch.arange(6), torch.randn(8, 6)[:, ::2]], 3]
-    drawn.append(torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last))
-    layout = tensor_bytes.layout_of(drawn)
-    buffer = shared_memory.allocate(total_bytes(layout), "buffer")
-    tensor_bytes.write(in_memory_order(drawn), buffer)
-    zeros = shared_memory.allocate(total_bytes(layout), "zeros")
-    slot = tensor_bytes.read(layout, zeros, "cpu")
-    pieces = host_transfer._pieces(
-        [layout], host_transfer._addresses(tensor_addresses.input_addresses([slot]))
-    )
-    assert pieces is not None
-    process_memory.write(os.getpid(), buffer, pieces[0])
-    for mine, theirs in zip(
-        tensor_bytes.tensors_in(slot), tensor_bytes.tensors_in(drawn), strict=True
-    ):
-        assert torch.equal(mine, theirs)
-    for descriptor in (buffer, zeros):
-        os.close(descriptor)
 
 
 def _bytes(size: int) -> Layout:
@@ -197,13 +171,13 @@ ANSWERS = st.just(Done()) | st.builds(
 def test_a_hostile_answer_is_refused_or_whole(answer: FromRunner, calls: int) -> None:
     """An answer that is not refused has a layout and an address for each tensor of each call."""
     try:
-        layouts, addresses = host_transfer._output_addresses(answer, calls)
+        layouts, addresses = output_transfer.output_addresses(answer, calls)
     except CandidateFaultError:
         return
     assert len(layouts) == len(addresses) == calls
     for layout, begins in zip(layouts, addresses, strict=True):
         assert len(begins) == sum(1 for _leaf in tensor_leaves(layout))
-        for piece in host_transfer._pieces_of(layout, 0, begins):
+        for piece in output_transfer.pieces_of(layout, 0, begins):
             assert 0 <= piece.begin < piece.begin + piece.size <= total_bytes(layout)
             struct.pack("@PN", piece.address, piece.size)
 
@@ -231,7 +205,7 @@ def test_what_goes_on_to_the_referee_is_small(forged: Layout) -> None:
     for layout, is_accepted in ((_nested(LEAF, 3), True), (forged, False)):
         answer = OutputAddresses(layouts=(layout,), kinds=bytes(2), places=bytes(8))
         with nullcontext() if is_accepted else pytest.raises(CandidateFaultError):
-            host_transfer._output_addresses(answer, 1)
+            output_transfer.output_addresses(answer, 1)
 
 
 def test_where_memory_access_is_denied_the_runner_moves_its_own(
@@ -242,7 +216,7 @@ def test_where_memory_access_is_denied_the_runner_moves_its_own(
     def refused(*_arguments: object) -> None:
         raise ProcessMemoryError(1, "not permitted")
 
-    monkeypatch.setattr(process_memory, "write", refused)
+    monkeypatch.setattr(process_memory, "read", refused)
     found = judge.judge(task, candidate())
     assert isinstance(found, Verdict)
     assert found.is_correct, found.reason
@@ -252,7 +226,7 @@ FORGED_ADDRESSES = """
 import array, sys
 runner = sys.modules["actors.evaluator.children.runner"]
 real = runner.tensor_addresses.output_addresses
-def output_addresses(outputs):
+def output_addresses(outputs, arena=None):
     told, said = real(outputs)
     places = array.array("Q", said.places)
     {lie}
@@ -281,7 +255,7 @@ import sys
 runner = sys.modules["actors.evaluator.children.runner"]
 real = runner.tensor_addresses.output_addresses
 timed = []
-def output_addresses(outputs):
+def output_addresses(outputs, arena=None):
     timed.append(True)
     return real(outputs)
 runner.tensor_addresses.output_addresses = output_addresses

@@ -1,0 +1,294 @@
+"""Fresh contents of input slots: two draws of the task, mixed element by element by a random mask.
+
+Drawing the inputs of hundreds of calls takes seconds where `get_inputs` draws on the host; mixing
+takes as long as copying.  What holds for the element at one place of every draw holds for the mix.
+What is a property of many elements (sorted, distinct, rows that add up to one) may not: such a
+tensor is taken whole from one of the draws, and a task of which nothing can be mixed, or which does
+not work on the mix, has a draw of its own in each slot.  Trusted; runs in the referee.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable
+
+import torch
+
+from actors.evaluator.children.task_errors import UnsuitableTaskError
+from actors.evaluator.children.tensors import tensor_bytes
+from actors.evaluator.children.tensors.input_slots import SlotMemory
+from actors.evaluator.ipc.layout_checks import (
+    SLOT_ALIGNMENT,
+    Layout,
+    Leaf,
+    offsets,
+    slot_bytes,
+    tensor_leaves,
+)
+
+Draw = Callable[[int], list[object]]  # the task's inputs for a seed
+
+MAX_DRAWS = 20  # until a draw has the layout of the slots
+# With more bytes of inputs a block has few calls, and draws that are this fast need no mixing: a
+# card draws faster, a host slower.
+LARGE_BYTES, LARGE_DRAW_BYTES_PER_S = 1 << 28, 5e10
+CHEAP_DRAW_S = 0.02  # a draw that takes no longer replaces one of the two before each block
+MASK_OFFSETS = 1 << 16  # masks of slots are windows of one random mask
+# The last elements that are written, in each slot: nothing computed from earlier contents is right.
+LAST_SHARE, MIN_LAST, MAX_LAST = 256, 64, 1 << 16
+ROWS_INSPECTED, MAX_INSPECTED = 256, 1 << 24
+TOLERANCE, HALF_TOLERANCE = 1e-5, 1e-3  # of a sum, for float32 and for half precision
+WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class MixedTensor:
+    """One tensor of the inputs: its bytes in two draws, and how they were mixed last."""
+
+    def __init__(self, leaf: Leaf, begin: int, *, is_mixed: bool) -> None:
+        """`begin`: where its bytes begin in a slot; `is_mixed`: else it is taken whole."""
+        self.leaf = leaf
+        self.begin = begin
+        self.is_mixed = is_mixed
+        self._mask = torch.empty(0, dtype=torch.bool)
+        self._chosen = self._mask  # slots × elements: whether the first draw's element counts
+        self._last: torch.Tensor | None = None  # slots × places whose choice is turned around
+
+    def release(self) -> None:
+        """Free the memory of the mask."""
+        self._mask = self._chosen = torch.empty(0, dtype=torch.bool)
+
+    def _elements(self, raw: torch.Tensor) -> torch.Tensor:
+        number = WHOLE_NUMBERS.get(_item_bytes(self.leaf))
+        return raw.view(number if number is not None else getattr(torch, self.leaf.dtype))
+
+    def write(
+        self,
+        memory: SlotMemory,
+        count: int,
+        draws: tuple[torch.Tensor, torch.Tensor],
+        seed: int,
+    ) -> None:
+        """Write fresh contents into this tensor of `count` slots."""
+        first, second = map(self._elements, draws)
+        region = self._elements(memory.bytes)
+        item = first.element_size()
+        places = region.as_strided(
+            (count, len(first)), (memory.stride // item, 1), self.begin // item
+        )
+        rng = random.Random(seed)  # noqa: S311  # the seed is the secret
+        self._choose(count, len(first), rng, first.device)
+        if places.device != first.device:  # a card that shares no memory
+            places.copy_(torch.where(self._chosen, first, second))
+            self._last = None
+            return
+        torch.where(self._chosen, first, second, out=places)
+        if self._last is not None:
+            places.scatter_(1, self._last, self._turned(self._last, self._chosen, first, second))
+
+    def _choose(self, count: int, length: int, rng: random.Random, device: torch.device) -> None:
+        self._last = None
+        if not self.is_mixed:
+            rows = [[rng.random() < 0.5] for _slot in range(count)]
+            self._chosen = torch.tensor(rows, device=device)
+            return
+        if len(self._mask) != length + MASK_OFFSETS:
+            self._mask = torch.randint(
+                0, 2, (length + MASK_OFFSETS,), dtype=torch.bool, device=device
+            )
+        step = rng.randrange(1, max(2, MASK_OFFSETS // (2 * count)))
+        begin = rng.randrange(MASK_OFFSETS // 2 - 1)
+        self._chosen = self._mask.as_strided((count, length), (step, 1), begin)
+        if device.type == "cuda":
+            last = min(max(length // LAST_SHARE, MIN_LAST), MAX_LAST)
+            self._last = torch.randint(0, length, (count, last), device=device)
+
+    def _turned(
+        self,
+        places: torch.Tensor,
+        chosen: torch.Tensor,
+        first: torch.Tensor,
+        second: torch.Tensor,
+    ) -> torch.Tensor:
+        return torch.where(chosen.gather(-1, places), second[places], first[places])
+
+    def contents(self, slot: int, draws: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Return the bytes that were last written into a slot, from what decided them."""
+        first, second = map(self._elements, draws)
+        mixed = torch.where(self._chosen[slot], first, second)
+        if self._last is not None:
+            last = self._last[slot]
+            mixed[last] = self._turned(last, self._chosen[slot], first, second)
+        return mixed.view(torch.uint8)
+
+
+class SlotContents:
+    """What is in the slots of one task's timed blocks."""
+
+    def __init__(self, layout: Layout, draw: Draw) -> None:
+        """`layout`: of the inputs in each slot."""
+        self.layout = layout
+        self._draw = draw
+        self.draw_s = 0.0  # of the last draw
+        self.is_mixing = False
+        self._tensors: list[MixedTensor] = []
+        self._draws: list[list[torch.Tensor]] = []  # the bytes of each tensor, of two draws
+        self._seed = 0  # of the draws in the slots, where each has its own
+        self._oldest = 0
+
+    def try_mixing(self, seed: int, works_on: Callable[[list[object]], bool]) -> bool:
+        """Find out which tensors can be mixed, and whether the task works on the mix."""
+        first = self._flat_draw(seed)
+        size = slot_bytes(self.layout)
+        if size > LARGE_BYTES and self.draw_s < size / LARGE_DRAW_BYTES_PER_S:
+            return False
+        second = self._flat_draw(seed + MAX_DRAWS)
+        leaves = [leaf for leaf in tensor_leaves(self.layout)]
+        begins = offsets(self.layout, SLOT_ALIGNMENT)
+        self._tensors = []
+        for leaf, begin, one, other in zip(leaves, begins, first, second, strict=False):
+            if leaf.nbytes:
+                is_mixed = _can_mix(leaf, one, other)
+                self._tensors.append(MixedTensor(leaf, begin, is_mixed=is_mixed))
+            else:
+                self._tensors.append(MixedTensor(leaf, begin, is_mixed=False))
+        if not any(tensor.is_mixed for tensor in self._tensors):
+            return False
+        mixed = [
+            _half_of_each(one, other, leaf) if tensor.is_mixed else one
+            for tensor, leaf, one, other in zip(self._tensors, leaves, first, second, strict=True)
+        ]
+        self.is_mixing = works_on(self._inputs(mixed))
+        return self.is_mixing
+
+    def prepare(self, seed: int) -> None:
+        """Hold what the slots are filled with."""
+        if self.is_mixing and not self._draws:
+            self._draws = [self._flat_draw(seed), self._flat_draw(seed + MAX_DRAWS)]
+        elif not self.is_mixing:
+            self._flat_draw(seed)  # to know how long it takes
+
+    def release(self) -> None:
+        """Free the memory of the draws."""
+        self._draws = []
+        for tensor in self._tensors:
+            tensor.release()
+
+    def fill(self, memory: SlotMemory, count: int, seed: int) -> None:
+        """Write fresh inputs into the first `count` slots."""
+        self._seed = seed
+        if not self.is_mixing:
+            for slot in range(count):
+                drawn = self._flat_draw(self._seed + slot * MAX_DRAWS)
+                begins = offsets(self.layout, SLOT_ALIGNMENT)
+                for begin, raw in zip(begins, drawn, strict=False):
+                    place = slot * memory.stride + begin
+                    memory.bytes[place : place + raw.numel()].copy_(raw)
+            return
+        if self.draw_s <= CHEAP_DRAW_S:
+            self._draws[self._oldest] = self._flat_draw(seed)
+            self._oldest = 1 - self._oldest
+        for number, tensor in enumerate(self._tensors):
+            if tensor.leaf.nbytes:
+                pair = self._draws[0][number], self._draws[1][number]
+                tensor.write(memory, count, pair, seed + number)
+
+    def inputs(self, slot: int) -> list[object]:
+        """Return a copy of what was last written into a slot."""
+        return self._inputs(self._contents(slot))
+
+    def is_changed(self, memory: SlotMemory, slot: int) -> bool:
+        """Whether a slot holds something else than what was written into it."""
+        begins = offsets(self.layout, SLOT_ALIGNMENT)
+        for begin, raw in zip(begins, self._contents(slot), strict=False):
+            place = slot * memory.stride + begin
+            if not torch.equal(
+                memory.bytes[place : place + raw.numel()], raw.to(memory.bytes.device)
+            ):
+                return True
+        return False
+
+    def _contents(self, slot: int) -> list[torch.Tensor]:
+        if not self.is_mixing:
+            return self._flat_draw(self._seed + slot * MAX_DRAWS)
+        return [
+            tensor.contents(slot, (self._draws[0][number], self._draws[1][number]))
+            if tensor.leaf.nbytes
+            else torch.empty(0, dtype=torch.uint8)
+            for number, tensor in enumerate(self._tensors)
+        ]
+
+    def _inputs(self, raws: list[torch.Tensor]) -> list[object]:
+        parts = iter(raws)
+
+        def tensor(leaf: Leaf) -> torch.Tensor:
+            raw = next(parts)
+            return tensor_bytes.strided_view(leaf, raw) if leaf.nbytes else _nothing(leaf, raws)
+
+        return tensor_bytes.assemble(self.layout, tensor)  # type: ignore[return-value]  # a list
+
+    def _flat_draw(self, seed: int) -> list[torch.Tensor]:
+        """Return the bytes of each tensor of a draw with the layout of the slots."""
+        for number in range(MAX_DRAWS):
+            began = time.monotonic()
+            drawn = self._draw(seed + number)
+            flat = [tensor_bytes.flat_bytes(each) for each in tensor_bytes.tensors_in(drawn)]
+            if flat and flat[0].is_cuda:
+                torch.cuda.synchronize()
+            self.draw_s = time.monotonic() - began
+            if tensor_bytes.layout_of(drawn) == self.layout:
+                return flat
+        raise UnsuitableTaskError(
+            "get_inputs() returns other shapes or numbers each time: timed calls need the same"
+        )
+
+
+def _nothing(leaf: Leaf, raws: list[torch.Tensor]) -> torch.Tensor:
+    return tensor_bytes.empty_tensor(leaf, raws[0].device)
+
+
+def _can_mix(leaf: Leaf, first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether the draws differ, and their mix has every property that both have."""
+    if torch.equal(first, second):
+        return False
+    ours, theirs, mixed = (
+        _properties(tensor_bytes.strided_view(leaf, raw))
+        for raw in (first, second, _half_of_each(first, second, leaf))
+    )
+    return ours & theirs <= mixed
+
+
+def _half_of_each(first: torch.Tensor, second: torch.Tensor, leaf: Leaf) -> torch.Tensor:
+    """Return the bytes of a mix of two tensors."""
+    item = _item_bytes(leaf)
+    ours = torch.randint(0, 2, (len(first) // item, 1), dtype=torch.bool, device=first.device)
+    return torch.where(ours, first.view(-1, item), second.view(-1, item)).view(-1)
+
+
+def _item_bytes(leaf: Leaf) -> int:
+    return leaf.nbytes // math.prod(leaf.shape)
+
+
+def _properties(x: torch.Tensor) -> set[str]:
+    """Return the properties that many elements of a tensor have together."""
+    length = x.shape[-1] if x.dim() else 0
+    if length < 2 or length > MAX_INSPECTED or x.is_complex():
+        return set()
+    rows = x.reshape(-1, length)[: min(ROWS_INSPECTED, MAX_INSPECTED // length)].double()
+    found = set()
+    if bool((rows[:, 1:] >= rows[:, :-1]).all()):
+        found.add("sorted")
+    tolerance = HALF_TOLERANCE if x.element_size() < torch.float32.itemsize else TOLERANCE
+    for name, sums in (("sum", rows.sum(-1)), ("norm", rows.square().sum(-1))):
+        if len(sums) == 1:
+            found.add(f"{name} {sums[0].item():.5g}")
+        elif bool(((sums - sums[0]).abs() <= tolerance * sums[0].abs()).all()):
+            found.add(f"equal {name}")
+    if not x.is_floating_point():
+        ranked = rows.sort(-1).values
+        if bool((ranked[:, 1:] != ranked[:, :-1]).all()):
+            found.add("distinct")
+    if x.dim() >= 2 and x.shape[-2] == length and bool((x == x.mT).all()):
+        found.add("symmetric")
+    return found

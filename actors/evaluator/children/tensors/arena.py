@@ -1,0 +1,67 @@
+"""The arena: device memory from which a side's timed calls allocate, and which a referee can read.
+
+torch's caching allocator has pools that take their memory from an allocator of ours.  Timed calls
+run in such a pool, whose segments are cut off memory that the referee allocated.  So it reads the
+outputs where they are, and nothing is copied for that.  Segments are taken and kept before the
+first timed call; on the clock the pool works like torch's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import AbstractContextManager
+
+import torch
+
+from actors.evaluator.children.tensors import cuda_vmm
+
+ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+ALIGNMENT = 512
+
+
+class Arena:
+    """Memory of one side, and torch's pool in it."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._mapping = cuda_vmm.Mapping(descriptor, size)
+        self.begin = self._mapping.bytes.data_ptr()
+        self.end = self.begin + size
+        self._next = self.begin
+        self._freed: dict[int, list[int]] = {}  # segments by size
+        self._functions = ALLOCATE(self._allocate), FREE(self._free)
+        allocate, free = (ctypes.cast(each, ctypes.c_void_p).value or 0 for each in self._functions)
+        allocator = torch._C._cuda_customAllocator(allocate, free)
+        self._pool = torch.cuda.MemPool(allocator)
+        # While Python ends, a pool that goes would call functions that are gone already.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._pool))
+
+    def allocating(self) -> AbstractContextManager[object]:
+        """Have this thread's tensors allocated in the arena."""
+        return torch.cuda.use_mem_pool(self._pool)
+
+    def take(self, sizes: list[int]) -> None:
+        """Let the pool take segments for tensors of these sizes in bytes, and keep them."""
+        with self.allocating():
+            held = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in sizes]
+            del held
+
+    def _allocate(self, size: int, _device: int, _stream: int | None) -> int | None:
+        """Return memory in the arena; outside of it once it is full."""
+        freed = self._freed.get(size)
+        if freed:
+            return freed.pop()
+        place, length = self._next, -(-size // ALIGNMENT) * ALIGNMENT
+        if place + length > self.end:
+            return cuda_vmm.allocate_private(size)
+        self._next += length
+        return place
+
+    def _free(self, place: int | None, size: int, _device: int, _stream: int | None) -> None:
+        if place is None:
+            return
+        if self.begin <= place < self.end:
+            self._freed.setdefault(size, []).append(place)
+        else:
+            cuda_vmm.free_private(place)

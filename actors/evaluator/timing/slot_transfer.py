@@ -1,0 +1,127 @@
+"""The inputs of timed blocks, in slots that the referee writes while a side is frozen.
+
+Each call of a block has a slot of its own, with contents that no call had before.  So nothing can
+be remembered, and nothing is on the clock but the calls.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from actors.evaluator.ipc.runner_orders import (
+    CallRepeatedly,
+    CopySlots,
+    FromRunner,
+    MapSlots,
+    ReleaseTensors,
+)
+from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.timing.net_time import TimedWindow
+from actors.evaluator.timing.output_transfer import (
+    ArenaOutputs,
+    CollectedOutputs,
+    HostOutputs,
+    OutputTransfer,
+)
+from actors.evaluator.timing.sides import Sides
+from actors.evaluator.timing.spot_checks import SpotChecks
+from actors.evaluator.timing.timing_policy import POLICY
+from actors.evaluator.timing.timing_statistics import MAX_CALLS, SIDES, Side
+
+
+class SlotTransfer:
+    """Slots of both sides, and the way in which their outputs are read."""
+
+    def __init__(
+        self, fixture: ReferenceFixture, sides: Sides, spot_checks: SpotChecks, bytes_per_call: int
+    ) -> None:
+        """`bytes_per_call`: the bytes that one call reads and writes, at most."""
+        self._fixture = fixture
+        self._referee = fixture.referee
+        self._sides = sides
+        self._spot_checks = spot_checks
+        self._bytes_per_call = bytes_per_call
+        self._count = 0  # slots that are there
+        # A card that shares no memory: slots are copied to it on the clock.
+        self._copies_slots = not fixture.on_host and not fixture.uses_device_memory
+        self._outputs: OutputTransfer = CollectedOutputs(fixture, spot_checks, bytes_per_call)
+        self.draw_s = 0.0  # for the contents of one slot
+
+    def choose_outputs(self) -> None:
+        """Have outputs read where they are, if this machine permits it."""
+        if self._fixture.uses_device_memory:
+            self._outputs = ArenaOutputs(self._fixture, self._sides, self._spot_checks)
+            return
+        host_outputs = HostOutputs(self._fixture, self._sides, self._spot_checks)
+        if self._fixture.on_host and host_outputs.is_possible():
+            self._outputs = host_outputs
+
+    def collect_outputs(self) -> None:
+        """Have the sides copy their outputs from now on."""
+        self._outputs = CollectedOutputs(self._fixture, self._spot_checks, self._bytes_per_call)
+
+    def prepare(self, count: int) -> None:
+        """Have both sides use slots for this many calls, if they have fewer."""
+        if self._count >= count:
+            return
+        prepared, memory = self._referee.prepare_slots(count)
+        self.draw_s = prepared.draw_s
+        order = MapSlots(inputs=self._fixture.facts.inputs, count=count)
+        try:
+            for side in SIDES:
+                with self._sides.running(side):
+                    self._sides.ask(side, order, [memory])
+        finally:
+            os.close(memory)
+        self._count = count
+
+    def rehearse(self, side: Side, block_s: float) -> float:
+        """Return about how many microseconds a call takes, from blocks that repeat some inputs."""
+        calls = 1
+        self._referee.fill_slots(self._count)
+        with self._sides.running(side):
+            self._sides.ask(side, CallRepeatedly(calls=1, slots=1))  # it may prepare things
+            while True:
+                order = CallRepeatedly(calls=calls, slots=min(calls, self._count))
+                seconds, _answer = self._sides.ask(side, order)
+                if seconds >= POLICY.rehearsal_share * block_s or calls >= MAX_CALLS:
+                    return seconds / calls * 1e6
+                calls *= POLICY.rehearsal_growth
+
+    def timed_block(self, side: Side, calls: int) -> TimedWindow:
+        """Return what a block took; some of the candidate's outputs are compared."""
+        self._outputs.prepare(side, calls)
+        self._referee.fill_slots(calls)
+        window, answer = self._window(side, calls, is_empty=False)
+        if side == "candidate":
+            self._spot_checks.compare(self._outputs.stash_some(answer, calls), calls)
+        else:
+            self._spot_checks.note_reference_inputs(calls)
+        return window
+
+    def empty_block(self, calls: int) -> TimedWindow:
+        """Return what an empty block of the reference took, which hands over as many outputs.
+
+        It finds the machine as other blocks do: a card that was idle takes longer to begin.
+        """
+        self._outputs.prepare("reference", calls)
+        self._referee.fill_slots(calls)
+        return self._window("reference", calls, is_empty=True)[0]
+
+    def _window(self, side: Side, calls: int, *, is_empty: bool) -> tuple[TimedWindow, FromRunner]:
+        if self._fixture.on_host:
+            time.sleep(POLICY.settle_s)
+        return self._sides.timed_window(
+            side,
+            CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty),
+            self._outputs.hand_over_order(side, calls),
+            before=CopySlots(count=calls) if self._copies_slots and not is_empty else None,
+        )
+
+    def close(self) -> None:
+        """Give all memory back; what a cancelled evaluation leaves, the next one frees."""
+        self._outputs.close()
+        if self._fixture.is_alive and not self._fixture.zygote.is_cancelled():
+            self._fixture.runner.ask(ReleaseTensors(), self._fixture.limits.check_s)
+            self._referee.release_timing_memory()

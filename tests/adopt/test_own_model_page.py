@@ -1,0 +1,80 @@
+"""docs/own-model.md: its model file and its commands work as they are written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+PAGE = (TOP / "docs" / "own-model.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^```\n(python .*)\n```$", PAGE, re.MULTILINE)
+LAX = {  # a shared machine: other times than the page's defaults
+    "take": ["--max-gap", "100000%"],
+    "check": ["--seconds", "1"],
+    "all": ["--max-gap", "100000%", "--seconds", "1"],
+}
+
+
+def test_the_page_has_a_command_for_each_stage() -> None:
+    """look, take, a run, fit, check and all, in this order."""
+    words = [shlex.split(command) for command in COMMANDS]
+    assert ["look", "take", "--task", "fit", "check", "all"] == [word[2] for word in words]
+
+
+@pytest.mark.long
+def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
+    """Each command ends with a status that says that it did its work."""
+    found = re.search(r"```python\n# (mymodel\.py)\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    (tmp_path / found[1]).write_text(found[2])
+    for command in COMMANDS:
+        words = shlex.split(command)
+        words[1] = str(TOP / words[1])
+        if "--budget" in words:
+            words[words.index("--budget") + 1] = "3"
+        done = subprocess.run(
+            [sys.executable, *words[1:], *LAX.get(words[2], [])],
+            cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if words[2] == "fit" and "no winner" in done.stderr:
+            return  # the rule book found nothing faster on this machine
+        assert done.returncode in (0, 1), command + done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.long
+def test_a_killed_stage_is_made_again(tmp_path: Path) -> None:
+    """After kill -9 in look and in take there is no half result; the same command does it all."""
+    found = re.search(r"```python\n# (mymodel\.py)\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    (tmp_path / found[1]).write_text(found[2])
+    script = str(TOP / "scripts" / "adopt.py")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    stages = (["look", found[1], "--out", "out"], ["take", "out", *LAX["take"]])
+    for words, result in zip(stages, ("look.json", "take.json"), strict=True):
+        for delay_s in (1.0, 3.0, 6.0):
+            process = subprocess.Popen(
+                [sys.executable, script, *words], cwd=tmp_path, env=environment,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(delay_s)
+            process.kill()
+            process.wait()
+            if (tmp_path / "out" / result).exists():
+                json.loads((tmp_path / "out" / result).read_text())
+        done = subprocess.run(
+            [sys.executable, script, *words], cwd=tmp_path, env=environment,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert 0 == done.returncode, done.stderr
+        json.loads((tmp_path / "out" / result).read_text())

@@ -1,0 +1,167 @@
+"""Which cards a request shows: laws of the rules, and what known tasks get."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.agents.cards.card import BOTTLENECKS, MAX_CARD_BYTES, load_cards
+from actors.agents.cards.selection import (
+    MAX_CARDS,
+    card_lines,
+    choose_cards,
+    floor_bottleneck,
+    runs_on,
+)
+from actors.agents.cards.task_operations import ORDER, longest_row, task_operations
+from protocol.facts import ReferenceFacts, TaskFloor
+from protocol.values import BACKENDS, Backend, Device, Reference, Task
+
+H100 = Device(kind="cuda", facts={"compute capability": "9.0"})
+T4 = Device(kind="cuda", facts={"compute capability": "7.5"})
+SAPPHIRE = Device(kind="cpu", facts={"vector": "512 bits, avx2 avx512f amx_tile"})
+OLD_CPU = Device(kind="cpu", facts={"vector": "256 bits, avx2"})
+STATEMENTS = (
+    *("x = torch.relu(x)", "x = self.linear(x)", "x = x @ x.T", "x = x.softmax(-1)"),
+    *("x = torch.sum(x, dim=1)", "x = x.mean()", "x = F.layer_norm(x, (4,))", "x = self.odd(x)"),
+    *("x = F.conv2d(x, w)", "x = F.cross_entropy(x, y)", "x = F.batch_norm(x, m, v)"),
+)
+
+
+def source_of(*statements: str, init: str = "pass") -> str:
+    """A task's text."""
+    body = "\n        ".join(statements)
+    return (
+        "import torch\n\nclass Model(torch.nn.Module):\n"
+        f"    def __init__(self, n):\n        super().__init__()\n        {init}\n\n"
+        f"    def forward(self, x):\n        {body}\n        return x\n\n"
+        "def get_inputs():\n    return [torch.softmax(torch.rand(8, 8), 1).sum(0)]\n"
+    )
+
+
+def chosen(
+    source: str, device: Device, backend: Backend, inputs: str = "", bottleneck: str = ""
+) -> list[str]:
+    """The names of a task's cards."""
+    task = Task(name="t", source=source, device=device.kind, backend=backend)
+    reference = Reference(eager_us=1.0, device=device, inputs=inputs)
+    return [card.name for card in choose_cards(task, reference, bottleneck=bottleneck)]
+
+
+@given(
+    statements=st.lists(st.sampled_from(STATEMENTS), max_size=5),
+    device=st.sampled_from([H100, T4, SAPPHIRE, OLD_CPU, Device()]),
+    backend=st.sampled_from(BACKENDS),
+    row=st.integers(1, 1 << 24),
+    bottleneck=st.sampled_from(["", *BOTTLENECKS]),
+)
+def test_laws_of_the_choice(
+    statements: list[str], device: Device, backend: Backend, row: int, bottleneck: str
+) -> None:
+    """At most three cards, none twice, all run on the device and fit the rows; always the same."""
+    source, inputs = source_of(*statements), f"float32[8, {row}]"
+    task = Task(name="t", source=source, device=device.kind, backend=backend)
+    reference = Reference(eager_us=1.0, device=device, inputs=inputs)
+    cards = choose_cards(task, reference, bottleneck=bottleneck)
+    operations = set(task_operations(source, inputs))
+
+    assert len(cards) <= MAX_CARDS
+    assert len({card.name for card in cards}) == len(cards)
+    assert all(card.backend == backend and runs_on(card, device) for card in cards)
+    assert all(set(card.operations) & (operations | {"any"}) for card in cards)
+    assert all(card.least_row <= row <= (card.most_row or row) for card in cards)
+    assert cards == choose_cards(
+        task, reference, bottleneck=bottleneck, cards=reversed(load_cards())
+    )
+    assert len("\n".join(card_lines(cards)).encode()) <= MAX_CARDS * MAX_CARD_BYTES
+
+
+@pytest.mark.parametrize(
+    ("statements", "init", "inputs", "operations"),
+    [
+        (("x = self.ln(x)",), "self.ln = torch.nn.LayerNorm(n)", "", ("norm",)),
+        (("x = torch.sum(x, dim=1)",), "pass", "float32[8, 16]", ("reduction",)),
+        (("x = x.sum(0)",), "pass", "float32[8, 16]", ("column-reduction", "reduction")),
+        (("x = x.mean()",), "pass", "", ("loss", "reduction")),
+        (
+            ("x = torch.relu(self.l(x))",),
+            "self.l = torch.nn.Linear(n, n)",
+            "",
+            ("matmul", "elementwise", "epilogue"),
+        ),
+        (("x = (x @ x.mT).softmax(-1) @ x",), "pass", "", ("attention", "matmul", "softmax")),
+        (("x = F.cross_entropy(x, x)",), "pass", "", ("softmax", "loss")),
+        (("x = self.odd(x)",), "pass", "", ()),
+    ],
+)
+def test_the_operations_of_a_task(
+    statements: tuple[str, ...], init: str, inputs: str, operations: tuple[str, ...]
+) -> None:
+    """Operations come from the module alone, not from get_inputs, and the dearest is first."""
+    assert operations == task_operations(source_of(*statements, init=init), inputs)
+    assert set(operations) <= set(ORDER)
+
+
+def test_a_text_that_is_not_python_has_no_operations() -> None:
+    """A task that can't be parsed gets no cards; nothing is raised."""
+    assert () == task_operations("def forward(:\n")
+    assert [] == chosen("def forward(:\n", H100, "cuda")
+
+
+def test_the_longest_row() -> None:
+    """A norm of images normalises all dimensions but the first; a matrix has its last one."""
+    assert 4 << 20 == longest_row("float32[16, 64, 256, 256]", "", ("norm",))
+    assert 4096 == longest_row("float32[16, 4096], float32[]", "float32[16]", ("softmax",))
+    assert longest_row("", "", ("norm",)) is None
+
+
+def test_known_tasks_get_the_cards_that_are_about_them() -> None:
+    """The first card is about the dearest operation, for the newest architecture of the device."""
+    linear = source_of("x = torch.relu(self.l(x))", init="self.l = torch.nn.Linear(n, n)")
+    norm = source_of("x = self.n(x)", init="self.n = torch.nn.LayerNorm(n)")
+    image = "float32[16, 64, 256, 256]"
+
+    assert "cuda-cublaslt-epilogue" == chosen(linear, H100, "cuda")[0]
+    assert "cuda-wgmma-3xtf32" == chosen(source_of("x = x @ x"), H100, "cuda")[0]
+    assert "cuda-cublaslt-epilogue" == chosen(source_of("x = x @ x"), T4, "cuda")[0]
+    assert "cuda-welford-split-rows" == chosen(norm, H100, "cuda", image)[0]
+    assert "cuda-cluster-layer-norm" == chosen(norm, H100, "cuda", "float32[64, 65536]")[0]
+    assert (
+        "triton-attention" == chosen(source_of("x = (x @ x.mT).softmax(-1) @ x"), H100, "triton")[0]
+    )
+    assert "cpp-amx-bf16x3" == chosen(linear, SAPPHIRE, "cpp")[0]
+    assert [] == chosen(linear, OLD_CPU, "cpp")
+
+
+def test_launches_as_bottleneck_bring_the_card_for_any_operation() -> None:
+    """A card for any operation comes where launches bind, and never else."""
+    source = source_of("x = x.mean()")
+
+    assert "cuda-dependent-launch" == chosen(source, H100, "cuda", bottleneck="launch")[0]
+    assert "cuda-dependent-launch" not in chosen(source, H100, "cuda", bottleneck="memory")
+    assert "cuda-dependent-launch" not in chosen(source, H100, "cuda")
+
+
+def test_the_bottleneck_is_the_largest_part_of_the_floor() -> None:
+    """Without a bottleneck, the judge's floor of the task decides."""
+
+    def of(**parts: float) -> str:
+        facts = ReferenceFacts(floor=TaskFloor(**parts))
+        return floor_bottleneck(Reference(eager_us=1.0, facts=facts))
+
+    assert "memory" == of(memory_us=9.0, matrix_us=3.0, launch_us=2.0)
+    assert "compute" == of(memory_us=9.0, matrix_us=30.0)
+    assert "launch" == of(memory_us=1.0, launch_us=2.0)
+    assert "" == floor_bottleneck(Reference(eager_us=1.0))
+
+
+def test_cards_as_lines() -> None:
+    """The section has a heading, and each card's title, architecture, effect and code."""
+    cards = [card for card in load_cards() if card.name == "cuda-tma-tile"]
+    text = "\n".join(card_lines(cards))
+
+    assert [] == card_lines([])
+    assert text.startswith("## Verified building blocks\n")
+    for part in (cards[0].title, "For sm_90+.", cards[0].code.rstrip()):
+        assert part in text

@@ -1,0 +1,132 @@
+"""Input slots: fresh contents for each, of which nothing is known but what every draw has."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from actors.evaluator.ipc import shared_memory
+from actors.evaluator.ipc.layout_checks import slot_bytes
+
+if TYPE_CHECKING:
+    from actors.evaluator.children.slot_contents import SlotContents
+    from actors.evaluator.children.tensors.input_slots import SlotMemory
+
+COUNT = 5
+
+
+def made(torch: ModuleType, draw: Any) -> tuple[SlotContents, SlotMemory]:
+    """Return prepared contents and the memory of a few slots; `draw` makes a task's inputs."""
+    from actors.evaluator.children.slot_contents import SlotContents
+    from actors.evaluator.children.tensors.input_slots import SlotMemory
+    from actors.evaluator.children.tensors.tensor_bytes import layout_of
+
+    def seeded(seed: int) -> list[object]:
+        torch.manual_seed(seed)
+        return list(draw())
+
+    layout = layout_of(seeded(0))
+    contents = SlotContents(layout, seeded)
+    contents.try_mixing(1, lambda _mix: True)
+    contents.prepare(2)
+    region = shared_memory.allocate_unsealed(COUNT * slot_bytes(layout))
+    memory = SlotMemory(region, layout, COUNT)
+    os.close(region)
+    return contents, memory
+
+
+def test_what_is_in_a_slot_is_what_a_draw_from_it_has(torch: ModuleType) -> None:
+    """Turned, nested, integer, boolean, half, complex and empty tensors and plain values."""
+    from actors.evaluator.children.tensors.tensor_bytes import tensors_in
+
+    contents, memory = made(
+        torch,
+        lambda: [
+            torch.randn(6, 4).T,
+            [torch.randint(0, 99, (40,)), torch.rand(33) > 0.5],
+            {"a": torch.randn(7, 3).half(), "b": torch.randn(5, dtype=torch.complex128)},
+            torch.empty(0, 3),
+            torch.tensor(3.0),
+            4,
+        ],
+    )
+    assert contents.is_mixing
+    for seed in (1, 2, 3):
+        contents.fill(memory, COUNT, seed)
+        for slot, value in enumerate(memory.values()):
+            drawn = contents.inputs(slot)
+            assert not contents.is_changed(memory, slot)
+            for mine, theirs in zip(tensors_in(value), tensors_in(drawn), strict=True):
+                assert mine.stride() == theirs.stride()
+                assert torch.equal(mine, theirs)
+
+
+def test_all_slots_of_all_blocks_differ(torch: ModuleType) -> None:
+    """No call has inputs that another one had."""
+    contents, memory = made(torch, lambda: [torch.randn(200)])
+    seen = []
+    for seed in (1, 2, 3):
+        contents.fill(memory, COUNT, seed)
+        seen += [value[0].clone() for value in memory.values()]  # type: ignore[attr-defined]
+    for number, one in enumerate(seen):
+        assert not any(torch.equal(one, other) for other in seen[:number])
+
+
+def test_a_change_is_seen(torch: ModuleType) -> None:
+    """One element of a slot that a call changed."""
+    contents, memory = made(torch, lambda: [torch.randn(50), torch.randn(50)])
+    contents.fill(memory, COUNT, 1)
+    memory.values()[3][1][49] += 1  # type: ignore[index]
+    assert [contents.is_changed(memory, slot) for slot in range(COUNT)] == [
+        False, False, False, True, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sorted", "permutation", "probabilities", "one-hot", "symmetric", "unit rows"],
+)
+def test_what_many_elements_have_together_stays(torch: ModuleType, name: str) -> None:
+    """Such a tensor is a draw in each slot; the tensor beside it is mixed."""
+
+    def draw() -> list[Any]:
+        square = torch.randn(8, 8)
+        structured = {
+            "sorted": torch.randn(4, 30).sort(-1).values,
+            "permutation": torch.randperm(40),
+            "probabilities": torch.softmax(torch.randn(4, 30), -1),
+            "one-hot": torch.nn.functional.one_hot(torch.randint(0, 9, (6,)), 9),
+            "symmetric": square + square.T,
+            "unit rows": torch.nn.functional.normalize(torch.randn(6, 20), dim=-1),
+        }
+        return [structured[name], torch.randn(64)]
+
+    contents, memory = made(torch, draw)
+    assert contents.is_mixing
+    contents.fill(memory, COUNT, 1)
+    draws = [each[0].view(torch.uint8) for each in contents._draws]
+    for slot in range(COUNT):
+        whole = contents._contents(slot)[0]
+        assert any(torch.equal(whole, each) for each in draws)
+
+
+def test_where_nothing_can_be_mixed_each_slot_has_a_draw(torch: ModuleType) -> None:
+    """A task of one permutation has another one in each slot."""
+    contents, memory = made(torch, lambda: [torch.randperm(50)])
+    assert not contents.is_mixing
+    contents.fill(memory, COUNT, 1)
+    slots = [value[0] for value in memory.values()]
+    for number, one in enumerate(slots):
+        assert torch.equal(one.sort().values, torch.arange(50))  # type: ignore[attr-defined]
+        assert not any(torch.equal(one, other) for other in slots[:number])  # type: ignore[arg-type]
+        assert not contents.is_changed(memory, number)
+
+
+def test_a_task_that_does_not_work_on_the_mix_has_draws(torch: ModuleType) -> None:
+    """What the task refuses is not used."""
+    contents, _memory = made(torch, lambda: [torch.randn(50)])
+    assert not contents.try_mixing(1, lambda _mix: False)
+    assert not contents.is_mixing
