@@ -257,7 +257,7 @@ class RunTasks:
             self._offers[lease.work],
             tuple(search.under_way.values()),
             search.best_speedup,
-            search.is_stagnant,
+            search.tree is not None and search.tree.is_stagnant,
         )
 
     def fail_work(self, work: str, reason: str) -> None:

@@ -225,5 +225,5 @@ def test_a_search_stagnates_when_its_last_nodes_are_no_better() -> None:
         while search.under_way[number].stage is not Stage.EVALUATE:
             search.handle(StageEnded(number))
         search.handle(AttemptEnded(number, score, f"k{number}"))
-        seen.append(search.is_stagnant)
+        seen.append(search.tree is not None and search.tree.is_stagnant)
     assert [False, False, False, True, False, False] == seen

@@ -28,7 +28,6 @@ from protocol.settings import SearchSettings
 from protocol.values import GiveUpScope
 
 ROOT_KERNEL = "root"
-STAGNANT_ATTEMPTS = 3  # judged without a new best: then candidates are profiled
 
 
 # --- events ------------------------------------------------------------------------------------
@@ -135,14 +134,6 @@ class Search:
             return 0.0
         score, _number = next(self.leaderboard.ranked())  # the root is always among them
         return self._tree[ROOT].score / score
-
-    @property
-    def is_stagnant(self) -> bool:
-        """Whether none of the last `STAGNANT_ATTEMPTS` nodes is better than all before them."""
-        if self.recorded < STAGNANT_ATTEMPTS:
-            return False
-        scores = [self._tree[number].score for number in (ROOT, *self._tree.recorded)]
-        return min(scores[-STAGNANT_ATTEMPTS:]) >= min(scores[:-STAGNANT_ATTEMPTS])
 
     @property
     def ended(self) -> int:

@@ -16,6 +16,7 @@ from random import Random
 from sortedcontainers import SortedList
 
 ROOT = 0
+STAGNANT_ATTEMPTS = 3  # judged without a new best: then candidates are profiled
 FAILED_SCORE = math.inf  # the score of a node that is not correct
 
 
@@ -84,6 +85,13 @@ class Tree:
 
     def __getitem__(self, number: int) -> Node:
         return self.nodes[number]
+
+    @property
+    def is_stagnant(self) -> bool:
+        """Whether none of the last `STAGNANT_ATTEMPTS` nodes is better than all before them."""
+        scores = [self.nodes[number].score for number in (ROOT, *self.recorded)]
+        earlier, last = scores[:-STAGNANT_ATTEMPTS], scores[-STAGNANT_ATTEMPTS:]
+        return bool(earlier) and min(last) >= min(earlier)
 
     # --- growing -----------------------------------------------------------------------------
 
