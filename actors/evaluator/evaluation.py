@@ -88,6 +88,7 @@ class Evaluation:
         self._build = build
         self._built: BuildResult | None = None  # if the candidate compiles something
         self.kernel_profile: KernelProfile | None = None
+        self.was_lost_under_profiler = False  # the device is to be checked then
         self.timing: Timing | None = None
         self._check: CorrectnessCheck | None = None
         self._benchmark: PairedBenchmark | None = None
@@ -259,6 +260,7 @@ class Evaluation:
             return True
         answer = runner.ask(TakeProfile(slot=0, calls=calls), min(PROFILE_S, self._limits.check_s))
         if isinstance(answer, ChildFailure):
+            self.was_lost_under_profiler = True
             return False
         if isinstance(answer[0], CallProfiled):
             self.kernel_profile = sanitized_profile(answer[0].profile)

@@ -51,6 +51,11 @@ class RepeatedEvaluation:
         self._seconds: list[Seconds] = []
         self._accusations: dict[Accusation, str] = {}  # in earlier processes, with their reasons
 
+    @property
+    def was_lost_under_profiler(self) -> bool:
+        """Whether the process of the last evaluation was lost under the profiler."""
+        return self._evaluation.was_lost_under_profiler
+
     def run(self) -> tuple[Verdict, KernelProfile | None]:
         """Return the verdict, and the profile of the evaluation that it is made of."""
         verdict = self._run()

@@ -184,9 +184,8 @@ class DeviceSession:
                 return Evaluation(fixture, self.device_info, own, stage)
 
             evaluation = Evaluation(fixture, self.device_info, request, build)
-            verdict, profile = RepeatedEvaluation(
-                evaluation, control, context, self._log_line
-            ).run()
+            repeated = RepeatedEvaluation(evaluation, control, context, self._log_line)
+            verdict, profile = repeated.run()
             verdict = InspectionStage(
                 self._inspector,
                 fixture,
@@ -197,7 +196,7 @@ class DeviceSession:
                 self.device_info.known_rates,
             ).run(verdict, self._rules)
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
-        if verdict.verdict in ABNORMAL:
+        if verdict.verdict in ABNORMAL or repeated.was_lost_under_profiler:
             self._health.after_abnormal_end()
         if self._ran_out_of_memory(verdict, request):
             verdict = msgspec.structs.replace(verdict, verdict=Outcome.OUT_OF_MEMORY)

@@ -246,6 +246,19 @@ def test_a_task_is_measured(judge: Judge, task: Task) -> None:
     assert any("0.0001 times" in line for line in reference.facts.rule_lines)
 
 
+def test_a_process_lost_under_the_profiler_is_no_fault_but_the_device_is_checked(
+    judged: Judged, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The candidate was right and timed without it; what its end left on the device is unknown."""
+    checks: list[str] = []
+    health = judge.session._health
+    monkeypatch.setattr(health, "after_abnormal_end", lambda: checks.append("checked"))
+    dies = "import os\nif torch.autograd._profiler_enabled(): os._exit(3)"
+    verdict = judged(candidate(forward=dies))
+    assert verdict.verdict is Outcome.CORRECT, verdict.reason
+    assert checks == ["checked"]
+
+
 def test_a_verdict_is_printed_with_the_agreed_keys(judged: Judged) -> None:
     """The line of JSON has the fixed keys in order, null for what was not measured."""
 
