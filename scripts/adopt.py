@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from pathlib import Path
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler writes to stderr otherwise
@@ -22,6 +23,8 @@ from actors.exit_status import ExitStatus
 def main(arguments: list[str] | None = None) -> int:
     """Run one stage; return the exit status."""
     parsed = _parser().parse_args(arguments)
+    # torch says so once, and is used without it.
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     from actors.adopt import stages  # torch, which takes a while
     from actors.adopt.errors import AdoptError
 

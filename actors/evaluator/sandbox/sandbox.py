@@ -94,6 +94,7 @@ def environment(origin: dict[str, str], folder: str, **extra: str) -> dict[str, 
         TRITON_CACHE_DIR=f"{folder}/triton",
         TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor",
         CUDA_CACHE_PATH=f"{folder}/cuda",
+        KINETO_LOG_LEVEL="99",  # torch's profiler writes into the candidate's output otherwise
         # Source lines for compute-sanitizer and ncu; the machine code is the same.
         NVCC_APPEND_FLAGS="-lineinfo",
         **extra,
