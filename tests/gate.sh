@@ -12,10 +12,16 @@ left_out="gpu or live or long" # by name, or by `make test-long`
 at_once=$((2 * $(nproc)))
 ((at_once < 4)) && at_once=4
 
-# Those that take longest begin first.
-order=(evaluator faults search corpus fastbuild recipes network supervisor rest)
+# Those that take longest begin first.  The evaluator's tests are two parts of about the same length.
+order=(evaluator judge search fastbuild faults rest recipes supervisor network corpus)
+judge_files=(tests/evaluator/test_evaluator_[a-k]*.py)
+other_files=()
+for file in tests/evaluator/test_*.py; do
+    [[ " ${judge_files[*]} " == *" $file "* ]] || other_files+=("$file")
+done
 declare -A folders=(
-    [evaluator]="tests/evaluator tests/release"
+    [judge]="${judge_files[*]}"
+    [evaluator]="${other_files[*]} tests/release"
     [faults]="tests/faults"
     [search]="tests/coordinator tests/watch"
     [corpus]="tests/test_corpus.py"
