@@ -1,4 +1,4 @@
-"""A browser for the tests of the page: Debian's chromium, which playwright drives."""
+"""A run, a server that shows it, and a browser: Debian's chromium, which playwright drives."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from page_server import PageServer, Serve
 from seen_page import OpenPage, SeenPage
+from synthetic_run import write_run
+from watch_client import WatchClient, watching
 
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS / "whole"), str(TESTS / "supervisor")]  # supervisor_command, _sample
@@ -71,3 +73,16 @@ def serve() -> Iterator[Serve]:
     for server in started:
         if server.is_up:
             server.kill()
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run's folder with eight nodes."""
+    return write_run(tmp_path_factory.mktemp("runs") / "one", 8)
+
+
+@pytest.fixture(scope="module")
+def client(run_dir: Path) -> Iterator[WatchClient]:
+    """A client of a server that shows this run."""
+    with watching(run_dir) as found:
+        yield found

@@ -5,35 +5,15 @@ from __future__ import annotations
 import json
 import socket
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from synthetic_run import write_run
-from watch_client import WatchClient, watching
+from watch_client import HOSTILE, WatchClient, run_of, watching
 
 from actors.watch import application, connection
 from protocol import questions
-
-HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\u202e'\"`${x}\x00\x1b[2J"
-
-
-@pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("runs") / "one", 8)
-
-
-@pytest.fixture(scope="module")
-def client(run_dir: Path) -> Iterator[WatchClient]:
-    with watching(run_dir) as found:
-        yield found
-
-
-def run_of(client: WatchClient) -> str:
-    """Return the address of the only run."""
-    (run,) = client.json("/api/runs")["runs"]
-    return f"/api/run/{run['id']}"
 
 
 def test_a_question_is_answered_by_its_name_alone(client: WatchClient, run_dir: Path) -> None:

@@ -6,37 +6,16 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from synthetic_run import write_run
-from watch_client import WatchClient, watching
+from watch_client import WatchClient, run_of, watching
 
 from actors.watch.served_run import INTERVAL_S
 from protocol.directives import waiting_directives
-
-HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\u202e'\"`${x}\x00\x1b[2J"
-
-
-@pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("runs") / "one", 8)
-
-
-@pytest.fixture(scope="module")
-def client(run_dir: Path) -> Iterator[WatchClient]:
-    with watching(run_dir) as found:
-        yield found
-
-
-def run_of(client: WatchClient) -> str:
-    """Return the address of the only run."""
-    (run,) = client.json("/api/runs")["runs"]
-    return f"/api/run/{run['id']}"
-
 
 # --- the stream ----------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from actors.watch.access import new_token
 
 JSON = "application/json"
 
+HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\u202e'\"`${x}\x00\x1b[2J"
+
 
 class WatchClient:
     """Sends requests to one server; every header can be replaced or left out (None)."""
@@ -107,3 +109,9 @@ def watching(*runs: Path, steer: bool = False) -> Iterator[WatchClient]:
         finally:
             watch.end()
             thread.join(10)
+
+
+def run_of(client: WatchClient) -> str:
+    """Return the address of the only run."""
+    (run,) = client.json("/api/runs")["runs"]
+    return f"/api/run/{run['id']}"
