@@ -95,7 +95,7 @@ def capturing(
     writer: CaptureWriter,
 ) -> Iterator[dict[str, list[CaptureSet]]]:
     """Record calls of the groups' modules, of the kinds that are given, while it is open."""
-    recorders = {name: _Recorder(name, kinds, writer) for name, (_, kinds) in groups.items()}
+    recorders = {name: _CaptureRecorder(name, kinds, writer) for name, (_, kinds) in groups.items()}
     handles = []
     try:
         for name, (paths, _) in groups.items():
@@ -109,7 +109,7 @@ def capturing(
             handle.remove()
 
 
-class _Recorder:
+class _CaptureRecorder:
     """The hooks of one group."""
 
     def __init__(self, name: str, kinds: Iterable[CallKind], writer: CaptureWriter) -> None:

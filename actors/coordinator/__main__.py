@@ -39,8 +39,7 @@ DISK_FULL_POLL_S = 1.0
 NAMED_SETTINGS = ("budget", "max_cost")
 
 
-def main() -> int:
-    """Serve until the run is over; exit status 0 for any end of a run, 4 when none was served."""
+def _parser() -> OneLineParser:
     parser = OneLineParser(prog="python -m actors.coordinator", description=__doc__)
     parser.add_argument("--run-dir", type=Path, default=Path())
     parser.add_argument(
@@ -61,7 +60,12 @@ def main() -> int:
         choices=NAMED_SETTINGS,
         help="a setting that the supervisor's command names: it holds over a person's directive",
     )
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Serve until the run is over; exit status 0 for any end of a run, 4 when none was served."""
+    arguments = _parser().parse_args()
     name_process("coordinator")
     raise_descriptor_limit()
     log = open_log(arguments.run_dir, "coordinator")

@@ -13,7 +13,7 @@ from actors.coordinator.search import steering_rules
 from actors.coordinator.search.search import Search
 from actors.coordinator.search.steering import NodeSteered, NodeVerb
 from actors.coordinator.search.tree import ROOT, Node
-from actors.coordinator.storage.directive_store import DirectiveStore, Place
+from actors.coordinator.storage.directive_store import DirectivePlace, DirectiveStore
 from actors.coordinator.tasks import RunTasks
 from protocol import questions
 from protocol.directives import RUN_VERBS, Directive
@@ -88,22 +88,22 @@ class Verbs:
             return directive.task
         return names[0]
 
-    def place_of(self, directive: Directive) -> Place:
+    def place_of(self, directive: Directive) -> DirectivePlace:
         """Return where a directive stands among the decisions of its task."""
         task = self.named_task(directive)
         if task not in self._tasks.names:
             return self.no_place()
         search = self._tasks.search(task)
-        return Place(
+        return DirectivePlace(
             decided=self._directives.last_decision(),
             recorded=search.recorded,
             begun=search.begun,
             confirmed=len(search.confirmed),
         )
 
-    def no_place(self) -> Place:
+    def no_place(self) -> DirectivePlace:
         """Return the place of a directive that concerns no task alone."""
-        return Place(decided=self._directives.last_decision())
+        return DirectivePlace(decided=self._directives.last_decision())
 
     # --- the run -----------------------------------------------------------------------------
 

@@ -128,6 +128,10 @@ def honest_kernels(device: DeviceKind) -> list[HonestKernel]:
 
 
 def _for_card() -> list[HonestKernel]:
+    return [*_written_kernels(), *_library_kernels()]
+
+
+def _written_kernels() -> list[HonestKernel]:
     found = [_library(f"gelu {name}", "F.gelu(x)", f"torch.randn({size})") for name, size in SIZES]
     for name, size in (("1 MB", 1 << 18), ("16 MB", 1 << 22), ("256 MB", 1 << 26)):
         task = _task("torch.relu(x)", f"torch.randn({size})")
@@ -139,9 +143,12 @@ def _for_card() -> list[HonestKernel]:
     for name, size in (("10 KB", 2560), ("64 MB", 1 << 24)):
         task = _task("torch.relu(x)", f"torch.randn({size})")
         found.append(HonestKernel(name=f"triton relu {name}", task=task, candidate=task + TRITON))
+    return found
+
+
+def _library_kernels() -> list[HonestKernel]:
     half = "dtype=torch.bfloat16"
     return [
-        *found,
         _library("add 64 MB", "x + y", "torch.randn(1 << 24)", "torch.randn(1 << 24)"),
         _library("clone 128 MB", "x.clone()", "torch.randn(1 << 25)"),
         _library("transpose 64 MB", "x.t().contiguous()", "torch.randn(4096, 4096)"),

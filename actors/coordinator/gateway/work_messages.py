@@ -88,6 +88,16 @@ class WorkMessages:
             lease=lease, task=self._tasks[name], reference=self._reference(name)
         )
 
+    def _evaluate(
+        self, lease: Lease, task: str, number: int, reference: Reference
+    ) -> messages.Evaluate:
+        candidate = self._store.candidate(task, number)
+        if candidate is None:
+            raise RuntimeError(f"{lease.work} is leased without a candidate")
+        return messages.Evaluate(
+            lease=lease, task=self._tasks[task], source=candidate.source, reference=reference
+        )
+
     def message_for(
         self,
         lease: Lease,
@@ -106,20 +116,15 @@ class WorkMessages:
         if stage is Stage.MEASURE:
             return messages.MeasureReference(lease=lease, task=task, defer_baselines=True)
         reference = self._reference(name)
-        if stage in (Stage.EVALUATE, Stage.CONFIRM):
-            candidate = self._store.candidate(name, number)
-            if candidate is None:
-                raise RuntimeError(f"{lease.work} is leased without a candidate")
-            return messages.Evaluate(
-                lease=lease,
-                task=task,
-                source=candidate.source,
-                reference=reference,
-                rounds=CONFIRM_ROUNDS if stage is Stage.CONFIRM else 1,
-                most_rounds=MAX_ROUNDS if stage is Stage.CONFIRM else 0,
-                best_speedup=best_speedup if stage is Stage.EVALUATE else 0.0,
-                profile=is_stagnant and stage is Stage.EVALUATE,
+        if stage is Stage.CONFIRM:
+            return replace(
+                self._evaluate(lease, name, number, reference),
+                rounds=CONFIRM_ROUNDS,
+                most_rounds=MAX_ROUNDS,
             )
+        if stage is Stage.EVALUATE:
+            evaluate = self._evaluate(lease, name, number, reference)
+            return replace(evaluate, best_speedup=best_speedup, profile=is_stagnant)
         parent = offer.attempt.parent
         order = self._order(name, number, stage)
         # A repair starts from its node's plan; every other stage needs a source.

@@ -29,7 +29,7 @@ COLUMNS = (
 )
 
 
-class Place(Value, frozen=True, kw_only=True):
+class DirectivePlace(Value, frozen=True, kw_only=True):
     """Where a directive stands among the decisions and results of its task."""
 
     decided: int = 0
@@ -51,7 +51,7 @@ class DirectiveRow(Value, frozen=True, kw_only=True):
     state: str
     reason: str
     attempt: int | None
-    place: Place
+    place: DirectivePlace
 
     def search_event(self) -> NodeSteered | SourceInjected | None:
         """Return the event that the task's search took in; None for a verb that it does not see."""
@@ -104,7 +104,7 @@ class DirectiveStore:
         *,
         reason: str,
         at: float,
-        place: Place,
+        place: DirectivePlace,
         attempt: int | None = None,
     ) -> None:
         """Record a directive; `reason`: why it was refused, "" for one that was applied.
@@ -335,5 +335,5 @@ def _directive_row(
         state=state,
         reason=reason,
         attempt=attempt,
-        place=Place(decided=decided, recorded=recorded, begun=begun, confirmed=confirmed),
+        place=DirectivePlace(decided=decided, recorded=recorded, begun=begun, confirmed=confirmed),
     )

@@ -15,6 +15,7 @@ from actors.evaluator.ipc.orders import CandidateRaised, Confinement, Order
 from actors.evaluator.ipc.runner_orders import CallOnce, FromRunner
 from actors.evaluator.ipc.tool_process import PROFILED_CALL, TOOL_VARIABLE, Tool
 from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.reference.referee_client import DrawnInputs
 from actors.evaluator.sandbox.child_client import (
     ChildClient,
     ChildFailure,
@@ -54,10 +55,6 @@ def run_tool(
     compile, tune itself or load libraries.
     """
     began = time.monotonic()
-    variables = {**confinement.environment, TOOL_VARIABLE: tool}
-    if tool in ("memcheck", "racecheck"):
-        # Without caching each tensor is an allocation of its own, and the tool knows its end.
-        variables["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
     children: list[ChildClient[FromRunner]] = []
 
     def is_over() -> bool:
@@ -66,7 +63,7 @@ def run_tool(
 
     child: ChildClient[FromRunner] = zygote.spawn(
         "tool",
-        msgspec.structs.replace(confinement, own_network=True, environment=variables),
+        _confined_under(tool, confinement),
         FromRunner,
         trusted=False,
         is_cancelled=is_over,
@@ -77,18 +74,7 @@ def run_tool(
     drawn = fixture.referee.draw()
     try:
         fixture.refresh_buffers()
-        construct, init = fixture.construct_order()
-        load, state = fixture.load_order()
-        feed, inputs = drawn.set_inputs_order(0)
-        calls = PROFILED_CALL if tool == "ncu" else 1
-        steps: list[tuple[Order, list[int]]] = [
-            (fixture.import_order(source), []),
-            (construct, init),
-            (load, state),
-            (feed, inputs),
-            *((CallOnce(slot=0, seed=drawn.seed, keep=keep), []) for keep in range(calls)),
-        ]
-        for order, carried in steps:
+        for order, carried in _orders(fixture, drawn, source, tool):
             answer = child.ask(order, max(0.0, began + limit_s - time.monotonic()), carried)
             if isinstance(answer, ChildFailure) or isinstance(answer[0], CandidateRaised):
                 break
@@ -102,8 +88,28 @@ def run_tool(
         os.close(drawn.buffer)
         fixture.referee.forget(drawn.number)
         child.kill()
-    return ToolRun(
-        text=child.output.text(),
-        seconds=time.monotonic() - began,
-        is_finished=is_finished,
-    )
+    seconds = time.monotonic() - began
+    return ToolRun(text=child.output.text(), seconds=seconds, is_finished=is_finished)
+
+
+def _confined_under(tool: Tool, confinement: Confinement) -> Confinement:
+    """Return the confinement of a candidate under a tool, which talks over its own network."""
+    variables = {**confinement.environment, TOOL_VARIABLE: tool}
+    if tool in ("memcheck", "racecheck"):
+        # Without caching each tensor is an allocation of its own, and the tool knows its end.
+        variables["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+    return msgspec.structs.replace(confinement, own_network=True, environment=variables)
+
+
+def _orders(
+    fixture: ReferenceFixture, drawn: DrawnInputs, source: str, tool: Tool
+) -> list[tuple[Order, list[int]]]:
+    """Return the orders from the import to the last call, each with its descriptors."""
+    calls = PROFILED_CALL if tool == "ncu" else 1
+    return [
+        (fixture.import_order(source), []),
+        fixture.construct_order(),
+        fixture.load_order(),
+        drawn.set_inputs_order(0),
+        *((CallOnce(slot=0, seed=drawn.seed, keep=keep), []) for keep in range(calls)),
+    ]
