@@ -13,7 +13,7 @@ from actors.coordinator.search.attempt_stages import Attempt, Stage
 from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.database import Database
 from actors.coordinator.storage.decisions import DecisionStore
-from actors.coordinator.storage.directive_store import DirectiveStore, Place
+from actors.coordinator.storage.directive_store import DirectivePlace, DirectiveStore
 from actors.coordinator.storage.store import Store
 from actors.supervisor.reporting.run_feed import RunFeed
 from protocol.directives import new_directive
@@ -166,7 +166,7 @@ class Coordinator:
     def _directive(self) -> None:
         reason = self._rng.choice(["", "there is no such node"])
         wish = new_directive("boost", task=TASK, node=1)
-        self.directives.add(wish, reason=reason, at=6.0, place=Place())
+        self.directives.add(wish, reason=reason, at=6.0, place=DirectivePlace())
 
     def _pin(self) -> None:
         if self._done:

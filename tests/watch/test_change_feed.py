@@ -16,7 +16,7 @@ import pytest
 from feed_writer import TASK, Coordinator, FollowingPage, answer, fresh
 from synthetic_run import write_run
 
-from actors.coordinator.storage.directive_store import Place
+from actors.coordinator.storage.directive_store import DirectivePlace
 from actors.supervisor.reporting import feed_rows
 from actors.supervisor.reporting.run_feed import RunFeed
 from protocol.directives import DirectiveArguments, new_directive, submit_directive
@@ -189,7 +189,7 @@ def test_a_wish_is_shown_while_it_waits_and_when_it_was_taken(tmp_path: Path) ->
     submit_directive(tmp_path, wish)
     (waiting,) = answer(feed, before["seq"])["directives"]
     grown = feed.version > version
-    coordinator.directives.add(wish, reason="", at=6.0, place=Place())
+    coordinator.directives.add(wish, reason="", at=6.0, place=DirectivePlace())
     coordinator.database.commit()
     taken = answer(feed, before["seq"])
 
