@@ -15,6 +15,7 @@ from statistics import fmean, median, stdev
 
 from protocol.values import Value
 from scripts.tables.result_rows import ProblemRow, ProblemState, RunRows
+from scripts.tables.table_metrics import mean_price
 
 # The 97.5 % quantile of Student's t, for 1 to 30 degrees of freedom; beyond that the normal one.
 T_QUANTILES = (
@@ -56,7 +57,7 @@ def variation_figures(runs: SeedRuns, first: SeedRuns) -> VariationFigures:
     rows = [row for run in runs.values() for row in run.rows]
     attempts = sum(row.attempts for row in rows)
     prices = [row.usd for row in rows if row.attempts or row.usd]
-    usd = _mean_price(prices)
+    usd = mean_price(prices)
     minutes = [row.minutes for row in rows if row.minutes is not None]
     gain = estimate([run_gain(run) for run in runs.values()])
     shared = sorted(set(runs) & set(first))
@@ -109,8 +110,3 @@ def estimate(ratios: Sequence[float]) -> Estimate:
     return Estimate(
         value=math.exp(middle), interval=(math.exp(middle - reach), math.exp(middle + reach))
     )
-
-
-def _mean_price(prices: Sequence[float | None]) -> float | None:
-    known = [price for price in prices if price is not None]
-    return fmean(known) if known and len(known) == len(prices) else None

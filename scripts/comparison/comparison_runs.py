@@ -14,8 +14,13 @@ from actors.supervisor.cli import gpu_discovery, preflight, run_settings
 from protocol.settings import FILE_NAME
 from scripts.comparison.comparison_arguments import ComparisonArguments, RunChoice
 from scripts.tables.result_files import RUN_FOLDER
-from scripts.tables.result_rows import ProblemState, RunRows, rows_of_run
-from scripts.tables.strategy_runs import check_empty, stored_settings, supervise
+from scripts.tables.result_rows import RunRows, rows_of_run
+from scripts.tables.strategy_runs import (
+    check_empty,
+    has_nothing_left,
+    stored_settings,
+    supervise,
+)
 
 
 def check_runs(arguments: ComparisonArguments) -> None:
@@ -49,7 +54,7 @@ def serve_run(arguments: ComparisonArguments, run: RunChoice) -> ExitStatus:
     if not (place / FILE_NAME).is_file():
         tasks = [word for path in arguments.tasks for word in ("--task", str(path))]
         return supervise([*run.argv(), *tasks, "--run-dir", str(place), "--keep-refused"])
-    if is_over(place, run):
+    if has_nothing_left(rows_of_run(place, any_task=True), run.texts):
         return ExitStatus.NEGATIVE
     argv = run.argv(only=run_settings.CHANGEABLE_ON_RESUME)
     return supervise([*argv, "--resume", str(place), "--keep-refused"])
@@ -59,15 +64,6 @@ def rows_of(arguments: ComparisonArguments, run: RunChoice) -> RunRows | None:
     """Return the rows of a run; None before it has begun."""
     place = arguments.results / run.folder / RUN_FOLDER
     return rows_of_run(place, any_task=True) if (place / FILE_NAME).is_file() else None
-
-
-def is_over(place: Path, run: RunChoice) -> bool:
-    """Whether the run in `place` has nothing left to do within the requested budget."""
-    rows = rows_of_run(place, any_task=True)
-    wanted = run.texts.get("search.budget", "")
-    if wanted and int(wanted) > rows.budget:
-        return False
-    return all(row.state is not ProblemState.UNFINISHED for row in rows.rows)
 
 
 def _check_same_tasks(place: Path, names: tuple[str, ...], tasks: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -23,7 +23,7 @@ from protocol import settings as settings_file
 from protocol.settings import FILE_NAME, Settings
 from scripts.tables.problems import KernelBenchProblem
 from scripts.tables.result_files import RUN_FOLDER
-from scripts.tables.result_rows import ProblemState, rows_of_run
+from scripts.tables.result_rows import ProblemState, RunRows, rows_of_run
 from scripts.tables.table_arguments import TableArguments
 
 
@@ -121,11 +121,14 @@ def is_over(place: Path, arguments: TableArguments) -> bool:
     """Whether the run in `place` has nothing left to do within the requested budget."""
     if stored_settings(place) is None:
         return False
-    run = rows_of_run(place / RUN_FOLDER)
-    wanted = arguments.texts.get("search.budget", "")
-    extended = bool(wanted) and int(wanted) > run.budget
-    open_ones = [row for row in run.rows if row.state is ProblemState.UNFINISHED]
-    return not open_ones and not extended
+    return has_nothing_left(rows_of_run(place / RUN_FOLDER), arguments.texts)
+
+
+def has_nothing_left(run: RunRows, texts: Mapping[str, str]) -> bool:
+    """Whether a run is over within the budget that `texts`, the settings as typed, ask for."""
+    wanted = texts.get("search.budget", "")
+    is_extended = bool(wanted) and int(wanted) > run.budget
+    return not is_extended and all(row.state is not ProblemState.UNFINISHED for row in run.rows)
 
 
 def supervise(argv: Sequence[str]) -> ExitStatus:

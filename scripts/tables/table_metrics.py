@@ -84,7 +84,7 @@ def level_figures(rows: Sequence[ProblemRow]) -> LevelFigures:
         success=_share(solved, len(rows)),
         compile_rate=_share(sum(row.compiled for row in rows), attempts),
         correct_rate=_share(sum(row.correct for row in rows), attempts),
-        usd=_mean_price(prices),
+        usd=mean_price(prices),
         minutes=fmean(minutes) if minutes else None,
         against=tuple(one for one in against if one is not None),
     )
@@ -112,6 +112,7 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _mean_price(prices: Sequence[float | None]) -> float | None:
+def mean_price(prices: Sequence[float | None]) -> float | None:
+    """Return the mean of prices; None where one of them is unknown."""
     known = [price for price in prices if price is not None]
     return fmean(known) if known and len(known) == len(prices) else None

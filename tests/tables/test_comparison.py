@@ -43,7 +43,7 @@ def test_two_seeds_have_students_interval() -> None:
 
 @given(ratios)
 def test_an_interval_contains_its_value_and_turns_with_its_ratios(values: list[float]) -> None:
-    """Who compares b with a gets the inverse of comparing a with b."""
+    """Comparing b with a gives the inverse of comparing a with b."""
     found, inverse = estimate(values), estimate([1 / value for value in values])
     assert found.interval is not None
     assert inverse.interval is not None
