@@ -22,7 +22,9 @@ HEADER = "torch/csrc/autograd/custom_function.h"
 SOURCE_FILE = "graphs.cpp"
 _FOR_COMPILE = "#include <torch/csrc/dynamo/compiled_autograd.h>\n"
 _POINTER = re.compile(r"void set_ctx_grad_fn\((?:const )?(?P<kind>[\w:]+)<Node>&? node\);")
-_METHOD = re.compile(r"^template <class T>\nvoid CppNode<T>::(\w+\([^\n]*\{\n.*?^\}\n)", re.M | re.S)
+_METHOD = re.compile(
+    r"^template <class T>\nvoid CppNode<T>::(\w+\([^\n]*\{\n.*?^\}\n)", re.M | re.S
+)
 _ASSERTION = re.compile(r"    static_assert\(\s*std::is_same_v<[^;]*T::is_traceable[^;]*;\n")
 _MARK = re.compile(r"^ *//@ ([a-z ]+)(?::[^\n]*)?\n", re.MULTILINE)
 _NAMESPACE = "\nnamespace torch::autograd {\n"
@@ -122,7 +124,9 @@ def _backward_parts(text: str) -> dict[str, str]:
     again = _replaced(values, "CppNode_apply_functional<T>(", "apply_backward(")
     return {
         "backward": _replaced(backward, call, "auto outputs = backward(&ctx_, backward_inputs);"),
-        "backward of values": _replaced(again, "output_info, name);", "output_info, name, backward);"),
+        "backward of values": _replaced(
+            again, "output_info, name);", "output_info, name, backward);"
+        ),
     }
 
 
@@ -131,7 +135,9 @@ def _apply_parts(text: str) -> dict[str, str]:
     head = "template <class T>\ntemplate <typename X, typename... Args>\nauto Function<T>::apply("
     body = _cut(text, head, "\n}\n")
     transforms = _cut(body, "> {\n", "\n\n")
-    begin = "  bool is_executable =" + _cut(body, "  bool is_executable =", "\n\n  node->input_info_")
+    begin = "  bool is_executable =" + _cut(
+        body, "  bool is_executable =", "\n\n  node->input_info_"
+    )
     begin += "\n\n  node->input_info_" + _cut(body, "\n\n  node->input_info_", "\n\n  using ")
     finish = "  _jvp_fn_t jvp_fn =" + _cut(body, "  _jvp_fn_t jvp_fn =", "\n\n  // wrapped_outputs")
     apply = _replaced(body, transforms, "  GraphNode::check_transforms();")
@@ -146,6 +152,7 @@ def _apply_parts(text: str) -> dict[str, str]:
         "transforms": transforms,
         "begin": begin,
         "finish": _replaced(finish, "to_optional(outputs)", "outputs"),
-        "conversions": "struct ExtractVariables" + _cut(text, "\nstruct ExtractVariables", f"\n{head}"),
+        "conversions": "struct ExtractVariables"
+        + _cut(text, "\nstruct ExtractVariables", f"\n{head}"),
         "apply": f"{head}{apply}\n}}",
     }
