@@ -236,7 +236,7 @@ class Runner:
 
     def _call_repeatedly(self, order: CallRepeatedly) -> None:
         if order.is_empty:
-            self._hand_over_again(order.calls)
+            self._hand_over_again(order)
             return
         module, inputs = self._module, [self._slots[slot] for slot in range(order.slots)]
         # Each output replaces the slot's last one, and others stay: all that is freed in a block
@@ -251,15 +251,17 @@ class Runner:
         self._synchronize()
         self._handed_over = outputs[:count]
 
-    def _hand_over_again(self, calls: int) -> None:
+    def _hand_over_again(self, order: CallRepeatedly) -> None:
         """Do what a block does besides its calls, with the outputs of earlier ones."""
-        if self.device == "cuda":
-            if self._tick is None:
-                self._tick = torch.zeros(1, device="cuda")
-            self._tick.zero_()  # the way to the card and back is no part of a call
-            torch.cuda.synchronize()
-        times = -(-calls // max(1, len(self._outputs)))
-        self._handed_over = (self._outputs * times)[:calls]
+        if self.device == "cuda" and self._tick is None:
+            self._tick = torch.zeros(1, device="cuda")
+        _inputs = [self._slots[slot] for slot in range(order.slots)]
+        with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
+            if self._tick is not None:
+                self._tick.zero_()  # the way to the card and back is no part of a call
+        self._synchronize()
+        times = -(-order.calls // max(1, len(self._outputs)))
+        self._handed_over = (self._outputs * times)[: order.calls]
 
     def _collect_outputs(self, order: CollectOutputs, region: int) -> OutputsCollected:
         tensor_bytes.write(self._handed_over, region, order.limit)
