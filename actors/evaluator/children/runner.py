@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from actors.evaluator.children import profiler
+from actors.evaluator.children.call_form import adapted
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
@@ -144,9 +145,8 @@ class Runner:
     def _construct(self, order: ConstructModule, region: int) -> None:
         seed_all(order.seed)
         init = tensor_bytes.read(order.init, region, self.device)
-        self._module = self._class(*init)  # type: ignore[operator,misc]
-        if isinstance(self._module, torch.nn.Module):
-            self._module = self._module.to(self.device)
+        made = self._class(*init)  # type: ignore[operator,misc]
+        self._module = adapted(made, order.form, self.device)
 
     def _load_parameters(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
         wanted, first = (tensor_bytes.read(order.state, each, self.device) for each in regions)

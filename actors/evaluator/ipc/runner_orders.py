@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from actors.evaluator.ipc.layout_checks import Layout
-from actors.evaluator.ipc.orders import CandidateRaised, Done, Exit, ImportSource, Order, Ping
+from actors.evaluator.ipc.orders import (
+    CallForm,
+    CandidateRaised,
+    Done,
+    Exit,
+    ImportSource,
+    Order,
+    Ping,
+)
 from actors.evaluator.ipc.profile import KernelProfile
 
 # --- judge -> runner --------------------------------------------------------------------------
@@ -16,6 +24,7 @@ class ConstructModule(Order, frozen=True, kw_only=True):
 
     seed: int
     init: Layout
+    form: CallForm = CallForm()
 
 
 class LoadParameters(Order, frozen=True, kw_only=True):
