@@ -1,7 +1,7 @@
 """The text of a task for one of its cases: other constants in the same source.  Pure.
 
 What a case may set is a constant at the top of the file (`B, T = 4, 128`) or the default of a
-parameter of `get_inputs` or `get_init_inputs`.  Nothing else changes, and no line moves.  A constant
+parameter of `get_inputs` or `get_init_inputs`.  Nothing else changes, no line moves.  A constant
 that a class uses is refused: a candidate has its own text and would not see the change.
 """
 

@@ -21,6 +21,7 @@ ROOMS: dict[str, set[str]] = {
         "protocol", "actors.log", "actors.identity", "actors.cli", "actors.failpoints",
         "actors.commands",
         "actors.lifeline", "actors.exit_status", "actors.deadlines", "actors.tune_space",
+        "actors.task_cases",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",

@@ -247,11 +247,13 @@ class DeviceSession:
 
     def release(self, task: Task, source: str, context: EvaluationContext) -> Release | TaskProblem:
         """Check a winner as a drop-in file."""
-        fixture = self.references.fixture_of(case_tasks(task)[0])
+        first, *others = case_tasks(task)
+        more = tuple(self._fixture_of(each).judged for each in others)
+        fixture = self.references.fixture_of(first)
         if isinstance(fixture, TaskProblem):
             return fixture
         with TurnBuilds(self, task) as builds:
-            release = ReleaseStage(fixture, builds, context).run(source)
+            release = ReleaseStage(fixture, builds, context).run(source, more)
         if any("SIG" in reason or "no answer" in reason for reason in release.failed.values()):
             self._health.after_abnormal_end()
         return release

@@ -119,7 +119,7 @@ class Runner:
             ReleaseTensors: lambda _order, _: self._release_tensors(),
             CallRepeatedly: lambda order, _: self._call_repeatedly(order),
             TakeProfile: lambda order, _: self._profile(order),
-            CheckRelease: lambda order, _: self._check_release(order.name),
+            CheckRelease: lambda order, _: self._check_release(order),
             CheckDevice: lambda _order, _: check_device(self.device),
             CollectOutputs: lambda order, carried: self._collect_outputs(order, carried[0]),
             LocateOutputs: lambda _order, _: self._locate_outputs(),
@@ -160,11 +160,13 @@ class Runner:
         call = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
         return CallProfiled(profile=profiler.profile_call(call, self.device, order.calls))
 
-    def _check_release(self, name: str) -> ReleaseChecked:
+    def _check_release(self, order: CheckRelease) -> ReleaseChecked:
         # Imported here, because torch's compilers take seconds to import.
         from actors.evaluator.children.release_checks import gpu_release_checks
 
-        return gpu_release_checks.run_check(sys.modules["candidate"], self.device, name)
+        return gpu_release_checks.run_check(
+            sys.modules["candidate"], self.device, order.name, order.case
+        )
 
     # --- inputs ------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from actors.evaluator.ipc.orders import (
     Ping,
 )
 from actors.evaluator.ipc.profile import KernelProfile
+from protocol.cases import TaskCase
 
 # --- judge -> runner --------------------------------------------------------------------------
 
@@ -121,6 +122,7 @@ class CheckRelease(Order, frozen=True, kw_only=True):
     """Run one release check of the drop-in file that was imported."""
 
     name: str
+    case: TaskCase | None = None  # the layout that it is made in; None: the file's own
 
 
 class CheckDevice(Order, frozen=True, kw_only=True):

@@ -105,6 +105,7 @@ class ReferenceFixture:
             inputs=facts.inputs,
             outputs=facts.outputs,
             state=facts.state,
+            dtype=self.form.dtype,
         )
 
     @property
