@@ -15,9 +15,9 @@ import torch
 
 from actors.evaluator.children import correctness, input_variants, memory_estimate
 from actors.evaluator.children.call_form import adapted
-from actors.evaluator.children.case_inputs import in_case
 from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
+from actors.evaluator.children.tensors.case_inputs import in_case
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, to_device
 from actors.evaluator.ipc.layout_checks import Layout, untransferable_types

@@ -73,9 +73,10 @@ def _traceable_misfit(module, args, kwargs):
     if "compile" in _LIMITS:
         return "its kernels were not right under torch.compile"
     guard = module._kernel_guard
-    reason = "it is called with keywords" if kwargs else _inputs_misfit(args, guard.made)
-    if reason:
-        return reason
+    if kwargs:
+        return "it is called with keywords"
+    if _inputs_misfit(args, guard.made):  # its text may have a symbolic size
+        return "its inputs have other shapes, dtypes or strides than the judged ones"
     if _torch.is_autocast_enabled(_DEVICE):
         return "autocast is on"
     state = [*module.parameters(), *module.buffers()]

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from actors.evaluator.children.case_inputs import in_case
+from actors.evaluator.children.tensors.case_inputs import in_case
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone, to_device
 from protocol.cases import TaskCase
