@@ -106,6 +106,7 @@ class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     closest: BestResult | None = None  # the best correct candidate where `best` is null
     notes: tuple[str, ...] = ()  # why the task ended before its budget, what could not be checked
     nodes: tuple[AttemptResult, ...] = ()  # every attempt that has a verdict, by number
+    usd_per_percent: float | None = None  # for each 1 % of eager's time that the best saves
 
     @property
     def is_won(self) -> bool:
@@ -315,7 +316,17 @@ def _task_result(
         closest=_candidate_result(task, task.closest),
         notes=task.notes,
         nodes=nodes,
+        usd_per_percent=usd_per_percent(
+            task.spend.usd, task.best.verdict.speedup if task.best else None
+        ),
     )
+
+
+def usd_per_percent(usd: float | None, speedup: float | None) -> float | None:
+    """Return dollars for each 1 % of eager's time that is saved; None: nothing is, or no price."""
+    if usd is None or speedup is None or speedup <= 1.0:
+        return None
+    return round(usd / (100 * (1 - 1 / speedup)), 6)
 
 
 def _hardware(task: TaskState) -> str:
