@@ -119,6 +119,9 @@ class Verdict(Value, frozen=True, kw_only=True):
     variants: tuple[VariantResult, ...] = ()  # of a candidate that declared a space of values
     variant: int | None = None  # the place of the one that is the node's source
     cases: tuple[CaseResult, ...] = ()  # of a task with cases: the figures above are of all
+    # Why the agent's first candidate failed, which it mended before it became a node.  The
+    # coordinator sets it.
+    amended: str = ""
 
     @property
     def is_correct(self) -> bool:
@@ -233,6 +236,14 @@ class Candidate(Value, frozen=True, kw_only=True):
     outside: tuple[str, ...] = ()  # diff hunks outside the plan's anchors
     # What the answer changed in the source that was shown, a line each; () for a whole file.
     edits: tuple[str, ...] = ()
+
+
+class FailedCandidate(Value, frozen=True, kw_only=True):
+    """A candidate that failed before it was timed, for the agent that wrote it."""
+
+    source: str
+    reply: str  # the answer that it came from
+    verdict: Verdict
 
 
 class AttemptView(Value, frozen=True, kw_only=True):

@@ -122,6 +122,7 @@ class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     notes: tuple[str, ...] = ()  # why the task ended before its budget, what could not be checked
     nodes: tuple[AttemptResult, ...] = ()  # every attempt that has a verdict, by number
     cases: tuple[CaseRow, ...] | UnsetType = UNSET  # only of a task that has cases
+    usd_per_percent: float | None = None  # for each 1 % of eager's time that the best saves
 
     @property
     def is_won(self) -> bool:
@@ -333,6 +334,9 @@ def _task_result(
         notes=task.notes,
         nodes=nodes,
         cases=case_rows(task) or UNSET,
+        usd_per_percent=usd_per_percent(
+            task.spend.usd, task.best.verdict.speedup if task.best else None
+        ),
     )
 
 
@@ -361,6 +365,13 @@ def case_rows(task: TaskState) -> tuple[CaseRow, ...]:
             )
         rows.append(row)
     return tuple(rows)
+
+
+def usd_per_percent(usd: float | None, speedup: float | None) -> float | None:
+    """Return dollars for each 1 % of eager's time that is saved; None: nothing is, or no price."""
+    if usd is None or speedup is None or speedup <= 1.0:
+        return None
+    return round(usd / (100 * (1 - 1 / speedup)), 6)
 
 
 def _hardware(task: TaskState) -> str:
