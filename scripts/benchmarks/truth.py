@@ -4,8 +4,8 @@
 
 Each kernel is judged, and after each of the judge's groups it is timed in this process over inputs
 in turn: by CUDA events on a card, by the clock on a host, which has to be quiet.  Both launch their
-calls on the same processor.  How far the judge is off is the median over the groups.  The exit status is 1
-if the median kernel is off by more than 1 %, or one kernel by more than 3 %.
+calls on the same processor.  How far the judge is off is the median over the groups.  The exit
+status is 1 if the median kernel is off by more than 1 %, or one kernel by more than 3 %.
 """
 
 from __future__ import annotations

@@ -100,7 +100,10 @@ class CallClock:
     def __init__(self, device: DeviceKind) -> None:
         self._on_card = device == "cuda"
         self._times_s = [0.0, 0.0]
-        self._events = [torch.cuda.Event(enable_timing=True) for _ in self._times_s * self._on_card]
+        self._events: list[Any] = [
+            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            for _ in self._times_s * self._on_card
+        ]
 
     def wake_card(self) -> None:
         """Have the card do something for this process, in each block."""
@@ -129,7 +132,7 @@ class CallClock:
         if not self._on_card:
             return self._times_s[1] - self._times_s[0]
         first, last = self._events
-        return first.elapsed_time(last) / 1e3
+        return float(first.elapsed_time(last)) / 1e3
 
 
 class Runner:
