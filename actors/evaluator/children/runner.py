@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from actors.evaluator.children import profiler
+from actors.evaluator.children.call_form import adapted
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
@@ -167,7 +168,7 @@ class Runner:
             ReleaseTensors: lambda _order, _: self._release_tensors(),
             CallRepeatedly: lambda order, _: self._call_repeatedly(order),
             TakeProfile: lambda order, _: self._profile(order),
-            CheckRelease: lambda order, _: self._check_release(order.name),
+            CheckRelease: lambda order, _: self._check_release(order),
             CheckDevice: lambda _order, _: check_device(self.device),
             CollectOutputs: lambda order, carried: self._collect_outputs(order, carried[0]),
             LocateOutputs: lambda _order, _: self._locate_outputs(),
@@ -193,9 +194,8 @@ class Runner:
     def _construct(self, order: ConstructModule, region: int) -> None:
         seed_all(order.seed)
         init = tensor_bytes.read(order.init, region, self.device)
-        self._module = self._class(*init)  # type: ignore[operator,misc]
-        if isinstance(self._module, torch.nn.Module):
-            self._module = self._module.to(self.device)
+        made = self._class(*init)  # type: ignore[operator,misc]
+        self._module = adapted(made, order.form, self.device)
 
     def _load_parameters(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
         wanted, first = (tensor_bytes.read(order.state, each, self.device) for each in regions)
@@ -209,11 +209,13 @@ class Runner:
         call = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
         return CallProfiled(profile=profiler.profile_call(call, self.device, order.calls))
 
-    def _check_release(self, name: str) -> ReleaseChecked:
+    def _check_release(self, order: CheckRelease) -> ReleaseChecked:
         # Imported here, because torch's compilers take seconds to import.
         from actors.evaluator.children.release_checks import gpu_release_checks
 
-        return gpu_release_checks.run_check(sys.modules["candidate"], self.device, name)
+        return gpu_release_checks.run_check(
+            sys.modules["candidate"], self.device, order.name, order.case
+        )
 
     # --- inputs ------------------------------------------------------------------------------
 
