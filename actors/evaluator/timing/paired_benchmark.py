@@ -65,8 +65,9 @@ class PairedBenchmark:
         self._transfer = SlotTransfer(
             fixture, self._sides, SpotChecks(fixture, inputs + outputs), inputs + outputs
         )
+        most = int(facts.block_bytes / (inputs + OUTPUT_COPIES * outputs))
         self._block_size = BlockSize(
-            most=int(facts.block_bytes / (inputs + OUTPUT_COPIES * outputs)),
+            most=min(most, POLICY.max_slot_bytes // inputs),
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
             time_s=self._time_s,
         )
