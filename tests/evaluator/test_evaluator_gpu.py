@@ -121,7 +121,7 @@ def test_what_a_pool_in_an_arena_allocates_is_read_by_its_address(
 
 
 def test_an_access_policy_window_on_an_input_slot_is_accepted(torch: ModuleType) -> None:
-    """An honest kernel may set a window of the L2 cache on its inputs, which lie in mapped slots."""
+    """An honest kernel may set a window of the L2 cache on inputs, which lie in mapped slots."""
     from actors.evaluator.children.tensors import cuda_vmm
 
     class Window(ctypes.Structure):
