@@ -1,6 +1,6 @@
 """How long verdicts take on a mix of candidates: contenders, and candidates far behind the best.
 
-    python -m scripts.benchmarks.judge_mix [--device cpu|cuda]
+    python -m scripts.benchmarks.judge_mix [--device cpu|cuda] [NAME …]
 
 First the time from a judge's start to its first verdict, on a machine whose toolkit is prepared.
 Then fourteen honest candidates (10 to 800 µs on a card) as contenders, and all of them again as
@@ -51,8 +51,10 @@ def main(arguments: list[str]) -> int:
     """Judge the mix; print a row for each verdict, and the medians."""
     parser: argparse.ArgumentParser = OneLineParser(prog="python -m scripts.benchmarks.judge_mix")
     parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
-    device: DeviceKind = parser.parse_args(arguments).device
-    names = ON_CARD if device == "cuda" else ON_HOST
+    parser.add_argument("names", nargs="*", help="only these kernels of `truth`")
+    flags = parser.parse_args(arguments)
+    device: DeviceKind = flags.device
+    names = flags.names or (ON_CARD if device == "cuda" else ON_HOST)
     kernels = [kernel for kernel in honest_kernels(device) if kernel.name in names]
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -79,7 +81,7 @@ def judged_mix(device: DeviceKind, folder: Path, kernels: list[HonestKernel]) ->
     began = time.monotonic()
     judge = Judge(device, Limits(), folder)
     try:
-        judge.judge(task_of(kernels[0], device), kernels[0].candidate, time_s=0.5)
+        judge.judge(task_of(kernels[0], device), kernels[0].candidate)
         print(f"first verdict {time.monotonic() - began:.1f} s after the judge's start", flush=True)
         judged = [
             judge_all(judge, device, kernels, is_behind=is_behind) for is_behind in (False, True)
