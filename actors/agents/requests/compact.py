@@ -123,7 +123,7 @@ def _architecture(task: Task, reference: Reference, blocks: list[str]) -> str:
         inputs=reference.inputs or "as get_inputs makes them",
         outputs=reference.outputs or "as forward returns them",
         times=reference_times(reference, ledger.duration),
-        notes="".join(f"Note: {note}\n" for note in reference.notes),
+        notes="".join(f"{line}\n" for line in facts.note_lines(reference)),
         hardware="\n".join(map(_item, (*sheet, *facts.task_lines(reference)))),
         blocks="\n".join(["", *blocks]) if blocks else "",
     )
