@@ -93,7 +93,8 @@ def sanitized(message: messages.ToCoordinator, fingerprint: str) -> messages.ToC
 
 def is_plausible(verdict: Verdict) -> bool:
     """Whether a verdict's outcome, stage and figures can be true together."""
-    if not all(_has_possible_figures(one) for one in (verdict, *verdict.cases)):
+    figures: tuple[Verdict | CaseResult, ...] = (verdict, *verdict.cases)
+    if not all(_has_possible_figures(one) for one in figures):
         return False
     match verdict.verdict:
         case Outcome.CORRECT:
