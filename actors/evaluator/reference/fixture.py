@@ -14,7 +14,6 @@ import secrets
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.layout_checks import total_bytes
 from actors.evaluator.ipc.orders import (
-    CallForm,
     CandidateRaised,
     Confinement,
     Done,
@@ -105,7 +104,8 @@ class ReferenceFixture:
             inputs=facts.inputs,
             outputs=facts.outputs,
             state=facts.state,
-            dtype=self.form.dtype,
+            dtype=facts.form.dtype,
+            gradients=facts.form.inputs if facts.form.backward else None,
         )
 
     @property
@@ -168,7 +168,9 @@ class ReferenceFixture:
         """Run the task's own code step by step, each within a limit of its own."""
         limits = self.limits
         task = self.task
-        imported = ImportTask(source=task.source, modules=task.modules, case=task.case)
+        imported = ImportTask(
+            source=task.source, modules=task.modules, case=task.case, backward=task.backward
+        )
         steps: tuple[tuple[str, str, float, Order], ...] = (
             ("import", "import_s", limits.import_s, imported),
             # This step also estimates the memory that the task needs, which takes its inputs.
@@ -262,14 +264,8 @@ class ReferenceFixture:
 
     def construct_order(self) -> tuple[ConstructModule, list[int]]:
         """Return the order that constructs a module as the reference was."""
-        order = ConstructModule(seed=self.seed, init=self.facts.init, form=self.form)
+        order = ConstructModule(seed=self.seed, init=self.facts.init, form=self.facts.form)
         return order, self._buffers[:1]
-
-    @property
-    def form(self) -> CallForm:
-        """How both sides' modules are called."""
-        case = self.task.case
-        return CallForm(dtype=case.dtype if case is not None else "")
 
     def load_order(self) -> tuple[LoadParameters, list[int]]:
         """Return the order that copies the reference's parameters and buffers in."""
