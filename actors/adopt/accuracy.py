@@ -9,15 +9,17 @@ from typing import Any
 import msgspec
 import torch
 
-from actors.adopt.call_layouts import tensors_of
-from actors.adopt.errors import first_line
+from actors.adopt.errors import AdoptError, first_line
+from actors.adopt.logit_rows import LogitRows, RowAgreement
+from actors.adopt.memory_peak import free_bytes
 from actors.adopt.model_file import Batch, ModelFile
+from actors.adopt.model_state import KeptState
+from actors.adopt.step_results import StepResult, step_results
 from actors.adopt.task_proof import difference
 
 OWN_ERRORS = 2.0  # the fitted model may have this many times the original's own error
 ROUNDINGS = 16.0  # units of rounding that are never an error: an original may be exact by chance
-
-Outputs = list[list[torch.Tensor]]  # of each batch
+OTHER_COMPUTATION = 0.5  # a float64 run that is further away has drawn other numbers
 
 
 class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +30,8 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     fitted: float
     allowed: float
     places: tuple[str, ...] = ()  # outputs beyond what is allowed
-    agreement: float | None = None  # the part of rows with the same largest element (logits)
+    rows: RowAgreement | None = None  # None: no output is made of rows such as logits
+    gradient_cosine: float | None = None  # the smallest of all parameters; None without gradients
 
     @property
     def is_right(self) -> bool:
@@ -37,73 +40,155 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Truth:
-    """What the outputs of a model should be, and how far the original is from it."""
+    """What the results of a model should be, and how far the original is from it."""
 
-    def __init__(self, file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch]) -> None:
-        """Run the original twice, and once in float64 where that is possible."""
+    def __init__(
+        self,
+        file: ModelFile,
+        model: torch.nn.Module,
+        batches: Sequence[Batch],
+        state: KeptState | None = None,
+    ) -> None:
+        """Run the original twice, and once in float64 where that is possible.
+
+        `state`: the values that every step begins with; needed where steps change the model.
+        """
+        self._file, self._model, self._batches = file, model, batches
+        self._state = state or KeptState(model)
         self.problem = ""
-        self.original = step_outputs(file, model, batches)
-        self._again = step_outputs(file, model, batches)
-        self._exact: Outputs | None = None
+        self.original = self.results()
+        self._again = self.results()
+        self._exact = self._in_float64()
+
+    def results(self) -> list[StepResult]:
+        """Return what the steps of the model give as it is now."""
+        return step_results(self._file, self._model, self._batches, self._state)
+
+    def accuracy(self, fitted: Sequence[StepResult]) -> Accuracy:
+        """Compare the fitted model's results."""
+        compared = _Comparison(is_exact=self._exact is not None)
+        references = self._exact or self._again
+        for number, original in enumerate(self.original):
+            compared.add(number, original, fitted[number], references[number])
+        return compared.result()
+
+    def _in_float64(self) -> list[StepResult] | None:
+        """Return the results of a copy in float64; note the reason where there are none."""
+        tensors = [*self._model.parameters(), *self._model.buffers()]
+        device = tensors[0].device if tensors else torch.device("cpu")
+        if 16 * sum(each.numel() for each in tensors) > free_bytes(device):
+            self.problem = "a copy in float64 does not fit into memory"
+            return None
         try:
-            self._exact = step_outputs(
-                file, copy.deepcopy(model).double(), [_doubled(batch) for batch in batches]
+            exact = copy.deepcopy(self._model).double()
+            found = step_results(
+                self._file, exact, [_doubled(batch) for batch in self._batches], _settled(exact)
             )
+        except AdoptError:
+            raise
         except Exception as error:  # noqa: BLE001  # the user's model, in a dtype that it may refuse
             self.problem = first_line(error, 160)
-        if self._exact is not None and not _match(self._exact, self.original):
-            self._exact, self.problem = None, "its outputs have other shapes in float64"
+            return None
+        if [_shapes(each) for each in found] != [_shapes(each) for each in self.original]:
+            self.problem = "its outputs have other shapes in float64"
+        elif self._is_other_computation(found):
+            self.problem = "its float64 run gives something else: random draws, or it diverges"
+        return None if self.problem else found
 
-    def accuracy(self, fitted: Outputs) -> Accuracy:
-        """Compare the fitted model's outputs."""
-        places, worst = [], (0.0, 0.0, 0.0)
-        for number, outputs in enumerate(self.original):
-            if len(fitted[number]) != len(outputs):
-                places.append(f"batch {number} has {len(fitted[number])} outputs")
+    def _is_other_computation(self, exact: Sequence[StepResult]) -> bool:
+        """Whether float64 results are unlike the original's, which repeats itself."""
+        for one, again, other in zip(self.original, self._again, exact, strict=True):
+            references, repeats = dict(other.places()), dict(again.places())
+            for place, values in one.places():
+                is_float = values.dtype.is_floating_point
+                if is_float and _error(values, references[place]) > OTHER_COMPUTATION:
+                    return _error(values, repeats[place]) < OTHER_COMPUTATION / 10
+        return False
+
+
+class _Comparison:
+    """The comparison of one fitted model with the original, place by place."""
+
+    def __init__(self, *, is_exact: bool) -> None:
+        self._is_exact = is_exact
+        self._places: list[str] = []
+        self._worst = (0.0, 0.0, 0.0)  # part of what is allowed, the original's error, the fitted's
+        self._cosine: float | None = None
+        self._rows = LogitRows(is_exact=is_exact)
+
+    def add(
+        self, number: int, original: StepResult, fitted: StepResult, reference: StepResult
+    ) -> None:
+        """Compare one step."""
+        if len(fitted.outputs) != len(original.outputs):
+            self._places.append(f"batch {number} has {len(fitted.outputs)} outputs")
+            return
+        others, references = dict(fitted.places()), dict(reference.places())
+        for place, values in original.places():
+            if place not in others:
+                self._places.append(f"{place} of batch {number} is missing")
                 continue
-            for place, original in enumerate(outputs):
-                other = fitted[number][place]
-                own, error, allowed = self._errors(number, place, original, other)
-                worst = max(worst, (error / allowed, own, error))
-                if not error <= allowed:
-                    places.append(
-                        f"output {place} of batch {number}: {error:.2g} of its largest value, at"
-                        f" most {allowed:.2g} is allowed"
-                    )
+            self._compare(f"{place} of batch {number}", values, others[place], references[place])
+        for values, other, exact in zip(
+            original.scores(), fitted.scores(), reference.scores(), strict=False
+        ):
+            self._rows.add(values, other, exact)
+        for name, gradient in original.gradients.items():
+            if name in fitted.gradients:
+                found = _cosine(gradient, fitted.gradients[name])
+                self._cosine = min(found, 1.0 if self._cosine is None else self._cosine)
+
+    def result(self) -> Accuracy:
+        """Return the largest errors."""
+        problem = self._rows.problem(OWN_ERRORS, ROUNDINGS)
         return Accuracy(
-            against="float64" if self._exact is not None else "the original",
-            original=worst[1],
-            fitted=worst[2],
-            allowed=worst[2] / worst[0] if worst[0] else 0.0,
-            places=tuple(places),
-            agreement=_agreement(self.original, fitted),
+            against="float64" if self._is_exact else "the original",
+            original=self._worst[1],
+            fitted=self._worst[2],
+            allowed=self._worst[2] / self._worst[0] if self._worst[0] else 0.0,
+            places=(*self._places, *([problem] if problem else [])),
+            rows=self._rows.agreement(),
+            gradient_cosine=self._cosine,
         )
 
-    def _errors(
-        self, number: int, place: int, original: torch.Tensor, fitted: torch.Tensor
-    ) -> tuple[float, float, float]:
-        """Return the original's own error, the fitted one's, and what is allowed."""
-        if self._exact is not None:
-            exact = self._exact[number][place]
-            own, error = _error(original, exact), _error(fitted, exact)
-        else:
-            own = _error(self._again[number][place], original)
-            error = _error(fitted, original)
-        is_float = original.dtype.is_floating_point
-        rounding = ROUNDINGS * torch.finfo(original.dtype).eps if is_float else 1e-9
+    def _compare(
+        self, place: str, original: torch.Tensor, fitted: torch.Tensor, reference: torch.Tensor
+    ) -> None:
+        """Compare one tensor.
+
+        With float64 an error is a distance from it, else one from the original's own values.
+        """
+        own = _error(original, reference)
+        error = _error(fitted, reference if self._is_exact else original)
         if fitted.dtype != original.dtype or fitted.shape != original.shape:
             error = float("inf")
-        return own, error, max(OWN_ERRORS * own, rounding)
+        allowed = max(OWN_ERRORS * own, self._rounding(original.dtype))
+        self._worst = max(self._worst, (error / allowed, own, error))
+        if not error <= allowed:
+            self._places.append(
+                f"{place}: {error:.2g} of its largest value, at most {allowed:.2g} is allowed"
+            )
+
+    def _rounding(self, dtype: torch.dtype) -> float:
+        """Return the error that another order of operations may have anyway."""
+        if not dtype.is_floating_point:
+            return 1e-9
+        step = float(torch.finfo(dtype).eps)
+        return ROUNDINGS * step if self._is_exact else max(ROUNDINGS * step, step**0.5)
 
 
-def step_outputs(file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch]) -> Outputs:
-    """Return copies of the tensors that each step returns; random draws are the same each time."""
-    found = []
-    for batch in batches:
-        torch.manual_seed(0)
-        result = file.step(model, batch)
-        found.append([tensor.detach().cpu().clone() for tensor in tensors_of(result)])
-    return found
+def step_outputs(
+    file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch]
+) -> list[StepResult]:
+    """Return what the steps give, for a model that they do not change."""
+    return step_results(file, model, batches, KeptState(model))
+
+
+def _settled(model: torch.nn.Module) -> KeptState:
+    """Return the state of a copy, which is as it was made before every step."""
+    state = KeptState(model)
+    state.keep()
+    return state
 
 
 def _error(values: torch.Tensor, exact: torch.Tensor) -> float:
@@ -113,6 +198,15 @@ def _error(values: torch.Tensor, exact: torch.Tensor) -> float:
     if not exact.dtype.is_floating_point:
         return float((values != exact).double().mean()) if values.numel() else 0.0
     return difference(values.double(), exact.double())
+
+
+def _cosine(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the cosine of two gradients; 1 for two that are zero."""
+    one, other = one.double().flatten(), other.double().flatten()
+    sizes = float(one.norm() * other.norm())
+    if not sizes:
+        return 1.0 if torch.equal(one, other) else 0.0
+    return float(one @ other) / sizes
 
 
 def _doubled(batch: Batch) -> Batch:
@@ -130,20 +224,5 @@ def _doubled(batch: Batch) -> Batch:
     return doubled(batch[0]), doubled(batch[1])
 
 
-def _match(one: Outputs, other: Outputs) -> bool:
-    return [_shapes(batch) for batch in one] == [_shapes(batch) for batch in other]
-
-
-def _shapes(tensors: Sequence[torch.Tensor]) -> list[torch.Size]:
-    return [tensor.shape for tensor in tensors]
-
-
-def _agreement(original: Outputs, fitted: Outputs) -> float | None:
-    """Return the part of rows whose largest element is at the same place; None without rows."""
-    same, rows = 0, 0
-    for outputs, others in zip(original, fitted, strict=True):
-        for one, other in zip(outputs, others, strict=False):
-            if one.dtype.is_floating_point and one.dim() > 1 and one.shape == other.shape:
-                agree = one.argmax(-1) == other.argmax(-1)
-                same, rows = same + int(agree.sum()), rows + agree.numel()
-    return same / rows if rows else None
+def _shapes(result: StepResult) -> list[tuple[str, torch.Size]]:
+    return [(place, tensor.shape) for place, tensor in result.places()]

@@ -103,6 +103,21 @@ def tensor_layouts(layout: Layout, name: str = "") -> Iterator[tuple[str, Leaf]]
             yield from tensor_layouts(item, f"{name}.{key}" if name else key)
 
 
+def is_same_nesting(one: CallKind, other: CallKind) -> bool:
+    """Whether two kinds of calls differ in their tensors' shapes and dtypes alone."""
+    modes = [(kind.gradients, kind.autocast, kind.training) for kind in (one, other)]
+    return modes[0] == modes[1] and _skeleton(one.layout) == _skeleton(other.layout)
+
+
+def _skeleton(layout: Layout) -> object:
+    """Return a layout without the shapes, dtypes and strides of its tensors."""
+    if isinstance(layout, Leaf):
+        return len(layout.shape), layout.device
+    if isinstance(layout, Nest):
+        return layout.kind, layout.keys, tuple(map(_skeleton, layout.items))
+    return layout
+
+
 def describe_call(kind: CallKind) -> str:
     """Return a call for people: "float32[2, 197, 192]"."""
     leaves = [

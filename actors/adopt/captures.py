@@ -33,6 +33,7 @@ class CaptureSet(msgspec.Struct, frozen=True, kw_only=True):
     output: Layout
     size: int  # bytes
     effect: str = ""  # what the call did besides returning its result
+    wanted: tuple[bool, ...] = ()  # for each tensor of the call: its gradient is wanted
 
 
 class CaptureWriter:
@@ -156,6 +157,7 @@ class _CaptureRecorder:
         ):
             return None
         self._counts[place] += 1
+        wanted = tuple(tensor.requires_grad for tensor in tensors_of((args, kwargs)))
         content = {"args": _copied(args), "kwargs": _copied(kwargs)}
         before = _Effects(module, (args, kwargs))
 
@@ -168,7 +170,13 @@ class _CaptureRecorder:
             file, stored = self._writer.write(self._name, len(self.sets), content)
             self.sets.append(
                 CaptureSet(
-                    file=file, site=path, kind=kind, output=layout, size=stored, effect=effect
+                    file=file,
+                    site=path,
+                    kind=kind,
+                    output=layout,
+                    size=stored,
+                    effect=effect,
+                    wanted=wanted,
                 )
             )
 

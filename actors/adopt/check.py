@@ -9,29 +9,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import msgspec
 import torch
 
-from actors.adopt.accuracy import Accuracy, Truth, step_outputs
+from actors.adopt.accuracy import Accuracy, Truth
 from actors.adopt.call_recorder import recorded_calls
 from actors.adopt.compiled_graphs import GraphCount, count_graphs
 from actors.adopt.errors import AdoptError, first_line
 from actors.adopt.fit import Fit, load_package
+from actors.adopt.fitted_states import DroppedError, FittedStates
 from actors.adopt.look import Look, opened_model, steps_of
 from actors.adopt.memory_peak import peak_of
 from actors.adopt.model_file import device_of, synchronize
+from actors.adopt.model_state import KeptState
+from actors.adopt.regime_gains import RegimeGain, regime_gain
 from actors.adopt.site_groups import amdahl
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.step_timing import Gain, compare_states
-from actors.adopt.take import Take, TakenTask
+from actors.adopt.subset_search import sound_subset
+from actors.adopt.taken_tasks import Take, TakenTask
 
 PROGRESS = "check.progress"  # the winners that are being tried: read after a crash
 MORE_MEMORY = 1.05
 CPU_SLACK = 32 << 20
 CEILING_SLACK = 1.1  # shares are measured, too
 QUALITY_CHANGE = 0.01  # of the user's own figures
+SHOWN_GROUPS = 12  # whose time before and after is measured
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +59,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     kept: list[str]
     trials: list[Trial]
     gain: Gain | None  # of all kept winners; null where none is
+    ceiling: float = 0.0  # what all kept winners together could bring at most
+    regimes: list[RegimeGain] = msgspec.field(default_factory=list)
     accuracy: Accuracy | None = None
     accuracy_problem: str = ""  # why there is no float64 reference
     memory_before: int = 0  # bytes, the highest of a pass
@@ -63,10 +69,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     graphs_after: GraphCount | None = None
     quality_before: dict[str, float] = msgspec.field(default_factory=dict)
     quality_after: dict[str, float] = msgspec.field(default_factory=dict)
-
-
-class DroppedError(Exception):
-    """A winner can't stay; the text is the reason."""
+    # group of modules -> its time in a step before and after, ms; those inside of kernels are out
+    module_ms: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
 
 
 def check(
@@ -95,196 +99,224 @@ class _CheckStage:
         self._batches = self._file.batches(record.batches)
         self._device = device_of(self._model, self._batches)
         self._run = steps_of(self._file, self._model, self._batches)
-        self._held: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+        self._state = KeptState(self._model)
+        self._fitted = FittedStates(self._package, self._model)
 
     def run(self, without: dict[str, str]) -> Check:
         """Try each winner alone, then together; return the result."""
         self._run()
-        truth = Truth(self._file, self._model, self._batches)
-        graphs = self._graphs()
-        memory = peak_of(self._run, self._device)
+        self._state.settle()
+        self._truth = Truth(self._file, self._model, self._batches, self._state)
+        self._graphs_before = self._graphs()
+        self._memory_before = peak_of(self._run, self._device)
+        self._quality_before = self._quality([])
         names = [winner.name for winner in self._fit.winners if winner.name not in without]
         trials = [Trial(name=name, kept=False, reason=why) for name, why in without.items()]
-        alone = [self._alone(name, truth, graphs) for name in names]
+        alone = [self._alone(name) for name in names]
         trials += [trial for trial in alone if not trial.kept]
-        good = sorted(
-            (t for t in alone if t.kept), key=lambda t: -(t.alone.speedup if t.alone else 0)
-        )
-        stacked = self._stack(good, truth)
-        trials += self._without_bad_quality(stacked)
-        kept = [trial.name for trial in trials if trial.kept]
+        good = [trial for trial in alone if trial.kept]
+        trials += self._stack(sorted(good, key=lambda t: -(t.alone.speedup if t.alone else 0.0)))
         result = Check(
             device=str(self._device),
-            kept=kept,
+            kept=[trial.name for trial in trials if trial.kept],
             trials=trials,
             gain=None,
-            accuracy_problem=truth.problem,
-            memory_before=memory,
-            graphs_before=graphs,
-            quality_before=self._quality([]),
+            accuracy_problem=self._truth.problem,
+            memory_before=self._memory_before,
+            graphs_before=self._graphs_before,
+            quality_before=self._quality_before,
         )
-        return self._whole(result, truth) if kept else result
+        return self._whole(result) if result.kept else result
 
-    def _whole(self, result: Check, truth: Truth) -> Check:
+    def _whole(self, result: Check) -> Check:
         """Measure all kept winners together."""
         self._begin(result.kept)
         gain = self._gain([], result.kept)
-        self._fit_only(result.kept)
+        self._fitted.only(result.kept)
+        accuracy = self._truth.accuracy(self._truth.results())
+        memory, graphs = peak_of(self._run, self._device), self._graphs()
+        quality = self._quality(result.kept)
+        module_ms = self._module_ms(result.kept)
+        self._fitted.only([])
+        regimes = [
+            regime_gain(
+                regime.name, self._file, self._batches, self._package, result.kept, self._seconds
+            )
+            for regime in self._look.regimes
+            if regime.name != "eager" and regime.step_ms is not None
+        ]
         return msgspec.structs.replace(
             result,
             gain=gain,
-            accuracy=truth.accuracy(step_outputs(self._file, self._model, self._batches)),
-            memory_after=peak_of(self._run, self._device),
-            graphs_after=self._graphs(),
-            quality_after=self._file.quality(self._model),
+            ceiling=self._ceiling(result.kept),
+            regimes=regimes,
+            accuracy=accuracy,
+            memory_after=memory,
+            graphs_after=graphs,
+            quality_after=quality,
+            module_ms=module_ms,
         )
 
-    def _alone(self, name: str, truth: Truth, graphs: GraphCount | None) -> Trial:
+    def _alone(self, name: str) -> Trial:
         """Try one winner in the original model."""
         self._begin([name])
         task = self._tasks[name]
-        ceiling = amdahl(min(task.share * self._look.busy, 1.0))
-        trial = Trial(name=name, kept=False, ceiling=ceiling)
+        trial = Trial(name=name, kept=False)
         try:
             expected, part = self._calls_of(task)
-            ceiling = max(ceiling, amdahl(part))
-            trial = msgspec.structs.replace(trial, ceiling=ceiling)
-            memory = peak_of(self._run, self._device)
-            self._fit_only([name])
-            accuracy = truth.accuracy(step_outputs(self._file, self._model, self._batches))
-            trial = msgspec.structs.replace(trial, accuracy=accuracy)
+            ceiling = max(amdahl(min(task.share * self._look.busy, 1.0)), amdahl(part))
+            count = sum(expected.values())
+            trial = msgspec.structs.replace(trial, ceiling=ceiling, expected_calls=count)
+            self._fitted.only([name])
+            accuracy = self._truth.accuracy(self._truth.results())
+            ran = self._fitted.kernel_calls(name)
+            trial = msgspec.structs.replace(trial, accuracy=accuracy, kernel_calls=ran)
             if not accuracy.is_right:
                 raise DroppedError(f"wrong: {accuracy.places[0]}")
-            ran, reason = self._kernel_calls(name)
-            trial = msgspec.structs.replace(trial, kernel_calls=ran, expected_calls=expected)
-            if ran != expected:
-                raise DroppedError(f"its kernel ran in {ran} of {expected} calls ({reason})")
-            self._refuse_costs(graphs, memory, len(task.sites))
+            missed = self._fitted.misses(name, expected)
+            if missed:
+                raise DroppedError(f"its kernel ran in {ran} of {count} calls: {missed}")
+            self._refuse_costs([name])
             gain = self._gain([], [name])
             trial = msgspec.structs.replace(trial, alone=gain)
             _refuse_gain(gain, ceiling, task.share)
         except DroppedError as dropped:
             self._say(f"dropped: {name}: {dropped}")
             return msgspec.structs.replace(trial, reason=str(dropped))
+        except AdoptError:
+            raise
         except Exception as error:  # noqa: BLE001  # a kernel of unknown origin
             self._say(f"dropped: {name}: the model raised {first_line(error)}")
             return msgspec.structs.replace(trial, reason=f"the model raised {first_line(error)}")
         finally:
-            self._fit_only([])
+            self._fitted.only([])
         self._say(f"alone: {name}: {gain.describe()}, at most {ceiling:.2f}× is possible")
         return msgspec.structs.replace(trial, kept=True)
 
-    def _stack(self, good: Sequence[Trial], truth: Truth) -> list[Trial]:
-        """Add the winners one by one, the best first; drop those that spoil what is there."""
+    def _stack(self, good: Sequence[Trial]) -> list[Trial]:
+        """Drop those that spoil the whole, then add the others one by one, the best first."""
+        sound, dropped = sound_subset([trial.name for trial in good], self._problem)
+        for name, reason in dropped.items():
+            self._say(f"dropped: {name}: {reason}")
         kept: list[str] = []
         result = []
         for trial in good:
-            if not kept:
+            reason, gain = dropped.get(trial.name, ""), None
+            if trial.name in sound and kept:
+                self._begin([*kept, trial.name])
+                gain = self._gain(kept, [*kept, trial.name])
+                if gain.high < 1.0:
+                    reason = f"slower together with {', '.join(kept)}: {gain.describe()}"
+                    self._say(f"dropped: {trial.name}: {reason}")
+                else:
+                    names = " + ".join([*kept, trial.name])
+                    self._say(f"together: {names}: {gain.describe()} more")
+            if not reason:
                 kept.append(trial.name)
-                result.append(trial)
-                continue
-            self._begin([*kept, trial.name])
-            gain = self._gain(kept, [*kept, trial.name])
-            self._fit_only([*kept, trial.name])
-            accuracy = truth.accuracy(step_outputs(self._file, self._model, self._batches))
-            reason = ""
-            if gain.high < 1.0:
-                reason = f"slower together with {', '.join(kept)}: {gain.describe()}"
-            elif not accuracy.is_right:
-                reason = f"wrong together with {', '.join(kept)}: {accuracy.places[0]}"
-            if reason:
-                self._say(f"dropped: {trial.name}: {reason}")
-            else:
-                kept.append(trial.name)
-                self._say(f"together: {' + '.join(kept)}: {gain.describe()} more")
             result.append(
                 msgspec.structs.replace(trial, together=gain, kept=not reason, reason=reason)
             )
         return result
 
-    def _without_bad_quality(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Drop the winners with which the user's own figures change."""
-        before = self._quality([])
-        kept = [trial.name for trial in trials if trial.kept]
-        if not before or not _changed(before, self._quality(kept)):
-            return list(trials)
-        result = []
-        for trial in trials:
-            changed = _changed(before, self._quality([trial.name])) if trial.kept else ""
+    def _problem(self, names: Sequence[str]) -> str:
+        """Return why the model can't have these winners together; "" when it can."""
+        self._begin(names)
+        try:
+            changed = _changed(self._quality_before, self._quality(names))
             if changed:
-                self._say(f"dropped: {trial.name}: quality(): {changed}")
-            result.append(
-                msgspec.structs.replace(trial, kept=False, reason=f"quality(): {changed}")
-                if changed
-                else trial
-            )
-        return result
+                return f"quality(): {changed}"
+            if len(names) > 1:  # one alone has passed these
+                accuracy = self._truth.accuracy(self._truth.results())
+                if not accuracy.is_right:
+                    return f"wrong: {accuracy.places[0]}"
+                self._refuse_costs(names)
+        except DroppedError as dropped:
+            return str(dropped)
+        except Exception as error:  # noqa: BLE001  # kernels of unknown origin
+            return f"the model raised {first_line(error)}"
+        finally:
+            self._fitted.only([])
+        return ""
 
-    def _refuse_costs(self, graphs: GraphCount | None, memory: int, sites: int) -> None:
-        """Raise DroppedError for more memory or worse compiled graphs; the winner is fitted."""
+    def _refuse_costs(self, names: Sequence[str]) -> None:
+        """Raise DroppedError for more memory or worse compiled graphs with these winners."""
+        self._fitted.only([])
+        before = peak_of(self._run, self._device)
+        self._fitted.only(names)
         after = peak_of(self._run, self._device)
         slack = CPU_SLACK if self._device.type == "cpu" else 0  # the process has other memory, too
-        if memory and after > memory * MORE_MEMORY + slack:
-            raise DroppedError(f"memory grows from {memory >> 20} to {after >> 20} MiB")
-        counted = self._graphs()
+        if before and after > before * MORE_MEMORY + slack:
+            raise DroppedError(f"memory grows from {before >> 20} to {after >> 20} MiB")
+        sites = sum(len(self._tasks[name].sites) for name in names)
+        graphs, counted = self._graphs_before, self._graphs()
         if graphs is not None and counted is not None and counted.is_worse_than(graphs, sites):
             raise DroppedError(
                 f"under torch.compile there are {counted.describe()}, before {graphs.describe()}"
             )
 
     def _graphs(self) -> GraphCount | None:
-        return count_graphs(self._model, self._run)
+        counted = count_graphs(self._model, self._run)
+        self._state.restore()
+        return counted
 
     def _quality(self, names: Iterable[str]) -> dict[str, float]:
-        self._fit_only(names)
+        self._fitted.only(names)
         torch.manual_seed(0)
         return self._file.quality(self._model)
 
     def _gain(self, before: Sequence[str], after: Sequence[str]) -> Gain:
+        def state(names: Sequence[str]) -> None:
+            self._fitted.only(names)
+            self._state.restore()
+
         return compare_states(
-            lambda: self._fit_only(before),
-            lambda: self._fit_only(after),
-            self._run,
-            self._device,
-            self._seconds,
+            lambda: state(before), lambda: state(after), self._run, self._device, self._seconds
         )
 
-    def _calls_of(self, task: TakenTask) -> tuple[int, float]:
-        """Return how many calls of the task's kind a pass has, and their part of its time now."""
+    def _ceiling(self, names: Sequence[str]) -> float:
+        """Return what winners together could bring at most: their modules take no time."""
+        share = sum(self._tasks[name].share for name in names) * self._look.busy
+        parts = sum(self._calls_of(self._tasks[name])[1] for name in names)
+        return amdahl(min(max(share, parts), 1.0))
+
+    def _module_ms(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """Return the time of the largest groups of modules in a step, before and after."""
+        fitted = [f"{site}." for name in names for site in self._tasks[name].sites]
+        groups = {
+            group.name: sites
+            for group in self._look.groups[:SHOWN_GROUPS]
+            if (sites := [site for site in group.sites if not site.startswith(tuple(fitted))])
+        }
+        found = []
+        for state in ([], names):
+            self._fitted.only(state)
+            self._state.restore()
+            with recorded_calls(self._model, groups, self._device) as calls:
+                self._run()
+            steps = len(self._batches)
+            found.append({name: calls[name].us / 1e3 / steps for name in groups})
+        return {name: (found[0][name], found[1][name]) for name in groups}
+
+    def _calls_of(self, task: TakenTask) -> tuple[dict[str, int], float]:
+        """Return the calls that a winner takes in a pass, by module, and their part of its time."""
+        self._fitted.only([])
+        self._state.restore()
         began = time.perf_counter()
-        with recorded_calls(self._model, {"": task.sites}, self._device) as calls:
+        with recorded_calls(
+            self._model, {site: [site] for site in task.sites}, self._device
+        ) as calls:
             self._run()
             synchronize(self._device)
         pass_us = (time.perf_counter() - began) * 1e6
-        found = [each for each in calls[""].kinds if each.kind == task.kind]
-        spent = sum(sum(each.samples) * each.calls / len(each.samples) for each in found)
-        return sum(each.calls for each in found), min(spent / pass_us, 1.0)
-
-    def _kernel_calls(self, name: str) -> tuple[int, str]:
-        """Return how often a kernel ran since the winner was fitted, and why it did not."""
-        counts = [
-            each for each in self._package.report(self._model).values() if each["winner"] == name
-        ]
-        reasons = {reason: n for each in counts for reason, n in each["reasons"].items()}
-        return sum(each["kernel"] for each in counts), max(
-            reasons, key=lambda reason: reasons[reason], default="no call of this layout"
-        )
-
-    def _fit_only(self, names: Iterable[str]) -> None:
-        """Have exactly these winners in the model; a winner is set up once."""
-        self._package.unfit(self._model)
-        for name in names:
-            if name not in self._held:
-                placed = self._package.fit(self._model, only=[name])
-                if not placed:
-                    raise DroppedError("none of its modules is in the model that build() returns")
-                found = [vars(self._model.get_submodule(path)) for path in placed]
-                self._held[name] = [
-                    (place, {key: place[key] for key in ("forward", "__reduce_ex__")})
-                    for place in found
-                ]
-            for place, entries in self._held[name]:
-                place.update(entries)
+        expected, spent = dict.fromkeys(task.sites, 0), 0.0
+        winner = next(each for each in self._fit.winners if each.name == task.name)
+        kinds = [task.cases[number].kind for number in winner.cases]
+        for site in task.sites:
+            for each in calls[site].kinds:
+                if each.kind in kinds:
+                    expected[site] += each.calls
+                    spent += sum(each.samples) * each.calls / len(each.samples)
+        return expected, min(spent / pass_us, 1.0)
 
     def _begin(self, names: Sequence[str]) -> None:
         """Note which winners are tried, for the case that the process dies."""

@@ -14,10 +14,16 @@ from typing import Any
 import msgspec
 import torch
 
+from actors.adopt.call_layouts import tensor_layouts
 from actors.adopt.errors import AdoptError, first_line
+from actors.adopt.judged_cases import (
+    is_judged_with_gradients,
+    judged_inputs,
+    tensors_of_layouts,
+)
 from actors.adopt.look import opened_model
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import Take, TakenTask
+from actors.adopt.taken_tasks import Take, TakenTask
 from protocol.layouts import Layout
 
 PACKAGE = "stark_fitted"
@@ -37,6 +43,7 @@ class FittedWinner(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     speedup: float  # of the module alone, as its run measured it; 0: not known
     sites: tuple[str, ...]
+    cases: tuple[int, ...] = (0,)  # of the task, that the winner was judged for
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,11 +60,12 @@ class _Site(msgspec.Struct, frozen=True, kw_only=True):
     module: str
     sites: tuple[str, ...]
     structure: str
-    layout: Layout
-    output: Layout
+    layouts: tuple[Layout, ...]  # of the calls that the kernel takes
+    output: Layout  # its nesting
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     state: dict[str, str]
+    gradients: bool  # the kernel was judged with its backward
 
 
 def fit(
@@ -135,6 +143,11 @@ def _winner(
         text = _text(given)
         if "class ModelNew" not in text:
             raise AdoptError(f"--winner {task.name}={given}: it has no class ModelNew")
+        if not _takes_gradients(task, text):
+            raise AdoptError(
+                f"--winner {task.name}={given}: it was judged without backward, and the task is"
+                " one of a training step"
+            )
         return _fitted(task, given, text, SPEEDUP_UNKNOWN)
     found = []
     for run in runs:
@@ -142,7 +155,8 @@ def _winner(
             raise AdoptError(f"--run {run}: there is no such folder")
         for file in sorted(run.glob("best*.py")):
             text = _text(file)
-            if source in text:  # a winner begins with its task's source
+            # A winner begins with its task's source.
+            if source in text and _takes_gradients(task, text):
                 found.append(_fitted(task, file, text, _speedup(run, task.name)))
     return max(found, key=lambda winner: winner.speedup, default=None)
 
@@ -154,7 +168,24 @@ def _fitted(task: TakenTask, file: Path, text: str, speedup: float) -> FittedWin
         sha256=hashlib.sha256(text.encode()).hexdigest(),
         speedup=speedup,
         sites=task.sites,
+        cases=_judged_cases(task, text),
     )
+
+
+def _takes_gradients(task: TakenTask, text: str) -> bool:
+    """Whether a winner was judged for the gradients that the task's calls want."""
+    return not task.gradients or is_judged_with_gradients(text)
+
+
+def _judged_cases(task: TakenTask, text: str) -> tuple[int, ...]:
+    """Return the task's cases that a winner was judged for; an unknown file has the first."""
+    judged = judged_inputs(text)
+    found = []
+    for number, case in enumerate(task.cases):
+        leaves = [leaf for _, leaf in tensor_layouts(case.kind.layout)]
+        if tensors_of_layouts([leaves[place] for place in task.inputs]) in judged:
+            found.append(number)
+    return tuple(found) or (0,)
 
 
 def _text(file: Path) -> str:
@@ -170,7 +201,7 @@ def _speedup(run: Path, task: str) -> float:
         result = msgspec.json.decode((run / "result.json").read_bytes())
         for each in result["tasks"]:
             if each["name"] == task and each["best"]:
-                return float(each["best"]["speedup"])
+                return float(each["best"]["speedup_eager"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         pass
     return SPEEDUP_UNKNOWN
@@ -200,11 +231,12 @@ def _write_package(
                 module=module,
                 sites=task.sites,
                 structure=structure(model.get_submodule(task.sites[0])),
-                layout=task.kind.layout,
-                output=task.output,
+                layouts=tuple(task.cases[number].kind.layout for number in winner.cases),
+                output=task.cases[0].output,
                 inputs=task.inputs,
                 outputs=task.outputs,
                 state=task.state,
+                gradients=task.gradients,
             )
         )
     folder.write(f"{PACKAGE}/sites.json", {"winners": sites})

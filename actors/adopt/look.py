@@ -199,6 +199,11 @@ def _result(
     )
 
 
+def compile_mode(regime: str) -> str | None:
+    """Return torch.compile's mode for a regime."""
+    return "reduce-overhead" if regime == "cudagraph" else None
+
+
 def _regime(
     name: str, file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch], eager_ms: float
 ) -> Regime:
@@ -208,9 +213,8 @@ def _regime(
         return Regime(name=name, step_ms=eager_ms)
     if name == "cudagraph" and device.type != "cuda":
         return Regime(name=name, problem="there are no CUDA graphs on a CPU")
-    mode = "reduce-overhead" if name == "cudagraph" else None
     try:
-        compiled: Any = torch.compile(copy.deepcopy(model), mode=mode)
+        compiled: Any = torch.compile(copy.deepcopy(model), mode=compile_mode(name))
         run = steps_of(file, compiled, batches)
         for _ in range(3):
             run()

@@ -1,4 +1,4 @@
-"""The highest memory of a pass: of the card, or of the process on a CPU."""
+"""Memory of the card, or of the process on a CPU: the highest of a pass, and what is free."""
 
 from __future__ import annotations
 
@@ -26,3 +26,14 @@ def peak_of(run: Callable[[], None], device: torch.device) -> int:
         return 0
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found[1]) << 10 if found else 0
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return how many bytes can still be taken; where that is not known, very many."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    except OSError:
+        return 1 << 60
+    return int(found[1]) << 10 if found else 1 << 60

@@ -40,6 +40,11 @@ class ModelFile:
                 f"{self.path}: build() returned a {type(model).__name__}, expected a"
                 " torch.nn.Module"
             )
+        if hasattr(model, "_orig_mod") or model._compiled_call_impl is not None:
+            raise AdoptError(
+                f"{self.path}: build() returned a compiled model; return it as it is before"
+                " torch.compile (--regime compile measures that)"
+            )
         return model
 
     def batches(self, count: int) -> list[Batch]:

@@ -10,9 +10,10 @@ from actors.adopt.check_process import check_apart, dropped_before
 from actors.adopt.fit import PACKAGE, NoWinnerError, fit
 from actors.adopt.look import Look, is_unchanged, look, look_lines, refuse_outside
 from actors.adopt.model_file import ModelFile
-from actors.adopt.model_report import report_text, verdict_line
+from actors.adopt.model_report import no_winner_line, report_text, verdict_line
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import Options, Take, take
+from actors.adopt.take import take
+from actors.adopt.taken_tasks import Options, Take
 from actors.adopt.task_runs import run_tasks
 from actors.commands import typed_command
 from actors.exit_status import ExitStatus
@@ -94,16 +95,25 @@ def run_all(arguments: argparse.Namespace) -> int:
         found = folder.read("look.json", Look, "adopt.py look")
         refuse_outside(found, arguments.max_outside)
     arguments.folder = folder.path
-    if not folder.has("take.json") and run_take(arguments):
-        return ExitStatus.NEGATIVE
+    if not folder.has("take.json"):
+        run_take(arguments)
     taken = folder.read("take.json", Take, "adopt.py take")
+    if not taken.tasks:
+        return _nothing_to_fit(folder)
     run_tasks(folder, taken.tasks, arguments.budget, arguments.supervisor, say)
     try:
         fit(folder, [], {}, say)
-    except NoWinnerError as error:
-        say(str(error))
-        return ExitStatus.NEGATIVE
+    except NoWinnerError:
+        return _nothing_to_fit(folder)
     return run_check(arguments)
+
+
+def _nothing_to_fit(folder: StageFolder) -> int:
+    """Say why the model stays as it is, also in the report."""
+    folder.write_text("report.md", report_text(folder))
+    say(no_winner_line(folder))
+    say(f"-> {folder.path}/report.md")
+    return ExitStatus.NEGATIVE
 
 
 STAGES = {

@@ -59,15 +59,36 @@ def bound_task(names: dict[str, Any], module: torch.nn.Module, state: dict[str, 
 
 
 def compare(
-    task: Any, module: torch.nn.Module, call: dict[str, Any], inputs: Sequence[int]
+    task: Any,
+    module: torch.nn.Module,
+    call: dict[str, Any],
+    inputs: Sequence[int],
+    wanted: Sequence[bool] | None = None,
 ) -> Proof:
-    """Compare one recorded call; raise UntranslatableError when the task is not the module."""
+    """Compare one recorded call; raise UntranslatableError when the task is not the module.
+
+    `wanted`: in a training step, for each tensor of the call whether its gradient is wanted; the
+    gradients of the task and of the module are then compared, too.
+    """
     expected = list(tensors_of(call["output"]))
     given = list(tensors_of((call["args"], call["kwargs"])))
+    chosen = [given[number] for number in inputs]
+
+    def of_module() -> Any:
+        return module(*call["args"], **call["kwargs"])
+
+    def of_task() -> Any:
+        return task(*chosen)
+
     with torch.no_grad():
-        again = list(tensors_of(module(*call["args"], **call["kwargs"])))
-        first = list(tensors_of(task(*[given[number] for number in inputs])))
-        second = list(tensors_of(task(*[given[number] for number in inputs])))
+        again, first, second = (list(tensors_of(run())) for run in (of_module, of_task, of_task))
+    if wanted is not None:
+        leaves = [tensor for tensor, is_wanted in zip(given, wanted, strict=True) if is_wanted]
+        leaves = [*(leaf.requires_grad_() for leaf in leaves), *_trained(task)]
+        expected += _gradients(of_module, leaves)
+        again += _gradients(of_module, leaves)
+        first += _gradients(of_task, leaves)
+        second += _gradients(of_task, leaves)
     if [tuple(each.shape) for each in first] != [tuple(each.shape) for each in expected]:
         raise UntranslatableError("the task's result has other shapes than the module's")
     noise = max(map(difference, again, expected), default=0.0)
@@ -83,6 +104,28 @@ def compare(
         raise UntranslatableError(f"a second call differs from the first by {repeated:.2g}")
     is_equal = all(map(torch.equal, first, expected))
     return Proof(sets=1, is_equal=is_equal, error=error, own_noise=noise)
+
+
+def _trained(task: Any) -> list[torch.Tensor]:
+    """Return the parameters of a bound task, which are the module's own, that are trained."""
+    return [each for each in task.parameters() if each.requires_grad]
+
+
+def _gradients(run: Callable[[], Any], leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the gradients of `leaves` for drawn gradients of the outputs; zeros where none is."""
+    with torch.enable_grad():
+        outputs = [each for each in tensors_of(run()) if each.requires_grad]
+    generator = torch.Generator().manual_seed(0)
+    drawn = [
+        torch.randn(each.shape, generator=generator).to(each.device, each.dtype) for each in outputs
+    ]
+    if not outputs or not leaves:
+        return []
+    found = torch.autograd.grad(outputs, leaves, drawn, allow_unused=True)
+    return [
+        torch.zeros_like(leaf) if gradient is None else gradient
+        for gradient, leaf in zip(found, leaves, strict=True)
+    ]
 
 
 def difference(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -6,12 +6,13 @@ import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from actors.adopt.errors import AdoptError
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import TakenTask
+from actors.adopt.taken_tasks import TakenTask
 from actors.exit_status import ExitStatus
 from actors.installation import supervisor
 
@@ -68,11 +69,30 @@ def attempts_by_value(tasks: Sequence[TakenTask], budget: int) -> list[int]:
     return given
 
 
+def run_outcome(folder: StageFolder, task: TakenTask) -> str:
+    """Return what a task's run came to, as a clause."""
+    result = _result(folder.path / "runs" / task.name)
+    if result is None:
+        return "it was not run"
+    closest = result.get("closest") or {}
+    attempts, correct = result.get("attempts", 0), result.get("correct", 0)
+    gain = closest.get("speedup_eager")
+    nearest = f", the best {gain:.2f}×" if gain else ""
+    if result.get("best"):
+        return "a winner was found"
+    return f"{attempts} attempts, {correct} correct{nearest}, none confirmed faster"
+
+
 def has_ended(run: Path) -> bool:
     """Whether a run has written its last results."""
+    result = _result(run)
+    return result is not None and result.get("status") == "finished"
+
+
+def _result(run: Path) -> dict[str, Any] | None:
+    """Return what result.json says of a run's one task; None where there is none yet."""
     try:
-        result = msgspec.json.decode((run / RESULT).read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return False
-    tasks = result.get("tasks", []) if isinstance(result, dict) else []
-    return bool(tasks) and all(task.get("status") == "finished" for task in tasks)
+        tasks = msgspec.json.decode((run / RESULT).read_bytes())["tasks"]
+        return dict(tasks[0])
+    except (OSError, msgspec.DecodeError, KeyError, IndexError, TypeError, ValueError):
+        return None

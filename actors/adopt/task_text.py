@@ -28,11 +28,16 @@ class TaskText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def task_text(
-    graph: ModuleGraph, module: torch.nn.Module, tensors: Sequence[torch.Tensor], about: str
+    graph: ModuleGraph,
+    module: torch.nn.Module,
+    tensors: Sequence[torch.Tensor],
+    about: str,
+    wanted: Sequence[bool] = (),
 ) -> TaskText:
     """Return the task for one graph; raise UntranslatableError with the reason.
 
     `tensors`: the tensors of a recorded call, in order, whose ranges the inputs are drawn from.
+    `wanted`: for each of them, in a training step, whether its gradient is wanted.
     """
     if not graph.inputs:
         raise UntranslatableError("its result does not depend on a tensor that it is given")
@@ -53,6 +58,11 @@ def task_text(
     if not results:
         raise UntranslatableError("it returns no tensor")
     drawn = [draw_text(tensors[number]) for _, number in graph.inputs]
+    if wanted:
+        drawn = [
+            f"({text}).requires_grad_()" if wanted[number] else text
+            for text, (_, number) in zip(drawn, graph.inputs, strict=True)
+        ]
     arguments = ", ".join(f"{_local(name)}" for name, _ in graph.inputs)
     source = _FILE.format(
         about=about,
@@ -124,7 +134,8 @@ def _state_lines(
         if key in part._parameters:
             value = part._parameters[key]
             _refuse_subclass(value, path)
-            lines.append(f"        self.{name} = nn.Parameter({_draw(value)})")
+            frozen = "" if value is None or value.requires_grad else ", requires_grad=False"
+            lines.append(f"        self.{name} = nn.Parameter({_draw(value)}{frozen})")
         else:
             value = part._buffers[key]
             _refuse_subclass(value, path)

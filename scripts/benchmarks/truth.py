@@ -3,15 +3,20 @@
     python -m scripts.benchmarks.truth [--device cpu|cuda] [--time-s S] [NAME …]
 
 Each kernel is judged, and then timed in this process over inputs in turn: by CUDA events on a card,
-by the clock on a host, which has to be quiet.  The exit status is 1 if the median deviation is
-above 1 % or one kernel deviates by more than 3 %.
+by the clock on a host, which has to be quiet.  A card rests between two passes, so that it does not
+lower its clocks, and calls before the first event wake it.  Calls that are little more than a
+launch depend on the processor: this process uses a quick one, as the judge does.  The exit status
+is 1 if the median deviation is above 1 % or one kernel deviates by more than 3 %.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from types import ModuleType
@@ -20,6 +25,7 @@ from typing import Any
 from actors.cli import OneLineParser
 from actors.evaluator.devices import device as devices
 from actors.evaluator.judge import Judge, JudgeUnavailableError
+from actors.evaluator.timing import clock_priority
 from protocol.settings import Limits
 from protocol.values import DeviceKind, Task, Verdict
 from scripts.benchmarks.honest_kernels import HonestKernel, honest_kernels
@@ -30,7 +36,9 @@ BLOCK_S = {"cpu": 0.02, "cuda": 0.015}  # of calls that are timed together
 MOST_INPUTS = 2048
 HOST_BYTES, CARD_SHARE = 1 << 25, 2  # of inputs and outputs in turn
 PASSES = 9
-WARM_UP_S = 0.4  # a card that was idle takes that long to its full clock
+WARM_UP_S = 0.3  # a card that was idle takes that long to its full clock
+REST_S = {"cpu": 0.0, "cuda": 0.03}  # between passes
+WAKING_S = 0.002  # of calls before the first event
 
 
 def main(arguments: list[str]) -> int:
@@ -100,7 +108,8 @@ def clocked_us(kernel: HonestKernel, device: DeviceKind) -> float:
     """Return what a call takes over inputs in turn, as an honest engineer would time it."""
     import torch  # here: the judge's process does without it otherwise
 
-    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+    quick = clock_priority.quickest_processor() if device == "cuda" else None
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder, only_on(quick):
         module = _imported(kernel.candidate, Path(folder))
         model = module.ModelNew(*module.get_init_inputs()).to(device)
         first = _inputs(torch, module, device)
@@ -116,11 +125,27 @@ def clocked_us(kernel: HonestKernel, device: DeviceKind) -> float:
         until = time.monotonic() + WARM_UP_S
         while time.monotonic() < until:
             _pass_s(torch, model, inputs, outputs, device)
-        passes = [_pass_s(torch, model, inputs, outputs, device) for _pass in range(PASSES)]
+        passes = []
+        waking = inputs[: max(1, int(WAKING_S / call_s))]
+        for _pass in range(PASSES):
+            time.sleep(REST_S[device])
+            passes.append(_pass_s(torch, model, inputs, outputs, device, waking))
         del inputs, outputs, first, model
     if device == "cuda":
         torch.cuda.empty_cache()
     return median(passes) / min(wanted, max(1, int(budget // size))) * 1e6
+
+
+@contextmanager
+def only_on(processor: int | None) -> Iterator[None]:
+    """Have this thread run on one processor."""
+    allowed = os.sched_getaffinity(0)
+    try:
+        if processor is not None:
+            os.sched_setaffinity(0, {processor})
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def _imported(source: str, folder: Path) -> ModuleType:
@@ -148,9 +173,17 @@ def _bytes(torch: Any, value: object) -> int:
 
 
 def _pass_s(
-    torch: Any, model: Any, inputs: list[list[object]], outputs: list[object], device: str
+    torch: Any,
+    model: Any,
+    inputs: list[list[object]],
+    outputs: list[object],
+    device: str,
+    waking: Sequence[list[object]] = (),
 ) -> float:
-    """Return the seconds of one call on each of the inputs; each output replaces its last one."""
+    """Return the seconds of one call on each of the inputs; each output replaces its last one.
+
+    `waking`: inputs of calls that wake a card before.
+    """
     outputs += [None] * (len(inputs) - len(outputs))
     if device == "cpu":
         began = time.perf_counter()
@@ -159,6 +192,8 @@ def _pass_s(
         return time.perf_counter() - began
     first, last = (torch.cuda.Event(enable_timing=True) for _event in range(2))
     torch.cuda.synchronize()
+    for given in waking:
+        model(*given)
     first.record()
     for number, given in enumerate(inputs):
         outputs[number] = model(*given)

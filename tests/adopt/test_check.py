@@ -20,8 +20,10 @@ from actors.adopt.look import look
 from actors.adopt.model_file import ModelFile
 from actors.adopt.model_report import report_text, verdict_line
 from actors.adopt.stage_folder import StageFolder
+from actors.adopt.step_results import StepResult
 from actors.adopt.step_timing import interval
-from actors.adopt.take import Options, take
+from actors.adopt.take import take
+from actors.adopt.taken_tasks import Options
 
 FILE = Path(__file__).parent / "models" / "planted.py"
 EXPRESSIONS = {
@@ -74,7 +76,7 @@ def test_each_planted_winner_is_found_by_name(folder: StageFolder) -> None:
     assert ["fast"] == result.kept, result.trials
     assert "no gain beyond noise" in reasons["idle"] or "slower" in reasons["idle"]
     assert "slower" in reasons["slow"] or "no gain" in reasons["slow"]
-    assert "wrong: output 0 of batch 0" in reasons["wrong"]
+    assert "wrong: output 0 of batch" in reasons["wrong"]
     assert "under torch.compile there are" in reasons["breaking"]
     fast = next(trial for trial in result.trials if trial.name == "fast")
     assert (12, 12) == (
@@ -112,11 +114,12 @@ def test_the_allowed_error_is_twice_the_originals_own() -> None:
     truth = Truth(file, model, batches)
     outputs = step_outputs(file, model, batches)
     assert truth.accuracy(outputs).is_right
-    outputs[3][0][0, 0] += 1e-3
+    outputs[3].outputs[0][0, 0] += 1e-3
     found = truth.accuracy(outputs)
     assert (False, 1) == (found.is_right, len(found.places))
     assert "output 0 of batch 3" in found.places[0]
-    assert truth.accuracy([[], *outputs[1:]]).places[0] == "batch 0 has 0 outputs"
+    none = StepResult(outputs=[])
+    assert truth.accuracy([none, *outputs[1:]]).places[0] == "batch 0 has 0 outputs"
 
 
 def test_graphs_may_grow_with_the_fitted_modules_and_breaks_may_not() -> None:

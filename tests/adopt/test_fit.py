@@ -19,7 +19,8 @@ from actors.adopt.fit import fit, load_package
 from actors.adopt.look import look
 from actors.adopt.model_file import ModelFile
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import Options, take
+from actors.adopt.take import take
+from actors.adopt.taken_tasks import Options
 
 FILE = Path(__file__).parent / "models" / "planted.py"
 PATTERNS = ("fast.*", "wrong")

@@ -18,7 +18,8 @@ from actors.adopt.errors import AdoptError
 from actors.adopt.look import Look, look, look_lines, refuse_outside
 from actors.adopt.model_file import ModelFile
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import Options, Take, take
+from actors.adopt.take import take
+from actors.adopt.taken_tasks import Options, Take
 from actors.adopt.task_proof import load_task
 from actors.exit_status import ExitStatus
 
@@ -132,7 +133,14 @@ def test_a_module_with_a_cache_is_not_taken_and_its_parts_are(
     assert {"layers-mlp"} <= {task.name for task in taken.tasks}
     gate = next(task for task in taken.tasks if task.name == "layers-mlp")
     assert ("layers.0.mlp", "layers.1.mlp") == gate.sites
-    assert 8 == gate.calls  # of 10 calls a step, 8 are of one token
+    calls = sorted(case.calls for case in gate.cases)
+    assert 8 == calls[-1]  # of 10 calls a step, 8 are of one token
+    assert 10 == pytest.approx(sum(calls))  # the first ones, of two lengths, are cases, too
+    path = (folder.path / gate.file).with_name("cases.toml")
+    judged = [
+        case["shapes"] for case in tomllib.loads(path.read_text())["case"] if "shapes" in case
+    ]
+    assert 2 == len(judged)
 
 
 def test_recorded_data_is_private_and_capped(stages: Callable[[str], Stages]) -> None:
@@ -150,7 +158,7 @@ def test_recorded_data_is_private_and_capped(stages: Callable[[str], Stages]) ->
 
 
 MODULES = {
-    "gradients are wanted": "class M(torch.nn.Linear): pass",
+    "gradients are recorded": "class M(torch.nn.Linear): pass",
     "it draws random numbers": (
         "class M(torch.nn.Linear):\n"
         "    def forward(self, x): return torch.rand_like(x) + super().forward(x)"
@@ -171,7 +179,7 @@ MODULES = {
     ),
     "it is called in": (
         "class M(torch.nn.Linear):\n    def forward(self, x): return x.exp() + 1\n"
-        "BATCHES = [((torch.randn(n * 1000, 8),), {}) for n in range(10, 20)]"
+        "BATCHES = [((torch.randn(200, 8),), {}) for _ in range(3)]"
     ),
     "it returns a Result": (
         "import dataclasses\n"
@@ -186,7 +194,9 @@ MODULES = {
 def test_what_cannot_be_a_task_is_refused_with_its_reason(tmp_path: Path, reason: str) -> None:
     """No task is made of a module that a kernel could not replace; the reason is said."""
     model = tmp_path / "bad.py"
-    step = "model(*batch[0]).sum().backward()" if "gradients" in reason else "model(*batch[0])"
+    step = "model(*batch[0])"
+    if "called in" in reason:
+        step = "[model(batch[0][0][:rows]) for rows in range(1, 200)]"
     grad = "torch.enable_grad()" if "gradients" in reason else "torch.no_grad()"
     model.write_text(
         f"import torch\nBATCHES = [((torch.randn(4, 8),), {{}}) for _ in range(3)]\n"

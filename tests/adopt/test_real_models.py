@@ -11,7 +11,8 @@ import torch
 from actors.adopt.look import look
 from actors.adopt.model_file import ModelFile
 from actors.adopt.stage_folder import StageFolder
-from actors.adopt.take import Options, take
+from actors.adopt.take import take
+from actors.adopt.taken_tasks import Options
 
 pytestmark = pytest.mark.long
 HEAD = """\

@@ -83,8 +83,9 @@ class FittedForward:
         self.original = vars(site).get("forward") or type(site).forward.__get__(site)
         self.__signature__ = inspect.signature(self.original)
         self.winner = winner["name"]
-        self.layout = _spec(winner["layout"])
+        self.layouts = [_spec(layout) for layout in winner["layouts"]]
         self.output = _spec(winner["output"])
+        self.gradients = winner["gradients"]  # the kernel has its backward
         self.inputs, self.outputs = winner["inputs"], winner["outputs"]
         self.state = winner["state"]
         self.module = importlib.import_module(f".{winner['module']}", __name__)
@@ -98,8 +99,8 @@ class FittedForward:
     def __call__(self, *args, **kwargs):
         if torch.compiler.is_compiling():
             return self.traced(args, kwargs)
-        tensors = []
-        reason = _misfit((args, kwargs), self.layout, tensors) or _state_misfit(self.number)
+        reason, tensors = self.fitting((args, kwargs))
+        reason = reason or _state_misfit(self.number)
         if not reason:
             inputs = [tensors[number] for number in self.inputs]
             guard = getattr(self.twin, "_kernel_guard", None)
@@ -118,12 +119,23 @@ class FittedForward:
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         return self.original(*args, **kwargs)
 
+    def fitting(self, given):
+        """Return ("", the call's tensors) for a judged layout, else (why not, [])."""
+        first = ""
+        for layout in self.layouts:
+            tensors = []
+            reason = _misfit(given, layout, tensors, self.gradients)
+            if not reason:
+                return "", tensors
+            first = first or reason
+        return first, []
+
     def traced(self, args, kwargs):
         """What a compiler sees: the winner's operator, or the module's own forward."""
-        tensors = []
-        if torch.compiler.is_exporting() or _misfit((args, kwargs), self.layout, tensors):
+        if torch.compiler.is_exporting():
             return self.original(*args, **kwargs)
-        if _state_misfit(self.number):
+        reason, tensors = self.fitting((args, kwargs))
+        if reason or _state_misfit(self.number):
             return self.original(*args, **kwargs)
         return self.nested(self.twin(*[tensors[number] for number in self.inputs]))
 
@@ -246,7 +258,7 @@ def _state_misfit(number):
         for key, value in attributes:
             if own.get(key, _OWN) is not value:
                 return f"the attribute {key} was changed"
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() and not self.gradients:
         for store, key, _, _ in self.ties:
             if store[key].requires_grad:
                 return "gradients are wanted (under torch.no_grad() the kernel runs)"
@@ -257,7 +269,7 @@ def _state_misfit(number):
 _state_misfit._dynamo_marked_constant = True
 
 
-def _misfit(value, spec, tensors):
+def _misfit(value, spec, tensors, gradients):
     """Return how a value differs from the judged layout, or ""; collect its tensors."""
     kind = spec[0]
     if kind == "tensor":
@@ -272,7 +284,7 @@ def _misfit(value, spec, tensors):
             return ""
         if not value.is_contiguous() if spec[3] is None else value.stride() != spec[3]:
             return f"strides {value.stride()} in place of {spec[3] or 'contiguous ones'}"
-        if value.requires_grad and torch.is_grad_enabled():
+        if value.requires_grad and torch.is_grad_enabled() and not gradients:
             return "gradients are wanted (under torch.no_grad() the kernel runs)"
         return ""
     if kind == "plain":
@@ -285,7 +297,7 @@ def _misfit(value, spec, tensors):
     elif not isinstance(value, (list, tuple)) or len(value) != len(spec[2]):
         return f"not {len(spec[2])} arguments"
     for item, inner in zip(value, spec[2]):
-        reason = _misfit(item, inner, tensors)
+        reason = _misfit(item, inner, tensors, gradients)
         if reason:
             return reason
     return ""

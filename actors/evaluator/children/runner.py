@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from actors.evaluator.children import profiler
+from actors.evaluator.children.call_form import adapted
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
@@ -118,7 +119,7 @@ class Runner:
             ReleaseTensors: lambda _order, _: self._release_tensors(),
             CallRepeatedly: lambda order, _: self._call_repeatedly(order),
             TakeProfile: lambda order, _: self._profile(order),
-            CheckRelease: lambda order, _: self._check_release(order.name),
+            CheckRelease: lambda order, _: self._check_release(order),
             CheckDevice: lambda _order, _: check_device(self.device),
             CollectOutputs: lambda order, carried: self._collect_outputs(order, carried[0]),
             LocateOutputs: lambda _order, _: self._locate_outputs(),
@@ -144,9 +145,8 @@ class Runner:
     def _construct(self, order: ConstructModule, region: int) -> None:
         seed_all(order.seed)
         init = tensor_bytes.read(order.init, region, self.device)
-        self._module = self._class(*init)  # type: ignore[operator,misc]
-        if isinstance(self._module, torch.nn.Module):
-            self._module = self._module.to(self.device)
+        made = self._class(*init)  # type: ignore[operator,misc]
+        self._module = adapted(made, order.form, self.device)
 
     def _load_parameters(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
         wanted, first = (tensor_bytes.read(order.state, each, self.device) for each in regions)
@@ -160,11 +160,13 @@ class Runner:
         call = lambda: module(*inputs)  # type: ignore[operator]  # noqa: E731
         return CallProfiled(profile=profiler.profile_call(call, self.device, order.calls))
 
-    def _check_release(self, name: str) -> ReleaseChecked:
+    def _check_release(self, order: CheckRelease) -> ReleaseChecked:
         # Imported here, because torch's compilers take seconds to import.
         from actors.evaluator.children.release_checks import gpu_release_checks
 
-        return gpu_release_checks.run_check(sys.modules["candidate"], self.device, name)
+        return gpu_release_checks.run_check(
+            sys.modules["candidate"], self.device, order.name, order.case
+        )
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -236,7 +238,7 @@ class Runner:
 
     def _call_repeatedly(self, order: CallRepeatedly) -> None:
         if order.is_empty:
-            self._hand_over_again(order.calls)
+            self._hand_over_again(order)
             return
         module, inputs = self._module, [self._slots[slot] for slot in range(order.slots)]
         # Each output replaces the slot's last one, and others stay: all that is freed in a block
@@ -251,15 +253,17 @@ class Runner:
         self._synchronize()
         self._handed_over = outputs[:count]
 
-    def _hand_over_again(self, calls: int) -> None:
+    def _hand_over_again(self, order: CallRepeatedly) -> None:
         """Do what a block does besides its calls, with the outputs of earlier ones."""
-        if self.device == "cuda":
-            if self._tick is None:
-                self._tick = torch.zeros(1, device="cuda")
-            self._tick.zero_()  # the way to the card and back is no part of a call
-            torch.cuda.synchronize()
-        times = -(-calls // max(1, len(self._outputs)))
-        self._handed_over = (self._outputs * times)[:calls]
+        if self.device == "cuda" and self._tick is None:
+            self._tick = torch.zeros(1, device="cuda")
+        _inputs = [self._slots[slot] for slot in range(order.slots)]
+        with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
+            if self._tick is not None:
+                self._tick.zero_()  # the way to the card and back is no part of a call
+        self._synchronize()
+        times = -(-order.calls // max(1, len(self._outputs)))
+        self._handed_over = (self._outputs * times)[: order.calls]
 
     def _collect_outputs(self, order: CollectOutputs, region: int) -> OutputsCollected:
         tensor_bytes.write(self._handed_over, region, order.limit)

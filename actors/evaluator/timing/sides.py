@@ -59,6 +59,8 @@ class Sides:
         self._tolerated = tolerated
         self._order_limit_s = fixture.limits.check_s  # the longest that one order may take
         self._on_host = fixture.on_host
+        # On a card one processor launches the calls of both sides.
+        self.processor = None if self._on_host else clock_priority.quickest_processor()
         self._last_block_s: dict[tuple[Side, CallRepeatedly], float] = {}
 
     @contextmanager
@@ -107,8 +109,9 @@ class Sides:
             freezer.boost_priority()
             on_card = not self._on_host
             waited_s = freezer.waited_s(main_thread_alone=on_card)
-            began = time.perf_counter()
-            freezer.thaw()
+            with clock_priority.woken_on(freezer.oldest(), self.processor):
+                began = time.perf_counter()
+                freezer.thaw()
             try:
                 if before is not None:
                     self._receive(side)

@@ -1,0 +1,63 @@
+"""A model with some of its winners: they are put in and taken out, and their calls are counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+NO_CALL = "no call of this layout"
+
+
+class DroppedError(Exception):
+    """A winner can't stay; the text is the reason."""
+
+
+class FittedStates:
+    """One model and the package of its winners."""
+
+    def __init__(self, package: Any, model: torch.nn.Module) -> None:
+        """`package`: the imported `stark_fitted`."""
+        self._package, self._model = package, model
+        self._held: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+
+    def only(self, names: Iterable[str]) -> None:
+        """Have exactly these winners in the model; a winner is set up once."""
+        self._package.unfit(self._model)
+        for name in names:
+            if name not in self._held:
+                self._held[name] = self._placed(name)
+            for place, entries in self._held[name]:
+                place.update(entries)
+
+    def misses(self, name: str, expected: Mapping[str, int]) -> str:
+        """Return which module's kernel ran less often than `expected` since it was set up.
+
+        `expected`: path -> calls.  "" where each ran exactly as often.
+        """
+        counts = self._package.report(self._model)
+        for path, calls in expected.items():
+            found = counts.get(path)
+            if found is None or found["winner"] != name:
+                return f"its kernel is not in {path}"
+            if found["kernel"] != calls:
+                reasons = Counter(found["reasons"]).most_common(1)
+                why = reasons[0][0] if reasons else NO_CALL
+                return f"its kernel ran in {found['kernel']} of {calls} calls of {path} ({why})"
+        return ""
+
+    def kernel_calls(self, name: str) -> int:
+        """Return how often a winner's kernels ran in all modules since it was set up."""
+        counts = self._package.report(self._model).values()
+        return sum(each["kernel"] for each in counts if each["winner"] == name)
+
+    def _placed(self, name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        placed = self._package.fit(self._model, only=[name])
+        if not placed:
+            raise DroppedError("none of its modules is in the model that build() returns")
+        found = [vars(self._model.get_submodule(path)) for path in placed]
+        return [
+            (place, {key: place[key] for key in ("forward", "__reduce_ex__")}) for place in found
+        ]

@@ -1,0 +1,62 @@
+"""The values of a model's tensors, kept so that a step which changes them can be repeated.
+
+A training step updates parameters, and a batch norm its statistics.  Comparisons need every step
+to begin with the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+
+class KeptState:
+    """The tensors of a model; copies exist only for a model whose steps change them."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        """Note the tensors' versions; `settle` decides after a first step."""
+        self._model = model
+        self._versions = [tensor._version for tensor in self._tensors()]
+        self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._gradients: list[tuple[torch.nn.Parameter, torch.Tensor | None]] = []
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether steps change the model."""
+        return bool(self._kept or self._gradients)
+
+    def settle(self) -> None:
+        """Keep the values as they are now, if they or gradients have changed since construction."""
+        changed = [tensor._version for tensor in self._tensors()] != self._versions
+        if changed or any(each.grad is not None for each in self._model.parameters()):
+            self.keep()
+
+    def keep(self) -> None:
+        """Keep the values as they are now."""
+        self._kept = [(each, each.detach().clone()) for each in self._tensors()]
+        self._gradients = [(each, None) for each in self._model.parameters()]
+        self.restore()
+
+    def restore(self) -> None:
+        """Give the tensors their kept values; the tensors themselves stay, gradients go."""
+        with torch.no_grad():
+            for tensor, values in self._kept:
+                tensor.copy_(values)
+        for parameter, gradient in self._gradients:
+            parameter.grad = gradient
+
+    def _tensors(self) -> Iterator[torch.Tensor]:
+        yield from self._model.parameters()
+        yield from self._model.buffers()
+
+
+def repeatable(steps: Sequence[Callable[[], object]], state: KeptState) -> Callable[[], None]:
+    """Return a function that runs the steps, each from the kept values."""
+
+    def run() -> None:
+        for step in steps:
+            step()
+            state.restore()
+
+    return run

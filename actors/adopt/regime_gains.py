@@ -1,0 +1,76 @@
+"""The fitted model under torch.compile and CUDA graphs, compared with the original under them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import torch
+
+from actors.adopt.errors import first_line
+from actors.adopt.look import compile_mode, steps_of
+from actors.adopt.memory_peak import free_bytes
+from actors.adopt.model_file import Batch, ModelFile
+from actors.adopt.step_timing import Gain, compare_states
+
+WARM_UPS = 3  # compilation, recording of a CUDA graph, replay
+
+
+class RegimeGain(msgspec.Struct, frozen=True, kw_only=True):
+    """What all kept winners bring where the model is compiled."""
+
+    name: str
+    gain: Gain | None = None
+    engaged: int = 0  # calls of kernels while it was traced, warmed up and timed
+    problem: str = ""  # why it was not measured
+
+
+def regime_gain(
+    name: str,
+    file: ModelFile,
+    batches: Sequence[Batch],
+    package: Any,
+    kept: Sequence[str],
+    seconds: float,
+) -> RegimeGain:
+    """Compile two models of build(), one with the winners, and time whole steps of both."""
+    try:
+        models = [file.build(), file.build()]
+        device = _device(models[0])
+        if device.type == "cpu" and free_bytes(device) < _bytes(models[0]):
+            return RegimeGain(name=name, problem="two models do not fit into memory")
+        package.fit(models[1], only=list(kept))
+        runs = []
+        for model in models:
+            compiled: Any = torch.compile(model, mode=compile_mode(name))
+            runs.append(steps_of(file, compiled, batches))
+            for _ in range(WARM_UPS):
+                runs[-1]()
+        turn = _Turn()
+        gain = compare_states(
+            lambda: turn.set(0), lambda: turn.set(1), lambda: runs[turn.which](), device, seconds
+        )
+    except Exception as error:  # noqa: BLE001  # a compiler, on the user's model
+        return RegimeGain(name=name, problem=first_line(error, 160))
+    engaged = sum(each["kernel"] for each in package.report(models[1]).values())
+    return RegimeGain(name=name, gain=gain, engaged=engaged)
+
+
+class _Turn:
+    """Which of two models runs."""
+
+    def __init__(self) -> None:
+        self.which = 0
+
+    def set(self, which: int) -> None:
+        self.which = which
+
+
+def _device(model: torch.nn.Module) -> torch.device:
+    first = next(iter(model.parameters()), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def _bytes(model: torch.nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in model.parameters())

@@ -1,0 +1,67 @@
+"""What `take` writes: the tasks with their places in the model, and what was not taken and why."""
+
+from __future__ import annotations
+
+import msgspec
+
+from actors.adopt.call_layouts import CallKind
+from actors.adopt.task_proof import Proof
+from protocol.layouts import Layout
+
+
+class TakenCase(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of call that a task stands for."""
+
+    kind: CallKind
+    output: Layout
+    calls: float  # a step, all sites
+
+
+class TakenTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One task and its place in the model."""
+
+    name: str
+    class_name: str
+    file: str  # below the stage folder
+    sha256: str  # of the task's source
+    sites: tuple[str, ...]
+    cases: tuple[TakenCase, ...]  # the first is the one that the task's get_inputs() draws
+    inputs: tuple[int, ...]  # see TaskText
+    state: dict[str, str]
+    outputs: tuple[int, ...]
+    share: float  # of the device time: the module's calls of these kinds
+    free_share: float  # of it, outside of libraries
+    weights_sha256: str  # of the first site's parameters and buffers
+    proof: Proof
+
+    @property
+    def gradients(self) -> bool:
+        """Whether the task is one of a training step: forward and backward."""
+        return self.cases[0].kind.gradients
+
+
+class NotTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """A module of which no task was made."""
+
+    name: str
+    sites: tuple[str, ...]
+    reason: str
+
+
+class Take(msgspec.Struct, frozen=True, kw_only=True):
+    """take.json."""
+
+    tasks: list[TakenTask]
+    not_taken: list[NotTaken]
+    captured_bytes: int
+    is_cap_reached: bool
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for."""
+
+    top: int = 6
+    min_share: float = 0.03
+    patterns: tuple[str, ...] = ()
+    cap: int = 2 << 30
+    max_gap: float = 0.2

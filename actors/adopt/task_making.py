@@ -1,0 +1,298 @@
+"""One group of equal modules becomes a task: its graph as text, its cases, its proof."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import torch
+
+from actors.adopt.call_layouts import (
+    describe_call,
+    is_same_nesting,
+    tensor_layouts,
+    tensors_of,
+    unsupported,
+)
+from actors.adopt.call_recorder import KindOfCalls, ModuleCalls, recorded_calls
+from actors.adopt.captures import CaptureSet, CaptureWriter, load_capture
+from actors.adopt.cases_file import cases_text
+from actors.adopt.device_time import alone_device_us, calls_device_us
+from actors.adopt.errors import first_line
+from actors.adopt.model_file import is_out_of_memory
+from actors.adopt.model_state import KeptState
+from actors.adopt.module_graph import module_graph
+from actors.adopt.operation_text import UntranslatableError
+from actors.adopt.site_groups import SiteGroup
+from actors.adopt.stage_folder import StageFolder
+from actors.adopt.taken_tasks import Options, TakenCase, TakenTask
+from actors.adopt.task_proof import Proof, bound_task, call_us, combined, compare, load_task
+from actors.adopt.task_text import TaskText, task_text
+
+RECORDED_KINDS = 8  # layouts of a module whose calls are recorded
+LEAST_PART = 0.2  # of a module's time, that the recorded layouts must have
+TRIES = 3  # of the comparison of times
+
+
+class ModelSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """The model and how it is run."""
+
+    model: torch.nn.Module
+    run: Callable[[], None]  # one step for each batch
+    count: int  # steps in `run`
+    device: torch.device
+    state: KeptState
+    trains: bool  # a step calls backward
+
+
+class TaskMaker:
+    """Makes the tasks of one model."""
+
+    def __init__(
+        self,
+        folder: StageFolder,
+        options: Options,
+        steps: ModelSteps,
+        writer: CaptureWriter,
+        rounds: int,
+    ) -> None:
+        """`rounds`: how often `steps.run` was called while the calls were counted."""
+        self._folder, self._options = folder, options
+        self._steps, self._model, self._device = steps, steps.model, steps.device
+        self._writer, self._rounds = writer, rounds
+
+    def task(self, group: SiteGroup, calls: ModuleCalls, sets: Sequence[CaptureSet]) -> TakenTask:
+        """Make and prove one task; raise UntranslatableError with the reason."""
+        most = most_costly(calls)
+        captures = [each for each in sets if each.kind == most.kind]
+        self._check_kind(most, captures)
+        sites, text = self._text(group, most, captures)
+        names = load_task(text.source, group.name)
+        proof = self._prove(names, text, captures, sites)
+        cases = [most, *self._more_cases(names, text, calls, sets, sites, most)]
+        name = f"tasks/{group.name}/{group.name}.py"
+        self._folder.write_text(name, text.source)
+        self._folder.write_text(
+            f"tasks/{group.name}/cases.toml",
+            cases_text(group.name, calls, cases, text.inputs, self._steps.count * self._rounds),
+        )
+        part = sum(each.us for each in cases) / (calls.us or 1.0) * len(sites) / len(group.sites)
+        outputs = {each.kind.layout: each.output for each in sets}
+        return TakenTask(
+            name=group.name,
+            class_name=group.class_name,
+            file=name,
+            sha256=hashlib.sha256(text.source.encode()).hexdigest(),
+            sites=sites,
+            cases=tuple(
+                TakenCase(
+                    kind=each.kind,
+                    output=outputs[each.kind.layout],
+                    calls=each.calls / (self._steps.count * self._rounds),
+                )
+                for each in cases
+            ),
+            inputs=text.inputs,
+            state=text.state,
+            outputs=text.outputs,
+            share=group.share * part,
+            free_share=group.free_share * part,
+            weights_sha256=weights_hash(self._model.get_submodule(sites[0])),
+            proof=proof,
+        )
+
+    def _check_kind(self, most: KindOfCalls, captures: Sequence[CaptureSet]) -> None:
+        """Raise UntranslatableError where calls of this kind can't become a task."""
+        kind = most.kind
+        if unsupported(kind.layout):
+            raise UntranslatableError(f"it is given a {unsupported(kind.layout)}")
+        if kind.gradients and not self._steps.trains:
+            raise UntranslatableError(
+                "gradients are recorded and no step calls backward(): put torch.no_grad() around"
+                " the step"
+            )
+        if kind.autocast:
+            raise UntranslatableError("autocast is on when it is called")
+        if not captures:
+            full = "the cap of recorded bytes is reached (--cap)" if self._writer.is_full else ""
+            raise UntranslatableError(full or "no call of its most costly layout was recorded")
+        for capture in captures:
+            problem = _output_problem(capture)
+            if problem:
+                raise UntranslatableError(problem)
+
+    def _text(
+        self, group: SiteGroup, most: KindOfCalls, captures: Sequence[CaptureSet]
+    ) -> tuple[tuple[str, ...], TaskText]:
+        """Return the sites that compute the same, the recorded one first, and the task's text."""
+        first = captures[0]
+        call = load_capture(self._folder.path, first, self._device)
+        tensors = list(tensors_of((call["args"], call["kwargs"])))
+        about = (
+            f"{group.class_name}, ×{len(group.sites)} in the model, called with"
+            f" {describe_call(most.kind)}.\n\n"
+            "Shapes, dtypes and ranges are measured, values are drawn.\n"
+        )
+        texts: dict[str, TaskText] = {}
+        for path in (first.site, *group.sites):
+            module = self._model.get_submodule(path)
+            if any(part._forward_hooks or part._forward_pre_hooks for part in module.modules()):
+                raise UntranslatableError("it has hooks, which a kernel would skip")
+            if path not in texts:
+                graph = module_graph(module, call["args"], call["kwargs"])
+                wanted = first.wanted if most.kind.gradients else ()
+                texts[path] = task_text(graph, module, tensors, about, wanted)
+        text = texts[first.site]
+        same = [
+            path
+            for path in group.sites
+            if (texts[path].forward, texts[path].state) == (text.forward, text.state)
+        ]
+        return tuple(same), text
+
+    def _prove(
+        self,
+        names: dict[str, Any],
+        text: TaskText,
+        captures: Sequence[CaptureSet],
+        sites: Sequence[str],
+    ) -> Proof:
+        try:
+            proof = self._compared(names, text, captures, sites)
+            alone, in_model = self._times(names, text, captures[0], sites)
+        except (RuntimeError, MemoryError) as error:
+            kind = "out of memory" if is_out_of_memory(error) else first_line(error, 160)
+            raise UntranslatableError(f"the task can't be run: {kind}") from error
+        return msgspec.structs.replace(proof, alone_us=alone, in_model_us=in_model)
+
+    def _compared(
+        self,
+        names: dict[str, Any],
+        text: TaskText,
+        captures: Sequence[CaptureSet],
+        sites: Sequence[str],
+    ) -> Proof:
+        """Compare the task with all recorded calls of its sites."""
+        proofs = []
+        for capture in captures:
+            if capture.site in sites:
+                module = self._model.get_submodule(capture.site)
+                call = load_capture(self._folder.path, capture, self._device)
+                task = bound_task(names, module, text.state)
+                wanted = capture.wanted if capture.kind.gradients else None
+                proofs.append(compare(task, module, call, text.inputs, wanted))
+        if not proofs:
+            raise UntranslatableError("no call of the modules that compute the same was recorded")
+        return combined(proofs)
+
+    def _more_cases(
+        self,
+        names: dict[str, Any],
+        text: TaskText,
+        calls: ModuleCalls,
+        sets: Sequence[CaptureSet],
+        sites: Sequence[str],
+        most: KindOfCalls,
+    ) -> list[KindOfCalls]:
+        """Return the other kinds of calls for which the task's text is right, too."""
+        found = []
+        for each in costly_kinds(calls):
+            captures = [one for one in sets if one.kind == each.kind]
+            is_alike = each is not most and is_same_nesting(each.kind, most.kind)
+            if not is_alike or not captures or any(map(_output_problem, captures)):
+                continue
+            leaves = [leaf for kind in (each, most) for _, leaf in tensor_layouts(kind.kind.layout)]
+            if any(leaf.stride is not None for leaf in leaves):
+                continue  # a case's inputs are drawn contiguous
+            with contextlib.suppress(UntranslatableError, RuntimeError, TypeError, ValueError):
+                self._compared(names, text, captures, sites)
+                found.append(each)
+        return found
+
+    def _times(
+        self,
+        names: dict[str, Any],
+        text: TaskText,
+        capture: CaptureSet,
+        sites: Sequence[str],
+    ) -> tuple[float, float]:
+        """Return the times of a call alone and in the model, the lowest of up to three tries.
+
+        Other programs only add time; a difference that stays is the module's surroundings.
+        """
+        alone = in_model = float("inf")
+        for _ in range(TRIES):
+            alone = min(alone, self._alone_us(names, text, capture, sites))
+            in_model = min(in_model, self._in_model_us(capture, sites))
+            if abs(alone / in_model - 1) <= self._options.max_gap:
+                return alone, in_model
+        raise UntranslatableError(
+            f"alone it takes {alone:.0f} µs, in the model {in_model:.0f} µs: further apart than"
+            f" --max-gap {self._options.max_gap:.0%}"
+        )
+
+    def _in_model_us(self, capture: CaptureSet, sites: Sequence[str]) -> float:
+        """Return the time of such a call in the model; on a card that of its kernels."""
+        if self._device.type == "cuda":
+            return calls_device_us(self._model, sites, capture.kind, self._steps.run)
+        with recorded_calls(self._model, {"": sites}, self._device) as calls:
+            self._steps.run()
+        kinds = [each for each in calls[""].kinds if each.kind == capture.kind]
+        return min((each.call_us for each in kinds), default=float("inf"))
+
+    def _alone_us(
+        self, names: dict[str, Any], text: TaskText, capture: CaptureSet, sites: Sequence[str]
+    ) -> float:
+        """Return the task's time alone, with the weights of all sites in turn, as in the model."""
+        call = load_capture(self._folder.path, capture, self._device)
+        given = list(tensors_of((call["args"], call["kwargs"])))
+        for tensor, wanted in zip(given, capture.wanted, strict=False):
+            tensor.requires_grad_(wanted and capture.kind.gradients)
+        inputs = [given[number] for number in text.inputs]
+        models = [bound_task(names, self._model.get_submodule(site), text.state) for site in sites]
+        turns = [functools.partial(model, *inputs) for model in models]
+        with torch.set_grad_enabled(capture.kind.gradients):
+            if self._device.type == "cuda":
+                return alone_device_us(turns)
+            return call_us(turns, self._device)
+
+
+def costly_kinds(calls: ModuleCalls) -> list[KindOfCalls]:
+    """Return the kinds of calls that are recorded, the most costly first."""
+    return sorted(calls.kinds, key=lambda each: -each.us)[:RECORDED_KINDS]
+
+
+def most_costly(calls: ModuleCalls) -> KindOfCalls:
+    """Return the kind with the most time; raise UntranslatableError for too many kinds."""
+    if not calls.kinds:
+        raise UntranslatableError("it was not called when calls were recorded")
+    found = costly_kinds(calls)
+    part = sum(each.us for each in found) / (calls.us or 1.0)
+    if part < LEAST_PART:
+        count = len(calls.kinds) + bool(calls.other_calls)
+        raise UntranslatableError(
+            f"it is called in {count} layouts or more, and the {len(found)} most costly ones have"
+            f" only {part:.0%} of its time"
+        )
+    return found[0]
+
+
+def weights_hash(module: torch.nn.Module) -> str:
+    """Return the SHA-256 of a module's parameters and buffers."""
+    digest = hashlib.sha256()
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        flat = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(bytes(flat.untyped_storage())[: flat.numel()])
+    return digest.hexdigest()
+
+
+def _output_problem(capture: CaptureSet) -> str:
+    """Return why a recorded call can't be a task's; "" when it can."""
+    if unsupported(capture.output):
+        return f"it returns a {unsupported(capture.output)}"
+    return capture.effect

@@ -1,0 +1,144 @@
+"""A step that trains the model: looked at, taken with its backward, fitted and compared."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from planted_winners import winner_file
+
+from actors.adopt.accuracy import Truth
+from actors.adopt.errors import AdoptError
+from actors.adopt.fit import fit, load_package
+from actors.adopt.look import look
+from actors.adopt.model_file import ModelFile
+from actors.adopt.model_state import KeptState
+from actors.adopt.stage_folder import StageFolder
+from actors.adopt.take import take
+from actors.adopt.taken_tasks import Options, Take
+
+FILE = Path(__file__).parent / "models" / "trained.py"
+PLAIN = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(64))
+
+    def forward(self, x):
+        return {expression}
+"""
+
+
+def silent(line: str) -> None:
+    """Take a line for the user."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> StageFolder:
+    torch.set_num_threads(1)
+    made = StageFolder(tmp_path_factory.mktemp("stages"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("actors.adopt.look.STEP_S", 0.05)
+        patch.setattr("actors.adopt.task_proof.TIMED_S", 0.01)
+        look(ModelFile(FILE), made, 3, ["eager"], silent)
+        options = Options(min_share=0.0, max_gap=1e6, patterns=("gates.*", "dropout"))
+        take(made, options, silent)
+    return made
+
+
+@pytest.fixture(scope="module")
+def taken(folder: StageFolder) -> Take:
+    return folder.read("take.json", Take, "take")
+
+
+def test_a_task_of_a_training_step_has_its_backward(folder: StageFolder, taken: Take) -> None:
+    """Outputs and gradients equal the module's; the task asks the judge for both."""
+    (task,) = taken.tasks
+    assert ("gates", True, True) == (task.name, task.gradients, task.proof.is_equal)
+    cases = tomllib.loads((folder.path / task.file).with_name("cases.toml").read_text())
+    assert cases["backward"] is True
+    assert [[[128, 64]]] == [case["shapes"] for case in cases["case"] if "shapes" in case]
+    assert "it draws random numbers" in {each.reason for each in taken.not_taken}
+
+
+def test_a_winner_without_backward_is_not_for_a_training_step(
+    folder: StageFolder, taken: Take
+) -> None:
+    """It would return a result without gradients, and the model would not learn."""
+    text = winner_file(
+        (folder.path / taken.tasks[0].file).read_text(),
+        PLAIN.format(expression="torch.tanh(x * self.weight)"),
+    )
+    folder.write_text("given/forward.py", text)
+    with pytest.raises(AdoptError, match="judged without backward"):
+        fit(folder, [], {"gates": folder.path / "given" / "forward.py"}, silent)
+
+
+def test_every_step_of_a_comparison_begins_with_the_same_values() -> None:
+    """Three steps of training leave the model, and what the next comparison sees, as they were."""
+    file = ModelFile(FILE)
+    model, batches = file.build(), file.batches(3)
+    state = KeptState(model)
+    file.step(model, batches[0])
+    state.settle()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    truth = Truth(file, model, batches, state)
+    found = truth.accuracy(truth.results())
+
+    assert state.is_needed
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert (True, 1.0) == (found.is_right, pytest.approx(found.gradient_cosine))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        (lambda x: x * 1.001, "output 0 of batch 0"),
+        (lambda x: x.detach() + 0 * x, "the gradient of"),
+        (lambda x: x + (x - x.detach()) * 0.01, "the gradient of"),
+    ],
+    ids=["forward", "no gradient", "a scaled gradient"],
+)
+def test_a_wrong_backward_is_seen(
+    wrong: Callable[[torch.Tensor], torch.Tensor], place: str
+) -> None:
+    """Outputs alone would not show it."""
+    file = ModelFile(FILE)
+    model: Any = file.build()
+    batches = file.batches(3)
+    state = KeptState(model)
+    file.step(model, batches[0])
+    state.settle()
+    truth = Truth(file, model, batches, state)
+    gate = model.gates[1]
+    gate.forward = lambda x: wrong(type(gate).forward(gate, x))
+    found = truth.accuracy(truth.results())
+    assert not found.is_right
+    assert any(place in each for each in found.places), found.places
+
+
+def test_a_winner_with_backward_trains_as_before(folder: StageFolder, taken: Take) -> None:
+    """Its kernel runs where gradients are wanted, and gives the same ones."""
+    text = PLAIN.format(expression="torch.tanh(x * self.weight)")
+    text += '_JUDGED = {"gradients": True}\n'
+    folder.write_text("given/backward.py", text)
+    fit(folder, [], {"gates": folder.path / "given" / "backward.py"}, silent)
+    package = load_package(folder)
+    file = ModelFile(FILE)
+    model, batches = file.build(), file.batches(3)
+    state = KeptState(model)
+    file.step(model, batches[0])
+    state.settle()
+    truth = Truth(file, model, batches, state)
+    assert ["gates.0", "gates.1", "gates.2"] == package.fit(model)
+    found = truth.accuracy(truth.results())
+    counts = package.report(model)["gates.0"]
+    assert (True, True) == (found.is_right, found.gradient_cosine > 0.9999), found
+    assert counts["kernel"] >= 2, counts
