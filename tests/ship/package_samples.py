@@ -7,6 +7,9 @@ import itertools
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import torch
 
 from actors.evaluator.children.tensors.tensor_bytes import layout_of
 from actors.release.composition import drop_in_source
@@ -115,31 +118,50 @@ class ModelNew(nn.Module):
 _numbers = itertools.count()
 
 
-def winner_file(folder: Path, kernels: str, task: str = TASK, name: str = "gate") -> Path:
-    """Write a winner's file as a run writes it; return its path."""
-    names: dict[str, object] = {}
+def winner_file(
+    folder: Path, kernels: str, task: str = TASK, *, dtypes: tuple[str, ...] = ("",)
+) -> Path:
+    """Write a winner's file as a run writes it, with a case for each dtype; return its path."""
+    cases = [_judged(task, dtype) for dtype in dtypes]
+    path = folder / "gate.py"
+    release = Release(judged=cases[0], more_judged=tuple(cases[1:]))
+    path.write_text(drop_in_source(task, kernels, release), encoding="utf-8")
+    return path
+
+
+def _judged(task: str, dtype: str) -> Judged:
+    """Return what a judge notes of one case."""
+    names: dict[str, Any] = {}
     exec(compile(task, "task", "exec"), names)  # noqa: S102
-    init, inputs = names["get_init_inputs"](), names["get_inputs"]()  # type: ignore[operator]
-    model = names["Model"](*init)  # type: ignore[operator]
-    judged = Judged(
+    init, inputs = names["get_init_inputs"](), names["get_inputs"]()
+    model = names["Model"](*init)
+    if dtype:
+        model.to(getattr(torch, dtype))
+        inputs = [each.to(getattr(torch, dtype)) for each in inputs]
+    state = model.state_dict()
+    return Judged(
         device="cpu",
         init=layout_of(init),
         inputs=layout_of(inputs),
         outputs=layout_of(model(*inputs)),
         state=Nest(
             kind="dict",
-            keys=tuple(model.state_dict()),
-            items=tuple(layout_of(tensor) for tensor in model.state_dict().values()),
+            keys=tuple(state),
+            items=tuple(layout_of(tensor) for tensor in state.values()),
         ),
+        dtype=dtype,
     )
-    path = folder / f"{name}.py"
-    path.write_text(drop_in_source(task, kernels, Release(judged=judged)), encoding="utf-8")
-    return path
 
 
-def package_of(folder: Path, kernels: str, name: str = "fused-gate") -> PackageFiles:
+def package_of(
+    folder: Path,
+    kernels: str,
+    name: str = "fused-gate",
+    *,
+    dtypes: tuple[str, ...] = ("",),
+) -> PackageFiles:
     """Write the package of a winner into `folder` / name."""
-    made = package_files(name, [of_file(winner_file(folder, kernels))])
+    made = package_files(name, [of_file(winner_file(folder, kernels, dtypes=dtypes))])
     place(write_new_folder(folder / name, made.files), folder / name)
     return made
 

@@ -189,6 +189,22 @@ def test_two_versions_and_two_copies_live_side_by_side(tmp_path: Path, package: 
         torch.testing.assert_close(wrong, others[0].forward(*given))
 
 
+def test_each_judged_case_runs_the_kernels(tmp_path: Path) -> None:
+    """Module and operator run the kernels in each dtype that was judged, and in no other."""
+    made = package_of(tmp_path, RIGHT, dtypes=("", "bfloat16"))
+    part = imported(tmp_path / made.name, made.module)
+    for dtype, kernels in ((torch.float32, 1), (torch.bfloat16, 1), (torch.float64, 0)):
+        plain, winner, inputs = pair(part)
+        plain.to(dtype)
+        winner.to(dtype)
+        inputs = [each.to(dtype) for each in inputs]
+        before = part.stats()["kernel"]
+        with torch.no_grad():
+            torch.testing.assert_close(winner(*inputs), plain(*inputs))
+        torch.testing.assert_close(part.forward(*arguments(plain, inputs)), plain(*inputs))
+        assert before + 2 * kernels == part.stats()["kernel"]
+
+
 def test_strict_mode_raises_in_place_of_the_original(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from actors.release.guard.call_guard import (
     _context_misfit,
     _Guard,
 )
-from actors.release.guard.compiled_operator import _LIBRARY, _note_traced, _traced
+from actors.release.guard.compiled_operator import _LIBRARY, _traced
 from actors.release.guard.judged_values import (
     _ALIGNMENT,
     _DEVICE,
@@ -71,6 +71,14 @@ _instances = []  # idle ones
 _templates = {}  # device -> a plain module; its parameters have no memory
 
 
+def _add_calls(total, kernel, plain, reasons):
+    """Add numbers of calls to a total."""
+    total["kernel"] += kernel
+    total["plain"] += plain
+    for reason, count in reasons.items():
+        total["reasons"][reason] = total["reasons"].get(reason, 0) + count
+
+
 class _PackageGuard(_Guard):
     """The guard, which also knows the module as it was constructed, and the candidate's tensors."""
 
@@ -81,6 +89,9 @@ class _PackageGuard(_Guard):
             for part in module.modules()
         ]
         self.places = {}  # name -> (dictionary, key) in the candidate
+
+    def __del__(self):
+        _add_calls(_calls, self.kernel_calls, self.plain_calls, self.reasons)
 
     def construct(self, module, state, tensors):
         super().construct(module, state, tensors)
@@ -344,18 +355,14 @@ def _define_forward():
 
 
 def stats():
-    """Return how many calls of the operator and of all live modules ran the kernels, and why not.
+    """Return how many calls of the operator and of all modules ran the kernels, and why not.
 
     Keys: "kernel", "plain", "reasons" (reason -> calls).
     """
     total = {**_calls, "reasons": dict(_calls["reasons"])}
     for module in list(_modules.values()):
-        for key, value in module.kernel_stats().items():
-            if key != "reasons":
-                total[key] += value
-                continue
-            for reason, count in value.items():
-                total["reasons"][reason] = total["reasons"].get(reason, 0) + count
+        guard = module._kernel_guard
+        _add_calls(total, guard.kernel_calls, guard.plain_calls, guard.reasons)
     return total
 
 
@@ -405,12 +412,6 @@ def _exported(module, args, kwargs):
 
 
 _compiled = _traced
-_note_constant = _note_traced
-
-
-def _note_traced(reason):
-    """Say that a graph holds the plain forward; a text with symbolic sizes is no constant."""
-    return _note_constant("the module or its inputs are not as judged")
 
 
 def _traced(module, args, kwargs):
