@@ -162,8 +162,10 @@ def check_no_compiler(subject):
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
         done = subprocess.run(
-            [sys.executable, "-B", "-c", program]
-            + [root, subject.part.__name__, package, subject.device],
+            [
+                *(sys.executable, "-B", "-c", program),
+                *(root, subject.part.__name__, package, subject.device),
+            ],
             env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr.strip().splitlines()[-1:]
