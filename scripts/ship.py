@@ -66,7 +66,7 @@ def _parser() -> OneLineParser:
         "--license", default="", metavar="SPDX", help="of the package, such as MIT (default: none)"
     )
     check = words.add_parser("check", help="install a package by itself and run its battery")
-    check.add_argument("folder", type=Path, metavar="DIR", help="a package")
+    check.add_argument("folder", type=Path, metavar="DIR", help="a package, or a wheel of one")
     check.add_argument("--device", choices=("cpu", "cuda"), help="default: the kernels' own")
     wheel = words.add_parser("wheel", help="build a wheel of a package, in its folder `wheels`")
     wheel.add_argument("folder", type=Path, metavar="DIR", help="a package")

@@ -30,7 +30,10 @@ def environment(wheel: Path) -> Iterator[Installed]:
     with tempfile.TemporaryDirectory(prefix="stark-package-") as scratch:
         venv.create(scratch, symlinks=True)
         site = next(Path(scratch).glob("lib/python*/site-packages"))
-        with zipfile.ZipFile(wheel) as archive:  # what an installation of a wheel is
-            archive.extractall(site)  # our own file, made a moment ago
+        try:
+            with zipfile.ZipFile(wheel) as archive:  # what an installation of a wheel is
+                archive.extractall(site)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise ShipError(f"{wheel} is not a wheel: {error}") from error
         (site / "torch.pth").write_text(f"{Path(torch.origin).parents[1]}\n")
         yield Installed(folder=site, python=str(Path(scratch) / "bin" / "python"))

@@ -96,12 +96,11 @@ def _tried(
     return None
 
 
-def _check(folder: Path, device: str | None) -> int:
-    package = opened(folder)
-    wheel, _ = wheels.build(package, "jit", "v3")
+def _check(path: Path, device: str | None) -> int:
+    wheel = path if path.is_file() else wheels.build(opened(path), "jit", "v3")[0]
     with installed_package.environment(wheel) as installed:
+        package = opened(installed.folder)
         results = battery_process.run(installed.folder, package.module, device, installed.python)
-    battery_process.store(folder, package.module, results)
     _say(*battery_process.table(results), *battery_process.summary_lines(results))
     return ExitStatus.NEGATIVE if battery_process.failed_checks(results) else ExitStatus.DONE
 

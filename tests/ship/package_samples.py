@@ -17,6 +17,7 @@ from actors.ship.package import PackageFiles, package_files, place, write_new_fo
 from actors.ship.shipped_winner import of_file
 from protocol.layouts import Nest
 from protocol.release import Judged, Release
+from protocol.values import DeviceKind
 
 TASK = """\
 import torch
@@ -119,28 +120,34 @@ _numbers = itertools.count()
 
 
 def winner_file(
-    folder: Path, kernels: str, task: str = TASK, *, dtypes: tuple[str, ...] = ("",)
+    folder: Path,
+    kernels: str,
+    task: str = TASK,
+    *,
+    dtypes: tuple[str, ...] = ("",),
+    device: DeviceKind = "cpu",
 ) -> Path:
     """Write a winner's file as a run writes it, with a case for each dtype; return its path."""
-    cases = [_judged(task, dtype) for dtype in dtypes]
+    cases = [_judged(task, dtype, device) for dtype in dtypes]
     path = folder / "gate.py"
     release = Release(judged=cases[0], more_judged=tuple(cases[1:]))
     path.write_text(drop_in_source(task, kernels, release), encoding="utf-8")
     return path
 
 
-def _judged(task: str, dtype: str) -> Judged:
+def _judged(task: str, dtype: str, device: DeviceKind) -> Judged:
     """Return what a judge notes of one case."""
     names: dict[str, Any] = {}
     exec(compile(task, "task", "exec"), names)  # noqa: S102
     init, inputs = names["get_init_inputs"](), names["get_inputs"]()
-    model = names["Model"](*init)
+    model = names["Model"](*init).to(device)
+    inputs = [each.to(device) for each in inputs]
     if dtype:
         model.to(getattr(torch, dtype))
         inputs = [each.to(getattr(torch, dtype)) for each in inputs]
     state = model.state_dict()
     return Judged(
-        device="cpu",
+        device=device,
         init=layout_of(init),
         inputs=layout_of(inputs),
         outputs=layout_of(model(*inputs)),

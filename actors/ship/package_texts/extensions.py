@@ -48,6 +48,7 @@ def load_inline(name, cpp_sources, cuda_sources=None, **options):
         :16
     ]
     library, how = _prebuilt(digest)
+    requests[digest] = (asked, f"not compiled; {how}")
     if library is None:
         library, how = _from_cache(asked, digest)
     requests[digest] = (asked, how)
