@@ -14,6 +14,7 @@ import torch
 from actors.adopt.call_layouts import (
     describe_call,
     is_same_nesting,
+    is_same_order,
     tensor_layouts,
     tensors_of,
     unsupported,
@@ -205,9 +206,10 @@ class TaskMaker:
             is_alike = each is not most and is_same_nesting(each.kind, most.kind)
             if not is_alike or not captures or any(map(_output_problem, captures)):
                 continue
-            leaves = [leaf for kind in (each, most) for _, leaf in tensor_layouts(kind.kind.layout)]
-            if any(leaf.stride is not None for leaf in leaves):
-                continue  # a case's inputs are drawn contiguous
+            drawn = [leaf for _, leaf in tensor_layouts(most.kind.layout)]
+            leaves = [leaf for _, leaf in tensor_layouts(each.kind.layout)]
+            if not all(map(is_same_order, leaves, drawn)):
+                continue  # a case's inputs are drawn in the order of get_inputs()
             with contextlib.suppress(UntranslatableError, RuntimeError, TypeError, ValueError):
                 self._compared(names, text, captures, sites)
                 found.append(each)
