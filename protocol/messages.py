@@ -11,6 +11,7 @@ from protocol.values import (
     Call,
     Candidate,
     Device,
+    FailedCandidate,
     GiveUpScope,
     LedgerEntry,
     Plan,
@@ -262,6 +263,9 @@ class AgentRequest(Message, frozen=True, kw_only=True):
     ledger: tuple[LedgerEntry, ...] = ()
     ledger_left_out: int = 0  # older attempts that are not in it
     best: AttemptView | None = None  # the fastest then, unless node or window show it
+    # The candidate that this agent wrote for this work and is to mend: the same conversation goes
+    # on.  None: it has written none yet.
+    failed: FailedCandidate | None = None
 
 
 class MakePlan(AgentRequest, tag="Plan", frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ class Judged(Value, frozen=True, kw_only=True):
     inputs: Layout
     outputs: Layout
     state: Layout  # parameters and buffers, a dict by name
+    dtype: str = ""  # that the module was made (`.to(dtype)`); "": as it is constructed
 
 
 class Release(Value, frozen=True, kw_only=True):
@@ -33,3 +34,4 @@ class Release(Value, frozen=True, kw_only=True):
     passed: tuple[str, ...] = ()
     failed: dict[str, str] = msgspec.field(default_factory=dict)  # check -> what happened
     skipped: dict[str, str] = msgspec.field(default_factory=dict)  # check -> why it was not run
+    more_judged: tuple[Judged, ...] = ()  # the other cases of a task with cases

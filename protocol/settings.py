@@ -38,6 +38,8 @@ Knowledge = Literal["none", "facts", "profile", "cards", "all"]
 KNOWLEDGE: tuple[Knowledge, ...] = get_args(Knowledge)
 Lessons = Literal["none", "accepted"]
 LESSONS: tuple[Lessons, ...] = get_args(Lessons)
+Precheck = Literal["off", "on"]
+PRECHECK: tuple[Precheck, ...] = get_args(Precheck)
 COMPUTED_MODELS = ("recipes", "script:", "replay:")  # the same work always has the same answer
 LEDGER_STRATEGIES = ("stark", "one-answer")  # agents see all attempts; those of others do not
 SINGLE_AGENT_STRATEGIES = ("search", "sampling", "reflexion")  # the coder is the only agent
@@ -137,6 +139,8 @@ class Settings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prompts: PromptStyle = "paper"
     knowledge: Knowledge = "all"  # of compact requests
     lessons: Lessons = "none"  # lines of earlier runs that a person accepted
+    # on: a candidate that fails before it is timed goes back to its agent once.
+    precheck: Precheck = "off"
     seed: Seed = 0
     device: DeviceKind = "cpu"
     backend: BackendChoice = "cpp"

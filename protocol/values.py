@@ -13,6 +13,9 @@ from typing import Literal, get_args
 
 import msgspec
 
+from protocol.cases import CaseReference as CaseReference
+from protocol.cases import CaseResult as CaseResult
+from protocol.cases import TaskCase as TaskCase
 from protocol.facts import ReferenceFacts, VerdictFacts
 from protocol.frozen_struct import Value as Value
 from protocol.release import DeviceKind as DeviceKind
@@ -115,6 +118,10 @@ class Verdict(Value, frozen=True, kw_only=True):
     facts: VerdictFacts | None = None  # what is known besides; None in older runs
     variants: tuple[VariantResult, ...] = ()  # of a candidate that declared a space of values
     variant: int | None = None  # the place of the one that is the node's source
+    cases: tuple[CaseResult, ...] = ()  # of a task with cases: the figures above are of all
+    # Why the agent's first candidate failed, which it mended before it became a node.  The
+    # coordinator sets it.
+    amended: str = ""
 
     @property
     def is_correct(self) -> bool:
@@ -195,6 +202,8 @@ class Reference(Value, frozen=True, kw_only=True):
     # those decisions do not show them.
     baselines_decided: int = 0
     facts: ReferenceFacts | None = None  # what is known of the task; None in older runs
+    # Of a task with cases: the times above are their means, all else is of the first one.
+    cases: tuple[CaseReference, ...] = ()
 
 
 class Task(Value, frozen=True, kw_only=True):
@@ -208,6 +217,8 @@ class Task(Value, frozen=True, kw_only=True):
     checks: int = 3  # fresh inputs that a candidate is checked on
     # Modules next to the task's file that it imports: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
+    cases: tuple[TaskCase, ...] = ()  # what it is judged on; (): what get_inputs() draws
+    case: TaskCase | None = None  # inside of a judge: the one that this text was made for
 
 
 class Plan(Value, frozen=True, kw_only=True):
@@ -225,6 +236,14 @@ class Candidate(Value, frozen=True, kw_only=True):
     outside: tuple[str, ...] = ()  # diff hunks outside the plan's anchors
     # What the answer changed in the source that was shown, a line each; () for a whole file.
     edits: tuple[str, ...] = ()
+
+
+class FailedCandidate(Value, frozen=True, kw_only=True):
+    """A candidate that failed before it was timed, for the agent that wrote it."""
+
+    source: str
+    reply: str  # the answer that it came from
+    verdict: Verdict
 
 
 class AttemptView(Value, frozen=True, kw_only=True):

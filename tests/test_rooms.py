@@ -21,6 +21,7 @@ ROOMS: dict[str, set[str]] = {
         "protocol", "actors.log", "actors.identity", "actors.cli", "actors.failpoints",
         "actors.commands",
         "actors.lifeline", "actors.exit_status", "actors.deadlines", "actors.tune_space",
+        "actors.task_cases",
     },
     "actors/agents": {
         "msgspec", "structlog", "anthropic", "httpx2",
@@ -35,7 +36,7 @@ ROOMS: dict[str, set[str]] = {
         "actors.log",
         "actors.cli", "actors.failpoints", "actors.commands", "actors.installation",
         "actors.startup_signals", "actors.task_imports", "actors.procfs", "actors.prctl",
-        "actors.exit_status", "actors.tune_space",
+        "actors.exit_status", "actors.tune_space", "actors.task_cases", "actors.case_source",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
@@ -45,7 +46,7 @@ ROOMS: dict[str, set[str]] = {
     "actors/supervisor": {
         "msgspec", "zmq", "rich", "structlog", "setproctitle", "jinja2",
         "protocol", "actors.release", "actors.log", "actors.cli", "actors.failpoints",
-        "actors.commands", "actors.installation", "actors.task_imports",
+        "actors.commands", "actors.installation", "actors.task_imports", "actors.task_cases",
         "actors.agents.models.registry",
         "scripts.report",
         "actors.procfs", "actors.prctl", "actors.exit_status", "actors.deadlines",

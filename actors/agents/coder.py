@@ -14,7 +14,7 @@ from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
 from actors.agents.requests.knowledge import RequestKnowledge
-from actors.agents.requests.request import shown_source
+from actors.agents.requests.request import editable_source
 from actors.agents.solo_agent import SoloAgent
 from actors.work_context import WorkContext
 from protocol.messages import (
@@ -55,8 +55,9 @@ class Coder(AgentWorker[Write, Candidate]):
         return super().work(request, context)
 
     def read(self, reply: Reply, work: Write) -> Candidate | ReplyProblem:
-        source = shown_source(work)
-        shown = ShownLines(source, marked_spans(work.plan, source))
+        source = editable_source(work)
+        spans = marked_spans(work.plan, source) if work.failed is None else ()
+        shown = ShownLines(source, spans)
         return read_candidate(reply, work.plan, shown if self._reads_edits else None)
 
     def result(self, lease: Lease, answer: Candidate) -> Written:

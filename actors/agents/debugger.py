@@ -10,7 +10,7 @@ from actors.agents.agent_worker import AgentWorker
 from actors.agents.replies.candidates import read_candidate
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import Reply, ReplyProblem
-from actors.agents.requests.request import shown_source
+from actors.agents.requests.request import editable_source
 from protocol.messages import Lease, Repair, Repaired
 from protocol.values import Candidate, Role
 
@@ -22,7 +22,7 @@ class Debugger(AgentWorker[Repair, Candidate]):
     accepts = (Repair,)
 
     def read(self, reply: Reply, work: Repair) -> Candidate | ReplyProblem:
-        shown = ShownLines(shown_source(work)) if self._reads_edits else None
+        shown = ShownLines(editable_source(work)) if self._reads_edits else None
         return read_candidate(reply, work.plan, shown)
 
     def result(self, lease: Lease, answer: Candidate) -> Repaired:

@@ -27,6 +27,7 @@ from actors.exit_status import ExitStatus
 from actors.identity import name_process
 from actors.lifeline import hold_lifeline, on_terminate
 from actors.log import FilteringBoundLogger, open_log
+from actors.task_cases import read_options, with_options
 from protocol import key_ring as ring_file
 from protocol import settings as settings_file
 from protocol import transport
@@ -221,17 +222,20 @@ def wait_for_disk_space(outbox: Outbox, problem: str) -> bool:
 def read_tasks(run_dir: Path, settings: Settings) -> list[Task]:
     """Return the run's tasks from `tasks/NAME.py`, in the order of the settings."""
     backends = MIXED_BACKENDS if settings.backend == "mixed" else (settings.backend,)
-    return [
-        Task(
+    tasks = []
+    for name in settings.tasks:
+        file = run_dir / "tasks" / f"{name}.py"
+        source = file.read_text(encoding="utf-8")
+        task = Task(
             name=name,
-            source=(run_dir / "tasks" / f"{name}.py").read_text(encoding="utf-8"),
+            source=source,
             device=settings.device,
             backend=backends[0],
             other_backends=backends[1:],
             modules=_modules(run_dir / settings_file.MODULES / name),
         )
-        for name in settings.tasks
-    ]
+        tasks.append(with_options(task, read_options(file, source)))
+    return tasks
 
 
 def _modules(folder: Path) -> dict[str, str]:

@@ -10,25 +10,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Container
 
-import msgspec
-
+from actors.coordinator.amendments import Amendments
 from actors.coordinator.baseline_work import BaselineWork
+from actors.coordinator.chosen_variant import keep_variant
 from actors.coordinator.gateway.work_messages import ROLE_OF, WorkMessages, parse_work, work_id
 from actors.coordinator.replay.replay_strategy import search_of_task
 from actors.coordinator.scheduling.scheduler import Scheduler
 from actors.coordinator.scheduling.work_queue import Placement
-from actors.coordinator.search.attempt_stages import Stage
+from actors.coordinator.search.attempt_stages import WRITING_STAGE, Stage
 from actors.coordinator.search.confirmation import BestConfirmed
 from actors.coordinator.search.scoring import kernel_of, score_us
-from actors.coordinator.search.search import (
+from actors.coordinator.search.search import FinishTask, Instruction, OfferWork, SaveAttempt, Search
+from actors.coordinator.search.search_events import (
     AttemptEnded,
-    FinishTask,
-    Instruction,
-    OfferWork,
     ReferenceReady,
     ReferenceRefused,
-    SaveAttempt,
-    Search,
     StageEnded,
 )
 from actors.coordinator.search.steering import BudgetChanged, SourceInjected, SteeringEvent
@@ -37,7 +33,6 @@ from actors.coordinator.storage.activity_store import ActivityStore
 from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.directive_store import DirectiveStore
 from actors.coordinator.storage.store import Store
-from actors.tune_space import variant_source
 from protocol import messages
 from protocol.messages import Lease
 from protocol.settings import Settings
@@ -76,8 +71,10 @@ class RunTasks:
             activity,
             directives,
             {task.name: task for task, _, _ in stored},
-            decisions if settings.has_ledger else None,
+            decisions,
+            has_ledger=settings.has_ledger,
         )
+        self._amendments = Amendments(store, activity, decisions, is_on=settings.precheck == "on")
 
     # --- which tasks are open ----------------------------------------------------------------
 
@@ -276,7 +273,7 @@ class RunTasks:
             self._refuse(task, f"the reference can't be measured: {reason}")
             return
         verdict = Verdict(verdict=Outcome.CRASHED, reason=reason, stage="check")
-        self._record(task, number, verdict)
+        self._record(task, number, stage, verdict)
 
     def record_result(self, result: messages.Result) -> None:
         """Take in the result of a lease that has just been settled."""
@@ -292,39 +289,39 @@ class RunTasks:
                 self._store.save_plan(task, number, result.plan)
                 self._perform(task, self._searches[task].handle(StageEnded(number)))
             case messages.Written() | messages.Repaired():
-                if isinstance(result, messages.Written) and result.plan is not None:
-                    self._store.save_plan(task, number, result.plan)
-                self._store.save_candidate(task, number, result.candidate)
-                self._perform(task, self._searches[task].handle(StageEnded(number)))
+                self._written(task, number, stage, result)
             case messages.ReplyUnusable():
-                verdict = Verdict(
+                unusable = Verdict(
                     verdict=Outcome.NO_CANDIDATE,
                     reason=result.reason,
                     log=result.reply,
                     gives_up_on=result.gives_up_on,
                 )
-                self._record(task, number, verdict)
+                first = self._amendments.first_verdict(task, number, stage)
+                self._record(task, number, stage, first or unusable)
             case messages.Evaluated() if stage is Stage.CONFIRM:
                 self._confirm(task, number, result.verdict)
             case messages.Evaluated():
-                self._keep_variant(task, number, result.verdict)
-                self._record(task, number, result.verdict)
+                self._judged(task, number, stage, result.verdict)
             case messages.ReferenceMeasured():
                 self._measured(task, result.reference, result.problem)
 
-    def _keep_variant(self, task: str, number: int, verdict: Verdict) -> None:
-        """Make the best variant of a candidate that declared several the node's source.
+    def _written(
+        self, task: str, number: int, stage: Stage, result: messages.Written | messages.Repaired
+    ) -> None:
+        plan = result.plan if isinstance(result, messages.Written) else None
+        if plan is not None and stage not in WRITING_STAGE:  # a mended candidate keeps its plan
+            self._store.save_plan(task, number, plan)
+        self._store.save_candidate(task, number, result.candidate)
+        self._perform(task, self._searches[task].handle(StageEnded(number)))
 
-        The text is made here, of the candidate that an agent wrote: an evaluator sends no source.
-        """
-        candidate = self._store.candidate(task, number)
-        if verdict.variant is None or candidate is None:
+    def _judged(self, task: str, number: int, stage: Stage, verdict: Verdict) -> None:
+        failed = self._amendments.begin(task, number, stage, verdict)
+        if failed is not None:
+            self._perform(task, self._searches[task].handle(failed))
             return
-        source = variant_source(candidate.source, verdict.variant)
-        if source is not None:
-            self._store.save_candidate(
-                task, number, msgspec.structs.replace(candidate, source=source)
-            )
+        keep_variant(self._store, task, number, verdict)
+        self._record(task, number, stage, verdict)
 
     def _measured(self, task: str, reference: Reference | None, problem: str) -> None:
         if reference is None:
@@ -337,8 +334,9 @@ class RunTasks:
     def _refuse(self, task: str, problem: str) -> None:
         self._perform(task, self._searches[task].handle(ReferenceRefused(problem)))
 
-    def _record(self, task: str, number: int, verdict: Verdict) -> None:
+    def _record(self, task: str, number: int, stage: Stage, verdict: Verdict) -> None:
         """Add the node, in one transaction with the end of its lease and the next attempt."""
+        verdict = self._amendments.with_first_failure(task, number, stage, verdict)
         reference = self._store.reference(task)
         score = FAILED_SCORE if reference is None else score_us(verdict, reference)
         candidate = self._store.candidate(task, number)

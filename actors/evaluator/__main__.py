@@ -69,6 +69,16 @@ def _add_judge_arguments(parser: OneLineParser) -> None:
         metavar="FILE",
         help="a file that defines ModelNew; may be given several times",
     )
+    parser.add_argument(
+        "--shapes", type=Path, metavar="FILE", help="the task's cases (NAME.cases.toml beside it)"
+    )
+    parser.add_argument(
+        "--dtype",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="WORD",
+        help="judge the task in this dtype: bfloat16, float16, float32 or float64",
+    )
     parser.add_argument("--json", action="store_true", help="one line of JSON for each candidate")
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="default: cuda where there is one"
@@ -155,6 +165,8 @@ def main() -> int:
     options = judge_cli.JudgeOptions(
         task=arguments.task,
         candidates=tuple(arguments.candidate),
+        shapes=arguments.shapes,
+        dtypes=arguments.dtype,
         device=kind,
         limits=limits,
         min_level=least,

@@ -107,6 +107,12 @@ class Evaluation:
             tolerated,
         )
 
+    def on_fixture(self, fixture: ReferenceFixture) -> Evaluation:
+        """Return another evaluation of the same build, beside another reference."""
+        other = self.in_new_process()
+        other.fixture = fixture
+        return other
+
     def run(self, context: EvaluationContext) -> Verdict:
         """Go through the stages; return a verdict for anything that the candidate does."""
         try:

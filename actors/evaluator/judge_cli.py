@@ -20,8 +20,10 @@ from actors.evaluator.sandbox.child_failures import verdict_json
 from actors.evaluator.variant_race import RaceResult
 from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
+from actors.task_cases import TaskCasesError, read_options, with_options
 from actors.task_imports import TaskImportError, task_imports
 from actors.work_context import StandaloneContext
+from protocol.cases import result_case_lines
 from protocol.fact_lines import verdict_fact_lines
 from protocol.settings import JudgeRules, Limits
 from protocol.user_files import read_text
@@ -50,7 +52,9 @@ def read(path: Path, what: str) -> str:
         raise InputFileError(f"the {what} {path} is not UTF-8 text: {error.reason}") from error
 
 
-def read_task(path: Path, device: DeviceKind) -> Task:
+def read_task(
+    path: Path, device: DeviceKind, shapes: Path | None = None, dtypes: tuple[str, ...] = ()
+) -> Task:
     """Return the task in `path`; raise `InputFileError` when it is not valid Python."""
     source = read(path, "task")
     try:
@@ -64,10 +68,12 @@ def read_task(path: Path, device: DeviceKind) -> Task:
         raise InputFileError(f"the task {path} is not valid Python: {reason}{at}") from error
     try:
         modules = task_imports(source, path) if path.is_file() else {}
-    except TaskImportError as error:
+        options = read_options(path, source, shapes, dtypes)
+    except (TaskImportError, TaskCasesError) as error:
         raise InputFileError(str(error)) from error
     backend = BACKEND_OF[device]
-    return Task(name=path.stem, source=source, device=device, backend=backend, modules=modules)
+    task = Task(name=path.stem, source=source, device=device, backend=backend, modules=modules)
+    return with_options(task, options)
 
 
 class WaitNotice(StandaloneContext):
@@ -97,6 +103,8 @@ class JudgeOptions(Value, frozen=True, kw_only=True):
 
     task: Path
     candidates: tuple[Path, ...]
+    shapes: Path | None = None  # the file with the task's cases
+    dtypes: tuple[str, ...] = ()
     device: DeviceKind
     limits: Limits
     min_level: int  # the sandbox level below which nothing is judged
@@ -109,7 +117,7 @@ class JudgeOptions(Value, frozen=True, kw_only=True):
 def judge_files(options: JudgeOptions) -> int:
     """Judge each candidate; print its verdict; return the exit status."""
     _exit_on_signals()
-    task = read_task(options.task, options.device)
+    task = read_task(options.task, options.device, options.shapes, options.dtypes)
     sources = [(path, read(path, "candidate")) for path in options.candidates]
     judge = Judge(
         options.device,
@@ -202,7 +210,8 @@ def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
         return (
             f"{head}, {verdict.median_us:.4g} µs against {verdict.reference_us:.4g} µs, "
             f"{verdict.speedup:.3f}× (95 %: {low:.3f} to {high:.3f}) on "
-            f"{reference.device.name}{notes}{_variant_text(path, verdict)}"
+            f"{reference.device.name}{_case_text(path, verdict)}{notes}"
+            f"{_variant_text(path, verdict)}"
         )
     at = f" ({verdict.stage})" if verdict.stage else ""
     texts = ((verdict.profile or {}).get("facts", ""), verdict.log)
@@ -212,6 +221,10 @@ def _readable(path: Path, verdict: Verdict, reference: Reference) -> str:
 
 def _variant_text(path: Path, verdict: Verdict) -> str:
     return "".join(f"\n{path.name}: {line}" for line in variant_lines(verdict))
+
+
+def _case_text(path: Path, verdict: Verdict) -> str:
+    return "".join(f"\n{path.name}: {line}" for line in result_case_lines(verdict.cases))
 
 
 def _exit_on_signals() -> None:

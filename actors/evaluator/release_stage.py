@@ -23,7 +23,8 @@ from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.zygote_client import ZygoteClient
 from actors.release.composition import UnreleasableError, drop_in_source
 from actors.work_context import EvaluationContext
-from protocol.release import LIMITS, Release
+from protocol.cases import TaskCase
+from protocol.release import LIMITS, Judged, Release
 
 CHECKS = (
     "fresh process",
@@ -71,10 +72,14 @@ class ReleaseStage:
         self._builds = builds
         self._context = context
 
-    def run(self, candidate: str) -> Release:
-        """Return the winner's limits and the checks that it passed, failed and skipped."""
+    def run(self, candidate: str, more_judged: tuple[Judged, ...] = ()) -> Release:
+        """Return the winner's limits and the checks that it passed, failed and skipped.
+
+        The checks are made in the fixture's case; `more_judged`: the other cases of the task.
+        """
         checks = (*CHECKS, NO_COMPILER_CHECK)
-        release = self._check(Release(judged=self._fixture.judged), candidate, checks)
+        begun = Release(judged=self._fixture.judged, more_judged=more_judged)
+        release = self._check(begun, candidate, checks)
         limits = tuple(limit for limit in LIMITS if limit in release.failed)
         if not limits or essential_failure(release):
             return release
@@ -93,7 +98,13 @@ class ReleaseStage:
             return msgspec.structs.replace(release, failed={"fresh process": str(error)})
         modules = self._fixture.task.modules
         order = ImportSource(source=source, class_name="ModelNew", modules=modules)
-        process = _CheckProcess(self._fixture.zygote, self._builds, self._limits.build_s, order)
+        process = _CheckProcess(
+            self._fixture.zygote,
+            self._builds,
+            self._limits.build_s,
+            order,
+            self._fixture.task.case,
+        )
         until = time.monotonic() + ALL_CHECKS_S
         limit_s = CHECK_S + self._limits.check_s
         for name in names:
@@ -121,8 +132,10 @@ class _CheckProcess:
         builds: FreshBuilds,
         build_s: float,
         order: ImportSource,
+        case: TaskCase | None,
     ) -> None:
-        """`order` imports the drop-in file."""
+        """`order` imports the drop-in file; `case`: the layout that the checks are made in."""
+        self._case = case
         self._zygote = zygote
         self._build_s = build_s
         self._order = order
@@ -143,7 +156,7 @@ class _CheckProcess:
         if isinstance(child, ReleaseChecked):
             return child
         self._child = child
-        answer = child.ask(CheckRelease(name=name), limit_s)
+        answer = child.ask(CheckRelease(name=name, case=self._case), limit_s)
         if isinstance(answer, ChildFailure):
             self._child = None
             return _failure(answer.readable(), self._confinement)

@@ -18,6 +18,8 @@ import msgspec
 from actors.evaluator import verdict_annotations
 from actors.evaluator.build.build_ahead import Builder
 from actors.evaluator.build.build_stage import BuildStage, FinishedBuild
+from actors.evaluator.case_evaluation import CaseEvaluation, case_tasks, request_of_case
+from actors.evaluator.case_references import combined_baselines, combined_reference
 from actors.evaluator.devices import roofline
 from actors.evaluator.devices.device_health import DeviceHealth
 from actors.evaluator.devices.device_info import DeviceInfo
@@ -27,10 +29,9 @@ from actors.evaluator.inspection_stage import InspectionStage, profile_context, 
 from actors.evaluator.ipc.layout_checks import describe, tensor_leaves
 from actors.evaluator.ipc.orders import Confinement
 from actors.evaluator.profiling.inspection import Inspector
-from actors.evaluator.reference.fixture import TaskProblem
+from actors.evaluator.reference.fixture import ReferenceFixture, TaskProblem
 from actors.evaluator.reference.reference_cache import ReferenceCache
 from actors.evaluator.release_stage import ReleaseStage
-from actors.evaluator.repeated_evaluation import RepeatedEvaluation
 from actors.evaluator.sandbox.confinement import ConfinementFactory
 from actors.evaluator.sandbox.disk_space import DiskSpace
 from actors.evaluator.sandbox.scratch import Scratch
@@ -98,6 +99,21 @@ class DeviceSession:
 
         A reference whose baselines are pending is completed by `measure_baselines`.
         """
+        if not task.cases:
+            return self._measure(task, context, defer_baselines=defer_baselines)
+        measured: list[Reference] = []
+        for each in case_tasks(task):
+            found = self._measure(each, context, defer_baselines=defer_baselines)
+            if isinstance(found, TaskProblem):
+                name = each.case.name if each.case is not None else ""
+                return TaskProblem(reason=f"case {name}: {found.reason}", final=found.final)
+            measured.append(found)
+        return combined_reference(task.cases, measured)
+
+    def _measure(
+        self, task: Task, context: EvaluationContext, *, defer_baselines: bool
+    ) -> Reference | TaskProblem:
+        """Measure one case, or a task without cases."""
         fixture = self.references.fixture_of(task, context)
         if isinstance(fixture, TaskProblem):
             return fixture
@@ -140,12 +156,12 @@ class DeviceSession:
             name = reference.device.name or "the reference's device"
             note = f"torch.compile was not measured: no device like {name} was left"
             return msgspec.structs.replace(reference, baselines_pending=False, baselines_note=note)
-        fixture = self.references.fixture_of(task, context)
-        if isinstance(fixture, TaskProblem):
-            raise ReferenceFailedError(fixture.reason)
-        measured = self._baselines.stored(task, device) or self._baselines.measure(
-            fixture, device, context
-        )
+        of_cases = [
+            self._baselines.stored(each, device)
+            or self._baselines.measure(self._fixture_of(each, context), device, context)
+            for each in case_tasks(task)
+        ]
+        measured = combined_baselines(task.cases, of_cases)
         shown = baselines.on_clock_of(reference.eager_us, measured)
         return msgspec.structs.replace(
             reference,
@@ -167,7 +183,7 @@ class DeviceSession:
     ) -> Verdict | TaskProblem:
         """Judge one candidate, which may be built already."""
         self._disk.require()
-        fixture = self.references.fixture_of(task, context)
+        fixture = self.references.fixture_of(case_tasks(task)[0], context)
         if isinstance(fixture, TaskProblem):
             return fixture
         with TurnBuilds(self, task, context) as builds:
@@ -178,14 +194,20 @@ class DeviceSession:
             )
             self._health.before_candidate()
 
-            def control() -> Evaluation:
-                own = EvaluationRequest(source=f"{task.source}{CONTROL}", labelled_source="")
+            def control(beside: ReferenceFixture) -> Evaluation:
+                text = f"{beside.task.source}{CONTROL}"
+                own = EvaluationRequest(source=text, labelled_source="")
                 stage = builds.stage("control", own.source)
-                return Evaluation(fixture, self.device_info, own, stage)
+                return Evaluation(beside, self.device_info, own, stage)
 
-            evaluation = Evaluation(fixture, self.device_info, request, build)
-            repeated = RepeatedEvaluation(evaluation, control, context, self._log_line)
-            verdict, profile = repeated.run()
+            limits = self.confinements.limits
+            evaluation = Evaluation(
+                fixture, self.device_info, request_of_case(request, task, limits), build
+            )
+            judged = CaseEvaluation(
+                task, evaluation, self._fixture_of, control, context, self._log_line
+            )
+            verdict, profile = judged.run()
             verdict = InspectionStage(
                 self._inspector,
                 fixture,
@@ -196,7 +218,7 @@ class DeviceSession:
                 self.device_info.known_rates,
             ).run(verdict, self._rules)
         self._disk.require_for(verdict.verdict, f"{verdict.reason} {verdict.log}")
-        if verdict.verdict in ABNORMAL or repeated.was_lost_under_profiler:
+        if verdict.verdict in ABNORMAL or judged.was_lost_under_profiler:
             self._health.after_abnormal_end()
         if self._ran_out_of_memory(verdict, request):
             verdict = msgspec.structs.replace(verdict, verdict=Outcome.OUT_OF_MEMORY)
@@ -209,6 +231,13 @@ class DeviceSession:
             sandbox_level=self.zygote.ready.level,
         )
 
+    def _fixture_of(self, task: Task, context: EvaluationContext = STANDALONE) -> ReferenceFixture:
+        """Return the reference of a task that was measured; raise where it fails now."""
+        found = self.references.fixture_of(task, context)
+        if isinstance(found, TaskProblem):
+            raise ReferenceFailedError(found.reason)
+        return found
+
     def _ran_out_of_memory(self, verdict: Verdict, request: EvaluationRequest) -> bool:
         """Whether the candidate was killed because memory ran out: here, or where it was built."""
         if verdict.verdict is not Outcome.CRASHED:
@@ -218,18 +247,20 @@ class DeviceSession:
 
     def release(self, task: Task, source: str, context: EvaluationContext) -> Release | TaskProblem:
         """Check a winner as a drop-in file."""
-        fixture = self.references.fixture_of(task)
+        first, *others = case_tasks(task)
+        more = tuple(self._fixture_of(each).judged for each in others)
+        fixture = self.references.fixture_of(first)
         if isinstance(fixture, TaskProblem):
             return fixture
         with TurnBuilds(self, task) as builds:
-            release = ReleaseStage(fixture, builds, context).run(source)
+            release = ReleaseStage(fixture, builds, context).run(source, more)
         if any("SIG" in reason or "no answer" in reason for reason in release.failed.values()):
             self._health.after_abnormal_end()
         return release
 
     def inspect(self, task: Task, source: str, verdict: Verdict) -> Verdict:
         """Return a winner's verdict with what the GPU maker's tools report of it."""
-        fixture = self.references.fixture_of(task)
+        fixture = self.references.fixture_of(case_tasks(task)[0])
         if isinstance(fixture, TaskProblem):
             return verdict
         with TurnBuilds(self, task) as builds:

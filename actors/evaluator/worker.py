@@ -25,6 +25,7 @@ from actors.evaluator.sandbox.zygote_client import (
 from actors.evaluator.timing.timing_statistics import median_interval
 from actors.release.composition import drop_in_source
 from actors.work_context import EvaluationContext, WorkContext
+from protocol.cases import combined_figures
 from protocol.messages import (
     BaselinesMeasured,
     Evaluate,
@@ -285,6 +286,8 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         if not verdict.is_correct:
             return verdict
     first = verdicts[0]
+    if first.cases:
+        return _combine_cases(verdicts)
     median_us = _median([verdict.median_us for verdict in verdicts])
     return Verdict(
         verdict=first.verdict,
@@ -304,6 +307,42 @@ def combine_verdicts(verdicts: list[Verdict]) -> Verdict:
         device=first.device,
         groups=_groups(verdicts),
         facts=first.facts and msgspec.structs.replace(first.facts, median_us=median_us),
+    )
+
+
+def _combine_cases(verdicts: list[Verdict]) -> Verdict:
+    """Return the rounds of a task with cases as one verdict: case by case, and then of all."""
+    cases = []
+    for number, first in enumerate(verdicts[0].cases):
+        rounds = [
+            Verdict(
+                verdict=verdict.verdict,
+                median_us=verdict.cases[number].median_us,
+                reference_us=verdict.cases[number].reference_us,
+                speedup=verdict.cases[number].speedup,
+                speedup_ci95=verdict.cases[number].speedup_ci95,
+            )
+            for verdict in verdicts
+        ]
+        one = combine_verdicts(rounds)
+        cases.append(
+            msgspec.structs.replace(
+                first,
+                median_us=one.median_us,
+                reference_us=one.reference_us,
+                speedup=one.speedup,
+                speedup_ci95=one.speedup_ci95,
+            )
+        )
+    whole = combine_verdicts([msgspec.structs.replace(each, cases=()) for each in verdicts])
+    figures = combined_figures(cases)
+    return msgspec.structs.replace(
+        whole,
+        median_us=figures.median_us,
+        reference_us=figures.reference_us,
+        speedup=figures.speedup,
+        speedup_ci95=figures.speedup_ci95,
+        cases=tuple(cases),
     )
 
 

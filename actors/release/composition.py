@@ -10,7 +10,7 @@ import hashlib
 from importlib import resources
 
 from protocol.layouts import ITEM_BYTES, Layout, Leaf, Nest, Plain
-from protocol.release import LIMITS, Release
+from protocol.release import LIMITS, Judged, Release
 
 # The texts of the guard, in the order in which a winner has them.
 GUARD_TEXTS = (
@@ -77,13 +77,27 @@ def _judged_literal(release: Release, candidate: str) -> str:
         f'    "hash": {digest!r},',
         f'    "device": {"cuda" if judged.device == "cuda" else "cpu"!r},',
         f'    "limits": {tuple(release.limits)!r},',
-        *(
-            f'    "{name}": {_spec(getattr(judged, name))},'
-            for name in ("init", "inputs", "outputs", "state")
-        ),
-        "}",
+        *_case_lines(judged, "    "),
     ]
-    return "\n".join(lines) + "\n"
+    if release.more_judged:
+        lines.append('    "more": (')
+        for each in release.more_judged:
+            lines += ["        {", *_case_lines(each, "            "), "        },"]
+        lines.append("    ),")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _case_lines(judged: Judged, indent: str) -> list[str]:
+    """Return the lines of one judged case: its layouts, and what its module was made."""
+    lines = [
+        f'{indent}"{name}": {_spec(getattr(judged, name))},'
+        for name in ("init", "inputs", "outputs", "state")
+    ]
+    if judged.dtype:
+        if judged.dtype not in ITEM_BYTES:
+            raise UnreleasableError(f"unknown dtype {judged.dtype!r}")
+        lines.append(f'{indent}"dtype": _torch.{judged.dtype},')
+    return lines
 
 
 def _spec(layout: Layout) -> str:

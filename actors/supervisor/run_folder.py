@@ -20,6 +20,7 @@ from actors.cli import UsageError
 from actors.supervisor.cli.preflight import TaskFile
 from actors.supervisor.reporting import run_folder_integrity
 from actors.supervisor.reporting.run_folder_integrity import LOCK_NAME, DamagedRunError, StoredRun
+from actors.task_cases import options_of, options_text, stored_name
 from protocol import settings as settings_file
 from protocol.atomic_file import write_atomically
 from protocol.read_only import RUN_DB
@@ -268,8 +269,11 @@ def _remove_created(path: Path, created: list[Path]) -> None:
 
 
 def _files_of(run_dir: Path, task: TaskFile | Task) -> Iterator[tuple[Path, str]]:
-    """Yield the files of `tasks/` that hold a task: its source and the modules that it imports."""
+    """Yield the files of `tasks/` that hold a task: its source, its cases, what it imports."""
     yield run_dir / "tasks" / f"{task.name}.py", task.source
+    options = task.options if isinstance(task, TaskFile) else options_of(task)
+    if text := options_text(options):
+        yield run_dir / "tasks" / stored_name(task.name), text
     for name, text in task.modules.items():
         yield run_dir / MODULES / task.name / name, text
 

@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from random import Random
 
+from actors.agents.replies.replies import fenced
+
 # One thread: threads that wait for each other on a busy machine would shuffle the ranks.
 TASK = '''"""Shift, scale and square roots, 27 times over: work that is needed only once."""
 
@@ -63,7 +65,10 @@ def write(folder: Path, *, tasks: int, budget: int, seed: int, cheap: bool) -> t
 def _answer(rng: Random, label: str, cheap: bool) -> dict[str, object]:
     if rng.random() < 0.1:
         return {"reply": REFUSAL}
-    return {"code": _cheap(rng, label) if cheap else _real(rng, label)}
+    if not cheap:
+        return {"code": _real(rng, label)}
+    mended = f"## Candidate\n\n{fenced(_cheap(rng, f'{label} mended'))}\n"
+    return {"code": _cheap(rng, label), "again": mended}
 
 
 def _cheap(rng: Random, label: str) -> str:

@@ -210,10 +210,9 @@ def _minutes(run_dir: Path) -> dict[str, float]:
 
 def _models(settings: Settings) -> str:
     names = [settings.model, settings.planner_model, settings.coder_model, settings.debugger_model]
-    # A file's path says more about the machine than about the model.
-    short = [
-        name if ":" not in name else f"{name.partition(':')[0]}:{Path(name).name}"
-        for name in names
-        if name
-    ]
-    return ", ".join(dict.fromkeys(short))
+    return ", ".join(dict.fromkeys(short_model(name) for name in names if name))
+
+
+def short_model(name: str) -> str:
+    """Return a model's name; of a file or a run folder its last part, since the path is private."""
+    return name if ":" not in name else f"{name.partition(':')[0]}:{Path(name).name}"

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 
 import pytest
-from agent_fakes import CANDIDATE, TASK, TASK_SOURCE, make_plan, repair, solve, write
+from agent_fakes import (
+    CANDIDATE,
+    REFERENCE,
+    ROOT,
+    TASK,
+    TASK_SOURCE,
+    make_plan,
+    repair,
+    solve,
+    write,
+)
 from msgspec.structs import replace
 
 from actors.agents.models.replay_key import without_measurements
@@ -13,7 +23,7 @@ from actors.agents.planner import read_plan
 from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.places import ShownLines
 from actors.agents.replies.replies import parse_reply
-from actors.agents.requests.ledger import STANCES
+from actors.agents.requests.ledger import STANCES, fitting_stances
 from actors.agents.requests.request import Request
 from actors.agents.requests.styles import make_request
 from actors.agents.solo_agent import read_solution
@@ -22,7 +32,16 @@ from actors.evaluator.ipc.referee_orders import OutputTolerance, TaskDescribed
 from protocol.facts import ReferenceFacts, TaskFloor, VerdictFacts
 from protocol.messages import AgentWork
 from protocol.settings import JudgeRules
-from protocol.values import BACKENDS, AttemptView, LedgerEntry, Outcome, Plan, Verdict
+from protocol.values import (
+    BACKENDS,
+    AttemptView,
+    LedgerEntry,
+    Outcome,
+    Plan,
+    Reference,
+    Task,
+    Verdict,
+)
 
 MAX_FIXED_BYTES = 5 * 1024  # of system, form and example of one request
 
@@ -220,7 +239,8 @@ def test_the_ledger_has_a_line_for_every_attempt() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_planners_of_one_moment_get_different_stances(backend: str) -> None:
     """Each of six planners but the first begins elsewhere; a planner without others is free."""
-    task = replace(TASK, backend=backend)
+    product = TASK_SOURCE.replace("y / 2.0", "torch.matmul(y, y)")
+    task = replace(TASK, backend=backend, source=product)
     known = STANCES["cpp" if backend == "cpp" else "cuda"]
     found = []
     for attempt in range(2, 8):
@@ -232,6 +252,23 @@ def test_planners_of_one_moment_get_different_stances(backend: str) -> None:
     assert sorted(known) == sorted(found)
     assert "Start from" not in compact(make_plan(attempt=4, ledger=LEDGER)).varying_text
     assert "Start from" not in compact(write(PLAN, ledger=(PLANNING,))).varying_text
+
+
+def test_a_stance_fits_what_is_known_of_the_task() -> None:
+    """No tensor cores where nothing is multiplied, and no fusion where one launch is left."""
+    norm = replace(TASK, backend="cuda", source=TASK_SOURCE.replace("y / 2.0", "y.mean(1)"))
+    product = replace(norm, source=TASK_SOURCE.replace("y / 2.0", "torch.matmul(y, y)"))
+    one_launch = replace(REFERENCE, facts=ReferenceFacts(launches=1))
+
+    def names(task: Task, reference: Reference = REFERENCE, node: AttemptView = ROOT) -> set[str]:
+        work = replace(make_plan(node=node), task=task, reference=reference)
+        return {stance.partition(":")[0] for stance in fitting_stances(work)}
+
+    assert names(product) - names(norm) == {"tensor cores"}
+    assert names(product) - names(product, one_launch) == {"fusion"}
+    assert "fusion" in names(product, one_launch, FAST)
+    fused = replace(FAST, verdict=replace(FAST.verdict, facts=VerdictFacts(launches=1)))
+    assert "fusion" not in names(product, node=fused)
 
 
 def test_a_replay_finds_the_reply_whatever_the_ledger_says() -> None:

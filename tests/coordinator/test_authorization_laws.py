@@ -169,6 +169,11 @@ def test_a_stage_ends_with_its_own_result_only() -> None:
         Stage.SOLVE: {"Written", "ReplyUnusable"},
         Stage.REFLECT: {"Written", "ReplyUnusable"},
         Stage.EVALUATE: {"Evaluated"},
+        Stage.AMEND_WRITE: {"Written", "ReplyUnusable"},
+        Stage.AMEND_REPAIR: {"Repaired", "ReplyUnusable"},
+        Stage.AMEND_SOLVE: {"Written", "ReplyUnusable"},
+        Stage.AMEND_REFLECT: {"Written", "ReplyUnusable"},
+        Stage.REEVALUATE: {"Evaluated"},
         Stage.CONFIRM: {"Evaluated"},
     }
 

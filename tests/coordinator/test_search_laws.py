@@ -12,10 +12,9 @@ from search_runner import EAGER_US, InMemoryRun, make_search
 from actors.coordinator.search.attempt_stages import Stage
 from actors.coordinator.search.confirmation import BestConfirmed
 from actors.coordinator.search.scoring import kernel_of
-from actors.coordinator.search.search import (
+from actors.coordinator.search.search import FinishTask, OfferWork
+from actors.coordinator.search.search_events import (
     AttemptEnded,
-    FinishTask,
-    OfferWork,
     ReferenceReady,
     ReferenceRefused,
     StageEnded,

@@ -20,6 +20,7 @@ from protocol.values import (
     Call,
     Candidate,
     Device,
+    FailedCandidate,
     Outcome,
     Plan,
     Reference,
@@ -51,6 +52,15 @@ def verdict_of(source: str) -> Verdict:
     )
 
 
+def mended(work: messages.AgentWork, failed: FailedCandidate) -> messages.Result:
+    """Return the mended candidate; some answers have none."""
+    if Random(f"mend {failed.source}").random() < 0.3:
+        return messages.ReplyUnusable(lease=work.lease, reason="no code", gives_up_on="task")
+    candidate = Candidate(source=f"{failed.source}# mended: {failed.verdict.reason}\n")
+    message = messages.Repaired if isinstance(work, messages.Repair) else messages.Written
+    return message(lease=work.lease, candidate=candidate)
+
+
 class FakeWorker:
     """A worker that answers every request for its role."""
 
@@ -69,6 +79,12 @@ class FakeWorker:
             self._ask(request, context)
             if context.is_revoked():
                 return messages.HandedBack(lease=lease, reason="stopped")
+            if request.failed is not None:
+                return mended(request, request.failed)
+        return self._answer(request, context)
+
+    def _answer(self, request: messages.Work, context: WorkContext) -> messages.Result:
+        lease = request.lease
         match request:
             case messages.MeasureReference():
                 return messages.ReferenceMeasured(

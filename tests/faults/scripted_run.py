@@ -44,6 +44,8 @@ class ScriptedRun(FakeRun):
         settings = Settings(
             tasks=(task.stem,),
             model=f"script:{run_dir / 'tasks' / 'script.jsonl'}",
+            prompts="compact",
+            precheck="on",
             search=SearchSettings(budget=budget),
             beat_s=LEASE_S / 15,
             lease_s=LEASE_S,

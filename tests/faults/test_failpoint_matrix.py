@@ -144,6 +144,12 @@ def armed_points(scene: str) -> set[str]:
     return {point.partition("=")[0] for point in SCENES[scene]}
 
 
+def test_the_scenes_hold_every_stage(undisturbed_ledger: Ledger) -> None:
+    """Candidates fail and are mended in the undisturbed run, by the coder and by the debugger."""
+    works = {work.rpartition("/")[2] for (work,) in undisturbed_ledger[-1]}
+    assert {"amend-write", "amend-repair", "reevaluate", "confirm", "baselines"} <= works
+
+
 @pytest.mark.parametrize("scene", KILL_SCENES)
 def test_a_kill_at_every_failpoint_keeps_the_ledger(
     scene: str, undisturbed_ledger: Ledger, run_scene: RunScene

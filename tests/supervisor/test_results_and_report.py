@@ -22,7 +22,7 @@ KEYS = [
     *("task", "status", "device", "hardware", "model", "strategy", "policy", "seed", "budget"),
     *("attempts", "compiled", "correct", "best", "reference", "usd"),
     *("input_tokens", "cached_tokens", "output_tokens", "seconds", "sandbox_level"),
-    *("closest", "notes", "nodes"),
+    *("closest", "notes", "nodes", "usd_per_percent"),
 ]
 
 

@@ -204,6 +204,28 @@ def test_new_runs_ask_in_the_compact_style_and_older_runs_in_the_papers(tmp_path
 
 
 @pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("--model claude-x", "on"),
+        ("--model recipes", "off"),
+        ("--model recipes --coder-model claude-x", "on"),
+        ("--model recipes --precheck on", "on"),
+        ("--model claude-x --strategy sampling", "off"),
+        ("--model claude-x --prompts paper", "off"),
+        ("--model claude-x --precheck off", "off"),
+    ],
+)
+def test_failing_candidates_are_mended_by_models_in_the_own_method(
+    arguments: str, expected: str
+) -> None:
+    """The paper's method and its baselines have one answer an attempt, and so have older runs."""
+    assert expected == settle(arguments).precheck
+    assert "off" == settings_file.parse('model = "recipes"\n').precheck
+    with pytest.raises(UsageError, match="--precheck on needs --prompts compact"):
+        settle("--precheck on --prompts paper")
+
+
+@pytest.mark.parametrize(
     ("arguments", "gpus", "words"),
     [
         ("--backend triton", (), "--backend triton needs --device cuda: this run has cpu"),

@@ -22,12 +22,17 @@ _LEDGER = re.compile(
     r"^# All attempts so far$.*?(?=^# Advice from a person|^# Your part|\Z)",
     re.MULTILINE | re.DOTALL,
 )
+_JUDGED_ANSWER = re.compile(
+    r"^(?P<heading># The judge tried this answer: [^\n]*).*?(?=^# Mend it$)",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def without_measurements(request: str) -> str:
     """Return a request's text without figures, logs and facts; outcomes stay, one word each."""
     stable, heading, varying = request.partition("\n# Where we stand")
     varying = _LEDGER.sub("", varying)
+    varying = _JUDGED_ANSWER.sub(r"\g<heading>\n\n", varying)
     varying = _OBSERVATION.sub(r"\g<observation>\n\g<word>\n\n", varying)
     return _without_figures(stable) + heading + varying
 

@@ -40,6 +40,8 @@ def answer(work: AgentWork) -> str:
     """
     if work.task.backend not in BACKENDS:
         return refusal("task", f"it writes C++ and CUDA, not {work.task.backend}")
+    if work.failed is not None:
+        return refusal("node", "the same work has the same answer")
     # A failed node of any task can be repaired: the plain module always works.
     scope: GiveUpScope = "node" if isinstance(work, Repair) else "task"
     try:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 import prompts
-from actors.agents.replies.anchors import lines_of
 from actors.agents.replies.placed_anchors import marked_spans
 from actors.agents.replies.replies import fenced
 from actors.agents.requests import facts, ledger
@@ -21,6 +20,7 @@ from actors.agents.requests.knowledge import (
     building_block_lines,
     with_knowledge,
 )
+from actors.agents.requests.numbered_source import numbered
 from actors.agents.requests.prompting import (
     CODE_TEMPERATURE,
     MAX_LOG,
@@ -123,7 +123,7 @@ def _architecture(task: Task, reference: Reference, blocks: list[str]) -> str:
         inputs=reference.inputs or "as get_inputs makes them",
         outputs=reference.outputs or "as forward returns them",
         times=reference_times(reference, ledger.duration),
-        notes="".join(f"Note: {note}\n" for note in reference.notes),
+        notes="".join(f"{line}\n" for line in facts.note_lines(reference)),
         hardware="\n".join(map(_item, (*sheet, *facts.task_lines(reference)))),
         blocks="\n".join(["", *blocks]) if blocks else "",
     )
@@ -132,23 +132,6 @@ def _architecture(task: Task, reference: Reference, blocks: list[str]) -> str:
 def _item(line: str) -> str:
     """Return a line of a list; one that is an item already belongs to the item above it."""
     return f"  {line}" if line.startswith("- ") else f"- {line}"
-
-
-def numbered(source: str, spans: tuple[tuple[int, int], ...] = ()) -> str:
-    """Return the source with a number before each line, and lines around the marked spans."""
-    lines = lines_of(source)
-    text: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        for n, (first, last) in enumerate(spans, start=1):
-            if first == number:
-                text.append(f"--- span {n}")
-            if last == number - 1 and last < first:  # a span without lines: new ones go here
-                text.append(f"--- end of span {n}")
-        text.append(f"{number}\t{line}")
-        for n, (first, last) in enumerate(spans, start=1):
-            if first <= last == number:
-                text.append(f"--- end of span {n}")
-    return "\n".join(text) + "\n"
 
 
 def _node(work: AgentWork) -> str:

@@ -5,6 +5,7 @@ The one place where these lines are gathered: a new kind of fact is added here.
 
 from __future__ import annotations
 
+from protocol.cases import reference_case_lines, result_case_lines
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.values import Reference, Verdict
 from protocol.variant_lines import variant_lines
@@ -26,12 +27,18 @@ def task_lines(reference: Reference) -> list[str]:
     ]
 
 
+def note_lines(reference: Reference) -> list[str]:
+    """Return what else is asked of a candidate: the task's notes and its cases."""
+    notes = [f"Note: {note}" for note in reference.notes]
+    return [*notes, *reference_case_lines(reference.cases)]
+
+
 def attempt_lines(verdict: Verdict, reference: Reference) -> list[str]:
     """Return the lines below an attempt's result."""
     profile = verdict.profile or {}
     figures = [f"{name}: {profile[name]}" for name in SHOWN_FIGURES if profile.get(name)]
     known = verdict_fact_lines(verdict.facts, reference.facts)
-    return [*known, *figures, *variant_lines(verdict)]
+    return [*result_case_lines(verdict.cases), *known, *figures, *variant_lines(verdict)]
 
 
 def least_us(reference: Reference) -> float | None:

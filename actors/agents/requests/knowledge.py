@@ -74,10 +74,10 @@ def _reference(reference: Reference, knowledge: RequestKnowledge) -> Reference:
 
 
 def _view(view: AttemptView, knowledge: RequestKnowledge) -> AttemptView:
-    return replace(view, verdict=_verdict(view.verdict, knowledge))
+    return replace(view, verdict=known_verdict(view.verdict, knowledge))
 
 
-def _verdict(verdict: Verdict, knowledge: RequestKnowledge) -> Verdict:
+def known_verdict(verdict: Verdict, knowledge: RequestKnowledge) -> Verdict:
     facts = verdict.facts
     if facts is None:
         return verdict

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+from actors.agents.cards.task_operations import task_operations
 from actors.agents.requests.facts import least_us
 from protocol.messages import AgentWork, MakePlan, Solve
 from protocol.values import Backend, LedgerEntry, Reference
 
+PRODUCTS = frozenset(["attention", "conv", "matmul"])  # the operations of tensor cores
 MAX_LEDGER_IDEA = 110  # characters
 MAX_REASON = 90
 # What a planner begins with while others plan for the same task, in turn by attempt.
@@ -83,12 +85,35 @@ def stance(work: AgentWork) -> str:
     planning = [e for e in work.ledger if e.outcome is None and not e.idea]
     if not planning:
         return ""
-    stances = STANCES["cpp" if work.task.backend == "cpp" else "cuda"]
+    stances = fitting_stances(work)
     chosen = stances[work.attempt % len(stances)]
     return (
         f"Others plan for this task at this moment. Start from {chosen}. Only where that promises"
         " nothing, choose freely, and not the idea that comes first to mind: it is taken.\n"
     )
+
+
+def fitting_stances(work: AgentWork) -> tuple[str, ...]:
+    """Return the stances that what is known of the task and of the node leaves room for."""
+    unfit = set()
+    operations = task_operations(work.task.source, work.reference.inputs)
+    if operations and not PRODUCTS & {*operations}:
+        unfit.add("tensor cores")
+    if _launches(work) == 1:
+        unfit.add("fusion")
+    stances = STANCES["cpp" if work.task.backend == "cpp" else "cuda"]
+    return tuple(one for one in stances if one.partition(":")[0] not in unfit)
+
+
+def _launches(work: AgentWork) -> int | None:
+    """Return the kernels, or on a host the operators, of one call of the node; None: not known."""
+    if work.node.node != work.root.node:
+        facts = work.node.verdict.facts
+        return facts.launches if facts is not None else None
+    reference = work.reference.facts
+    if reference is None or reference.launches is not None:
+        return reference.launches if reference is not None else None
+    return len(reference.operations) + reference.more_operations or None
 
 
 def one_line(text: str, most: int) -> str:

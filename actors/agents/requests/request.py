@@ -46,7 +46,8 @@ class Request(Value, frozen=True, kw_only=True):
     attempt: int
     system: str
     sections: tuple[PromptSection, ...]
-    turns: tuple[FailedTurn, ...] = ()  # at most one: an answer out of bounds gets one more try
+    # An answer out of bounds gets one more try, and a candidate that failed is mended once.
+    turns: tuple[FailedTurn, ...] = ()
     temperature: float | None = None  # optional: many models refuse it
     effort: str = ""  # optional: "low" … "max"; "": the model's own
     max_tokens: int = 16_000
@@ -116,3 +117,8 @@ def shown_source(work: AgentWork) -> str:
     if isinstance(work, Write | Repair) and work.plan.scaffold:
         return without_anchors(work.plan.scaffold)
     return work.task.source
+
+
+def editable_source(work: AgentWork) -> str:
+    """Return the source that edits belong to: the one that was shown last."""
+    return shown_source(work) if work.failed is None else work.failed.source

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from actors.agents.requests import prompting
+from actors.agents.requests.amendment import amending_request
 from actors.agents.requests.compact import compact_request
-from actors.agents.requests.knowledge import RequestKnowledge
+from actors.agents.requests.knowledge import RequestKnowledge, known_verdict
 from actors.agents.requests.request import Request
 from protocol.messages import AgentWork, MakePlan, Reflect, Repair, Solve, Write
 from protocol.settings import PromptStyle
@@ -19,10 +22,24 @@ def make_request(
     """Return the request for one piece of work.
 
     A reflection is a baseline of the paper's: it has the paper's request in both styles.
-    `knowledge` is of the compact requests alone; None: all of it.
+    `knowledge` is of the compact requests alone; None: all of it.  Work on a candidate that failed
+    goes on with the conversation that it came from.
     """
+    knowledge = knowledge or RequestKnowledge()
+    request = _opening_request(work, max_tokens, style, knowledge)
+    failed = work.failed
+    if failed is None:
+        return request
+    return amending_request(
+        request, replace(failed, verdict=known_verdict(failed.verdict, knowledge))
+    )
+
+
+def _opening_request(
+    work: AgentWork, max_tokens: int, style: PromptStyle, knowledge: RequestKnowledge
+) -> Request:
     if style == "compact" and not isinstance(work, Reflect):
-        return compact_request(work, max_tokens, knowledge or RequestKnowledge())
+        return compact_request(work, max_tokens, knowledge)
     match work:
         case MakePlan():
             return prompting.plan_request(work, max_tokens)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
-from actors.coordinator.search.attempt_stages import Stage
+from actors.coordinator.search.attempt_stages import JUDGED_STAGES, WRITING_STAGE, Stage
 from actors.coordinator.search.tree import ROOT
 from actors.coordinator.storage.decisions import DecisionStore
 from actors.coordinator.storage.store import Store
@@ -19,6 +20,13 @@ MAX_ENTRIES = 60  # recorded attempts in a request, the latest ones
 MAX_UNDER_WAY = 200  # attempt numbers back in which those under way are looked for
 MAX_IDEA_CHARS = 400
 SHOWS_BEST = (Stage.PLAN, Stage.SOLVE)  # the stages of which the agent sees the fastest source
+# What the ledger calls the stages after the plan.
+SHOWN_STAGES: dict[Stage, Literal["write", "judge"]] = {
+    Stage.WRITE: "write",
+    Stage.REPAIR: "write",
+    **dict.fromkeys(WRITING_STAGE, "write"),
+    **dict.fromkeys(JUDGED_STAGES, "judge"),
+}
 View = Callable[[str, int, int], AttemptView]  # (task, node, order): a node as it was then
 
 
@@ -111,12 +119,11 @@ class AttemptLedger:
                 continue
             parent, latest = stages[-1].parent, stages[-1].stage
             has_plan = latest is not Stage.PLAN and latest is not Stage.SOLVE
-            names = {Stage.WRITE: "write", Stage.REPAIR: "write", Stage.EVALUATE: "judge"}
             yield LedgerEntry(
                 number=number,
                 parent=parent,
                 idea=self._store.advice(task, number)[:MAX_IDEA_CHARS] if has_plan else "",
-                stage=names.get(latest, "plan"),  # type: ignore[arg-type]
+                stage=SHOWN_STAGES.get(latest, "plan"),
             )
 
     def _best(self, task: str, shown: list[int], known: RecordedOrder, order: int) -> int | None:

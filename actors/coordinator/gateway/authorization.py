@@ -34,6 +34,11 @@ RESULT_KINDS: dict[Stage, tuple[type[Message], ...]] = {
     Stage.SOLVE: (messages.Written, messages.ReplyUnusable),
     Stage.REFLECT: (messages.Written, messages.ReplyUnusable),
     Stage.EVALUATE: (messages.Evaluated,),
+    Stage.AMEND_WRITE: (messages.Written, messages.ReplyUnusable),
+    Stage.AMEND_REPAIR: (messages.Repaired, messages.ReplyUnusable),
+    Stage.AMEND_SOLVE: (messages.Written, messages.ReplyUnusable),
+    Stage.AMEND_REFLECT: (messages.Written, messages.ReplyUnusable),
+    Stage.REEVALUATE: (messages.Evaluated,),
     Stage.CONFIRM: (messages.Evaluated,),
 }
 GUEST_SLOT = re.compile(r"(?P<role>[a-z]+)(-\d{1,4})?@[A-Za-z0-9_-]{1,80}\.(?P<ticket>[0-9a-f]+)")

@@ -17,6 +17,8 @@ from protocol import messages
 from protocol.values import (
     MAX_SHOWN_GROUPS,
     Call,
+    CaseReference,
+    CaseResult,
     Device,
     Outcome,
     Reference,
@@ -27,6 +29,7 @@ from protocol.values import (
 )
 
 MAX_CREDIT = 256
+MAX_CASES = 64  # of one task
 MAX_PID = 2**31 - 1
 LINE_CHARS = 2_000  # a reason, an activity
 NAME_CHARS = 500
@@ -90,11 +93,8 @@ def sanitized(message: messages.ToCoordinator, fingerprint: str) -> messages.ToC
 
 def is_plausible(verdict: Verdict) -> bool:
     """Whether a verdict's outcome, stage and figures can be true together."""
-    figures = (verdict.median_us, verdict.reference_us, verdict.speedup)
-    if not all(figure is None or _positive(figure, MAX_US) for figure in figures):
-        return False
-    interval = verdict.speedup_ci95
-    if interval and not (_positive(interval[0], MAX_US) and interval[0] <= interval[1] < math.inf):
+    figures: tuple[Verdict | CaseResult, ...] = (verdict, *verdict.cases)
+    if not all(_has_possible_figures(one) for one in figures):
         return False
     match verdict.verdict:
         case Outcome.CORRECT:
@@ -104,6 +104,17 @@ def is_plausible(verdict: Verdict) -> bool:
         case Outcome.NO_CANDIDATE:
             return False  # an agent's result, not an evaluator's
     return True
+
+
+def _has_possible_figures(measured: Verdict | CaseResult) -> bool:
+    """Whether the figures of a verdict, or of one of its cases, are positive and in order."""
+    figures = (measured.median_us, measured.reference_us, measured.speedup)
+    if not all(figure is None or _positive(figure, MAX_US) for figure in figures):
+        return False
+    interval = measured.speedup_ci95
+    return interval is None or (
+        _positive(interval[0], MAX_US) and interval[0] <= interval[1] < math.inf
+    )
 
 
 def _figures_agree(verdict: Verdict) -> bool:
@@ -143,6 +154,7 @@ def _verdict(verdict: Verdict, fingerprint: str) -> Verdict:
         facts=sanitized_facts(verdict.facts),
         variants=tuple(map(_variant, verdict.variants[:MAX_VARIANTS])),
         variant=_place(verdict.variant, len(verdict.variants)),
+        cases=tuple(replace(each, name=_name(each.name)) for each in verdict.cases[:MAX_CASES]),
     )
 
 
@@ -204,8 +216,19 @@ def _reference(reference: Reference, fingerprint: str) -> Reference:
         inputs=_line(reference.inputs),
         outputs=_line(reference.outputs),
         notes=tuple(_line(note) for note in reference.notes[:MAX_ENTRIES]),
+        cases=_reference_cases(reference.cases),
         baselines_note="",
         baselines_decided=0,
+    )
+
+
+def _reference_cases(cases: tuple[CaseReference, ...]) -> tuple[CaseReference, ...]:
+    """Return the cases of a reference; none where a time is impossible."""
+    if len(cases) > MAX_CASES or not all(_positive(each.eager_us, MAX_US) for each in cases):
+        return ()
+    return tuple(
+        replace(each, name=_name(each.name), inputs=_line(each.inputs), outputs=_line(each.outputs))
+        for each in cases
     )
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from msgspec.structs import replace
 
 from actors.coordinator.gateway.attempt_ledger import AttemptLedger, Ledger
-from actors.coordinator.search.attempt_stages import Attempt, Stage
+from actors.coordinator.search.attempt_stages import JUDGED_STAGES, WRITING_STAGE, Attempt, Stage
 from actors.coordinator.search.search import OfferWork
 from actors.coordinator.search.tree import ROOT
 from actors.coordinator.storage.activity_store import ActivityStore
@@ -35,6 +35,11 @@ ROLE_OF = {
     Stage.MEASURE: Role.EVALUATOR,
     Stage.BASELINES: Role.EVALUATOR,
     Stage.EVALUATE: Role.EVALUATOR,
+    Stage.AMEND_WRITE: Role.CODER,
+    Stage.AMEND_REPAIR: Role.DEBUGGER,
+    Stage.AMEND_SOLVE: Role.CODER,
+    Stage.AMEND_REFLECT: Role.CODER,
+    Stage.REEVALUATE: Role.EVALUATOR,
     Stage.CONFIRM: Role.EVALUATOR,
 }
 
@@ -65,9 +70,12 @@ class WorkMessages:
         directives: DirectiveStore,
         tasks: dict[str, Task],
         decisions: DecisionStore | None = None,
+        *,
+        has_ledger: bool = True,
     ) -> None:
-        """`decisions`: where agents see a ledger, what it is made from."""
+        """`decisions`: for the ledger that agents see, and for candidates that they mend."""
         self._store = store
+        self._decisions = decisions
         self._directives = directives
         self._activity = activity
         self._tasks = tasks
@@ -77,7 +85,7 @@ class WorkMessages:
         self._node = lru_cache(maxsize=CACHED_VIEWS)(store.attempt_view)
         self._ledger = (
             AttemptLedger(store, decisions, self._view, directives.rejections)
-            if decisions is not None
+            if decisions is not None and has_ledger
             else None
         )
 
@@ -122,9 +130,11 @@ class WorkMessages:
                 rounds=CONFIRM_ROUNDS,
                 most_rounds=MAX_ROUNDS,
             )
-        if stage is Stage.EVALUATE:
+        if stage in JUDGED_STAGES:
             evaluate = self._evaluate(lease, name, number, reference)
             return replace(evaluate, best_speedup=best_speedup, profile=is_stagnant)
+        if stage in WRITING_STAGE:
+            return self._amend(lease, WRITING_STAGE[stage], under_way)
         parent = offer.attempt.parent
         order = self._order(name, number, stage)
         # A repair starts from its node's plan; every other stage needs a source.
@@ -151,6 +161,28 @@ class WorkMessages:
             ledger=ledger.entries,
             ledger_left_out=ledger.left_out,
             best=None if best is None else self._view(name, best, order),
+        )
+
+    def _amend(self, lease: Lease, writing: Stage, under_way: Sequence[Attempt]) -> messages.Work:
+        """Return the message of the stage that wrote a candidate, with what the judge said of it.
+
+        It shows what that stage was shown, so the conversation begins with the same request.
+        """
+        name, number, _ = parse_work(lease.work)
+        decision = self._decisions.place_of(name, number, writing) if self._decisions else None
+        if decision is None:
+            raise RuntimeError(f"{lease.work} is leased, but nothing was written before it")
+        attempt = Attempt(number=number, parent=decision.parent, repair=False, stage=writing)
+        message = self.message_for(
+            Lease(work=work_id(name, number, writing), epoch=lease.epoch),
+            OfferWork(writing, attempt, decision.window, decision.seed),
+            under_way,
+        )
+        return replace(
+            message,
+            lease=lease,
+            completed_calls=self._activity.calls(lease.work),
+            failed=self._store.failed_candidate(name, number),
         )
 
     def node_confirmed(self) -> None:

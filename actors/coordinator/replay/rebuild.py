@@ -10,23 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from actors.coordinator.search.attempt_stages import Attempt, Stage
+from actors.coordinator.search.attempt_stages import OPENING_STAGES, WRITING_STAGE, Attempt, Stage
 from actors.coordinator.search.confirmation import BestConfirmed
-from actors.coordinator.search.search import (
+from actors.coordinator.search.search import Instruction, OfferWork, Search, SearchEvent
+from actors.coordinator.search.search_events import (
     AttemptEnded,
-    Instruction,
-    OfferWork,
+    CheckFailed,
     ReferenceReady,
-    Search,
-    SearchEvent,
     StageEnded,
 )
 from actors.coordinator.search.steering import NodeSteered, SourceInjected, SteeringEvent
 from actors.coordinator.search.tree import FAILED_SCORE, ROOT
 from actors.coordinator.storage.decisions import Decision
 from protocol.values import GiveUpScope
-
-OPENING_STAGES = (Stage.PLAN, Stage.REPAIR, Stage.SOLVE, Stage.REFLECT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +137,8 @@ class DecisionReplay:
             if step.stage in OPENING_STAGES:
                 self._search.budget = step.number
                 offers = self._restore_search()
+            elif step.stage in WRITING_STAGE:
+                offers = self._handle(CheckFailed(step.number, WRITING_STAGE[step.stage]))
             elif step.stage is not Stage.CONFIRM and step.number not in self._injected:
                 offers = self._handle(StageEnded(step.number))
             self._compare([step], offers)
@@ -176,7 +174,7 @@ class DecisionReplay:
 
     def _handle(self, event: SearchEvent) -> list[Instruction]:
         number = getattr(event, "number", None)
-        unknown = isinstance(event, StageEnded | AttemptEnded) and (
+        unknown = isinstance(event, StageEnded | CheckFailed | AttemptEnded) and (
             number not in self._search.under_way
         )
         return self._restore_search() if unknown else self._search.handle(event)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
-from actors.coordinator.search.attempt_stages import Attempt, Stage
+from actors.coordinator.search.attempt_stages import OPENING_STAGES, Attempt, Stage
 from actors.coordinator.search.policy import make_policy
 from actors.coordinator.search.search import Search
 from actors.coordinator.search.strategy import Strategy, WindowContext, make_strategy
@@ -39,9 +39,9 @@ class ReplayStrategy:
 
     def select(self, tree: Tree, rng: Random) -> int | None:
         number = len(tree.begun) + 1
-        for stage in Stage:
+        for stage in OPENING_STAGES:
             recorded = self._recorded_decisions.get((number, stage))
-            if recorded is None or stage in (Stage.WRITE, Stage.EVALUATE, Stage.CONFIRM):
+            if recorded is None:
                 continue
             node = tree.nodes.get(recorded.parent)
             needed = (recorded.parent, *recorded.window)

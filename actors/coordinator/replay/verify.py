@@ -15,13 +15,12 @@ import msgspec
 
 from actors.coordinator.gateway.work_messages import WorkMessages, work_id
 from actors.coordinator.replay.rebuild import (
-    OPENING_STAGES,
     DecisionReplay,
     PlacedEvent,
     RecordedNode,
 )
 from actors.coordinator.replay.replay_strategy import search_of_task
-from actors.coordinator.search.attempt_stages import Attempt, Stage
+from actors.coordinator.search.attempt_stages import OPENING_STAGES, WRITING_STAGE, Attempt, Stage
 from actors.coordinator.search.confirmation import BestConfirmed
 from actors.coordinator.search.scoring import kernel_of, score_us
 from actors.coordinator.search.search import OfferWork
@@ -101,7 +100,7 @@ class RunVerifier:
     def recorded_requests(self) -> Iterator[RecordedRequest]:
         """Yield the message of each agent's work that has a stored request."""
         for decision in self.decisions:
-            if decision.stage not in (*OPENING_STAGES, Stage.WRITE):
+            if decision.stage not in (*OPENING_STAGES, Stage.WRITE, *WRITING_STAGE):
                 continue
             lease = Lease(work=work_id(self._task.name, decision.number, decision.stage), epoch=0)
             calls = self._activity.calls(lease.work)
@@ -117,7 +116,8 @@ class RunVerifier:
                 self._activity,
                 self._directives,
                 {self._task.name: self._task},
-                DecisionStore(self._database) if self._settings.has_ledger else None,
+                DecisionStore(self._database),
+                has_ledger=self._settings.has_ledger,
             )
             message = work_messages.message_for(lease, offer)
             yield RecordedRequest(work=lease.work, message=message, request=calls[0].request)  # type: ignore[arg-type]

@@ -11,9 +11,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from actors.coordinator.search.attempt_stages import Attempt, Stage
+from actors.coordinator.search.attempt_stages import (
+    AMENDING_STAGE,
+    JUDGED_STAGES,
+    WRITING_STAGE,
+    Attempt,
+    Stage,
+    stage_after,
+)
 from actors.coordinator.search.confirmation import BestConfirmed, next_to_confirm
 from actors.coordinator.search.leaderboard import Leaderboard
+from actors.coordinator.search.search_events import (
+    AttemptEnded,
+    CheckFailed,
+    ReferenceReady,
+    ReferenceRefused,
+    StageEnded,
+)
 from actors.coordinator.search.steering import (
     Boosts,
     BudgetChanged,
@@ -30,43 +44,16 @@ from protocol.values import GiveUpScope
 ROOT_KERNEL = "root"
 
 
-# --- events ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ReferenceReady:
-    """The reference runs in this many microseconds."""
-
-    eager_us: float
-
-
-@dataclass(frozen=True)
-class ReferenceRefused:
-    """The reference can't be measured, so no candidate can be compared with it."""
-
-    problem: str
-
-
-@dataclass(frozen=True)
-class StageEnded:
-    """An attempt's present stage has the result that the next stage needs."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class AttemptEnded:
-    """An attempt has its verdict; `score` is FAILED_SCORE unless it is correct."""
-
-    number: int
-    score: float
-    kernel: str  # identifies the source
-    gives_up_on: GiveUpScope = "attempt"
-
-
 SearchEvent = (
-    ReferenceReady | ReferenceRefused | StageEnded | AttemptEnded | BestConfirmed | SteeringEvent
+    ReferenceReady
+    | ReferenceRefused
+    | StageEnded
+    | CheckFailed
+    | AttemptEnded
+    | BestConfirmed
+    | SteeringEvent
 )
+
 
 # --- instructions ------------------------------------------------------------------------------
 
@@ -159,7 +146,11 @@ class Search:
                 self.finished = True
                 return [FinishTask(event.problem)]
             case StageEnded():
-                return self._advance(self.under_way[event.number])
+                attempt = self.under_way[event.number]
+                return self._advance(attempt, stage_after(attempt.stage))
+            case CheckFailed():
+                attempt = self.under_way[event.number]
+                return self._advance(attempt, AMENDING_STAGE[event.writing])
             case AttemptEnded():
                 self._end(event)
                 return self._grow() + self._release()
@@ -272,11 +263,8 @@ class Search:
         again = Attempt(number=number, parent=parent, repair=False, stage=Stage.CONFIRM)
         return [OfferWork(Stage.CONFIRM, again)]
 
-    def _advance(self, attempt: Attempt) -> list[Instruction]:
-        following = Stage.WRITE if attempt.stage is Stage.PLAN else Stage.EVALUATE
-        attempt = Attempt(
-            number=attempt.number, parent=attempt.parent, repair=attempt.repair, stage=following
-        )
+    def _advance(self, attempt: Attempt, following: Stage) -> list[Instruction]:
+        attempt = attempt.at(following)
         self.under_way[attempt.number] = attempt
         return [SaveAttempt(attempt), *self._offer_or_wait(attempt), *self._release()]
 
@@ -317,7 +305,8 @@ class Search:
 
     def _offer(self, attempt: Attempt) -> OfferWork:
         window: tuple[int, ...] = ()
-        if attempt.stage is not Stage.EVALUATE:
+        # An agent that mends its candidate sees again what it saw: it needs no window of its own.
+        if attempt.stage not in (*JUDGED_STAGES, *WRITING_STAGE):
             context = WindowContext(self._tree, self._board, self.settings.window_cap)
             rng = self._rng(attempt.number, attempt.stage)
             window = self._strategy.window(attempt, context, rng)

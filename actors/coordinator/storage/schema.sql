@@ -39,8 +39,9 @@ CREATE TABLE IF NOT EXISTS attempt (
     kind TEXT NOT NULL,            -- improve, repair, inject (its source is a person's)
     plan BLOB,                     -- msgpack protocol.values.Plan
     candidate BLOB,                -- msgpack protocol.values.Candidate
-    state TEXT NOT NULL,           -- plan, write, repair, evaluate, done
+    state TEXT NOT NULL,           -- a stage of actors/coordinator/search/attempt_stages.py, or done
     advice TEXT NOT NULL DEFAULT '', -- the plan's
+    failed BLOB,                   -- msgpack protocol.values.FailedCandidate: its agent mended it
     PRIMARY KEY (task, number)
 ) STRICT, WITHOUT ROWID;
 -- A row's state comes after its plan and candidate, which a reader of all states need not read.

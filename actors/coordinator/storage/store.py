@@ -18,6 +18,7 @@ from protocol.values import (
     RENAMED_REFERENCE,
     AttemptView,
     Candidate,
+    FailedCandidate,
     GiveUpScope,
     Outcome,
     Plan,
@@ -201,6 +202,20 @@ class Store:
             (_encode(candidate), task, number),
         )
 
+    def save_failed_candidate(self, task: str, number: int, failed: FailedCandidate) -> None:
+        """Record the candidate that an attempt's agent is asked to mend."""
+        self._db.write(
+            "UPDATE attempt SET failed = ? WHERE task = ? AND number = ?",
+            (_encode(failed), task, number),
+        )
+
+    def failed_candidate(self, task: str, number: int) -> FailedCandidate | None:
+        """Return the candidate that an attempt's agent was asked to mend; None: there was none."""
+        row = self._db.row(
+            "SELECT failed FROM attempt WHERE task = ? AND number = ?", (task, number)
+        )
+        return msgspec.msgpack.decode(row[0], type=FailedCandidate) if row and row[0] else None
+
     def plan(self, task: str, number: int) -> Plan | None:
         """Return an attempt's plan, once there is one."""
         known = self._plans.get((task, number))
@@ -257,7 +272,7 @@ class Store:
     ) -> None:
         """Replace a node's verdict by its confirmation; None: the first verdict stays."""
         if verdict is not None:
-            verdict = self._with_variants(task, number, verdict)
+            verdict = self._with_first_look(task, number, verdict)
             self._db.write(
                 "UPDATE node SET word = ?, verdict = ?, score_us = ? WHERE task = ? AND number = ?",
                 (verdict.verdict, _encode(verdict), score_us, task, number),
@@ -268,12 +283,14 @@ class Store:
             (UNCONFIRMABLE if verdict is None else CONFIRMED, task, number),
         )
 
-    def _with_variants(self, task: str, number: int, verdict: Verdict) -> Verdict:
-        """Return a confirmation with the race of the first look: only one variant is confirmed."""
+    def _with_first_look(self, task: str, number: int, verdict: Verdict) -> Verdict:
+        """Return a confirmation with what only the first look has: the race, the mended failure."""
         query = "SELECT verdict FROM node WHERE task = ? AND number = ?"
         row = self._db.row(query, (task, number))
         first = msgspec.msgpack.decode(row[0], type=Verdict) if row else verdict
-        return msgspec.structs.replace(verdict, variants=first.variants, variant=first.variant)
+        return msgspec.structs.replace(
+            verdict, variants=first.variants, variant=first.variant, amended=first.amended
+        )
 
     def _write_figures(self, task: str, number: int, verdict: Verdict) -> None:
         """Write a verdict's figures into the columns that people and views read."""

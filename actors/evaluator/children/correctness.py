@@ -70,9 +70,14 @@ def compare(
     return _thorough_comparison(got, eager, truth, where, size, allowed)
 
 
+def floor_of(tensor: torch.Tensor) -> float:
+    """Return the relative error that always passes in a tensor's dtype."""
+    return FLOORS.get(tensor.dtype, SMALL_FLOAT_FLOOR)
+
+
 def least_tolerance(truth: torch.Tensor, eager: torch.Tensor, floor: float) -> tuple[float, float]:
     """Return the scale that is added to each element, and the relative error that always passes."""
-    return _root_mean_square(truth), max(floor, FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR))
+    return _root_mean_square(truth), max(floor, floor_of(eager))
 
 
 def _quick_comparison(got: torch.Tensor, truth: torch.Tensor, size: float) -> float:
@@ -150,7 +155,7 @@ def kernelbench_error(got: torch.Tensor, eager: torch.Tensor) -> float:
     """Return the largest error in units of KernelBench's tolerance, absolute plus relative."""
     if not got.numel() or not _is_real(eager):
         return 0.0
-    floor = FLOORS.get(eager.dtype, SMALL_FLOAT_FLOOR)
+    floor = floor_of(eager)
     return max(
         float((_finite((own - ours).abs()) / (floor * (1 + _finite(ours.abs())))).max().item())
         for _begin, (own, ours) in _pieces(got, eager)

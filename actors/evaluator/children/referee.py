@@ -162,7 +162,7 @@ class Referee:
 
     def _import_task(self, order: ImportTask) -> None:
         self._find_device()
-        self._task_module = TaskModule(order.source, self.device, order.modules)
+        self._task_module = TaskModule(order.source, self.device, order.modules, order.case)
 
     def _try_input_kind(self, order: TryInputKind) -> InputKindResult:
         return InputKindResult(accepted=self._task_module.accepts_kind(order.kind, order.seed))

@@ -40,7 +40,10 @@ MASK_OFFSETS = 1 << 16  # masks of slots are windows of one random mask
 LAST_SHARE, MIN_LAST, MAX_LAST = 256, 64, 1 << 16
 ROWS_INSPECTED, MAX_INSPECTED = 256, 1 << 24
 TOLERANCE, HALF_TOLERANCE = 1e-5, 1e-3  # of a sum, for float32 and for half precision
-WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# Elements are chosen together, a word at a time, where a tensor has many: then slots are written at
+# the speed of a copy.
+WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+MIN_WORDS = 1 << 12
 
 
 class MixedTensor:
@@ -51,17 +54,19 @@ class MixedTensor:
         self.leaf = leaf
         self.begin = begin
         self.is_mixed = is_mixed
+        self._word = _word_bytes(leaf) if leaf.nbytes else 1
         self._mask = torch.empty(0, dtype=torch.bool)
-        self._chosen = self._mask  # slots × elements: whether the first draw's element counts
+        self._chosen = self._mask  # slots × words: whether the first draw's word counts
         self._last: torch.Tensor | None = None  # slots × places whose choice is turned around
 
     def release(self) -> None:
         """Free the memory of the mask."""
         self._mask = self._chosen = torch.empty(0, dtype=torch.bool)
 
-    def _elements(self, raw: torch.Tensor) -> torch.Tensor:
-        number = WHOLE_NUMBERS.get(_item_bytes(self.leaf))
-        return raw.view(number if number is not None else getattr(torch, self.leaf.dtype))
+    def _words(self, raw: torch.Tensor) -> torch.Tensor:
+        if raw.storage_offset() % self._word:  # a part of a larger tensor
+            raw = raw.clone()
+        return raw.view(WORDS[self._word])
 
     def write(
         self,
@@ -71,8 +76,8 @@ class MixedTensor:
         seed: int,
     ) -> None:
         """Write fresh contents into this tensor of `count` slots."""
-        first, second = map(self._elements, draws)
-        region = self._elements(memory.bytes)
+        first, second = map(self._words, draws)
+        region = self._words(memory.bytes)
         item = first.element_size()
         places = region.as_strided(
             (count, len(first)), (memory.stride // item, 1), self.begin // item
@@ -115,7 +120,7 @@ class MixedTensor:
 
     def contents(self, slot: int, draws: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return the bytes that were last written into a slot, from what decided them."""
-        first, second = map(self._elements, draws)
+        first, second = map(self._words, draws)
         mixed = torch.where(self._chosen[slot], first, second)
         if self._last is not None:
             last = self._last[slot]
@@ -268,6 +273,13 @@ def _half_of_each(first: torch.Tensor, second: torch.Tensor, leaf: Leaf) -> torc
 
 def _item_bytes(leaf: Leaf) -> int:
     return leaf.nbytes // math.prod(leaf.shape)
+
+
+def _word_bytes(leaf: Leaf) -> int:
+    """Return the bytes of the words in which a tensor is mixed."""
+    item = _item_bytes(leaf)
+    sizes = (size for size in sorted(WORDS, reverse=True) if not leaf.nbytes % size)
+    return next((size for size in sizes if size > item and leaf.nbytes // size > MIN_WORDS), item)
 
 
 def _properties(x: torch.Tensor) -> set[str]:

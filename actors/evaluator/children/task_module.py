@@ -14,28 +14,40 @@ from types import ModuleType
 import torch
 
 from actors.evaluator.children import correctness, input_variants, memory_estimate
+from actors.evaluator.children.call_form import adapted
 from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
+from actors.evaluator.children.tensors.case_inputs import in_case
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
 from actors.evaluator.children.tensors.tensor_copies import as_double, clone, to_device
 from actors.evaluator.ipc.layout_checks import Layout, untransferable_types
-from actors.evaluator.ipc.orders import InputKind
-from protocol.values import DeviceKind
+from actors.evaluator.ipc.orders import CallForm, InputKind
+from protocol.values import DeviceKind, TaskCase
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 # Bytes of inputs and parameters.  With more, float64 would take minutes, and eager is the truth.
 MAX_DOUBLE_BYTES = {"cpu": 1 << 27, "cuda": 1 << 31}
-MAX_EAGER_ERROR = 1e-3  # eager's relative error on other draws; with more they prove nothing
+# Eager's relative error on other draws, in units of the tolerance; with more they prove nothing.
+MAX_EAGER_ERROR = 10.0
 
 
 class TaskModule:
     """One imported task; `make` constructs its module."""
 
     def __init__(
-        self, source: str, device: DeviceKind, modules: Mapping[str, str] | None = None
+        self,
+        source: str,
+        device: DeviceKind,
+        modules: Mapping[str, str] | None = None,
+        case: TaskCase | None = None,
     ) -> None:
-        """Import the task; raise `UnsuitableTaskError` when that fails or a name is missing."""
+        """Import the task; raise `UnsuitableTaskError` when that fails or a name is missing.
+
+        `case`: the layout that it is judged on; None: what its own functions draw.
+        """
         self.device = device
+        self._case = case or TaskCase(name="")
+        self._form = CallForm(dtype=self._case.dtype)
         with task_errors_as("the task"):
             self._task: ModuleType = import_task(source, modules or {})
         for name in REQUIRED_NAMES:
@@ -56,7 +68,8 @@ class TaskModule:
         require_transferable("get_init_inputs()", layout_of(self.init))
         seed_all(seed)
         with task_errors_as("Model(...)"):
-            self.model = self._task.Model(*to_device(self.init, self.device)).to(self.device)
+            made = self._task.Model(*to_device(self.init, self.device))
+            self.model = adapted(made, self._form, self.device)  # type: ignore[assignment]
         self.first = clone(dict(self.model.state_dict()))  # as it was constructed
         self.state = self.first
         self._draws_on_device = self.device == "cuda" and self._can_draw_on_device(seed)
@@ -66,20 +79,22 @@ class TaskModule:
         slow = layout_of(self.inputs(seed))
         try:
             with torch.device(self.device):
-                fast = self._task.get_inputs()
+                fast = in_case(list(self._task.get_inputs()), self._case, seed)
         # A task may fail in any way on a default device (numpy, a generator of its own).
         except Exception:  # noqa: BLE001
             return False
-        return layout_of(to_device(list(fast), self.device)) == slow
+        return layout_of(to_device(fast, self.device)) == slow
 
     def inputs(self, seed: int, kind: InputKind = "plain") -> list[object]:
         """Draw inputs."""
         seed_all(seed)
         with self._drawing_device():
-            inputs = self._list("get_inputs", self._task.get_inputs)
+            drawn = self._list("get_inputs", self._task.get_inputs)
+            with task_errors_as(f"case {self._case.name}"):
+                inputs = in_case(drawn, self._case, seed)
         require_transferable("get_inputs()", layout_of(inputs))
-        drawn = to_device(inputs, self.device)
-        return drawn if kind == "plain" else input_variants.vary(drawn, kind, seed)  # type: ignore[return-value]
+        here = to_device(inputs, self.device)
+        return here if kind == "plain" else input_variants.vary(here, kind, seed)  # type: ignore[return-value]
 
     def _drawing_device(self) -> AbstractContextManager[object]:
         return torch.device(self.device) if self._draws_on_device else nullcontext()
@@ -199,7 +214,10 @@ class TaskModule:
         if exact is None:
             return True
         pairs = zip(tensors_in(eager), tensors_in(exact), strict=True)
-        return all(correctness.relative_loss(a, b) <= MAX_EAGER_ERROR for a, b in pairs)
+        return all(
+            correctness.relative_loss(a, b) <= MAX_EAGER_ERROR * correctness.floor_of(a)
+            for a, b in pairs
+        )
 
     def accepts_kind(self, kind: InputKind, seed: int) -> bool:
         """Whether the task works on inputs of this kind, and they differ from plain ones."""

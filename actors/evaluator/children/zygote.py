@@ -114,6 +114,13 @@ def _reap(init_processes: set[int]) -> None:
         init_processes.discard(pid)
 
 
+def _load_arena_allocator(folder: Path) -> None:
+    """Compile what runners on a card need; a process that compiles can't be a runner's."""
+    from actors.evaluator.children.tensors import arena_allocator
+
+    arena_allocator.load(folder)
+
+
 def main(arguments: list[str]) -> int:
     """Serve the judge on standard input; `arguments`: scratch folder, device, private folders."""
     scratch, device = Path(arguments[0]), arguments[1]
@@ -129,6 +136,8 @@ def main(arguments: list[str]) -> int:
     os.close(null)
     os.chdir(scratch)
     import_everything()
+    if device == "cuda":
+        _load_arena_allocator(scratch)
     ready = probe.probe_sandbox(
         "cuda" if device == "cuda" else "cpu", scratch, tuple(arguments[2:])
     )

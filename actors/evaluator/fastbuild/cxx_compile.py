@@ -39,8 +39,10 @@ def precompiled_text(binding: Binding, added: tuple[str, ...]) -> str:
     return "".join(f"#include <{name}>\n" for name in names)
 
 
-def _flags(toolkit: Toolkit, compilation: CompileCommand, binding: Binding) -> list[str]:
-    folders = [toolkit.folder / "light"]
+def _flags(
+    toolkit: Toolkit, compilation: CompileCommand, binding: Binding, added: tuple[str, ...]
+) -> list[str]:
+    folders = toolkit.torch_folders(added)
     shared = [flag for flag in compilation.flags if not flag.startswith("-I")]
     return [*canonical(with_folders_first(tuple(shared), folders)), BINDING_DEFINES[binding]]
 
@@ -53,7 +55,7 @@ def precompile_header(
     deadline: Deadline,
 ) -> None:
     """Precompile the header that `compile_cxx` uses with these flags and added headers."""
-    flags = _flags(toolkit, compilation, binding)
+    flags = _flags(toolkit, compilation, binding, added)
     text = precompiled_text(binding, added)
     toolkit.precompiled.make(compilation.compiler, flags, text, deadline)
 
@@ -70,7 +72,7 @@ def compile_cxx(
     own_folder = folder / f"{Path(source.path).name}.{binding}"
     added = torch_headers_for(source.whole_code)
     write_file(own_folder / "stark/candidate.h", candidate_header(source, toolkit.index, added))
-    folders = [own_folder, *toolkit.include_folders(source)]
+    folders = [own_folder, *toolkit.include_folders(source, added)]
     argv = [
         compilation.compiler,
         *with_folders_first(compilation.flags, folders),
@@ -78,7 +80,7 @@ def compile_cxx(
     ]
     header = None
     if includes_torch_first(source):
-        flags = _flags(toolkit, compilation, binding)
+        flags = _flags(toolkit, compilation, binding, added)
         text = precompiled_text(binding, added)
         header = toolkit.precompiled.find(compilation.compiler, flags, text)
     first = ["-include", str(header)] if header else []

@@ -17,7 +17,11 @@ from actors.evaluator.fastbuild.error_attribution import CompilerFailure
 from actors.evaluator.fastbuild.headers.toolkit import Toolkit
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import BuildContext, compile_cuda
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import MISSING_KERNEL
-from actors.evaluator.fastbuild.request.added_headers import has_module
+from actors.evaluator.fastbuild.request.added_headers import (
+    AUTOGRAD,
+    has_module,
+    torch_headers_for,
+)
 from actors.evaluator.fastbuild.request.build_request import BuildRequest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import BuildCommands, CompileCommand
@@ -66,6 +70,9 @@ class LightBuild:
         )
         self._precompiled: list[bool] = []
         self._bindings: set[Binding] = set()
+        self._has_graphs = any(
+            AUTOGRAD in torch_headers_for(source.whole_code) for source in request.sources
+        )
 
     def build(self, commands: BuildCommands) -> LightBuildResult:
         """Compile and link; raise `LightBuildFailedError` or `LightBuildUnsupportedError`."""
@@ -144,11 +151,13 @@ class LightBuild:
         outputs = {each.output for each in commands.compilations}
         argv = [str(self.own_folder / arg) if arg in outputs else arg for arg in commands.link]
         argv[argv.index("-o") + 1] = str(unfinished)
-        if "table" in self._bindings:
-            # Before the libraries: with --as-needed a linker drops a library that no earlier
-            # object needs.
-            last = max(at for at, arg in enumerate(commands.link) if arg in outputs)
-            argv.insert(last + 1, str(self.toolkit.binding))
+        prebuilt = [str(self.toolkit.binding)] if "table" in self._bindings else []
+        if self._has_graphs and self.toolkit.graphs.exists():
+            prebuilt.append(str(self.toolkit.graphs))
+        # Before the libraries: with --as-needed a linker drops a library that no earlier object
+        # needs.
+        last = max(at for at, arg in enumerate(commands.link) if arg in outputs)
+        argv[last + 1 : last + 1] = prebuilt
         with self.stopwatch.phase("link"):
             ran = run_compiler([*argv, *self.toolkit.linker], self.folder, self.deadline)
         if ran.status:

@@ -21,6 +21,7 @@ from pathlib import Path
 from actors.evaluator.fastbuild.cxx_compile import BINDINGS, Binding, precompile_header
 from actors.evaluator.fastbuild.headers.cuda_header_tree import generate_cuda_headers
 from actors.evaluator.fastbuild.headers.declared_names import names_declared_in
+from actors.evaluator.fastbuild.headers.graph_headers import SOURCE_FILE, generate_graph_headers
 from actors.evaluator.fastbuild.headers.header_selection import candidate_header
 from actors.evaluator.fastbuild.headers.header_tree import (
     INDEX_FILE,
@@ -33,6 +34,7 @@ from actors.evaluator.fastbuild.headers.header_tree import (
 from actors.evaluator.fastbuild.headers.toolkit import (
     BINDING_FILE,
     EXPORTED_FILE,
+    GRAPHS_FOLDER,
     LIGHT_MACROS_FILE,
     LINKER_FILE,
     MACROS_FILE,
@@ -44,7 +46,7 @@ from actors.evaluator.fastbuild.headers.toolkit import (
 from actors.evaluator.fastbuild.nvcc.nvcc_compile import CUDA_PROBE, BuildContext
 from actors.evaluator.fastbuild.nvcc.nvcc_preamble import PreambleCache
 from actors.evaluator.fastbuild.nvcc.probe_build import learn_from_probe
-from actors.evaluator.fastbuild.request.added_headers import PYBIND
+from actors.evaluator.fastbuild.request.added_headers import AUTOGRAD, PYBIND
 from actors.evaluator.fastbuild.request.build_request import BuildRequest
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
 from actors.evaluator.fastbuild.request.compile_commands import CompileCommand, with_folders_first
@@ -62,6 +64,8 @@ PREPARE_S = 600.0
 LOCK_NAME, POLL_S = "lock", 0.1
 KINDS_HEADER = "light/stark/kinds.h"
 FASTER_LINKERS = ("-fuse-ld=gold",)
+# -O2 takes twice as long (40 s instead of 20) and makes no call measurably faster.
+QUIET = ("-O1", "-g0", "-w", "-fvisibility=hidden")
 _DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
 CXX_PROBE = """#include <torch/extension.h>
 torch::Tensor probe(torch::Tensor x) {
@@ -88,6 +92,8 @@ def prepare_toolkit(
         toolkit.precompiled.remove_unfinished()
         PreambleCache(toolkit).remove_unfinished()
         plain = [flag_set for flag_set in flag_sets if flag_set.is_plain()]
+        if any(AUTOGRAD in (*each.cpp_headers, *each.cuda_headers) for each in plain):
+            _compile_graphs(toolkit, deadline)
         with ThreadPoolExecutor(slots_here()) as pool:
             for done in [pool.submit(_precompile, toolkit, each, deadline) for each in plain]:
                 done.result()
@@ -134,6 +140,7 @@ def _generate(folder: Path, deadline: Deadline) -> None:
     try:
         index = generate_headers(headers_of_torch(), folder)
         generate_cuda_headers(headers_of_torch(), folder)
+        generate_graph_headers(headers_of_torch(), folder / GRAPHS_FOLDER)
     except UnexpectedTorchHeadersError as error:
         raise ToolkitMissingError(str(error)) from None
     (folder / INDEX_FILE).unlink()
@@ -212,10 +219,8 @@ class _ToolkitProbe:
         path = NATIVE / "binding.cpp"
         with tempfile.TemporaryDirectory() as scratch:
             flags = self._light_flags(CandidateSource.read(str(path)), Path(scratch))
-            # -O2 takes twice as long (40 s instead of 20) and makes no call measurably faster.
-            quiet = ["-O1", "-g0", "-w", "-fvisibility=hidden"]
             end = ["-c", str(path), "-o", BINDING_FILE]
-            argv = [self.compilation.compiler, *flags, *quiet, *end]
+            argv = [self.compilation.compiler, *flags, *QUIET, *end]
             ran = run_compiler(argv, self.folder, self.deadline)
         if ran.status:
             raise ToolkitMissingError(f"the binding does not compile: {ran.output[-2000:]}")
@@ -284,6 +289,25 @@ def _precompile(toolkit: Toolkit, flag_set: FlagSet, deadline: Deadline) -> None
                 toolkit=toolkit, folder=scratch / "stark", stopwatch=Stopwatch(), deadline=deadline
             )
             learn_from_probe(context, compilations[1], request.sources[1], flag_set.cuda_headers)
+
+
+def _compile_graphs(toolkit: Toolkit, deadline: Deadline) -> None:
+    """Compile what sources with graphs are linked with; without it they use torch's own header."""
+    path = toolkit.folder / GRAPHS_FOLDER / SOURCE_FILE
+    if toolkit.graphs.exists() or not path.exists():
+        return
+    source = CandidateSource.read(str(path))
+    with tempfile.TemporaryDirectory(dir=toolkit.folder) as name:
+        scratch = Path(name)
+        compilation = _probe_request(scratch, FlagSet()).commands(deadline).compilations[0]
+        header = candidate_header(source, toolkit.index, (AUTOGRAD,))
+        write_file(scratch / "candidate/stark/candidate.h", header)
+        folders = [scratch / "candidate", path.parent, toolkit.folder / "light"]
+        argv = [compilation.compiler, *with_folders_first(compilation.flags, folders)]
+        unfinished = scratch / toolkit.graphs.name
+        end = ["-c", str(path), "-o", str(unfinished)]
+        if not run_compiler([*argv, *QUIET, *end], scratch, deadline).status:
+            unfinished.replace(toolkit.graphs)
 
 
 def _kinds_of_precompiled_headers(flag_set: FlagSet) -> list[tuple[Binding, tuple[str, ...]]]:

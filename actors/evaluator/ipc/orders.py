@@ -18,6 +18,12 @@ InputKind = Literal[
 ]  # of draws
 
 
+class CallForm(Value, frozen=True, kw_only=True):
+    """How a module is called, beyond `module(*inputs)`."""
+
+    dtype: str = ""  # of the module, as `.to(dtype)` makes it; "": as it is constructed
+
+
 class Order(Value, frozen=True, kw_only=True, tag=True):
     """Anything that crosses a channel inside the evaluator."""
 

@@ -8,6 +8,7 @@ import msgspec
 
 from actors.evaluator.ipc.layout_checks import Layout
 from actors.evaluator.ipc.orders import Done, Exit, InputKind, Order, Ping
+from protocol.cases import TaskCase
 from protocol.facts import DeviceRates, MatrixPrecision, OperationTime
 from protocol.settings import Precision
 from protocol.values import Device
@@ -30,6 +31,7 @@ class ImportTask(Order, frozen=True, kw_only=True):
     source: str
     # Importable files: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
+    case: TaskCase | None = None  # the layout that it is judged on; None: its own
 
 
 class MakeModel(Order, frozen=True, kw_only=True):

@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 from actors.evaluator.ipc.layout_checks import Layout
-from actors.evaluator.ipc.orders import CandidateRaised, Done, Exit, ImportSource, Order, Ping
+from actors.evaluator.ipc.orders import (
+    CallForm,
+    CandidateRaised,
+    Done,
+    Exit,
+    ImportSource,
+    Order,
+    Ping,
+)
 from actors.evaluator.ipc.profile import KernelProfile
+from protocol.cases import TaskCase
 
 # --- judge -> runner --------------------------------------------------------------------------
 
@@ -16,6 +25,7 @@ class ConstructModule(Order, frozen=True, kw_only=True):
 
     seed: int
     init: Layout
+    form: CallForm = CallForm()
 
 
 class LoadParameters(Order, frozen=True, kw_only=True):
@@ -112,6 +122,7 @@ class CheckRelease(Order, frozen=True, kw_only=True):
     """Run one release check of the drop-in file that was imported."""
 
     name: str
+    case: TaskCase | None = None  # the layout that it is made in; None: the file's own
 
 
 class CheckDevice(Order, frozen=True, kw_only=True):
@@ -165,6 +176,14 @@ class CallReturned(Order, frozen=True, kw_only=True):
     redzone_breach: str = ""  # where it wrote outside its outputs
 
 
+class CallsReturned(Order, frozen=True, kw_only=True):
+    """All calls of a block are done, as the side says."""
+
+    # Seconds of a call after the first one, by the side's own clock; only the reference's is
+    # believed.  0: there was none.
+    call_s: float = 0.0
+
+
 class ArenaUsed(Order, frozen=True, kw_only=True):
     """Timed calls allocate in the arena from now on."""
 
@@ -204,6 +223,7 @@ FromRunner = (
     | ReleaseChecked
     | ParametersLoaded
     | CallReturned
+    | CallsReturned
     | ArenaUsed
     | OutputsCollected
     | OutputAddresses

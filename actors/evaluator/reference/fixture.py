@@ -14,6 +14,7 @@ import secrets
 from actors.evaluator.ipc import logs
 from actors.evaluator.ipc.layout_checks import total_bytes
 from actors.evaluator.ipc.orders import (
+    CallForm,
     CandidateRaised,
     Confinement,
     Done,
@@ -104,6 +105,7 @@ class ReferenceFixture:
             inputs=facts.inputs,
             outputs=facts.outputs,
             state=facts.state,
+            dtype=self.form.dtype,
         )
 
     @property
@@ -165,9 +167,10 @@ class ReferenceFixture:
     ) -> tuple[FromReferee, list[int]] | TaskProblem:
         """Run the task's own code step by step, each within a limit of its own."""
         limits = self.limits
-        source, modules = self.task.source, self.task.modules
+        task = self.task
+        imported = ImportTask(source=task.source, modules=task.modules, case=task.case)
         steps: tuple[tuple[str, str, float, Order], ...] = (
-            ("import", "import_s", limits.import_s, ImportTask(source=source, modules=modules)),
+            ("import", "import_s", limits.import_s, imported),
             # This step also estimates the memory that the task needs, which takes its inputs.
             ("Model(...) and get_inputs()", "check_s", limits.check_s, MakeModel(seed=self.seed)),
             ("get_inputs() and forward", "check_s", limits.check_s, last),
@@ -259,7 +262,14 @@ class ReferenceFixture:
 
     def construct_order(self) -> tuple[ConstructModule, list[int]]:
         """Return the order that constructs a module as the reference was."""
-        return ConstructModule(seed=self.seed, init=self.facts.init), self._buffers[:1]
+        order = ConstructModule(seed=self.seed, init=self.facts.init, form=self.form)
+        return order, self._buffers[:1]
+
+    @property
+    def form(self) -> CallForm:
+        """How both sides' modules are called."""
+        case = self.task.case
+        return CallForm(dtype=case.dtype if case is not None else "")
 
     def load_order(self) -> tuple[LoadParameters, list[int]]:
         """Return the order that copies the reference's parameters and buffers in."""

@@ -109,7 +109,8 @@ def _fault_from_exception(raised: CandidateRaised, stage: Stage, output: str) ->
 def verdict_json(verdict: Verdict) -> str:
     """Return one line of JSON with the keys of `VERDICT_KEYS`; unmeasured figures are null.
 
-    Only the verdict of a candidate that declared variants has two more keys.
+    Only the verdict of a candidate that declared variants has two more keys, and only that of a
+    task with cases one more.
     """
     whole = {name: msgspec.to_builtins(getattr(verdict, name)) for name in VERDICT_KEYS}
     seconds = verdict.seconds
@@ -117,4 +118,8 @@ def verdict_json(verdict: Verdict) -> str:
     if verdict.variants:
         whole["variants"] = msgspec.to_builtins(verdict.variants)
         whole["variant"] = verdict.variant
+    if verdict.cases:
+        whole["cases"] = [
+            {name: getattr(case, name) for name in case.__struct_fields__} for case in verdict.cases
+        ]
     return msgspec.json.encode(whole).decode()

@@ -1,15 +1,15 @@
-"""What the calls of a block took: the whole block less what an empty one takes.
+"""What the calls of a block took: the whole block less what it takes besides its calls.
 
-An empty block is one of the trusted reference runner: the same orders and as many outputs handed
-over, without a call.  Between its answer and the end of the hand-over a side has nothing to
-compute.  What its hand-over takes beyond the slowest of the last empty blocks counts as calls.
-Pure.
+That is measured on the trusted reference runner: by empty blocks, which have the same orders and as
+many outputs to hand over, and by the reference's own clock in its blocks, since a process needs
+more time to begin and to answer when it has worked.  Between its answer and the end of the
+hand-over a side has nothing to compute.  What its hand-over takes beyond those of empty blocks and
+of the reference's own counts as calls.  Pure.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from statistics import median
 
 from actors.evaluator.timing.timing_policy import POLICY
@@ -24,6 +24,7 @@ class TimedWindow(Value, frozen=True, kw_only=True):
     block_s: float  # from the thaw to the answer that the calls are done
     hand_over_s: float  # until the outputs are known, the side is frozen and the card is idle
     waited_s: float = 0.0  # of its threads, for a processor
+    call_s: float = 0.0  # a call after the first one, by the reference's own clock; 0: unknown
 
     @property
     def whole_s(self) -> float:
@@ -44,21 +45,64 @@ class EmptyBlocks:
     def __len__(self) -> int:
         return len(self._windows)
 
-    def net_us(self, window: TimedWindow, calls: int, output_s: float = 0.0) -> float:
+    @property
+    def block_s(self) -> float:
+        """What a block takes without calls."""
+        return median(each.block_s for each in self._windows)
+
+    @property
+    def hand_over_s(self) -> float:
+        """What its hand-over takes."""
+        return median(each.hand_over_s for each in self._windows)
+
+    def net_us(self, window: TimedWindow, calls: int, besides: ReferenceBlocks) -> float:
         """Return the microseconds of each of the calls in a window.
 
-        `output_s`: by which the hand-over of an output of a call takes longer than in empty blocks.
+        `besides`: what blocks of the reference take besides their calls, beyond empty ones.
         """
-        empty_s = median(each.block_s for each in self._windows)
-        allowed_s = max(each.hand_over_s for each in self._windows) + calls * output_s
+        longest_s = max(each.hand_over_s for each in self._windows)
+        allowed_s = besides.allowed_s(self.hand_over_s, longest_s, calls)
         late_s = max(0.0, window.hand_over_s - allowed_s)
-        return max(LEAST_US, (window.block_s - empty_s + late_s) * 1e6 / calls)
+        calls_s = window.block_s - besides.besides_s(self.block_s)
+        return max(LEAST_US, (calls_s + late_s) * 1e6 / calls)
 
-    def output_s(self, blocks: Sequence[TimedWindow], calls: int) -> float:
-        """Return by how much the hand-over of an output takes longer in the reference's blocks.
 
-        Empty blocks hand over the same outputs again, which caches still hold.
+class ReferenceBlocks:
+    """What the reference's last blocks took besides their calls, by its own clock as well.
+
+    Both sides may take as much.  The reference is trusted, and the limits of the policy hold where
+    a candidate's leftover work has delayed it.
+    """
+
+    def __init__(self) -> None:
+        self._besides_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
+        self._beyond_s: deque[float] = deque(maxlen=POLICY.reference_blocks)  # of hand-overs
+        self._calls = 1  # of each block
+
+    def add(self, window: TimedWindow, calls: int, empty: EmptyBlocks) -> None:
+        """Add a block."""
+        if calls != self._calls:
+            self._besides_s.clear()
+            self._beyond_s.clear()
+            self._calls = calls
+        self._beyond_s.append(max(0.0, window.hand_over_s - empty.hand_over_s))
+        if window.call_s and calls >= POLICY.least_clocked_calls:
+            self._besides_s.append(window.block_s - calls * window.call_s)
+
+    def besides_s(self, empty_s: float) -> float:
+        """Return what a block takes besides its calls; `empty_s`: what an empty one takes."""
+        if not self._besides_s:
+            return empty_s
+        return min(max(empty_s, median(self._besides_s)), empty_s + POLICY.max_besides_s)
+
+    def allowed_s(self, empty_s: float, longest_s: float, calls: int) -> float:
+        """Return how long a hand-over may take before it counts as calls.
+
+        `empty_s`, `longest_s`: what those of empty blocks take, and the longest of them.
         """
-        empty_s = median(each.hand_over_s for each in self._windows)
-        block_s = median(each.hand_over_s for each in blocks)
-        return min(max(0.0, block_s - empty_s) / calls, POLICY.max_output_s)
+        ranked = sorted(self._beyond_s)
+        beyond_s = ranked[-2] if len(ranked) > 1 else 0.0  # the longest one may be an accident
+        an_output_s = min(median(ranked or [0.0]) / self._calls, POLICY.max_output_s)
+        more_s = max(0, calls - self._calls) * an_output_s
+        beyond_s = min(beyond_s, POLICY.max_hand_over_s + min(calls, self._calls) * an_output_s)
+        return max(longest_s, empty_s + beyond_s) + more_s

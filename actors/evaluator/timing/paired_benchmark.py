@@ -17,9 +17,9 @@ from actors.evaluator.ipc.layout_checks import slot_bytes, total_bytes
 from actors.evaluator.ipc.runner_orders import ReleaseTensors
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault
-from actors.evaluator.timing import timing_statistics
+from actors.evaluator.timing import clock_priority, timing_statistics
 from actors.evaluator.timing.block_size import BlockSize
-from actors.evaluator.timing.net_time import EmptyBlocks, TimedWindow
+from actors.evaluator.timing.net_time import EmptyBlocks, ReferenceBlocks, TimedWindow
 from actors.evaluator.timing.output_transfer import OutputsOutOfReachError
 from actors.evaluator.timing.sides import CandidateFaultError, CandidateProcess, Sides
 from actors.evaluator.timing.slot_transfer import SlotTransfer
@@ -71,9 +71,9 @@ class PairedBenchmark:
             time_s=self._time_s,
         )
         self._empty: dict[int, EmptyBlocks] = {}  # by the calls of a block
-        self._output_s = 0.0  # by which the hand-over of an output is longer than in empty blocks
+        self._reference_blocks = ReferenceBlocks()  # what they take besides their calls
         self._reversed = False
-        self._groups: list[TimedGroup] = []
+        self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
 
     def run(
@@ -81,18 +81,27 @@ class PairedBenchmark:
     ) -> Timing | CandidateFault:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
         try:
-            self._release_both()
-            self._rehearse()
-            self._transfer.choose_outputs()
-            try:
-                return self._timing(on_group)
-            except OutputsOutOfReachError:
-                self._transfer.collect_outputs()
-                return self._timing(on_group)
+            with clock_priority.staying_off(self.processor):
+                return self._run(on_group)
         except CandidateFaultError as error:
             return error.fault
         finally:
             self._sides.thaw_both()
+
+    def _run(self, on_group: Callable[[int], None]) -> Timing:
+        self._release_both()
+        self._rehearse()
+        self._transfer.choose_outputs()
+        try:
+            return self._timing(on_group)
+        except OutputsOutOfReachError:
+            self._transfer.collect_outputs()
+            return self._timing(on_group)
+
+    @property
+    def processor(self) -> int | None:
+        """The processor that launches the calls of both sides; None: any."""
+        return self._sides.processor
 
     def close(self) -> None:
         """Give the memory of timed blocks back; the candidate has ended."""
@@ -116,9 +125,9 @@ class PairedBenchmark:
         """Time groups until enough is known; return the figures."""
         self._warm_up()
         began, replanned = time.monotonic(), 0
-        self._groups = []
+        self.groups = []
         while not timing_statistics.is_enough(
-            self._groups, time.monotonic() - began, self._time_s, self._best_speedup
+            self.groups, time.monotonic() - began, self._time_s, self._best_speedup
         ):
             group = self._group()
             is_too_short = self._is_too_short(group)
@@ -126,14 +135,14 @@ class PairedBenchmark:
             if is_too_short and replanned < MAX_REPLANNED:
                 replanned += 1
                 continue
-            self._groups.append(group)
-            on_group(len(self._groups))
+            self.groups.append(group)
+            on_group(len(self.groups))
         if time.monotonic() - began >= self._time_s:
             self._why = f"the time was up ({self._time_s:g} s)"
         else:
-            is_narrow = timing_statistics.is_enough(self._groups, 0.0, self._time_s)
+            is_narrow = timing_statistics.is_enough(self.groups, 0.0, self._time_s)
             self._why = "narrow interval" if is_narrow else "clearly behind the best"
-        timed = timing_statistics.timing_of(self._groups)
+        timed = timing_statistics.timing_of(self.groups)
         if timed.median_us < self._floor_us:
             self._sides.accuse(
                 Accusation.BELOW_FLOOR,
@@ -145,7 +154,7 @@ class PairedBenchmark:
         """Log how many groups were timed, and why no more."""
         context.log_step(
             "timed",
-            groups=len(self._groups),
+            groups=len(self.groups),
             ended_by=self._why,
             seconds=round(seconds, 3),
         )
@@ -162,14 +171,18 @@ class PairedBenchmark:
         """Prepare blocks of the planned length, and have both sides do some."""
         self._prepare()
         until = time.monotonic() + min(POLICY.warm_up_s, self._time_s / 10)
-        calls = self._block_size.calls("reference")
-        reference: list[TimedWindow] = []
         while True:
-            reference.append(self._transfer.timed_block("reference", calls))
+            self._reference_block()
             self._transfer.timed_block("candidate", self._block_size.calls("candidate"))
             if time.monotonic() >= until:
                 break
-        self._output_s = self._empty[calls].output_s(reference, calls)
+
+    def _reference_block(self) -> TimedWindow:
+        """Time a block of the reference; it says what blocks take besides their calls, too."""
+        calls = self._block_size.calls("reference")
+        window = self._transfer.timed_block("reference", calls)
+        self._reference_blocks.add(window, calls, self._empty[calls])
+        return window
 
     def _prepare(self) -> None:
         """Make slots for the planned blocks; measure what these take without calls."""
@@ -186,9 +199,14 @@ class PairedBenchmark:
         windows: dict[Side, list[TimedWindow]] = {"reference": [], "candidate": []}
         for half in self._order():
             for side in half:
-                windows[side].append(self._transfer.timed_block(side, calls[side]))
+                is_reference = side == "reference"
+                windows[side].append(
+                    self._reference_block()
+                    if is_reference
+                    else self._transfer.timed_block(side, calls[side])
+                )
         # The machine's state may have changed; one of both lengths in turn.
-        number = calls[SIDES[len(self._groups) % 2]]
+        number = calls[SIDES[len(self.groups) % 2]]
         self._empty[number].add(self._transfer.empty_block(number))
         self._sides.require_frozen(everywhere=True)
         self.reading = self._sensors.read()
@@ -205,7 +223,7 @@ class PairedBenchmark:
         )
 
     def _net_us(self, window: TimedWindow, calls: int) -> float:
-        return self._empty[calls].net_us(window, calls, self._output_s)
+        return self._empty[calls].net_us(window, calls, self._reference_blocks)
 
     def _order(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
         """Return the order of the next group: A B B A, on a host in turn with B A A B.
@@ -223,21 +241,24 @@ class PairedBenchmark:
         `beside_us`: what it took beside the candidate.  If all blocks are clearly faster than that,
         there are more of them.
         """
+        try:
+            with clock_priority.staying_off(self.processor):
+                return max(self._alone_us(beside_us))
+        finally:
+            self._sides.thaw_both()
+
+    def _alone_us(self, beside_us: float) -> list[float]:
         blocks_us: list[float] = []
         self._prepare()
         calls = self._block_size.calls("reference")
         began = time.monotonic()
-        try:
-            while len(blocks_us) < POLICY.alone_blocks or (
-                max(blocks_us) * POLICY.slowed_ratio < beside_us
-                and len(blocks_us) < POLICY.max_alone_blocks
-                and time.monotonic() - began < POLICY.alone_s
-            ):
-                window = self._transfer.timed_block("reference", calls)
-                blocks_us.append(self._net_us(window, calls))
-        finally:
-            self._sides.thaw_both()
-        return max(blocks_us)
+        while len(blocks_us) < POLICY.alone_blocks or (
+            max(blocks_us) * POLICY.slowed_ratio < beside_us
+            and len(blocks_us) < POLICY.max_alone_blocks
+            and time.monotonic() - began < POLICY.alone_s
+        ):
+            blocks_us.append(self._net_us(self._reference_block(), calls))
+        return blocks_us
 
 
 def _wait_share(windows: Sequence[TimedWindow]) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from actors.evaluator.ipc.orders import CandidateRaised, Order
-from actors.evaluator.ipc.runner_orders import CallRepeatedly, FromRunner
+from actors.evaluator.ipc.runner_orders import CallRepeatedly, CallsReturned, FromRunner
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault, fault_from_child
@@ -59,6 +59,8 @@ class Sides:
         self._tolerated = tolerated
         self._order_limit_s = fixture.limits.check_s  # the longest that one order may take
         self._on_host = fixture.on_host
+        # On a card one processor launches the calls of both sides.
+        self.processor = None if self._on_host else clock_priority.quickest_processor()
         self._last_block_s: dict[tuple[Side, CallRepeatedly], float] = {}
 
     @contextmanager
@@ -107,13 +109,14 @@ class Sides:
             freezer.boost_priority()
             on_card = not self._on_host
             waited_s = freezer.waited_s(main_thread_alone=on_card)
-            began = time.perf_counter()
-            freezer.thaw()
+            with clock_priority.woken_on(freezer.oldest(), self.processor):
+                began = time.perf_counter()
+                freezer.thaw()
             try:
                 if before is not None:
                     self._receive(side)
                     self._send(side, block)
-                self._receive(side, block)
+                done = self._receive(side, block)
                 block_ended = time.perf_counter()
                 # Sent only now: a runner that is busy with this order could not show when the
                 # calls ended.
@@ -127,8 +130,12 @@ class Sides:
             waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s
             freezer.snapshot_cpu()
         self._last_block_s[side, block] = block_ended - began
+        # A candidate is not believed what its calls took.
         return TimedWindow(
-            block_s=block_ended - began, hand_over_s=ended - block_ended, waited_s=waited_s
+            block_s=block_ended - began,
+            hand_over_s=ended - block_ended,
+            waited_s=waited_s,
+            call_s=done.call_s if isinstance(done, CallsReturned) and side == "reference" else 0.0,
         ), answer
 
     def _send(self, side: Side, order: Order) -> None:
@@ -136,7 +143,7 @@ class Sides:
         if failure is not None:
             self._require_answer(side, failure)
 
-    def _receive(self, side: Side, block: CallRepeatedly | None = None) -> None:
+    def _receive(self, side: Side, block: CallRepeatedly | None = None) -> FromRunner:
         """Wait for an answer; on a GPU, where a block ends is not slept over."""
         spin_after_s = None
         if not self._on_host:
@@ -145,7 +152,7 @@ class Sides:
         answer = self._runner_of(side).receive_answer(
             self._order_limit_s, spin_after_s=spin_after_s
         )
-        self._require_answer(side, answer)
+        return self._require_answer(side, answer)
 
     def _accounting(self, side: Side) -> AbstractContextManager[None]:
         is_reference = side == "reference"

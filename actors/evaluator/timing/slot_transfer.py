@@ -103,10 +103,10 @@ class SlotTransfer:
     def empty_block(self, calls: int) -> TimedWindow:
         """Return what an empty block of the reference took, which hands over as many outputs.
 
-        It finds the machine as other blocks do: a card that was idle takes longer to begin.
+        It finds the machine as other blocks do: another process has just used the card.
         """
         self._outputs.prepare("reference", calls)
-        self._referee.fill_slots(calls)
+        self._referee.fill_slots(1)
         return self._window("reference", calls, is_empty=True)[0]
 
     def _window(self, side: Side, calls: int, *, is_empty: bool) -> tuple[TimedWindow, FromRunner]:

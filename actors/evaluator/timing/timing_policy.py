@@ -7,9 +7,9 @@ The rule:
 2. A block is a number of calls, each on fresh inputs in a slot of its own.  A trusted process
    writes the slots while the side is frozen.
 3. The clock runs from the thaw until the side has answered and handed its outputs over, is frozen,
-   and the card is idle.  An empty block of the reference takes the same orders without calls.  What
-   a block takes beyond an empty one, divided by its calls, is the figure: of both sides, of any
-   kernel, with nothing added.
+   and the card is idle.  Empty blocks of the reference, and what its own clock says of its calls,
+   tell what a block takes besides its calls.  What it takes beyond that, divided by its calls, is
+   the figure: of both sides, of any kernel, with nothing added.
 4. After each block of the candidate the judge draws some calls by lot and compares their outputs,
    and their inputs with what was written.  A difference makes the verdict `wrong`.
 5. Groups in which the reference's threads waited for a processor, or the card was throttled, are
@@ -37,8 +37,10 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
 
     # Seconds: a block on a host lasts at least this long.
     block_s: float = 0.02
-    # Seconds: the same on a GPU, where no threads of other processes run in between.
-    gpu_block_s: float = 0.02
+    # Seconds: the same on a GPU, where no threads of other processes run in between.  What a block
+    # takes besides its calls varies by 0.05 ms, and filling its slots takes half as long as calls
+    # that are bound by memory.
+    gpu_block_s: float = 0.012
     # Calls: no block has more, and there are no more slots.
     max_block_calls: int = 2048
     # Blocks: the time limit must be enough for this many.
@@ -59,9 +61,17 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     warm_up_s: float = 0.15
     # Blocks: the last empty ones that say what a block takes besides its calls.
     empty_blocks: int = 5
-    # Seconds: by so much an output's hand-over may take longer in the reference's blocks than in
-    # its empty ones, which hand over the same outputs again.  Cold caches cost 0.5 to 1 µs.
+    # Blocks of the reference that say what a hand-over may take; the longest is not counted.
+    reference_blocks: int = 8
+    # Seconds: by so much a hand-over of the reference's blocks may be longer than in empty ones,
+    # for the block and for each output.  A card that was busy is idle 0.3 to 0.5 ms later than one
+    # that was not; cold caches cost 0.5 to 1 µs an output.
+    max_hand_over_s: float = 5e-4
     max_output_s: float = 1e-6
+    # Seconds: by so much a block of the reference may take longer besides its calls than an empty
+    # one: 0.1 to 0.2 ms on an H100's host.  Of fewer calls its own clock says too little.
+    max_besides_s: float = 4e-4
+    least_clocked_calls: int = 4
     # Seconds: a woken side rests this long before its block; OpenMP threads of a referee on the
     # host spin for about this long.
     settle_s: float = 0.003
@@ -101,11 +111,12 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
 
     # --- spot checks --------------------------------------------------------------------------
 
-    # Outputs of a block that are compared: at most, and the bytes that they may have together.
-    # Small outputs cost little to compare, and a candidate that leaves out one call in nine must
-    # not get through by luck.
+    # Outputs of a block that are compared: at most, and the bytes that they may have together, in
+    # the first blocks; one of each later block.  A candidate that leaves out one call in nine must
+    # not get through by luck: of ten blocks of 3 and ten of 1 it gets through one time in 100.
     max_outputs_compared: int = 3
     outputs_compared_bytes: int = 2 << 20
+    thorough_blocks: int = 10
 
 
 POLICY = TimingPolicy()

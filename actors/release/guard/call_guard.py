@@ -13,6 +13,7 @@ from actors.release.guard.judged_values import (
     _ALIGNMENT,
     _ALL_CONTIGUOUS,
     _ALL_TENSORS,
+    _CASES,
     _DEVICE,
     _GRADIENTS,
     _INPUTS,
@@ -31,6 +32,7 @@ from actors.release.guard.module_state import (
     _attributes,
     _constructor_misfit,
     _counterparts,
+    _fitting,
     _state_misfit,
     _state_places,
 )
@@ -44,7 +46,12 @@ class _Guard:
     def __init__(self, module, arguments):
         self.kernel_calls, self.plain_calls, self.reasons = 0, 0, {}
         self.arguments = arguments
-        self.off = _NO_KERNELS or _constructor_misfit(arguments)  # why they can never run
+        # The numbers of the judged cases that a call may be: all that the constructor, and once it
+        # is bound the state, are like.
+        numbers = range(len(_CASES))
+        self.made, misfit = _fitting(numbers, lambda n: _constructor_misfit(arguments, n))
+        self.cases = self.made
+        self.off = _NO_KERNELS or ("" if self.made else misfit)  # why the kernels can never run
         self.kernel = self.call = None  # the candidate and its forward, once bound
         self.lock = _threading.Lock()
         self.bindings = 0
@@ -67,15 +74,15 @@ class _Guard:
         wanted = _torch.is_grad_enabled()
         tensors = args if _ALL_TENSORS else _tensors_of(args)
         reason = _context_misfit(tensors, self.ties)
-        if not reason and not _fit(args, wanted):
-            reason = _inputs_misfit(args) or _tensors_misfit(tensors, wanted)
+        if not reason and not _fit(args, wanted, self.cases):
+            reason = _inputs_misfit(args, self.cases) or _tensors_misfit(tensors, wanted)
         if reason:
             return reason
         for store, key, tensor in self.ties:
             if store.get(key) is not tensor:
                 self.call = None  # a parameter was replaced
         if self.call is None:
-            reason = self.bind(module, tensors)
+            reason = self.bind(module, tensors) or _inputs_misfit(args, self.cases)
             if reason:
                 return reason
         if wanted:
@@ -138,9 +145,9 @@ class _Guard:
             if self.call is not None:
                 return ""
             state = _state_places(module)
-            reason = _state_misfit(state)
-            if reason:
-                return reason
+            cases, misfit = _fitting(self.made, lambda n: _state_misfit(state, n))
+            if not cases:
+                return misfit
             if self.bindings == _MOST_BINDINGS:
                 return "its parameters were replaced too often"
             self.bindings += 1
@@ -149,6 +156,7 @@ class _Guard:
                     self.off = "its kernels were not right in a second instance"
                     return self.off
                 _owner = _weakref.ref(self)
+            self.cases = cases
             try:
                 self.construct(module, state, tensors)
             except Exception as error:  # the candidate's own: the plain forward is there
@@ -162,13 +170,14 @@ class _Guard:
         device = held[0].device if held else _torch.device(_DEVICE)
         args, kwargs = self.arguments
         cards = [device] if device.type == "cuda" else []
+        dtype = _CASES[self.cases[0]].get("dtype")
         with _torch.random.fork_rng(cards), _torch.no_grad():
             _torch.manual_seed(0)
-            reference = Model(*args, **kwargs).to(device)
+            reference = Model(*args, **kwargs).to(device, dtype)
             _torch.manual_seed(0)
             self.kernel = kernel = _kernels.ModelNew(*args, **kwargs)
             if isinstance(kernel, _torch.nn.Module):
-                kernel.to(device)
+                kernel.to(device, dtype)
         for name, (store, key) in _counterparts(kernel, reference).items():
             own, mine = state[name]
             store[key] = own[mine]
@@ -187,6 +196,7 @@ class _Guard:
     def unbind(self):
         """Have the candidate constructed anew at the next call: the module's tensors moved."""
         self.kernel = self.call = None
+        self.cases = self.made
         self.ties = ()
 
 
@@ -213,29 +223,40 @@ def _context_misfit(tensors, ties):
     return ""
 
 
-def _fit(args, wanted):
+def _fit(args, wanted, cases):
     """Whether all inputs are as judged; the short way, where all of them are contiguous tensors."""
-    if not _ALL_CONTIGUOUS or len(args) != len(_INPUTS):
+    if not _ALL_CONTIGUOUS:
         return False
-    for value, (_, dtype, shape, _, _) in zip(args, _INPUTS):
-        if not (
-            type(value) is _torch.Tensor
-            and value.shape == shape
-            and value.dtype is dtype
-            and value.is_contiguous()
-            and (value.is_cuda if _DEVICE == "cuda" else value.is_cpu)
-            and not value.data_ptr() % _ALIGNMENT
-            and not (wanted and value.requires_grad)
-        ):
-            return False
-    return True
+    for case in cases:
+        specs = _INPUTS[case]
+        if len(args) != len(specs):
+            continue
+        for value, (_, dtype, shape, _, _) in zip(args, specs):
+            if not (
+                type(value) is _torch.Tensor
+                and value.shape == shape
+                and value.dtype is dtype
+                and value.is_contiguous()
+                and (value.is_cuda if _DEVICE == "cuda" else value.is_cpu)
+                and not value.data_ptr() % _ALIGNMENT
+                and not (wanted and value.requires_grad)
+            ):
+                break
+        else:
+            return True
+    return False
 
 
-def _inputs_misfit(args):
-    """Return how the inputs differ from the judged ones; "" when they do not."""
-    if len(args) != len(_INPUTS):
-        return f"{len(args)} inputs, the kernels take {len(_INPUTS)}"
-    for number, spec in enumerate(_INPUTS):
+def _inputs_misfit(args, cases):
+    """Return how the inputs differ from those of a judged case; "" when they do not."""
+    found, reason = _fitting(cases, lambda case: _case_misfit(args, _INPUTS[case]))
+    return "" if found else reason
+
+
+def _case_misfit(args, specs):
+    if len(args) != len(specs):
+        return f"{len(args)} inputs, the kernels take {len(specs)}"
+    for number, spec in enumerate(specs):
         reason = _misfit(args[number], spec, f"input {number}")
         if reason:
             return reason

@@ -8,8 +8,9 @@ import itertools as _itertools
 import torch as _torch
 from torch.nn import Module as Model
 
-from actors.release.guard.call_guard import _inputs_misfit, _run
+from actors.release.guard.call_guard import _case_misfit, _inputs_misfit, _run
 from actors.release.guard.judged_values import (
+    _CASES,
     _DEVICE,
     _GRADIENTS,
     _INPUTS,
@@ -27,11 +28,11 @@ from actors.release.guard.judged_values import (
 # --- under torch.compile: one operator that the compiler does not look into ---
 
 
-def _operator(handle, inputs, state):
+def _operator(handle, inputs, state, case=0):
     """Run one module on flat inputs; return flat, contiguous outputs of their own memory."""
     module = _modules[handle]
     flat = iter(inputs)
-    args = [_nest(spec, flat) for spec in _INPUTS]
+    args = [_nest(spec, flat) for spec in _INPUTS[case]]
     with _torch.no_grad():
         outputs = _tensors_of(_run(module, args))
     held = {tensor.untyped_storage().data_ptr() for tensor in (*inputs, *state)}
@@ -45,9 +46,9 @@ def _operator(handle, inputs, state):
     return fresh
 
 
-def _fake_operator(handle, inputs, state):
+def _fake_operator(handle, inputs, state, case=0):
     """Return what `_operator` returns, without values."""
-    specs = _leaf_specs(_JUDGED["outputs"])
+    specs = _leaf_specs(_CASES[case]["outputs"])
     held = [*inputs, *state]
     device = held[0].device if held else _torch.device(_DEVICE)
     return [_torch.empty(spec[2], dtype=spec[1], device=device) for spec in specs]
@@ -59,7 +60,7 @@ def _define_operator():
     name = next(
         n for n in _itertools.count() if not hasattr(getattr(_torch.ops, space.ns), f"f{n}")
     )
-    space.define(f"f{name}(int handle, Tensor[] inputs, Tensor[] state) -> Tensor[]")
+    space.define(f"f{name}(int handle, Tensor[] inputs, Tensor[] state, int case=0) -> Tensor[]")
     space.impl(f"f{name}", _operator, "CompositeExplicitAutograd")
     _torch.library.register_fake(f"{space.ns}::f{name}", _fake_operator, lib=space)
     return getattr(getattr(_torch.ops, space.ns), f"f{name}").default, space
@@ -71,9 +72,11 @@ def _traceable_misfit(module, args, kwargs):
         return module._kernel_guard.off
     if "compile" in _LIMITS:
         return "its kernels were not right under torch.compile"
-    reason = "it is called with keywords" if kwargs else _inputs_misfit(args)
-    if reason:
-        return reason
+    guard = module._kernel_guard
+    if kwargs:
+        return "it is called with keywords"
+    if _inputs_misfit(args, guard.made):  # its text may have a symbolic size
+        return "its inputs have other shapes, dtypes or strides than the judged ones"
     if _torch.is_autocast_enabled(_DEVICE):
         return "autocast is on"
     state = [*module.parameters(), *module.buffers()]
@@ -105,8 +108,10 @@ def _traced(module, args, kwargs):
         if not reason:
             inputs = _tensors_of(list(args))
             state = [*module.parameters(), *module.buffers()]
-            outputs = _OPERATOR(module._kernel_guard.handle, inputs, state)
-            return _nest(_JUDGED["outputs"], iter(outputs))
+            guard = module._kernel_guard
+            case = next(n for n in guard.made if not _case_misfit(args, _INPUTS[n]))
+            outputs = _OPERATOR(guard.handle, inputs, state, case)
+            return _nest(_CASES[case]["outputs"], iter(outputs))
         _note_traced(reason)
     return Model.forward(module, *args, **kwargs)
 

@@ -25,9 +25,10 @@ _OWN_ATTRIBUTES = frozenset(vars(_torch.nn.Module())) | {"_kernel_guard", "_kern
 _GRADIENTS = "gradients are wanted (under torch.no_grad() the kernels run)"
 _LIMITS = _JUDGED["limits"]  # uses in which the kernels were not right: the plain forward runs
 _DEVICE = _JUDGED["device"]
-_INPUTS = _JUDGED["inputs"][2]
-_ALL_TENSORS = all(spec[0] == "tensor" for spec in _INPUTS)
-_ALL_CONTIGUOUS = _ALL_TENSORS and all(spec[3] is None for spec in _INPUTS)
+_CASES = (_JUDGED, *_JUDGED.get("more", ()))  # each with its layouts
+_INPUTS = tuple(case["inputs"][2] for case in _CASES)  # of each case
+_ALL_TENSORS = all(spec[0] == "tensor" for specs in _INPUTS for spec in specs)
+_ALL_CONTIGUOUS = _ALL_TENSORS and all(spec[3] is None for specs in _INPUTS for spec in specs)
 _handles = _itertools.count()
 _modules = _weakref.WeakValueDictionary()  # handle -> module, for the operator under torch.compile
 _owner = None  # the one guard whose kernels run, where a second instance was not right

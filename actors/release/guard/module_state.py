@@ -11,7 +11,7 @@ from torch.nn import Module as Model
 
 from actors.release.guard.judged_values import (
     _ALIGNMENT,
-    _JUDGED,
+    _CASES,
     _OWN_ATTRIBUTES,
     _misfit,
 )
@@ -77,10 +77,10 @@ def _bound(arguments):
     return dict(list(call.arguments.items())[1:])
 
 
-def _constructor_misfit(arguments):
-    """Return how the constructor's arguments differ from the judged ones; "" when they do not."""
+def _constructor_misfit(arguments, case):
+    """Return how the constructor's arguments differ from a case's; "" when they do not."""
     args, kwargs = arguments
-    specs = _JUDGED["init"][2]
+    specs = _CASES[case]["init"][2]
     if not kwargs and len(args) == len(specs):
         pairs = zip(args, specs, _itertools.count())
         reasons = [_misfit(a, s, f"constructor argument {n}", loose=True) for a, s, n in pairs]
@@ -96,9 +96,15 @@ def _attributes(part):
     return [(key, value) for key, value in vars(part).items() if key not in _OWN_ATTRIBUTES]
 
 
-def _state_misfit(state):
-    """Return how parameters and buffers differ from the judged ones; "" when they do not."""
-    _, names, specs = _JUDGED["state"]
+def _fitting(cases, misfit):
+    """Return the cases that `misfit` finds nothing against, and what it finds against the first."""
+    reasons = [misfit(case) for case in cases]
+    return [case for case, reason in zip(cases, reasons) if not reason], next(iter(reasons), "")
+
+
+def _state_misfit(state, case):
+    """Return how parameters and buffers differ from a case's; "" when they do not."""
+    _, names, specs = _CASES[case]["state"]
     if set(names) != set(state):
         return f"its state has other names: {sorted(set(names) ^ set(state))[:3]}"
     for name, spec in zip(names, specs):

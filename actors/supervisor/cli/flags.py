@@ -29,6 +29,7 @@ from protocol.settings import (
     LESSONS,
     MAX_IN_FLIGHT,
     MAX_SEED,
+    PRECHECK,
     PRECISIONS,
     PROFILE_WHEN,
     PROMPT_STYLES,
@@ -47,6 +48,8 @@ class Arguments:
     """What the command line asks for; `settings` holds the settings that it names, by field."""
 
     tasks: tuple[Path, ...] = ()
+    shapes: Path | None = None  # the file of cases
+    dtypes: tuple[str, ...] = ()
     resume: Path | None = None
     run_dir: Path | None = None
     json: bool = False
@@ -142,6 +145,13 @@ OPTIONS = tuple(
             "WORD",
             "accepted: also what earlier runs taught (none)",
         ),
+        (
+            "--precheck",
+            "precheck",
+            one_of(*PRECHECK),
+            "WORD",
+            "on: a model mends a failing candidate once (on, compact)",
+        ),
         ("--device", "device", one_of("cuda", "cpu"), "WORD", "cuda or cpu (cuda if there is one)"),
         ("--backend", "backend", one_of(*BACKEND_CHOICES), "WORD", ", ".join(BACKEND_CHOICES)),
         ("--evaluators", "evaluators", whole_number(0), "N", "evaluator processes (one a GPU)"),
@@ -205,6 +215,8 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         settings["rules.require_custom_kernel"] = True
     arguments = Arguments(
         tasks=tuple(parsed["task"]),
+        shapes=parsed["shapes"],
+        dtypes=tuple(parsed["dtype"].split(",")) if parsed["dtype"] else (),
         resume=parsed["resume"],
         run_dir=parsed["run_dir"],
         json=parsed["json"],
@@ -255,7 +267,12 @@ def _refuse_contradictions(arguments: Arguments) -> None:
     if arguments.max_wait is not None:
         raise UsageError("--max-wait goes with --join: only a machine that joins waits for a run")
     if arguments.resume is not None:
-        for flag, value in (("--task", arguments.tasks), ("--run-dir", arguments.run_dir)):
+        for flag, value in (
+            ("--task", arguments.tasks),
+            ("--run-dir", arguments.run_dir),
+            ("--shapes", arguments.shapes),
+            ("--dtype", arguments.dtypes),
+        ):
             if value:
                 raise UsageError(f"--resume goes on with the run's own tasks: leave out {flag}")
     elif not arguments.tasks:
@@ -265,6 +282,8 @@ def _refuse_contradictions(arguments: Arguments) -> None:
 def _refuse_beside_join(arguments: Arguments) -> None:
     if arguments.tasks or arguments.resume is not None:
         raise UsageError("--join lends this machine to a run elsewhere: leave out --task, --resume")
+    if arguments.shapes is not None or arguments.dtypes:
+        raise UsageError("--join obeys the run's own tasks: leave out --shapes, --dtype")
     options = {option.setting: option.flag for option in OPTIONS}
     for setting in arguments.settings:
         if setting not in LENDABLE_FLAGS:
@@ -289,6 +308,12 @@ def _parser() -> OneLineParser:
     parser.refusal = UsageError
     parser.add_argument("--version", action="version", version=f"stark-kernels {VERSION}")
     parser.add_argument("--task", action="append", type=Path, default=[], metavar="FILE")
+    parser.add_argument(
+        "--shapes", type=Path, metavar="FILE", help="the task's cases (NAME.cases.toml beside it)"
+    )
+    parser.add_argument(
+        "--dtype", type=nonempty_word, metavar="WORD", help="judge it in bfloat16, float16, …"
+    )
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")
     for option in OPTIONS:

@@ -29,6 +29,7 @@ from actors.cli import UsageError
 from actors.commands import typed_command
 from actors.supervisor.processes.environment import child_environment
 from actors.supervisor.reporting import run_folder_integrity
+from actors.task_cases import TaskCasesError, TaskOptions, read_options
 from actors.task_imports import TaskImportError, task_imports
 from protocol.api_key import api_key_variable
 from protocol.settings import LOCAL_ADDRESS, Settings
@@ -51,13 +52,21 @@ class TaskFile(Value, frozen=True, kw_only=True):
     source: str
     # The modules in the task's folder that it imports: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
+    options: TaskOptions = TaskOptions()  # its cases
 
 
-def read_tasks(paths: Sequence[Path]) -> tuple[TaskFile, ...]:
-    """Return the tasks in `paths`, each parsed and complete, all of different names."""
+def read_tasks(
+    paths: Sequence[Path], shapes: Path | None = None, dtypes: Sequence[str] = ()
+) -> tuple[TaskFile, ...]:
+    """Return the tasks in `paths`, each parsed and complete, all of different names.
+
+    `shapes`: the file with the cases of the one task.  `dtypes`: what all tasks are judged in.
+    """
+    if shapes is not None and len(paths) > 1:
+        raise UsageError("--shapes FILE is for one --task: put NAME.cases.toml beside each task")
     tasks: dict[str, TaskFile] = {}
     for path in paths:
-        task = read_task(path)
+        task = read_task(path, shapes, dtypes)
         if task.name in tasks and path.resolve() == tasks[task.name].path.resolve():
             raise UsageError(f"{path} is given twice: leave one --task out")
         if task.name in tasks:
@@ -68,7 +77,7 @@ def read_tasks(paths: Sequence[Path]) -> tuple[TaskFile, ...]:
     return tuple(tasks.values())
 
 
-def read_task(path: Path) -> TaskFile:
+def read_task(path: Path, shapes: Path | None = None, dtypes: Sequence[str] = ()) -> TaskFile:
     """Return the task in one file; raise UsageError with one line when it is not a task."""
     source = _text(path)
     missing = [word for word in REQUIRED_NAMES if word not in _defined_names(path, source)]
@@ -79,9 +88,10 @@ def read_task(path: Path) -> TaskFile:
         )
     try:
         modules = task_imports(source, path) if path.is_file() else {}
-    except TaskImportError as error:
+        options = read_options(path, source, shapes, dtypes)
+    except (TaskImportError, TaskCasesError) as error:
         raise UsageError(str(error)) from error
-    return TaskFile(name=name_of(path), path=path, source=source, modules=modules)
+    return TaskFile(name=name_of(path), path=path, source=source, modules=modules, options=options)
 
 
 def name_of(path: Path) -> str:

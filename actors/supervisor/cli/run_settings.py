@@ -19,17 +19,20 @@ from actors.supervisor.processes import launcher_client
 from protocol import prices
 from protocol.api_key import api_key_variable
 from protocol.settings import (
+    COMPUTED_MODELS,
     DEFAULT_PROMPTS,
     FILE_NAME,
+    LEDGER_STRATEGIES,
     MAX_IN_FLIGHT,
     POLICIES,
     PROMPT_STYLES,
     STRATEGIES,
     TREE_SEARCH_STRATEGIES,
+    Precheck,
     Settings,
 )
 from protocol.user_files import read_text
-from protocol.values import AGENT_ROLES, BACKEND_OF
+from protocol.values import AGENT_ROLES, BACKEND_OF, Role
 
 # This model takes the temperatures of the method (0.8 to plan, 0.1 to code); newer models refuse
 # them.  Of the models that take them it is the nearest to the paper's (Claude Sonnet 4, retired).
@@ -62,6 +65,7 @@ def new_run_settings(
     raw["tasks"] = task_names
     _set_model(raw, environ)
     raw.setdefault("prompts", DEFAULT_PROMPTS)
+    raw.setdefault("precheck", _default_precheck(raw))
     raw.setdefault("device", "cuda" if gpus else "cpu")
     cuda = raw["device"] == "cuda"
     raw.setdefault("backend", BACKEND_OF["cuda" if cuda else "cpu"])
@@ -75,6 +79,7 @@ def new_run_settings(
     settings = _convert(raw, "the settings")
     require_workers(settings)
     _refuse_backend(settings)
+    _refuse_precheck(settings)
     _refuse_unused_policy(arguments, settings)
     _refuse_unused_prices(arguments, settings)
     return settings
@@ -167,6 +172,28 @@ def _refuse_backend(settings: Settings) -> None:
     if settings.backend == "mixed" and settings.prompts == "paper":
         raise UsageError(
             "--backend mixed needs --prompts compact: the paper's prompts describe one language"
+        )
+
+
+def _default_precheck(raw: Mapping[str, Any]) -> Precheck:
+    """Return whether candidates that fail are mended: by models, in this project's own method.
+
+    The paper's requests and the strategies that it compares have one answer an attempt.  A computed
+    model answers the same work with the same text.
+    """
+    models = [raw.get(f"{role}_model") or raw["model"] for role in (Role.CODER, Role.DEBUGGER)]
+    is_computed = all(str(model).startswith(COMPUTED_MODELS) for model in models)
+    is_own_method = (
+        raw["prompts"] == "compact" and raw.get("strategy", "stark") in LEDGER_STRATEGIES
+    )
+    return "on" if is_own_method and not is_computed else "off"
+
+
+def _refuse_precheck(settings: Settings) -> None:
+    """Raise UsageError for mended candidates under the paper's requests, which have none."""
+    if settings.precheck == "on" and settings.prompts == "paper":
+        raise UsageError(
+            "--precheck on needs --prompts compact: an attempt of the paper's has one answer"
         )
 
 

@@ -61,12 +61,13 @@ def measurement_label(node: NodeView) -> str:
 def result(task: TaskState, node: NodeView) -> str:
     """`correct 2.31× (2.28–2.34) 412 µs, first look`, or the outcome of a failure."""
     verdict = node.verdict
+    mended = ", mended once" if verdict.amended else ""
     if not verdict.is_correct:
         again = ", when it was judged again" if node.confirmed else ""
-        return f"{verdict.verdict}{again}"
+        return f"{verdict.verdict}{again}{mended}"
     figures = " ".join(part for part in (speedup(verdict), duration(task.shown_us(node))) if part)
     itself = ", the module itself" if verdict.is_renamed_reference else ""
-    return f"correct {figures}, {measurement_label(node)}{itself}"
+    return f"correct {figures}, {measurement_label(node)}{itself}{mended}"
 
 
 def node_summary(node: NodeView, width: int = 70) -> str:

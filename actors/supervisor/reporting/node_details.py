@@ -23,6 +23,7 @@ from actors.supervisor.reporting.feed_values import (
     one_line,
 )
 from actors.supervisor.reporting.snapshot import NodeView, TaskState
+from protocol.cases import result_case_lines
 from protocol.fact_lines import task_fact_lines, verdict_fact_lines
 from protocol.values import Candidate, Plan, Reference, Value, Verdict
 from protocol.variant_lines import variant_lines
@@ -315,6 +316,7 @@ def _outcome_lines(task: TaskState, node: NodeView, verdict: Verdict) -> Iterato
 
 
 def _measurement_lines(verdict: Verdict) -> Iterator[str]:
+    yield from result_case_lines(verdict.cases)
     yield from variant_lines(verdict)
     spent = verdict.seconds
     yield f"build {spent.build:.2f} s, check {spent.check:.2f} s, time {spent.time:.2f} s"

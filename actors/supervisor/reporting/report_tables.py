@@ -140,6 +140,22 @@ def release_lines(task: TaskState) -> list[str]:
     return run_results.release_lines(run_results.release_of(task, task.best), checked=checked)
 
 
+def case_rows(task: TaskState) -> list[tuple[str, ...]]:
+    """Return the table of a task's cases; [] for a task without cases."""
+    return [
+        (
+            row.name,
+            f"{row.weight:.2g}",
+            row.inputs,
+            formatting.duration(row.eager_us),
+            formatting.duration(row.median_us) if row.median_us else "–",
+            f"{row.speedup:.3g}×" if row.speedup else "–",
+            f"{row.speedup_ci95[0]:.3g}–{row.speedup_ci95[1]:.3g}" if row.speedup_ci95 else "–",
+        )
+        for row in run_results.case_rows(task)
+    ]
+
+
 def device_facts(snapshot: Snapshot) -> dict[str, str]:
     """Return what is known of the device on which the references were measured."""
     references = [task.reference for task in snapshot.tasks if task.reference]

@@ -139,6 +139,14 @@ class RunReader:
             self._has_views = True
         return tuple(run_tables.attempt_rows(connection))
 
+    def models_that_answered(self) -> tuple[str, ...]:
+        """Return the models of the run's calls, in the order of their first."""
+        connection = self._open()
+        if connection is None:
+            return ()
+        rows = connection.execute("SELECT model FROM call GROUP BY model ORDER BY MIN(id)")
+        return tuple(model for (model,) in rows)
+
     def is_from_person(self, task: str, number: int) -> bool:
         """Whether the source of an attempt is a person's."""
         connection = self._open()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from actors.exit_status import ExitStatus
 from actors.release.composition import drop_in_source
@@ -80,6 +81,20 @@ class AttemptResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     output_tokens: int
 
 
+class CaseRow(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """One case of a task, and what its best candidate gave there."""
+
+    name: str
+    weight: float
+    inputs: str
+    eager_us: float
+    compile_us: float | None
+    max_autotune_us: float | None
+    median_us: float | None = None
+    speedup: float | None = None
+    speedup_ci95: tuple[float, float] | None = None
+
+
 class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One object under `tasks` in result.json; its keys are fixed, new ones come last."""
 
@@ -106,6 +121,8 @@ class TaskResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     closest: BestResult | None = None  # the best correct candidate where `best` is null
     notes: tuple[str, ...] = ()  # why the task ended before its budget, what could not be checked
     nodes: tuple[AttemptResult, ...] = ()  # every attempt that has a verdict, by number
+    cases: tuple[CaseRow, ...] | UnsetType = UNSET  # only of a task that has cases
+    usd_per_percent: float | None = None  # for each 1 % of eager's time that the best saves
 
     @property
     def is_won(self) -> bool:
@@ -267,6 +284,7 @@ def release_lines(release: Release | None, *, checked: bool = True) -> list[str]
     lines = [
         f"Kernels run for {describe(judged.inputs)} on {judged.device}, constructed with "
         f"({describe(judged.init)}), {mode};",
+        *(f"also for {describe(each.inputs)};" for each in release.more_judged),
         "for anything else the plain forward runs, a warning says so once, and "
         "ModelNew.kernel_stats() counts it.",
     ]
@@ -315,7 +333,45 @@ def _task_result(
         closest=_candidate_result(task, task.closest),
         notes=task.notes,
         nodes=nodes,
+        cases=case_rows(task) or UNSET,
+        usd_per_percent=usd_per_percent(
+            task.spend.usd, task.best.verdict.speedup if task.best else None
+        ),
     )
+
+
+def case_rows(task: TaskState) -> tuple[CaseRow, ...]:
+    """Return the cases of a task with the figures of its best candidate, or of the closest one."""
+    best = task.best or task.closest
+    results = {each.name: each for each in best.verdict.cases} if best else {}
+    references = task.reference.cases if task.reference else ()
+    rows = []
+    for each in references:
+        found = results.get(each.name)
+        row = CaseRow(
+            name=each.name,
+            weight=round(each.weight, 6),
+            inputs=each.inputs,
+            eager_us=each.eager_us,
+            compile_us=each.compile_us,
+            max_autotune_us=each.max_autotune_us,
+        )
+        if found is not None:
+            row = msgspec.structs.replace(
+                row,
+                median_us=found.median_us,
+                speedup=found.speedup,
+                speedup_ci95=found.speedup_ci95,
+            )
+        rows.append(row)
+    return tuple(rows)
+
+
+def usd_per_percent(usd: float | None, speedup: float | None) -> float | None:
+    """Return dollars for each 1 % of eager's time that is saved; None: nothing is, or no price."""
+    if usd is None or speedup is None or speedup <= 1.0:
+        return None
+    return round(usd / (100 * (1 - 1 / speedup)), 6)
 
 
 def _hardware(task: TaskState) -> str:

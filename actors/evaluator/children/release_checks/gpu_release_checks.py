@@ -20,6 +20,7 @@ from actors.evaluator.children.release_checks.release_comparison import (
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone
 from actors.evaluator.ipc.runner_orders import ReleaseChecked
+from protocol.cases import TaskCase
 from protocol.values import DeviceKind
 
 SLEEP_CYCLES = 50_000_000  # some 25 ms of a card's time
@@ -96,10 +97,12 @@ class GpuReleaseChecks(HostReleaseChecks):
             raise NotCheckableError("there is no GPU")
 
 
-def run_check(module: ModuleType, device: DeviceKind, name: str) -> ReleaseChecked:
-    """Run one check and say how it ended."""
+def run_check(
+    module: ModuleType, device: DeviceKind, name: str, case: TaskCase | None = None
+) -> ReleaseChecked:
+    """Run one check and say how it ended; `case`: the layout that it is made in."""
     try:
-        GpuReleaseChecks(module, device).run(name)
+        GpuReleaseChecks(module, device, case).run(name)
     except NotCheckableError as error:
         return ReleaseChecked(passed=False, skipped=True, reason=str(error))
     except (MemoryError, torch.OutOfMemoryError):

@@ -15,8 +15,10 @@ from typing import Any
 
 import torch
 
+from actors.evaluator.children.tensors.case_inputs import in_case
 from actors.evaluator.children.tensors.tensor_bytes import tensors_in
 from actors.evaluator.children.tensors.tensor_copies import clone, to_device
+from protocol.cases import TaskCase
 from protocol.values import DeviceKind
 
 TOLERANCES = {torch.float16: 3e-2, torch.bfloat16: 1e-1}  # of an output's largest element
@@ -34,9 +36,13 @@ class NotCheckableError(Exception):
 class ReleaseComparison:
     """One imported drop-in file: modules, inputs, and the comparison of `ModelNew` with `Model`."""
 
-    def __init__(self, module: ModuleType, device: DeviceKind) -> None:
+    def __init__(
+        self, module: ModuleType, device: DeviceKind, case: TaskCase | None = None
+    ) -> None:
+        """`case`: the layout of inputs and module; None: the file's own."""
         self.module = module
         self.device = device
+        self._case = case or TaskCase(name="")
 
     def plain(self) -> torch.nn.Module:
         """Return a plain module."""
@@ -55,12 +61,14 @@ class ReleaseComparison:
 
     def _construct(self, kind: Callable[..., torch.nn.Module]) -> torch.nn.Module:
         torch.manual_seed(1)
-        return kind(*to_device(list(self.module.get_init_inputs()), self.device)).to(self.device)
+        made = kind(*to_device(list(self.module.get_init_inputs()), self.device)).to(self.device)
+        return made.to(getattr(torch, self._case.dtype)) if self._case.dtype else made
 
     def inputs(self, seed: int = 0) -> list[object]:
         """Draw inputs."""
         torch.manual_seed(seed)
-        return to_device(list(self.module.get_inputs()), self.device)
+        drawn = in_case(list(self.module.get_inputs()), self._case, seed)
+        return to_device(drawn, self.device)
 
     def expect(
         self,

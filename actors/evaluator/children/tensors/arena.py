@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from actors.evaluator.children.tensors import cuda_vmm
+from actors.evaluator.children.tensors import arena_allocator, cuda_vmm
+from actors.evaluator.children.tensors.arena_allocator import ALIGNMENT
 
 ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
 FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
-ALIGNMENT = 512
 
 
 class Arena:
@@ -30,8 +30,11 @@ class Arena:
         self._next = self.begin
         self._freed: dict[int, list[int]] = {}  # segments by size
         self._functions = ALLOCATE(self._allocate), FREE(self._free)
-        allocate, free = (ctypes.cast(each, ctypes.c_void_p).value or 0 for each in self._functions)
-        allocator = torch._C._cuda_customAllocator(allocate, free)
+        addresses = arena_allocator.native_functions(self.begin, size)
+        if addresses is None:
+            mine = [ctypes.cast(each, ctypes.c_void_p).value or 0 for each in self._functions]
+            addresses = mine[0], mine[1]
+        allocator = torch._C._cuda_customAllocator(*addresses)
         self._pool = torch.cuda.MemPool(allocator)
         # While Python ends, a pool that goes would call functions that are gone already.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))

@@ -126,6 +126,19 @@ def free_private(address: int) -> None:
     _driver().cuMemFree_v2(ctypes.c_ulonglong(address))
 
 
+def private_functions() -> tuple[int | None, int | None]:
+    """Return the addresses of the driver's functions that allocate and free such memory."""
+    found = (_driver().cuMemAlloc_v2, _driver().cuMemFree_v2)
+    allocate, free = (ctypes.cast(each, ctypes.c_void_p).value for each in found)
+    return allocate, free
+
+
+def synchronize() -> None:
+    """Wait for all work of this process; unlike torch's function, a candidate can't replace it."""
+    torch.cuda.current_stream()
+    _call("cuCtxSynchronize")
+
+
 def reset_persisting_l2() -> None:
     """Reset the lines of the L2 cache that were made persistent."""
     # An error only means that the card has no persisting cache.
@@ -177,7 +190,7 @@ class Mapping:
 
     def close(self) -> None:
         """Unmap the memory after all pending reads and writes."""
-        torch.cuda.synchronize()
+        synchronize()
         del self.bytes
         _call("cuMemUnmap", self._address, self._size)
         _call("cuMemAddressFree", self._address, self._size)

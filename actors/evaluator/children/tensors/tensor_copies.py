@@ -26,7 +26,7 @@ def has_same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 def clone(value: T) -> T:
     """Return `value` with copies of its tensors."""
-    return _map_tensors(value, lambda tensor: tensor.detach().clone())  # type: ignore[return-value]
+    return map_tensors(value, lambda tensor: tensor.detach().clone())  # type: ignore[return-value]
 
 
 def as_double(value: object) -> list[object]:
@@ -37,24 +37,22 @@ def as_double(value: object) -> list[object]:
             return tensor.to(torch.complex128)
         return tensor.double() if tensor.is_floating_point() else tensor.clone()
 
-    return _map_tensors(value, widen)  # type: ignore[return-value]  # a list in, a list out
+    return map_tensors(value, widen)  # type: ignore[return-value]  # a list in, a list out
 
 
 def to_device(value: list[object], device: DeviceKind) -> list[object]:
     """Return `value` with its tensors on `device`."""
-    return _map_tensors(value, lambda tensor: tensor.to(device))  # type: ignore[return-value]
+    return map_tensors(value, lambda tensor: tensor.to(device))  # type: ignore[return-value]
 
 
-def _map_tensors(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
+def map_tensors(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, dict):
-        return {key: _map_tensors(item, change) for key, item in value.items()}
+        return {key: map_tensors(item, change) for key, item in value.items()}
     if isinstance(value, list):
-        return [_map_tensors(item, change) for item in value]
-    return (
-        tuple(_map_tensors(item, change) for item in value) if isinstance(value, tuple) else value
-    )
+        return [map_tensors(item, change) for item in value]
+    return tuple(map_tensors(item, change) for item in value) if isinstance(value, tuple) else value
 
 
 def to_buffer(value: object, allocate: Callable[[int], int]) -> int:

@@ -74,7 +74,8 @@ _HEAVY_INCLUDE = re.compile(
     r"^#include <ATen/(?:Context|DeviceGuard|TensorUtils|TracerMode|core/Generator)\.h>\n",
     re.MULTILINE,
 )
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_CALLED = re.compile(r"(?:\.|->)\s*(\w+)\s*\(")
 _OPERATOR = re.compile(r"at::_ops::(\w+)::")
 _TENSOR_INCLUDE = "#include <ATen/core/Tensor.h>\n"
 
@@ -258,12 +259,12 @@ def _factories(include: Path) -> dict[str, list[str]]:
 
 
 def _named_by_added(include: Path, methods: frozenset[str]) -> dict[str, list[str]]:
-    """Return the methods that occur in the parts of torch whose headers may be added."""
+    """Return the methods that the parts of torch whose headers may be added seem to call."""
     found = {}
     for header, patterns in ADDED_PARTS.items():
         files = [file for pattern in patterns for file in sorted(include.glob(pattern))]
-        texts = " ".join(file.read_text(encoding="utf-8") for file in files)
-        found[header] = sorted(methods & set(_IDENTIFIER.findall(texts)))
+        texts = [_COMMENT.sub(" ", file.read_text(encoding="utf-8")) for file in files]
+        found[header] = sorted(methods.intersection(_CALLED.findall(" ".join(texts))))
     return found
 
 

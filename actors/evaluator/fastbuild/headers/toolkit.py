@@ -24,6 +24,7 @@ from actors.evaluator.fastbuild.headers.precompiled_headers import (
     PrecompiledHeaders,
     compiler_identity,
 )
+from actors.evaluator.fastbuild.request.added_headers import AUTOGRAD
 from actors.evaluator.fastbuild.request.build_key import digest
 from actors.evaluator.fastbuild.request.build_request import compiler_in_use
 from actors.evaluator.fastbuild.request.candidate_source import CandidateSource
@@ -34,6 +35,7 @@ _FASTBUILD = Path(__file__).parents[1]
 GENERATOR_FILES = (
     "headers/cuda_header_tree.py",
     "headers/declared_names.py",
+    "headers/graph_headers.py",
     "headers/header_tree.py",
     "nvcc/probe_build.py",
     "nvcc/strip_bodies.py",
@@ -42,6 +44,7 @@ GENERATOR_FILES = (
 )
 NAMES_FILE, LIGHT_MACROS_FILE, MACROS_FILE = "names", "light-macros", "macros"
 EXPORTED_FILE, BINDING_FILE, LINKER_FILE = "exported", "binding.o", "linker"
+GRAPHS_FOLDER, GRAPHS_FILE = "graphs", "graphs.o"
 
 
 def headers_of_torch() -> Path:
@@ -83,6 +86,18 @@ class Toolkit:
     def binding(self) -> Path:
         return self.folder / BINDING_FILE
 
+    @property
+    def graphs(self) -> Path:
+        """The object that a source with graphs is linked with, if trusted code has made it."""
+        return self.folder / GRAPHS_FILE
+
+    def torch_folders(self, headers: Sequence[str]) -> list[Path]:
+        """Return the folders of what replaces torch's headers, for a source with `headers`."""
+        light = self.folder / "light"
+        if AUTOGRAD in headers and self.graphs.exists():
+            return [self.folder / GRAPHS_FOLDER, light]
+        return [light]
+
     @cached_property
     def index(self) -> OperatorIndex:
         return read_index(self.folder)
@@ -119,7 +134,7 @@ class Toolkit:
 
         `added`: headers that it gets without including them.
         """
-        folders = [self.folder / "light"]
+        folders = self.torch_folders(added)
         if not source.is_cuda:
             return folders
         includes = " ".join([*source.includes, *(f"<{header}>" for header in added)])

@@ -8,7 +8,7 @@ from torch.utils.cpp_extension import load_inline
 
 SOURCE = r"""extern "C" int pin(void* place, size_t bytes, cudaStream_t stream) {
     cudaStreamAttrValue value = {};
-    cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 1 << 25);
+    cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 1 << 24);
     value.accessPolicyWindow.base_ptr = place;
     value.accessPolicyWindow.num_bytes = bytes;
     value.accessPolicyWindow.hitRatio = 1.0f;

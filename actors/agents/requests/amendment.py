@@ -1,0 +1,31 @@
+"""The next turn of a conversation whose candidate failed: what the judge said, and the file.
+
+Pure.  The file is shown as it stands, with numbers, so that an answer may be edits of it.
+"""
+
+from __future__ import annotations
+
+from actors.agents.replies.replies import fenced
+from actors.agents.requests.facts import attempt_lines
+from actors.agents.requests.numbered_source import numbered
+from actors.agents.requests.prompting import REPLY_FORMATS, excerpt, fill
+from actors.agents.requests.request import Request
+from protocol.values import FailedCandidate
+
+
+def amending_request(opening: Request, failed: FailedCandidate) -> Request:
+    """Return the conversation of `opening` with its answer, and what is to be mended."""
+    verdict = failed.verdict
+    known = attempt_lines(verdict, opening.work.reference)
+    log = excerpt(verdict.log)
+    parts = [verdict.reason, "\n".join(f"- {line}" for line in known)]
+    parts.append(fenced(log, "text").strip() if log else "")
+    text = fill(
+        "compact/amend.md",
+        outcome=verdict.verdict.replace("_", " "),
+        result="\n\n".join(part for part in parts if part),
+        source=fenced(numbered(failed.source)).strip(),
+        form=opening.form or REPLY_FORMATS[opening.role],
+    )
+    reply = failed.reply or f"## Candidate\n\n{fenced(failed.source)}"
+    return opening.with_problem(reply, text.strip())

@@ -1,0 +1,170 @@
+"""Results pages from run folders: `python -m scripts.tables.results RUN... --out FOLDER`.
+
+Writes FOLDER/README.md (a table of all problems, then every attempt of each) and the winners'
+sources, one file a problem.  Nothing is run, and the run folders stay as they are.  A run that a
+person steered, or whose requests a person answered, is refused: its results are not the search's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from actors.cli import UsageError
+from actors.exit_status import ExitStatus
+from actors.supervisor.reporting import formatting
+from actors.supervisor.reporting.run_reader import RunReader, checkpoint_database
+from actors.supervisor.reporting.run_tables import AttemptRecord
+from actors.supervisor.reporting.snapshot import Snapshot, TaskState
+from protocol import settings as settings_file
+from protocol.atomic_file import write_atomically
+from protocol.read_only import RUN_DB
+from protocol.values import Value
+from scripts.tables import result_rows
+from scripts.tables.result_files import RUN_FOLDER
+from scripts.tables.result_rows import ProblemRow
+from scripts.tables.results_text import RunPage, TaskPage, results_text
+
+PAGE = "README.md"
+
+
+class WinnerFile(Value, frozen=True, kw_only=True):
+    """One source to write."""
+
+    name: str
+    text: str
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the page and the sources of the named runs; return the exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        pages, winners = read_runs(arguments.runs, arguments.answered_by)
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        for one in winners:
+            write_atomically(arguments.out / one.name, one.text)
+        write_atomically(arguments.out / PAGE, results_text(pages) + "\n")
+    except (UsageError, ValueError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return int(ExitStatus.USAGE)
+    except OSError as error:
+        print(f"can't use {error.filename or arguments.out}: {error.strerror}", file=sys.stderr)
+        return int(ExitStatus.USAGE)
+    print(f"{arguments.out / PAGE}: {sum(len(page.tasks) for page in pages)} problems of "
+          f"{len(pages)} runs, {len(winners)} winners")  # fmt: skip
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="scripts.tables.results", description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder")
+    parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="for the page")
+    parser.add_argument(
+        "--answered-by",
+        default="",
+        metavar="TEXT",
+        help="what answered behind --base-url, in words; the model's name is written anyway",
+    )
+    return parser
+
+
+def read_runs(
+    run_dirs: Sequence[Path], answered_by: str = ""
+) -> tuple[list[RunPage], list[WinnerFile]]:
+    """Return the pages of runs and their winners' files; raise UsageError for one not to show."""
+    pages: list[RunPage] = []
+    winners: dict[str, WinnerFile] = {}
+    for given in run_dirs:
+        run_dir = given / RUN_FOLDER if (given / RUN_FOLDER).is_dir() else given
+        if not (run_dir / RUN_DB).is_file():
+            raise UsageError(f"{given} is not a run folder: it has no {RUN_DB}")
+        page, sources = _read_run(run_dir, answered_by, taken=set(winners))
+        winners |= {source.name: source for source in sources}
+        pages.append(page)
+    return pages, list(winners.values())
+
+
+def _read_run(run_dir: Path, answered_by: str, taken: set[str]) -> tuple[RunPage, list[WinnerFile]]:
+    rows = result_rows.rows_of_run(run_dir, any_task=True)  # raises for a run that was steered
+    settings = settings_file.read(run_dir)
+    hardware = rows.hardware or settings.device
+    reader = RunReader(run_dir)
+    try:
+        snapshot = reader.poll() or Snapshot()
+        attempts = reader.attempt_rows()
+        tasks: list[TaskPage] = []
+        sources: list[WinnerFile] = []
+        models = tuple(map(result_rows.short_model, reader.models_that_answered()))
+        states = {state.name: state for state in snapshot.tasks}
+        for row in rows.rows:
+            state = states.get(row.task)
+            if state is None:
+                continue
+            text = _winner_text(reader, state, ", ".join(models), hardware)
+            name = f"{row.task}.py"
+            if name in taken:  # another run has the same problem
+                name = f"{row.task}.{_run_name(run_dir)}.py"
+            if text:
+                sources.append(WinnerFile(name=name, text=text))
+            tasks.append(_task_page(row, state, attempts, name if text else ""))
+    except sqlite3.DatabaseError as error:
+        raise UsageError(f"{run_dir / RUN_DB} can't be read: {error}") from error
+    finally:
+        reader.close()
+    checkpoint_database(run_dir)  # reading leaves files next to the database
+    page = RunPage(
+        settings=settings,
+        hardware=hardware,
+        models=models,
+        answered_by=answered_by,
+        run_minutes=rows.run_minutes,
+        tasks=tuple(tasks),
+    )
+    return page, sources
+
+
+def _task_page(
+    row: ProblemRow, state: TaskState, attempts: Sequence[AttemptRecord], winner: str
+) -> TaskPage:
+    return TaskPage(
+        row=row,
+        attempts=tuple(one for one in attempts if one.task == row.task and one.verdict),
+        amended={n.number: n.verdict.amended for n in state.attempts if n.verdict.amended},
+        device=_device(state),
+        spend=state.spend,
+        winner=winner,
+        notes=state.notes,
+    )
+
+
+def _device(state: TaskState) -> str:
+    return state.reference.device.fingerprint if state.reference else ""
+
+
+def _winner_text(reader: RunReader, state: TaskState, model: str, hardware: str) -> str:
+    """Return the best candidate as it was written, under a comment that says what it gave.
+
+    It is the candidate itself and not best.py, which also contains the task's own module.
+    """
+    best = state.best
+    if best is None:
+        return ""
+    lines = [
+        f"{state.name}: the candidate of attempt {best.number}, as its model wrote it ({model}).",
+        f"{formatting.duration(state.shown_us(best))} a call; eager PyTorch: "
+        f"{formatting.duration(state.eager_us(best))}, {formatting.speedup(best.verdict)} "
+        f"({formatting.measurement_label(best)}), on {hardware}.",
+    ]
+    header = "".join(f"# {' '.join(line.split())}\n" for line in lines)
+    return f"{header}\n{reader.source_of(state.name, best.number)}"
+
+
+def _run_name(run_dir: Path) -> str:
+    return (run_dir.parent if run_dir.name == RUN_FOLDER else run_dir).resolve().name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

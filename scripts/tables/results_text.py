@@ -1,0 +1,189 @@
+"""A results page as Markdown: what ran, all problems in a table, then every attempt.  Pure."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from actors.supervisor.reporting import formatting
+from actors.supervisor.reporting.run_results import usd_per_percent
+from actors.supervisor.reporting.run_tables import AttemptRecord
+from actors.supervisor.reporting.snapshot import Spend
+from protocol.settings import Settings
+from protocol.values import Value
+from scripts.tables.markdown_table import DASH, dollars, markdown_table, minutes, times
+from scripts.tables.result_rows import ProblemRow
+
+MAX_IDEA = 150  # characters of an attempt's idea, and of why it failed
+NOTES = """\
+**best**: the fastest correct candidate, confirmed in fresh processes; its speed-up against eager
+with the 95 % interval, and against torch.compile's two modes by their times. **attempts**: correct
+/ compiled / all. **tokens**: of all its model calls. **USD for 1 %**: dollars for each percent of
+eager's time that is saved. **minutes**: of its own leases. A dash was not measured. Each winner is
+the candidate as its model wrote it."""
+
+
+class TaskPage(Value, frozen=True, kw_only=True):
+    """One problem of a run."""
+
+    row: ProblemRow
+    attempts: tuple[AttemptRecord, ...]
+    amended: Mapping[int, str] = msgspec.field(default_factory=dict)  # by attempt: what was mended
+    device: str = ""
+    spend: Spend = Spend()
+    winner: str = ""  # the name of its file; "": none is faster
+    notes: tuple[str, ...] = ()
+
+
+class RunPage(Value, frozen=True, kw_only=True):
+    """One run."""
+
+    settings: Settings
+    hardware: str
+    models: tuple[str, ...]  # as stored with the calls
+    answered_by: str
+    run_minutes: float
+    tasks: tuple[TaskPage, ...]
+
+
+def results_text(pages: Sequence[RunPage]) -> str:
+    """Return the whole page."""
+    parts = ["# Results"]
+    for page in pages:
+        parts += [_what_ran(page), _summary(page), _means(page)]
+    parts.append(NOTES)
+    for page in pages:
+        for task in page.tasks:
+            parts.append(_task(task))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _what_ran(page: RunPage) -> str:
+    settings = page.settings
+    models = ", ".join(page.models) or settings.model
+    server = " through a server of the user's (--base-url)" if settings.base_url else ""
+    answered = f": {page.answered_by}" if page.answered_by else ""
+    devices = sorted({task.device for task in page.tasks if task.device})
+    knowledge = f", knowledge {settings.knowledge}" if settings.prompts == "compact" else ""
+    lines = [
+        f"Machine: {'; '.join(devices) or page.hardware}, backend {settings.backend}",
+        f"Answered by: model {models}{server}{answered}",
+        f"Search: {formatting.search_line(settings)}, {settings.search.budget} attempts a problem,"
+        f" requests {settings.prompts}{knowledge}, mended before judged: {settings.precheck}",
+        f"Wall time of the run: {minutes(page.run_minutes)} minutes",
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _summary(page: RunPage) -> str:
+    titles = ["problem", "eager", "compile", "max-autotune", "best", "× eager", "95 %"]
+    titles += ["× compile", "× max-autotune", "attempts", "tokens in", "out", "USD"]
+    titles += ["USD an attempt", "USD for 1 %", "minutes"]
+    return markdown_table(titles, [_summary_row(task) for task in page.tasks])
+
+
+def _summary_row(task: TaskPage) -> list[str]:
+    row, spend = task.row, task.spend
+    name = f"[{row.task}](#{_anchor(row.task)})"
+    if row.node is None:
+        reason = textwrap.shorten(row.reason or str(row.state), MAX_IDEA, placeholder="…")
+        best = [f"none: {reason}", *[DASH] * 4]
+    else:
+        interval = row.speed_eager_ci95
+        best = [
+            formatting.duration(row.best_us) + ("" if task.winner else " (not faster)"),
+            times(row.speed_eager),
+            DASH if interval is None else f"{interval[0]:.2f}–{interval[1]:.2f}",
+            times(row.speed_compile),
+            times(row.speed_max_autotune),
+        ]
+    cached = f" ({spend.cached_tokens:,} cached)" if spend.cached_tokens else ""
+    each = row.usd / row.attempts if row.usd is not None and row.attempts else None
+    return [
+        name,
+        *(formatting.duration(us) for us in (row.eager_us, row.compile_us, row.max_autotune_us)),
+        *best,
+        f"{row.correct}/{row.compiled}/{row.attempts}",
+        f"{spend.input_tokens:,}{cached}",
+        f"{spend.output_tokens:,}",
+        dollars(row.usd),
+        DASH if each is None else f"{each:.3f}",
+        _fine_dollars(usd_per_percent(row.usd, row.speed_eager)),
+        minutes(row.minutes),
+    ]
+
+
+def _means(page: RunPage) -> str:
+    """Return the geometric means over the problems that have a figure, and the sums."""
+    speeds = {
+        "eager": [task.row.speed_eager for task in page.tasks],
+        "torch.compile": [task.row.speed_compile for task in page.tasks],
+        "max-autotune": [task.row.speed_max_autotune for task in page.tasks],
+    }
+    parts = []
+    for name, found in speeds.items():
+        known = [speed for speed in found if speed]
+        if known:
+            mean = math.exp(sum(map(math.log, known)) / len(known))
+            parts.append(f"{times(mean)} against {name} ({len(known)} problems)")
+    attempts = sum(task.row.attempts for task in page.tasks)
+    total = formatting.total_spend([task.spend for task in page.tasks])
+    each = "" if total.usd is None or not attempts else f", {total.usd / attempts:.3f} USD each"
+    spent = f"{attempts} attempts{each}: {formatting.spend_line(total)}"
+    means = f"Geometric means: {', '.join(parts)}. " if parts else ""
+    return f"{means}{spent}."
+
+
+def _task(task: TaskPage) -> str:
+    row = task.row
+    head = f"## {row.task}"
+    lines = []
+    if task.winner:
+        lines.append(
+            f"Winner: [{task.winner}]({task.winner}), attempt {row.node}, {times(row.speed_eager)}"
+            f" of eager ({formatting.duration(row.best_us)})."
+        )
+    lines += [f"Note: {note}" for note in task.notes]
+    return "\n\n".join([head, "\n".join(lines), _attempts(task)]).replace("\n\n\n", "\n\n")
+
+
+def _attempts(task: TaskPage) -> str:
+    titles = ["attempt", "of", "verdict and idea", "× eager", "time", "tokens in", "out", "USD"]
+    rows = [
+        [
+            f"**{one.number}**" if one.number == task.row.node and task.winner else str(one.number),
+            str(one.parent),
+            _outcome(one, task.amended.get(one.number, "")),
+            times(one.speedup),
+            formatting.duration(one.us),
+            f"{one.input_tokens:,}",
+            f"{one.output_tokens:,}",
+            DASH if one.usd is None else f"{one.usd:.3f}",
+        ]
+        for one in task.attempts
+    ]
+    return markdown_table(titles, rows, left=3) if rows else "No attempt was made."
+
+
+def _outcome(attempt: AttemptRecord, amended: str) -> str:
+    verdict = (attempt.verdict or "").replace("_", " ")
+    idea = textwrap.shorten(attempt.idea or "", MAX_IDEA, placeholder="…")
+    mended = f" (mended: {textwrap.shorten(amended, MAX_IDEA, placeholder='…')})" if amended else ""
+    if attempt.verdict == "correct":
+        return f"{verdict}{mended}: {idea}" if idea else f"{verdict}{mended}"
+    reason = textwrap.shorten(attempt.reason or "", MAX_IDEA, placeholder="…")
+    return (
+        f"**{verdict}** ({reason}){mended}: {idea}" if reason else f"**{verdict}**{mended}: {idea}"
+    )
+
+
+def _anchor(heading: str) -> str:
+    """Return the anchor that Markdown renderers give a heading of one word."""
+    return heading.lower()
+
+
+def _fine_dollars(usd: float | None) -> str:
+    return DASH if usd is None else f"{usd:.4f}"

@@ -1,0 +1,98 @@
+"""The results page: what ran, what won, and every attempt that lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from supervisor_sample import NODES, WINNER, Sample, correct
+
+from protocol import settings as settings_file
+from protocol.directives import DirectiveArguments
+from scripts.tables import results
+
+RELU, CONV = "level1_1_Relu_", "level2_1_Conv"
+
+
+def write_run(folder: Path) -> Sample:
+    mended = replace(correct(500.0), amended="crashed: signal 11")
+    nodes = (*NODES[:4], (5, 3, mended), NODES[5])
+    sample = Sample(folder, names=(RELU, CONV), nodes=nodes)
+    sample.db.execute(
+        "DELETE FROM node WHERE task = ? AND word = 'correct' AND number > 0", (CONV,)
+    )
+    sample.add_call(f"{RELU}/1/plan", 0.25)
+    sample.add_call(f"{RELU}/1/amend-write", 0.5)
+    settings = replace(sample.settings, model="script:/home/someone/private/s.jsonl")
+    settings_file.write(folder, replace(settings, base_url="http://10.0.0.7:8080"))
+    return sample
+
+
+def page_of(*arguments: str) -> str:
+    assert 0 == results.main(list(arguments))
+    return (Path(arguments[arguments.index("--out") + 1]) / results.PAGE).read_text()
+
+
+def test_the_page_has_every_attempt_and_the_winner_its_file(tmp_path: Path) -> None:
+    """Eager, the baselines, the best, verdicts with ideas, tokens and dollars; what was mended."""
+    write_run(tmp_path / "run").db.close()
+    page = page_of(str(tmp_path / "run"), "--out", str(tmp_path / "out"))
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| [{RELU}]")]
+    cells = [cell.strip() for cell in row.strip("| ").split("|")]
+    assert ["1.00 ms", "800 µs", "–", "400 µs", "2.50×"] == cells[1:6]
+    assert ["200 (20 cached)", "40", "0.75", "0.125", "0.0125"] == cells[10:15]
+    for number, _parent, verdict in NODES:
+        (line,) = [one for one in page.split("## level2")[0].splitlines() if f"<{number}>" in one]
+        assert verdict.verdict.replace("_", " ") in line
+    assert "(mended: crashed: signal 11)" in page
+    assert "**no candidate** (the model refused)" in page
+    assert (tmp_path / "out" / f"{RELU}.py").read_text().endswith(WINNER)
+    assert not (tmp_path / "out" / f"{CONV}.py").exists()
+
+
+def test_the_page_says_what_answered_and_nothing_of_the_machine_but_its_device(
+    tmp_path: Path,
+) -> None:
+    """The model as its calls name it, that a user's server was asked, and no path or host."""
+    write_run(tmp_path / "run").db.close()
+    page = page_of(
+        str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--answered-by", "a person, by hand"
+    )
+    text = page + (tmp_path / "out" / f"{RELU}.py").read_text()
+    assert "Answered by: model m through a server of the user's (--base-url): a person" in page
+    assert "Machine: cpu/1" in page
+    assert not [word for word in ("/home", "10.0.0.7", "private", str(tmp_path)) if word in text]
+
+
+def test_two_runs_of_one_problem_have_a_winner_each(tmp_path: Path) -> None:
+    """The second file is named after its run."""
+    for name in ("first", "second"):
+        write_run(tmp_path / name / "run").db.close()
+    page = page_of(
+        str(tmp_path / "first"), str(tmp_path / "second" / "run"), "--out", str(tmp_path / "out")
+    )
+    files = sorted(path.name for path in (tmp_path / "out").glob("*.py"))
+    assert [f"{RELU}.py", f"{RELU}.second.py"] == files
+    assert all(f"[{name}]({name})" in page for name in files)
+
+
+def test_a_run_that_a_person_steered_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its results are not the search's own; so is what is not a run folder.  Nothing is written."""
+    sample = write_run(tmp_path / "run")
+    sample.db.execute(
+        'INSERT INTO directive (key, verb, task, node, arguments, "by", wanted_at, state,'
+        " applied_at) VALUES ('k', 'pin', ?, 2, ?, 'eva', 1.0, 'applied', 2.0)",
+        (RELU, msgspec.json.encode(DirectiveArguments()).decode()),
+    )
+    sample.db.close()
+    for folder, words in (
+        (tmp_path / "run", "was steered by a person"),
+        (tmp_path / "x", "no run.db"),
+    ):
+        assert 2 == results.main([str(tmp_path / folder), "--out", str(tmp_path / "out")])
+        assert words in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
