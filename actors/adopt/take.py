@@ -170,7 +170,8 @@ def taken_line(task: TakenTask) -> str:
     return (
         f"taken: {task.name} ({task.class_name} ×{len(task.sites)}), {task.free_share:.1%} of a"
         f" step outside of libraries{_cases_words(task)}; {proof.sets} recorded calls {equal};"
-        f" alone {proof.alone_us:.0f} µs, in the model {proof.in_model_us:.0f} µs -> {task.file}"
+        f" alone {proof.alone_us:.0f} to {proof.alone_cold_us:.0f} µs, in the model"
+        f" {proof.in_model_us:.0f} µs -> {task.file}"
     )
 
 
