@@ -54,7 +54,11 @@ ROOMS: dict[str, set[str]] = {
     "actors/adopt": {
         "msgspec", "torch",
         "protocol", "actors.release", "actors.cli", "actors.commands", "actors.exit_status",
-        "actors.installation",
+        "actors.installation", "actors.prctl",
+    },
+    "actors/ship": {
+        "msgspec", "torch",
+        "protocol", "actors.release", "actors.supervisor.reporting", "actors.exit_status",
     },
     "actors/watch": {
         "msgspec", "starlette", "uvicorn",
@@ -79,6 +83,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/evaluator/children": [{"release_checks"}, {"tensors"}],
     "actors/evaluator/fastbuild": [{"nvcc"}, {"headers"}, {"store"}, {"request"}],
     "actors/release": [{"guard"}],
+    "actors/ship": [{"package_texts"}],
     "actors/supervisor": [{"cli"}, {"reporting"}, {"processes", "page"}],
     "scripts": [{"benchmarks", "comparison"}, {"tables"}, {"faults"}],
 }
@@ -89,6 +94,7 @@ ONLY_HERE = {
     "torch": {
         "actors/evaluator/children",
         "actors/adopt",  # it runs the user's model
+        "actors/ship/package_texts",  # likewise
         "actors/release/guard",  # texts that are copied into winners, never imported
         "actors/evaluator/fastbuild",
         "actors/evaluator/children/correctness.py",

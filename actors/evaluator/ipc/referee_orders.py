@@ -170,6 +170,17 @@ class FillSlots(Order, frozen=True, kw_only=True):
     count: int
 
 
+class PrepareReplacement(Order, frozen=True, kw_only=True):
+    """Make other contents for a slot, for `ReplaceContents`."""
+
+    slot: int
+    seed: int
+
+
+class ReplaceContents(Order, frozen=True, kw_only=True):
+    """Write the prepared contents into their slot; a side may be running."""
+
+
 class DrawFromSlot(Order, frozen=True, kw_only=True):
     """Make a draw of what was last written into a slot; it is known by the number answered."""
 
@@ -270,6 +281,8 @@ ToReferee = (
     | DrawInputs
     | PrepareSlots
     | FillSlots
+    | PrepareReplacement
+    | ReplaceContents
     | DrawFromSlot
     | PrepareArena
     | StashFromArena
