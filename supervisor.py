@@ -125,7 +125,9 @@ def check_failpoints(environ: Mapping[str, str]) -> None:
 
 def new_run(arguments: Arguments, environ: Mapping[str, str]) -> PreparedRun:
     """Check everything, then make the folder of a new run."""
-    tasks = preflight.read_tasks(arguments.tasks, arguments.shapes, arguments.dtypes)
+    tasks = preflight.read_tasks(
+        arguments.tasks, arguments.shapes, arguments.dtypes, backward=arguments.backward
+    )
     gpus = gpu_discovery.visible_gpus(environ)
     settings = run_settings.new_run_settings(
         arguments, tuple(task.name for task in tasks), environ, gpus

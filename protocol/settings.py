@@ -84,7 +84,7 @@ class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     build_s: PositiveFloat = 180.0
     import_s: PositiveFloat = 60.0
     check_s: PositiveFloat = 120.0
-    time_s: PositiveFloat = 10.0  # or until the ratio's 95 % interval is under 1 %
+    time_s: PositiveFloat = 5.0  # or until the ratio's 95 % interval is under 1 %
     memory_gib: PositiveFloat = 8.0
     output_kib: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 64
 

@@ -54,7 +54,7 @@ ROOMS: dict[str, set[str]] = {
     "actors/adopt": {
         "msgspec", "torch",
         "protocol", "actors.release", "actors.cli", "actors.commands", "actors.exit_status",
-        "actors.installation",
+        "actors.installation", "actors.prctl",
     },
     "actors/ship": {
         "msgspec", "torch",

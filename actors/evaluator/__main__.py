@@ -79,6 +79,9 @@ def _add_judge_arguments(parser: OneLineParser) -> None:
         metavar="WORD",
         help="judge the task in this dtype: bfloat16, float16, float32 or float64",
     )
+    parser.add_argument(
+        "--backward", action="store_true", help="judge forward and backward, as one call"
+    )
     parser.add_argument("--json", action="store_true", help="one line of JSON for each candidate")
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="default: cuda where there is one"
@@ -167,6 +170,7 @@ def main() -> int:
         candidates=tuple(arguments.candidate),
         shapes=arguments.shapes,
         dtypes=arguments.dtype,
+        backward=arguments.backward,
         device=kind,
         limits=limits,
         min_level=least,

@@ -53,7 +53,12 @@ def read(path: Path, what: str) -> str:
 
 
 def read_task(
-    path: Path, device: DeviceKind, shapes: Path | None = None, dtypes: tuple[str, ...] = ()
+    path: Path,
+    device: DeviceKind,
+    shapes: Path | None = None,
+    dtypes: tuple[str, ...] = (),
+    *,
+    backward: bool = False,
 ) -> Task:
     """Return the task in `path`; raise `InputFileError` when it is not valid Python."""
     source = read(path, "task")
@@ -68,7 +73,7 @@ def read_task(
         raise InputFileError(f"the task {path} is not valid Python: {reason}{at}") from error
     try:
         modules = task_imports(source, path) if path.is_file() else {}
-        options = read_options(path, source, shapes, dtypes)
+        options = read_options(path, source, shapes, dtypes, backward=backward)
     except (TaskImportError, TaskCasesError) as error:
         raise InputFileError(str(error)) from error
     backend = BACKEND_OF[device]
@@ -105,6 +110,7 @@ class JudgeOptions(Value, frozen=True, kw_only=True):
     candidates: tuple[Path, ...]
     shapes: Path | None = None  # the file with the task's cases
     dtypes: tuple[str, ...] = ()
+    backward: bool = False
     device: DeviceKind
     limits: Limits
     min_level: int  # the sandbox level below which nothing is judged
@@ -117,7 +123,9 @@ class JudgeOptions(Value, frozen=True, kw_only=True):
 def judge_files(options: JudgeOptions) -> int:
     """Judge each candidate; print its verdict; return the exit status."""
     _exit_on_signals()
-    task = read_task(options.task, options.device, options.shapes, options.dtypes)
+    task = read_task(
+        options.task, options.device, options.shapes, options.dtypes, backward=options.backward
+    )
     sources = [(path, read(path, "candidate")) for path in options.candidates]
     judge = Judge(
         options.device,

@@ -10,6 +10,7 @@ import faulthandler
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 
 from actors.evaluator.children import profiler
-from actors.evaluator.children.call_form import adapted
+from actors.evaluator.children.call_form import call_of, placed
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
@@ -32,13 +33,14 @@ from actors.evaluator.children.tensors.redzones import RedZones
 from actors.evaluator.children.tensors.tensor_copies import to_device
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
 from actors.evaluator.ipc.layout_checks import Layout
-from actors.evaluator.ipc.orders import Done, Exit, ImportSource, Order
+from actors.evaluator.ipc.orders import CallForm, Done, Exit, ImportSource, Order
 from actors.evaluator.ipc.runner_orders import (
     ArenaUsed,
     CallOnce,
     CallProfiled,
     CallRepeatedly,
     CallReturned,
+    CallsReturned,
     CheckDevice,
     CheckRelease,
     CollectOutputs,
@@ -86,13 +88,63 @@ def check_device(device: str) -> None:
         raise DeviceCheckError(f"{CHECKED_MATRIX_SIZE}^3 ones add up to {total}")
 
 
+class CallClock:
+    """How long the calls of a block take after the first one, by this process's own clock.
+
+    The judge's clock also sees what a block takes besides: a card that has to turn to this process
+    (0.2 ms), code that the processor's caches have lost, the way of the answer.  What the reference
+    says here tells the judge how much that is.
+    """
+
+    _tick: torch.Tensor | None = None
+
+    def __init__(self, device: DeviceKind) -> None:
+        self._on_card = device == "cuda"
+        self._times_s = [0.0, 0.0]
+        self._events: list[Any] = [
+            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            for _ in self._times_s * self._on_card
+        ]
+
+    def wake_card(self) -> None:
+        """Have the card do something for this process, in each block."""
+        if self._on_card:
+            if CallClock._tick is None:
+                CallClock._tick = torch.zeros(1, device="cuda")
+            CallClock._tick.zero_()
+            torch.cuda.synchronize()
+
+    def begin(self) -> None:
+        """Note that the first call is launched, or done on a host."""
+        self._note(0)
+
+    def end(self) -> None:
+        """Note that the last call is."""
+        self._note(1)
+
+    def _note(self, number: int) -> None:
+        if self._on_card:
+            self._events[number].record()
+        else:
+            self._times_s[number] = time.perf_counter()
+
+    def seconds(self) -> float:
+        """Return the seconds between both notes, once the card has done all."""
+        if not self._on_card:
+            return self._times_s[1] - self._times_s[0]
+        first, last = self._events
+        return float(first.elapsed_time(last)) / 1e3
+
+
 class Runner:
     """One module, its inputs by slot, and the outputs of its calls."""
 
     def __init__(self, device: DeviceKind) -> None:
         self.device = device
         self._class: object = None
-        self._module: object = None
+        self._made: object = None  # the module itself
+        self._form = CallForm()
+        self._module: object = None  # what is called: the module, or what differentiates it
         self._slots: dict[int, tuple[object, ...]] = {}
         self._layouts: dict[int, object] = {}
         self._checked_outputs: dict[int, object] = {}  # outputs of checked calls, by their number
@@ -101,7 +153,6 @@ class Runner:
         self._slot_memories: list[SlotMemory] = []  # the last has the inputs of timed calls
         self._slot_values: list[tuple[object, ...]] = []  # these inputs
         self._arena: Arena | None = None  # where timed calls allocate
-        self._tick: torch.Tensor | None = None
         # Each lambda looks its method up at the call.  A handler returns an answer, or None for
         # `Done`.
         self._handlers: dict[type[Order], Callable[[Any, list[int]], FromRunner | None]] = {
@@ -146,14 +197,17 @@ class Runner:
         seed_all(order.seed)
         init = tensor_bytes.read(order.init, region, self.device)
         made = self._class(*init)  # type: ignore[operator,misc]
-        self._module = adapted(made, order.form, self.device)
+        self._form = order.form
+        self._made = placed(made, order.form, self.device)
+        self._module = call_of(self._made, self._made, order.form)
 
     def _load_parameters(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
         wanted, first = (tensor_bytes.read(order.state, each, self.device) for each in regions)
-        return parameter_loading.load_parameters(self._module, wanted, first)  # type: ignore[arg-type]  # both dicts
+        return parameter_loading.load_parameters(self._made, wanted, first)  # type: ignore[arg-type]  # both dicts
 
     def _compile_module(self, mode: str) -> None:
-        self._module = torch.compile(self._module, mode=mode)  # type: ignore[call-overload]
+        compiled = torch.compile(self._made, mode=mode)  # type: ignore[call-overload]
+        self._module = call_of(compiled, self._made, self._form)
 
     def _profile(self, order: TakeProfile) -> CallProfiled:
         module, inputs = self._module, self._slots[order.slot]
@@ -236,34 +290,31 @@ class Runner:
         if self.device == "cuda":
             torch.cuda.empty_cache()
 
-    def _call_repeatedly(self, order: CallRepeatedly) -> None:
-        if order.is_empty:
-            self._hand_over_again(order)
-            return
+    def _call_repeatedly(self, order: CallRepeatedly) -> CallsReturned:
         module, inputs = self._module, [self._slots[slot] for slot in range(order.slots)]
         # Each output replaces the slot's last one, and others stay: all that is freed in a block
         # takes time, and many outputs at once would return to the system.
         outputs, count = self._outputs, min(order.calls, order.slots)
-        outputs += [None] * (count - len(outputs))
+        if not order.is_empty:
+            outputs += [None] * (count - len(outputs))
         self._handed_over = []
+        clock = CallClock(self.device)
         with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
-            for number in range(order.calls):
-                slot = number % order.slots
-                outputs[slot] = module(*inputs[slot])  # type: ignore[operator]
+            clock.wake_card()
+            if not order.is_empty:
+                outputs[0] = module(*inputs[0])  # type: ignore[operator]
+                clock.begin()
+                for number in range(1, order.calls):
+                    slot = number % order.slots
+                    outputs[slot] = module(*inputs[slot])  # type: ignore[operator]
+                clock.end()
         self._synchronize()
+        if order.is_empty:
+            times = -(-order.calls // max(1, len(outputs)))
+            self._handed_over = (outputs * times)[: order.calls]
+            return CallsReturned()
         self._handed_over = outputs[:count]
-
-    def _hand_over_again(self, order: CallRepeatedly) -> None:
-        """Do what a block does besides its calls, with the outputs of earlier ones."""
-        if self.device == "cuda" and self._tick is None:
-            self._tick = torch.zeros(1, device="cuda")
-        _inputs = [self._slots[slot] for slot in range(order.slots)]
-        with torch.no_grad(), self._arena.allocating() if self._arena else nullcontext():
-            if self._tick is not None:
-                self._tick.zero_()  # the way to the card and back is no part of a call
-        self._synchronize()
-        times = -(-order.calls // max(1, len(self._outputs)))
-        self._handed_over = (self._outputs * times)[: order.calls]
+        return CallsReturned(call_s=clock.seconds() / max(1, order.calls - 1))
 
     def _collect_outputs(self, order: CollectOutputs, region: int) -> OutputsCollected:
         tensor_bytes.write(self._handed_over, region, order.limit)

@@ -176,6 +176,14 @@ class CallReturned(Order, frozen=True, kw_only=True):
     redzone_breach: str = ""  # where it wrote outside its outputs
 
 
+class CallsReturned(Order, frozen=True, kw_only=True):
+    """All calls of a block are done, as the side says."""
+
+    # Seconds of a call after the first one, by the side's own clock; only the reference's is
+    # believed.  0: there was none.
+    call_s: float = 0.0
+
+
 class ArenaUsed(Order, frozen=True, kw_only=True):
     """Timed calls allocate in the arena from now on."""
 
@@ -215,6 +223,7 @@ FromRunner = (
     | ReleaseChecked
     | ParametersLoaded
     | CallReturned
+    | CallsReturned
     | ArenaUsed
     | OutputsCollected
     | OutputAddresses

@@ -1,10 +1,10 @@
 """What the calls of a block took: the whole block less what it takes besides its calls.
 
 That is measured on the trusted reference runner: by empty blocks, which have the same orders and as
-many outputs to hand over, and on a card by short ones, because the first call of a block takes
-longer after a pause.  Between its answer and the end of the hand-over a side has nothing to
-compute.  What its hand-over takes beyond those of empty blocks and of the reference's own counts
-as calls.  Pure.
+many outputs to hand over, and by the reference's own clock in its blocks, since a process needs
+more time to begin and to answer when it has worked.  Between its answer and the end of the
+hand-over a side has nothing to compute.  What its hand-over takes beyond those of empty blocks and
+of the reference's own counts as calls.  Pure.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class TimedWindow(Value, frozen=True, kw_only=True):
     block_s: float  # from the thaw to the answer that the calls are done
     hand_over_s: float  # until the outputs are known, the side is frozen and the card is idle
     waited_s: float = 0.0  # of its threads, for a processor
+    call_s: float = 0.0  # a call after the first one, by the reference's own clock; 0: unknown
 
     @property
     def whole_s(self) -> float:
@@ -62,60 +63,47 @@ class EmptyBlocks:
         longest_s = max(each.hand_over_s for each in self._windows)
         allowed_s = besides.allowed_s(self.hand_over_s, longest_s, calls)
         late_s = max(0.0, window.hand_over_s - allowed_s)
-        calls_s = window.block_s - self.block_s - besides.first_call_s
+        calls_s = window.block_s - besides.besides_s(self.block_s)
         return max(LEAST_US, (calls_s + late_s) * 1e6 / calls)
 
 
 class ReferenceBlocks:
-    """What the reference's last blocks took besides their calls, beyond empty blocks.
+    """What the reference's last blocks took besides their calls, by its own clock as well.
 
     Both sides may take as much.  The reference is trusted, and the limits of the policy hold where
     a candidate's leftover work has delayed it.
     """
 
     def __init__(self) -> None:
-        self._long: deque[TimedWindow] = deque(maxlen=POLICY.reference_blocks)
-        self._short: deque[TimedWindow] = deque(maxlen=POLICY.reference_blocks)
+        self._besides_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
         self._beyond_s: deque[float] = deque(maxlen=POLICY.reference_blocks)  # of hand-overs
-        self._calls, self._short_calls = 1, 0  # of each long and each short block
-        self.first_call_s = 0.0  # by which the first call of a block takes longer than others
+        self._calls, self._block_s = 1, 0.0  # of each block, and of the last one
 
     def add(self, window: TimedWindow, calls: int, empty: EmptyBlocks) -> None:
-        """Add a block of the usual number of calls."""
+        """Add a block."""
         if calls != self._calls:
-            self._long.clear()
+            self._besides_s.clear()
             self._beyond_s.clear()
             self._calls = calls
-        self._long.append(window)
+        self._block_s = window.block_s
         self._beyond_s.append(max(0.0, window.hand_over_s - empty.hand_over_s))
-        self._find_first_call(empty)
+        if window.call_s and calls >= POLICY.least_clocked_calls:
+            self._besides_s.append(window.block_s - calls * window.call_s)
 
-    def add_short(self, window: TimedWindow, calls: int, empty: EmptyBlocks) -> None:
-        """Add a block of few calls: it shows what a block's first call takes besides."""
-        if calls != self._short_calls:
-            self._short.clear()
-            self._short_calls = calls
-        self._short.append(window)
-        self._find_first_call(empty)
-
-    def _find_first_call(self, empty: EmptyBlocks) -> None:
-        more = self._calls - self._short_calls
-        if not self._long or not self._short or more <= 0:
-            self.first_call_s = 0.0
-            return
-        short_s = median(each.block_s for each in self._short)
-        call_s = (median(each.block_s for each in self._long) - short_s) / more
-        found_s = short_s - self._short_calls * call_s - empty.block_s
-        self.first_call_s = min(max(0.0, found_s), POLICY.max_first_call_s)
+    def besides_s(self, empty_s: float) -> float:
+        """Return what a block takes besides its calls; `empty_s`: what an empty one takes."""
+        if not self._besides_s:
+            return empty_s
+        most_s = min(POLICY.max_besides_s, POLICY.max_besides_share * self._block_s)
+        return min(max(empty_s, median(self._besides_s)), empty_s + most_s)
 
     def allowed_s(self, empty_s: float, longest_s: float, calls: int) -> float:
         """Return how long a hand-over may take before it counts as calls.
 
         `empty_s`, `longest_s`: what those of empty blocks take, and the longest of them.
         """
-        ranked = sorted(self._beyond_s)
-        beyond_s = ranked[-2] if len(ranked) > 1 else 0.0  # the longest one may be an accident
-        an_output_s = min(median(ranked or [0.0]) / self._calls, POLICY.max_output_s)
+        beyond = self._beyond_s or [0.0]
+        an_output_s = min(median(beyond) / self._calls, POLICY.max_output_s)
         more_s = max(0, calls - self._calls) * an_output_s
-        beyond_s = min(beyond_s, POLICY.max_hand_over_s + min(calls, self._calls) * an_output_s)
+        beyond_s = min(max(beyond), POLICY.max_hand_over_s + min(calls, self._calls) * an_output_s)
         return max(longest_s, empty_s + beyond_s) + more_s

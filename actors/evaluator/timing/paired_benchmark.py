@@ -8,6 +8,7 @@ of an empty block (`net_time`).  The rule is in `timing_policy`.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from statistics import mean
@@ -65,15 +66,16 @@ class PairedBenchmark:
         self._transfer = SlotTransfer(
             fixture, self._sides, SpotChecks(fixture, inputs + outputs), inputs + outputs
         )
+        most = int(facts.block_bytes / (inputs + OUTPUT_COPIES * outputs))
         self._block_size = BlockSize(
-            most=int(facts.block_bytes / (inputs + OUTPUT_COPIES * outputs)),
+            most=min(most, POLICY.max_slot_bytes // inputs),
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
             time_s=self._time_s,
         )
         self._empty: dict[int, EmptyBlocks] = {}  # by the calls of a block
         self._reference_blocks = ReferenceBlocks()  # what they take besides their calls
         self._reversed = False
-        self._groups: list[TimedGroup] = []
+        self.groups: list[TimedGroup] = []  # so far
         self._why = ""  # the timing ended
 
     def run(
@@ -81,7 +83,7 @@ class PairedBenchmark:
     ) -> Timing | CandidateFault:
         """Warm up, then time groups until enough is known; the candidate's fault is a value."""
         try:
-            with clock_priority.staying_off(self._sides.processor):
+            with clock_priority.staying_off(self.processor):
                 return self._run(on_group)
         except CandidateFaultError as error:
             return error.fault
@@ -97,6 +99,11 @@ class PairedBenchmark:
         except OutputsOutOfReachError:
             self._transfer.collect_outputs()
             return self._timing(on_group)
+
+    @property
+    def processor(self) -> int | None:
+        """The processor that launches the calls of both sides; None: any."""
+        return self._sides.processor
 
     def close(self) -> None:
         """Give the memory of timed blocks back; the candidate has ended."""
@@ -120,9 +127,9 @@ class PairedBenchmark:
         """Time groups until enough is known; return the figures."""
         self._warm_up()
         began, replanned = time.monotonic(), 0
-        self._groups = []
+        self.groups = []
         while not timing_statistics.is_enough(
-            self._groups, time.monotonic() - began, self._time_s, self._best_speedup
+            self.groups, time.monotonic() - began, self._time_s, self._best_speedup
         ):
             group = self._group()
             is_too_short = self._is_too_short(group)
@@ -130,14 +137,15 @@ class PairedBenchmark:
             if is_too_short and replanned < MAX_REPLANNED:
                 replanned += 1
                 continue
-            self._groups.append(group)
-            on_group(len(self._groups))
+            self.groups.append(group)
+            self._look_for_reading_ahead(group)
+            on_group(len(self.groups))
         if time.monotonic() - began >= self._time_s:
             self._why = f"the time was up ({self._time_s:g} s)"
         else:
-            is_narrow = timing_statistics.is_enough(self._groups, 0.0, self._time_s)
+            is_narrow = timing_statistics.is_enough(self.groups, 0.0, self._time_s)
             self._why = "narrow interval" if is_narrow else "clearly behind the best"
-        timed = timing_statistics.timing_of(self._groups)
+        timed = timing_statistics.timing_of(self.groups)
         if timed.median_us < self._floor_us:
             self._sides.accuse(
                 Accusation.BELOW_FLOOR,
@@ -145,11 +153,20 @@ class PairedBenchmark:
             )
         return timed
 
+    def _look_for_reading_ahead(self, group: TimedGroup) -> None:
+        """After some groups, find out whether the candidate reads inputs before their call."""
+        number = len(self.groups)
+        is_by_lot = secrets.randbelow(1000) < 1000 * POLICY.replaced_chance
+        if number in POLICY.replaced_groups or is_by_lot:
+            calls = self._block_size.calls("candidate")
+            usual_s = min(group.candidate) * calls / 1e6
+            self._transfer.require_no_reading_ahead(calls, usual_s)
+
     def log_end(self, context: EvaluationContext, seconds: float) -> None:
         """Log how many groups were timed, and why no more."""
         context.log_step(
             "timed",
-            groups=len(self._groups),
+            groups=len(self.groups),
             ended_by=self._why,
             seconds=round(seconds, 3),
         )
@@ -169,7 +186,6 @@ class PairedBenchmark:
         while True:
             self._reference_block()
             self._transfer.timed_block("candidate", self._block_size.calls("candidate"))
-            self._short_block()
             if time.monotonic() >= until:
                 break
 
@@ -179,14 +195,6 @@ class PairedBenchmark:
         window = self._transfer.timed_block("reference", calls)
         self._reference_blocks.add(window, calls, self._empty[calls])
         return window
-
-    def _short_block(self) -> None:
-        """Time a few calls of the reference, to learn what the first one takes besides (GPU)."""
-        calls = self._block_size.calls("reference")
-        few = int(calls * POLICY.short_block_share)
-        if few and not self._on_host:
-            window = self._transfer.timed_block("reference", few)
-            self._reference_blocks.add_short(window, few, self._empty[calls])
 
     def _prepare(self) -> None:
         """Make slots for the planned blocks; measure what these take without calls."""
@@ -210,9 +218,8 @@ class PairedBenchmark:
                     else self._transfer.timed_block(side, calls[side])
                 )
         # The machine's state may have changed; one of both lengths in turn.
-        number = calls[SIDES[len(self._groups) % 2]]
+        number = calls[SIDES[len(self.groups) % 2]]
         self._empty[number].add(self._transfer.empty_block(number))
-        self._short_block()
         self._sides.require_frozen(everywhere=True)
         self.reading = self._sensors.read()
         net_us = {
@@ -247,7 +254,7 @@ class PairedBenchmark:
         there are more of them.
         """
         try:
-            with clock_priority.staying_off(self._sides.processor):
+            with clock_priority.staying_off(self.processor):
                 return max(self._alone_us(beside_us))
         finally:
             self._sides.thaw_both()

@@ -6,11 +6,11 @@ The judge's clock is read here, right before an order is sent and right after it
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from actors.evaluator.ipc.orders import CandidateRaised, Order
-from actors.evaluator.ipc.runner_orders import CallRepeatedly, FromRunner
+from actors.evaluator.ipc.runner_orders import CallRepeatedly, CallsReturned, FromRunner
 from actors.evaluator.reference.fixture import ReferenceFixture
 from actors.evaluator.sandbox.child_client import ChildClient, ChildFailure
 from actors.evaluator.sandbox.child_failures import Accusation, CandidateFault, fault_from_child
@@ -94,12 +94,15 @@ class Sides:
         block: CallRepeatedly,
         hand_over: tuple[Order, list[int]],
         before: Order | None = None,
+        meanwhile: Callable[[float], None] = lambda _began: None,
     ) -> tuple[TimedWindow, FromRunner]:
         """Let a side do a block on the inputs in its memory, until it is frozen again.
 
-        The second value is its answer to the order `hand_over`, in its own words.  The block (or
-        the order `before` it) is ordered while the side is still frozen.  If the runner waited for
-        the order instead, another thread of it could work in that time without being timed.
+        `meanwhile` is called while the block goes on, with the clock's reading at its begin; the
+        window is not for its time then.  The second value is the answer to the order `hand_over`,
+        in the side's own words.  The block (or the order `before` it) is ordered while the side is
+        still frozen.  If the runner waited for the order instead, another thread of it could work
+        in that time without being timed.
         """
         freezer = self._freezer_of(side)
         if side == "candidate":
@@ -113,10 +116,11 @@ class Sides:
                 began = time.perf_counter()
                 freezer.thaw()
             try:
+                meanwhile(began)
                 if before is not None:
                     self._receive(side)
                     self._send(side, block)
-                self._receive(side, block)
+                done = self._receive(side, block)
                 block_ended = time.perf_counter()
                 # Sent only now: a runner that is busy with this order could not show when the
                 # calls ended.
@@ -130,8 +134,12 @@ class Sides:
             waited_s = freezer.waited_s(main_thread_alone=on_card) - waited_s
             freezer.snapshot_cpu()
         self._last_block_s[side, block] = block_ended - began
+        # A candidate is not believed what its calls took.
         return TimedWindow(
-            block_s=block_ended - began, hand_over_s=ended - block_ended, waited_s=waited_s
+            block_s=block_ended - began,
+            hand_over_s=ended - block_ended,
+            waited_s=waited_s,
+            call_s=done.call_s if isinstance(done, CallsReturned) and side == "reference" else 0.0,
         ), answer
 
     def _send(self, side: Side, order: Order) -> None:
@@ -139,7 +147,7 @@ class Sides:
         if failure is not None:
             self._require_answer(side, failure)
 
-    def _receive(self, side: Side, block: CallRepeatedly | None = None) -> None:
+    def _receive(self, side: Side, block: CallRepeatedly | None = None) -> FromRunner:
         """Wait for an answer; on a GPU, where a block ends is not slept over."""
         spin_after_s = None
         if not self._on_host:
@@ -148,7 +156,7 @@ class Sides:
         answer = self._runner_of(side).receive_answer(
             self._order_limit_s, spin_after_s=spin_after_s
         )
-        self._require_answer(side, answer)
+        return self._require_answer(side, answer)
 
     def _accounting(self, side: Side) -> AbstractContextManager[None]:
         is_reference = side == "reference"

@@ -29,6 +29,9 @@ _CASES = (_JUDGED, *_JUDGED.get("more", ()))  # each with its layouts
 _INPUTS = tuple(case["inputs"][2] for case in _CASES)  # of each case
 _ALL_TENSORS = all(spec[0] == "tensor" for specs in _INPUTS for spec in specs)
 _ALL_CONTIGUOUS = _ALL_TENSORS and all(spec[3] is None for specs in _INPUTS for spec in specs)
+# Judged with its backward pass: the numbers of the inputs' tensors that may require a gradient.
+_IS_DIFFERENTIATED = "gradients" in _JUDGED
+_GRADIENT_INPUTS = frozenset(_JUDGED.get("gradients", ()))
 _handles = _itertools.count()
 _modules = _weakref.WeakValueDictionary()  # handle -> module, for the operator under torch.compile
 _owner = None  # the one guard whose kernels run, where a second instance was not right

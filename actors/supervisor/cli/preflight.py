@@ -56,7 +56,11 @@ class TaskFile(Value, frozen=True, kw_only=True):
 
 
 def read_tasks(
-    paths: Sequence[Path], shapes: Path | None = None, dtypes: Sequence[str] = ()
+    paths: Sequence[Path],
+    shapes: Path | None = None,
+    dtypes: Sequence[str] = (),
+    *,
+    backward: bool = False,
 ) -> tuple[TaskFile, ...]:
     """Return the tasks in `paths`, each parsed and complete, all of different names.
 
@@ -66,7 +70,7 @@ def read_tasks(
         raise UsageError("--shapes FILE is for one --task: put NAME.cases.toml beside each task")
     tasks: dict[str, TaskFile] = {}
     for path in paths:
-        task = read_task(path, shapes, dtypes)
+        task = read_task(path, shapes, dtypes, backward=backward)
         if task.name in tasks and path.resolve() == tasks[task.name].path.resolve():
             raise UsageError(f"{path} is given twice: leave one --task out")
         if task.name in tasks:
@@ -77,7 +81,13 @@ def read_tasks(
     return tuple(tasks.values())
 
 
-def read_task(path: Path, shapes: Path | None = None, dtypes: Sequence[str] = ()) -> TaskFile:
+def read_task(
+    path: Path,
+    shapes: Path | None = None,
+    dtypes: Sequence[str] = (),
+    *,
+    backward: bool = False,
+) -> TaskFile:
     """Return the task in one file; raise UsageError with one line when it is not a task."""
     source = _text(path)
     missing = [word for word in REQUIRED_NAMES if word not in _defined_names(path, source)]
@@ -88,7 +98,7 @@ def read_task(path: Path, shapes: Path | None = None, dtypes: Sequence[str] = ()
         )
     try:
         modules = task_imports(source, path) if path.is_file() else {}
-        options = read_options(path, source, shapes, dtypes)
+        options = read_options(path, source, shapes, dtypes, backward=backward)
     except (TaskImportError, TaskCasesError) as error:
         raise UsageError(str(error)) from error
     return TaskFile(name=name_of(path), path=path, source=source, modules=modules, options=options)

@@ -280,7 +280,8 @@ def release_lines(release: Release | None, *, checked: bool = True) -> list[str]
     if release is None:
         return ["It was not release-checked: gradients and torch.compile may be wrong."]
     judged = release.judged
-    mode = "without gradients, in the mode that the module is constructed in"
+    gradients = "without" if judged.gradients is None else "with and without"
+    mode = f"{gradients} gradients, in the mode that the module is constructed in"
     lines = [
         f"Kernels run for {describe(judged.inputs)} on {judged.device}, constructed with "
         f"({describe(judged.init)}), {mode};",
