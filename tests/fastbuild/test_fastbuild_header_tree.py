@@ -90,3 +90,10 @@ def test_parameters_do_not_count_as_declared_names() -> None:
 
     assert {"Box", "Colour", "red", "green", "twice", "Width", "Height", "kDepth"} <= declared
     assert not {"factor", "return", "helper"} & declared
+
+
+def test_a_message_may_hold_a_whole_tensor(toolkit: Toolkit) -> None:
+    """`TORCH_CHECK(x.dim() == 1, x)` prints x, which no name in the text shows."""
+    source = cpp('void f(torch::Tensor x) { TORCH_CHECK(x.dim() == 1, "not ", x); }')
+
+    assert "#include <ATen/Formatting.h>" in candidate_header(source, toolkit.index)

@@ -51,6 +51,15 @@ TORCH_HEADERS: tuple[tuple[str, frozenset[str]], ...] = (
                 "ostream",
                 "ofstream",
                 "toString",
+                # Their messages may hold whole tensors.
+                "TORCH_CHECK",
+                "TORCH_CHECK_INDEX",
+                "TORCH_CHECK_NOT_IMPLEMENTED",
+                "TORCH_CHECK_TYPE",
+                "TORCH_CHECK_VALUE",
+                "TORCH_INTERNAL_ASSERT",
+                "TORCH_WARN",
+                "TORCH_WARN_ONCE",
             ]
         ),
     ),
