@@ -24,7 +24,7 @@ def ship(folder: Path, *words: str) -> str:
         cwd=folder, env={**os.environ, "STARK_KERNEL_CACHE": str(folder / "cache")},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    print(done.stdout, done.stderr)
+    sys.stderr.write(done.stdout + done.stderr)
     assert 0 == done.returncode, done.stdout + done.stderr
     return done.stdout
 
@@ -48,14 +48,14 @@ def test_a_triton_winner_is_shipped(tmp_path: Path) -> None:
 
 
 def test_torchs_cuda_api_compiles_against_the_stable_abi(tmp_path: Path) -> None:
-    """A launcher with tensors, a device guard and the current stream is an operator for any torch."""
+    """A launcher with tensors, a guard and the current stream is an operator for any torch."""
     request = Request(
         name="fused", cpp_sources=[TORCH_CPP], cuda_sources=[TORCH_CUDA], functions=["fused"]
     )
     capability = torch.cuda.get_device_capability()
     target = Target(torch="", python="", cpu="v3", capabilities=(capability,))
     made, notes = build_all({"cafe": request}, "stable", target, tmp_path / "native", tmp_path)
-    print(notes)
+    sys.stderr.write(f"{notes}\n")
     assert "stable" == made["cafe"].rung
     torch.ops.load_library(str(tmp_path / "native" / made["cafe"].file))
     x, bias = torch.randn(64, 32, device="cuda"), torch.randn(32, device="cuda")
