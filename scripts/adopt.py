@@ -68,8 +68,12 @@ def _parser() -> OneLineParser:
         help="attempts for all tasks together, by what each has left to win (default: 60)",
     )  # fmt: skip
     whole.add_argument(
+        "--model", dest="run_model", default="", metavar="NAME",
+        help="the model that writes the kernels, as for a run (default: a run's own)",
+    )  # fmt: skip
+    whole.add_argument(
         "--supervisor", default="", metavar="FLAGS",
-        help="flags for the runs of the tasks, such as '--model NAME --max-cost 5'",
+        help="other flags for the runs of the tasks, such as '--max-cost 5'",
     )  # fmt: skip
     return parser
 

@@ -118,6 +118,26 @@ def _skeleton(layout: Layout) -> object:
     return layout
 
 
+def is_same_order(one: Leaf, other: Leaf) -> bool:
+    """Whether two dense tensors have their dimensions in the same order in memory."""
+    return _order(one) is not None and _order(one) == _order(other)
+
+
+def _order(leaf: Leaf) -> tuple[int, ...] | None:
+    """Return the dimensions from the slowest to the fastest; None for a tensor with gaps."""
+    dims = tuple(range(len(leaf.shape)))
+    if leaf.stride is None:
+        return dims
+    stride = leaf.stride
+    order = tuple(sorted(dims, key=lambda dim: -stride[dim]))
+    expected = 1
+    for dim in reversed(order):
+        if stride[dim] != expected and leaf.shape[dim] != 1:
+            return None
+        expected *= leaf.shape[dim]
+    return order
+
+
 def describe_call(kind: CallKind) -> str:
     """Return a call for people: "float32[2, 197, 192]"."""
     leaves = [

@@ -19,7 +19,7 @@ from actors.adopt.compiled_graphs import GraphCount, count_graphs
 from actors.adopt.errors import AdoptError, first_line
 from actors.adopt.fit import Fit, load_package
 from actors.adopt.fitted_states import DroppedError, FittedStates
-from actors.adopt.look import Look, opened_model, steps_of
+from actors.adopt.look import Look, each_step, opened_model, steps_of
 from actors.adopt.memory_peak import peak_of
 from actors.adopt.model_file import device_of, synchronize
 from actors.adopt.model_state import KeptState
@@ -99,6 +99,7 @@ class _CheckStage:
         self._batches = self._file.batches(record.batches)
         self._device = device_of(self._model, self._batches)
         self._run = steps_of(self._file, self._model, self._batches)
+        self._steps = each_step(self._file, self._model, self._batches)
         self._state = KeptState(self._model)
         self._fitted = FittedStates(self._package, self._model)
 
@@ -270,7 +271,7 @@ class _CheckStage:
             self._state.restore()
 
         return compare_states(
-            lambda: state(before), lambda: state(after), self._run, self._device, self._seconds
+            lambda: state(before), lambda: state(after), self._steps, self._device, self._seconds
         )
 
     def _ceiling(self, names: Sequence[str]) -> float:

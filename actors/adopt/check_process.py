@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 
 from actors.adopt.check import PROGRESS, Check, read_progress
 from actors.adopt.errors import AdoptError
+from actors.adopt.exec_child import run_child
 from actors.adopt.fit import Fit
 from actors.adopt.stage_folder import StageFolder
 
@@ -26,11 +26,8 @@ def check_apart(folder: StageFolder, seconds: float, say: Callable[[str], None])
     folder.remove("check.json", DROPPED, PROGRESS)
     for _ in range(count + 1):
         folder.write(DROPPED, dropped)
-        status = subprocess.run(
-            [sys.executable, str(SCRIPT), "check", str(folder.path), "--in-process",
-             "--seconds", str(seconds)],
-            check=False,
-        ).returncode  # fmt: skip
+        command = [sys.executable, str(SCRIPT), "check", str(folder.path), "--in-process"]
+        status = run_child([*command, "--seconds", str(seconds)], signal.SIGKILL)
         if status >= 0:
             break
         tried = [name for name in read_progress(folder) if name not in dropped]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -103,12 +104,20 @@ def steps_of(
     file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch]
 ) -> Callable[[], None]:
     """Return a function that runs one step for each batch."""
+    steps = each_step(file, model, batches)
 
     def run() -> None:
-        for batch in batches:
-            file.step(model, batch)
+        for step in steps:
+            step()
 
     return run
+
+
+def each_step(
+    file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch]
+) -> list[Callable[[], object]]:
+    """Return a function for the step of each batch."""
+    return [functools.partial(file.step, model, batch) for batch in batches]
 
 
 def refuse_outside(result: Look, most: float) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import torch
 
 from actors.adopt.errors import first_line
-from actors.adopt.look import compile_mode, steps_of
+from actors.adopt.look import compile_mode, each_step
 from actors.adopt.memory_peak import free_bytes
 from actors.adopt.model_file import Batch, ModelFile
 from actors.adopt.step_timing import Gain, compare_states
@@ -44,13 +45,13 @@ def regime_gain(
         runs = []
         for model in models:
             compiled: Any = torch.compile(model, mode=compile_mode(name))
-            runs.append(steps_of(file, compiled, batches))
+            runs.append(each_step(file, compiled, batches))
             for _ in range(WARM_UPS):
-                runs[-1]()
-        turn = _Turn()
-        gain = compare_states(
-            lambda: turn.set(0), lambda: turn.set(1), lambda: runs[turn.which](), device, seconds
-        )
+                for step in runs[-1]:
+                    step()
+        turn = _Turn(runs)
+        steps = [functools.partial(turn.run, number) for number in range(len(batches))]
+        gain = compare_states(lambda: turn.set(0), lambda: turn.set(1), steps, device, seconds)
     except Exception as error:  # noqa: BLE001  # a compiler, on the user's model
         return RegimeGain(name=name, problem=first_line(error, 160))
     engaged = sum(each["kernel"] for each in package.report(models[1]).values())
@@ -60,11 +61,14 @@ def regime_gain(
 class _Turn:
     """Which of two models runs."""
 
-    def __init__(self) -> None:
-        self.which = 0
+    def __init__(self, runs: Sequence[Sequence[Callable[[], object]]]) -> None:
+        self._runs, self._which = runs, 0
 
     def set(self, which: int) -> None:
-        self.which = which
+        self._which = which
+
+    def run(self, number: int) -> object:
+        return self._runs[self._which][number]()
 
 
 def _device(model: torch.nn.Module) -> torch.device:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from actors.adopt.check import check
@@ -100,7 +101,9 @@ def run_all(arguments: argparse.Namespace) -> int:
     taken = folder.read("take.json", Take, "adopt.py take")
     if not taken.tasks:
         return _nothing_to_fit(folder)
-    run_tasks(folder, taken.tasks, arguments.budget, arguments.supervisor, say)
+    flags = shlex.split(arguments.supervisor)
+    flags += ["--model", arguments.run_model] if arguments.run_model else []
+    run_tasks(folder, taken.tasks, arguments.budget, flags, say)
     try:
         fit(folder, [], {}, say)
     except NoWinnerError:

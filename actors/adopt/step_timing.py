@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -12,9 +11,11 @@ import torch
 
 from actors.adopt.model_file import synchronize
 
-LEAST_ROUNDS, MOST_ROUNDS = 5, 200
+LEAST_ROUNDS, MOST_ROUNDS = 6, 300
 NARROW = 0.01  # half of the interval: more rounds would not change the decision
-RESAMPLES = 2000
+RESAMPLES = 1000
+Step = Callable[[], object]
+Round = list[tuple[float, float]]  # for each step: ms before and after, each of two
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,55 +36,75 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 def compare_states(
     before: Callable[[], None],
     after: Callable[[], None],
-    run: Callable[[], None],
+    steps: Sequence[Step],
     device: torch.device,
     seconds: float,
 ) -> Gain:
-    """Time `run` in two states, which `before` and `after` set, in the order A B B A."""
+    """Time each of `steps` in two states, which `before` and `after` set, in the order A B B A.
+
+    The two states of one step follow each other at once: what else the machine does hits both.
+    """
     for state in (before, after):
-        state()
-        run()
-    ratios: list[float] = []
-    times: tuple[list[float], list[float]] = ([], [])
+        for step in steps:
+            state()
+            step()
+    rounds: list[Round] = []
     until = time.perf_counter() + seconds
-    while len(ratios) < LEAST_ROUNDS or time.perf_counter() < until:
-        spent = [0.0, 0.0]
-        for which in (0, 1, 1, 0):
-            (before, after)[which]()
-            spent[which] += _timed(run, device)
-        ratios.append(spent[0] / spent[1])
-        times[0].append(spent[0] / 2)
-        times[1].append(spent[1] / 2)
-        if len(ratios) >= MOST_ROUNDS or (len(ratios) >= LEAST_ROUNDS * 3 and _is_narrow(ratios)):
+    while len(rounds) < LEAST_ROUNDS or time.perf_counter() < until:
+        rounds.append([_pair(before, after, step, device) for step in steps])
+        enough = len(rounds) >= LEAST_ROUNDS * 3 and len(rounds) % LEAST_ROUNDS == 0
+        if len(rounds) >= MOST_ROUNDS or (enough and _is_narrow(rounds)):
             break
-    low, high = interval(ratios)
+    low, high = interval(rounds)
+    before_ms, after_ms = pass_ms(rounds)
     return Gain(
-        speedup=statistics.median(ratios),
+        speedup=before_ms / after_ms,
         low=low,
         high=high,
-        before_ms=statistics.median(times[0]),
-        after_ms=statistics.median(times[1]),
-        rounds=len(ratios),
+        before_ms=before_ms,
+        after_ms=after_ms,
+        rounds=len(rounds),
     )
 
 
-def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the median; the generator has a fixed seed."""
-    rng = random.Random(0)  # noqa: S311  # a resampling, not a secret
-    medians = sorted(
-        statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES)
+def pass_ms(rounds: Sequence[Round]) -> tuple[float, float]:
+    """Return the time of a pass in both states: each step's median, added up."""
+    columns = list(zip(*rounds, strict=True))
+    return (
+        sum(statistics.median(pair[0] for pair in column) for column in columns),
+        sum(statistics.median(pair[1] for pair in column) for column in columns),
     )
-    return medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES)]
 
 
-def _is_narrow(ratios: Sequence[float]) -> bool:
-    low, high = interval(ratios)
+def interval(rounds: Sequence[Round]) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the speed-up; the generator has a fixed seed."""
+    times = torch.tensor(rounds, dtype=torch.float64)  # round, step, state
+    generator = torch.Generator().manual_seed(0)
+    chosen = torch.randint(len(rounds), (RESAMPLES, len(rounds)), generator=generator)
+    passes = times[chosen].quantile(0.5, dim=1).sum(1)  # resample, state
+    found = (passes[:, 0] / passes[:, 1]).sort().values
+    return float(found[int(0.025 * RESAMPLES)]), float(found[int(0.975 * RESAMPLES)])
+
+
+def _is_narrow(rounds: Sequence[Round]) -> bool:
+    low, high = interval(rounds)
     return high - low < 2 * NARROW
 
 
-def _timed(run: Callable[[], None], device: torch.device) -> float:
+def _pair(
+    before: Callable[[], None], after: Callable[[], None], step: Step, device: torch.device
+) -> tuple[float, float]:
+    """Return the times of one step in both states: A B B A."""
+    spent = [0.0, 0.0]
+    for which in (0, 1, 1, 0):
+        (before, after)[which]()
+        spent[which] += _timed(step, device)
+    return spent[0] / 2, spent[1] / 2
+
+
+def _timed(step: Step, device: torch.device) -> float:
     synchronize(device)
     begun = time.perf_counter()
-    run()
+    step()
     synchronize(device)
     return (time.perf_counter() - begun) * 1e3

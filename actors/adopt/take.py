@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import functools
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 
@@ -13,7 +12,7 @@ import torch
 from actors.adopt.call_recorder import recorded_calls
 from actors.adopt.captures import FOLDER, CaptureWriter, capturing
 from actors.adopt.errors import AdoptError
-from actors.adopt.look import Look, opened_model, steps_of
+from actors.adopt.look import Look, each_step, opened_model, steps_of
 from actors.adopt.model_file import Batch, ModelFile, device_of
 from actors.adopt.model_state import KeptState, repeatable
 from actors.adopt.operation_text import UntranslatableError
@@ -49,10 +48,9 @@ def model_steps(file: ModelFile, model: torch.nn.Module, batches: Sequence[Batch
     trains = has_backward(file, model, batches[0])
     steps_of(file, model, batches)()
     state.settle()
-    steps = [functools.partial(file.step, model, batch) for batch in batches]
     return ModelSteps(
         model=model,
-        run=repeatable(steps, state),
+        run=repeatable(each_step(file, model, batches), state),
         count=len(batches),
         device=device_of(model, batches),
         state=state,
@@ -172,7 +170,8 @@ def taken_line(task: TakenTask) -> str:
     return (
         f"taken: {task.name} ({task.class_name} ×{len(task.sites)}), {task.free_share:.1%} of a"
         f" step outside of libraries{_cases_words(task)}; {proof.sets} recorded calls {equal};"
-        f" alone {proof.alone_us:.0f} µs, in the model {proof.in_model_us:.0f} µs -> {task.file}"
+        f" alone {proof.alone_us:.0f} to {proof.alone_cold_us:.0f} µs, in the model"
+        f" {proof.in_model_us:.0f} µs -> {task.file}"
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
+import itertools
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from actors.adopt.errors import AdoptError
+from actors.adopt.exec_child import run_child
 from actors.adopt.stage_folder import StageFolder
 from actors.adopt.taken_tasks import TakenTask
 from actors.exit_status import ExitStatus
@@ -25,7 +26,7 @@ def run_tasks(
     folder: StageFolder,
     tasks: Sequence[TakenTask],
     budget: int,
-    flags: str,
+    flags: Sequence[str],
     say: Callable[[str], None],
 ) -> None:
     """Run each task; a run that has ended is left, one that was stopped goes on.
@@ -36,7 +37,7 @@ def run_tasks(
         if not attempts:
             say(f"{task.name}: no attempts are left of the budget of {budget}")
             continue
-        run = folder.path / "runs" / task.name
+        run = run_of(folder, task)
         if has_ended(run):
             say(f"{task.name}: its run has ended: {run}")
             continue
@@ -45,9 +46,9 @@ def run_tasks(
         else:
             file = folder.path / task.file
             command = [*supervisor(), "--task", str(file), "--budget", str(attempts)]
-            command += ["--run-dir", str(run), *shlex.split(flags)]
+            command += ["--run-dir", str(run), *flags]
         say(f"{task.name}: {attempts} attempts")
-        status = subprocess.run(command, check=False).returncode
+        status = run_child(command, signal.SIGTERM)
         if status not in (ExitStatus.DONE, ExitStatus.NEGATIVE):
             raise AdoptError(
                 f"the run of {task.name} ended with status {status} ({run}): the same command goes"
@@ -69,9 +70,25 @@ def attempts_by_value(tasks: Sequence[TakenTask], budget: int) -> list[int]:
     return given
 
 
+def run_of(folder: StageFolder, task: TakenTask) -> Path:
+    """Return the folder of a task's run: one with this very task, or a new one.
+
+    A task that was taken again may have another text, and an older run is of no use for it.
+    """
+    runs = folder.path / "runs"
+    source = (folder.path / task.file).read_bytes()
+    for run in sorted(runs.glob("*")):
+        stored = run / "tasks" / Path(task.file).name
+        if stored.is_file() and stored.read_bytes() == source:
+            return run
+    later = (f"{task.name}-{number}" for number in itertools.count(2))
+    names = itertools.chain([task.name], later)
+    return next(runs / name for name in names if not (runs / name / SETTINGS).exists())
+
+
 def run_outcome(folder: StageFolder, task: TakenTask) -> str:
     """Return what a task's run came to, as a clause."""
-    result = _result(folder.path / "runs" / task.name)
+    result = _result(run_of(folder, task))
     if result is None:
         return "it was not run"
     closest = result.get("closest") or {}

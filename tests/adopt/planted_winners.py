@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from actors.adopt.call_layouts import layout_of
+from actors.adopt.call_layouts import layout_of, tensor_layouts
+from actors.adopt.taken_tasks import TakenTask
 from actors.adopt.task_proof import load_task
 from actors.release.composition import drop_in_source
 from protocol.layouts import Nest
@@ -24,6 +25,25 @@ def candidate(expression: str) -> str:
         "        self.weight = torch.nn.Parameter(torch.ones(64))\n"
         "    def forward(self, x):\n"
         f"        return {expression}\n"
+    )
+
+
+def bare_winner(source: str, body: str, task: TakenTask) -> str:
+    """Return a winner without a guard, judged for all layouts of a task.
+
+    `body`: the statements of a forward whose arguments are `x` and `rest`.
+    """
+    cases = []
+    for case in task.cases:
+        leaves = [leaf for _, leaf in tensor_layouts(case.kind.layout)]
+        inputs = [
+            ("tensor", leaves[n].dtype, leaves[n].shape, leaves[n].stride) for n in task.inputs
+        ]
+        cases.append({"inputs": tuple(inputs), "gradients": task.gradients})
+    return (
+        f"{source}\n\nclass ModelNew(Model):\n"
+        f"    def forward(self, x, *rest):\n        {body}\n\n\n"
+        f"_JUDGED = {{'cases': {tuple(cases)!r}}}\n"
     )
 
 

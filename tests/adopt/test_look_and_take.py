@@ -219,6 +219,37 @@ def test_what_cannot_be_a_task_is_refused_with_its_reason(tmp_path: Path, reason
     assert reason in taken.not_taken[0].reason
 
 
+def test_a_module_that_is_called_in_other_ways_at_each_step_is_taken_for_one(
+    tmp_path: Path,
+) -> None:
+    """Positional, by keyword, with None and with a number: calls of one kind become the task."""
+    model = tmp_path / "mine.py"
+    model.write_text(
+        "import torch\n"
+        "class M(torch.nn.Module):\n"
+        "    def forward(self, x, scale=None): return torch.tanh(x) * (scale or 1.0) + x\n"
+        "class Whole(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.part = M()\n"
+        "    def forward(self, x, way):\n"
+        "        ways = [lambda: self.part(x), lambda: self.part(x=x),\n"
+        "                lambda: self.part(x, None), lambda: self.part(x, scale=2.0)]\n"
+        "        return ways[way]()\n"
+        "def build(): return Whole()\n"
+        "def batches():\n"
+        "    for way in (0, 1, 2, 3, 0, 0): yield (torch.randn(300, 40), way), {}\n"
+    )
+    folder = StageFolder(tmp_path / "out")
+    look(ModelFile(model), folder, 8, ["eager"], silent)
+    taken = take(folder, msgspec.structs.replace(EASY, patterns=("part",)), silent)
+
+    (task,) = taken.tasks
+    assert (1, True) == (len(task.cases), task.proof.is_equal)
+    cases = tomllib.loads((folder.path / task.file).with_name("cases.toml").read_text())["case"]
+    assert (4, 1) == (len(cases), sum(case["drawn"] for case in cases))
+
+
 CONTRACT = {
     "build() raised ValueError: no weights": "def build(): raise ValueError('no weights')",
     "it needs the network": "def build(): raise OSError('We could not connect to huggingface.co')",
@@ -229,6 +260,9 @@ CONTRACT = {
     "the first step raised RuntimeError": "def batches(): yield (torch.randn(2, 3),), {}",
     "has no function batches()": "del batches",
     "can't be imported: SyntaxError": "def",
+    "build() returned a compiled model": (
+        "def build(): return torch.compile(torch.nn.Linear(4, 4), backend='eager')"
+    ),
 }
 
 

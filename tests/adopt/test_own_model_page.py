@@ -9,6 +9,8 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 TOP = Path(__file__).parents[2]
 PAGE = (TOP / "docs" / "own-model.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^```\n(python .*)\n```$", PAGE, re.MULTILINE)
+PLANTED = Path(__file__).parent / "models" / "planted.py"
 LAX = {  # a shared machine: other times than the page's defaults
     "take": ["--max-gap", "100000%"],
     "check": ["--seconds", "1"],
@@ -78,3 +81,61 @@ def test_a_killed_stage_is_made_again(tmp_path: Path) -> None:
         )  # fmt: skip
         assert 0 == done.returncode, done.stderr
         json.loads((tmp_path / "out" / result).read_text())
+
+
+def processes_with(word: str) -> list[int]:
+    """Return the processes whose command line has a word."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if word.encode() in (path / "cmdline").read_bytes() and int(path.name) != os.getpid():
+                found.append(int(path.name))
+    return found
+
+
+def killed_when(command: list[str], folder: Path, is_time: Callable[[], bool]) -> None:
+    """Start a command, kill -9 it when it is time, and wait until its children have ended."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, cwd=folder.parent, env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 300
+        while not is_time() and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.2)
+        assert process.poll() is None, "it ended by itself"
+    finally:
+        process.kill()
+        process.wait()
+    until = time.monotonic() + 120
+    while processes_with(str(folder)) and time.monotonic() < until:
+        time.sleep(0.5)
+    assert [] == processes_with(str(folder))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_all_goes_on_after_kill_9_in_its_run_and_in_its_check(tmp_path: Path) -> None:
+    """Its children end with it; the same command does the rest, and nothing twice."""
+    (tmp_path / "model.py").write_text(PLANTED.read_text(encoding="utf-8"))
+    folder = tmp_path / "out"
+    command = [
+        *(sys.executable, str(TOP / "scripts" / "adopt.py"), "all", "model.py"),
+        *("--out", str(folder), "--at", "fast.*", "--budget", "3", "--model", "recipes"),
+        *("--seconds", "3", "--max-gap", "100000%"),
+    ]
+    killed_when(command, folder, lambda: (folder / "runs" / "fast" / "run.db").exists())
+    assert (folder / "take.json").exists()
+    taken_at = (folder / "take.json").stat().st_mtime_ns
+    killed_when(command, folder, lambda: (folder / "check.progress").exists())
+    assert not (folder / "check.json").exists()
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert "its run has ended" in done.stdout
+    assert taken_at == (folder / "take.json").stat().st_mtime_ns
+    assert (folder / "report.md").is_file()

@@ -113,6 +113,18 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     max_alone_blocks: int = 20
     alone_s: float = 0.5
 
+    # --- reading ahead ------------------------------------------------------------------------
+
+    # Share of the block's usual time after which a late input is replaced, and by which that must
+    # be done; share of the calls that are late; calls that a block must have.
+    replaced_after_share: float = 0.1
+    replaced_before_share: float = 0.6
+    late_share: float = 0.1
+    least_replaced: int = 8
+    # Groups: after these it is tried, and after each later one with this probability.
+    replaced_groups: tuple[int, ...] = (1, 5)
+    replaced_chance: float = 0.15
+
     # --- spot checks --------------------------------------------------------------------------
 
     # Outputs of a block that are compared: at most, and the bytes that they may have together, in
