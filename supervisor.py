@@ -125,12 +125,15 @@ def check_failpoints(environ: Mapping[str, str]) -> None:
 
 def new_run(arguments: Arguments, environ: Mapping[str, str]) -> PreparedRun:
     """Check everything, then make the folder of a new run."""
-    tasks = preflight.read_tasks(arguments.tasks, arguments.shapes, arguments.dtypes)
+    tasks = preflight.read_tasks(
+        arguments.tasks, arguments.shapes, arguments.dtypes, backward=arguments.backward
+    )
     gpus = gpu_discovery.visible_gpus(environ)
     settings = run_settings.new_run_settings(
         arguments, tuple(task.name for task in tasks), environ, gpus
     )
     settings = run_settings.with_prices(preflight.check_models(settings, environ, Path.cwd()))
+    settings = preflight.check_import_paths(settings, tasks, arguments.run_dir)
     preflight.check_replayed(settings, tasks)
     preflight.check_device(settings, gpus)
     preflight.check_sandbox(settings, environ)

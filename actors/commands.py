@@ -50,6 +50,12 @@ COMMANDS = (
         summary="take tasks out of your own model, and put winners into it",
     ),
     Command(
+        name="ship",
+        module="scripts.ship",
+        in_checkout="python scripts/ship.py",
+        summary="make a package of winners that needs torch alone",
+    ),
+    Command(
         name="kernelbench",
         module="scripts.kernelbench",
         in_checkout="python scripts/kernelbench.py",

@@ -31,7 +31,7 @@ MAX_RANK, MAX_SIZE = 32, 1 << 40
 MODULE_DTYPES = ("float16", "bfloat16", "float32", "float64")
 CASE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,=+x-]{0,59}")
 CHANGES = ("set", "shapes", "dtypes", "dtype")
-TOP_KEYS = frozenset(["task", "case", "other"])
+TOP_KEYS = frozenset(["task", "case", "other", "backward"])
 
 
 class TaskCasesError(ValueError):
@@ -42,22 +42,29 @@ class TaskOptions(Value, frozen=True, kw_only=True):
     """What a task is judged on besides what its own text says."""
 
     cases: tuple[TaskCase, ...] = ()
+    backward: bool = False
 
 
 def read_options(
-    task: Path, source: str, shapes: Path | None = None, dtypes: Sequence[str] = ()
+    task: Path,
+    source: str,
+    shapes: Path | None = None,
+    dtypes: Sequence[str] = (),
+    *,
+    backward: bool = False,
 ) -> TaskOptions:
     """Return what the file of cases of a task says; raise TaskCasesError.
 
     `shapes`: the file that the user names; None: the one beside the task's file, if there is one.
-    `dtypes`: each case is judged in each of them.
+    `dtypes`: each case is judged in each of them.  `backward`: it is judged with its backward pass
+    in any case.
     """
     wrong = next((dtype for dtype in dtypes if dtype not in MODULE_DTYPES), None)
     if wrong is not None:
         raise TaskCasesError(f"--dtype {wrong}: expected one of {', '.join(MODULE_DTYPES)}")
     file = shapes if shapes is not None else _beside(task)
     options = TaskOptions() if file is None else _read(file, task, source)
-    if shapes is not None and not options.cases:
+    if shapes is not None and options == TaskOptions():
         raise TaskCasesError(f"--shapes {file}: it has no [[case]] with set, shapes or dtype")
     if dtypes:
         options = replace(options, cases=_in_dtypes(options.cases, dtypes))
@@ -65,7 +72,9 @@ def read_options(
         raise TaskCasesError(
             f"{file or task}: {len(options.cases)} cases are more than {MAX_CASES}: leave some out"
         )
-    return replace(options, cases=_with_shares(options.cases))
+    return replace(
+        options, cases=_with_shares(options.cases), backward=backward or options.backward
+    )
 
 
 def _beside(task: Path) -> Path | None:
@@ -110,7 +119,10 @@ def _read(file: Path, task: Path, source: str) -> TaskOptions:
         raise TaskCasesError(f"{file}: two cases are called {twice}: rename one")
     if len(found) == 1 and not _changes(found[0]):
         found = []  # the task as it is
-    return TaskOptions(cases=tuple(found))
+    backward = table.get("backward", False)
+    if not isinstance(backward, bool):
+        raise TaskCasesError(f"{file}: backward = {backward!r}: expected true or false")
+    return TaskOptions(cases=tuple(found), backward=backward)
 
 
 def _case(row: dict[str, Any], where: str, number: int, source: str) -> TaskCase:
@@ -217,17 +229,17 @@ def stored_name(task: str) -> str:
 
 def options_of(task: Task) -> TaskOptions:
     """Return the options of a task that is stored."""
-    return TaskOptions(cases=task.cases)
+    return TaskOptions(cases=task.cases, backward=task.backward)
 
 
 def with_options(task: Task, options: TaskOptions) -> Task:
     """Return the task with these options."""
-    return replace(task, cases=options.cases)
+    return replace(task, cases=options.cases, backward=options.backward)
 
 
 def options_text(options: TaskOptions) -> str:
     """Return the text of the copy; "" where there is nothing to store."""
-    lines: list[str] = []
+    lines: list[str] = ["backward = true", ""] if options.backward else []
     for case in options.cases:
         lines += ["[[case]]", f"name = {json.dumps(case.name)}", f"weight = {case.weight!r}"]
         pairs = ", ".join(f"{name} = {_toml(text)}" for name, text in case.constants.items())

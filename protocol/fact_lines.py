@@ -158,21 +158,25 @@ def _share_lines(facts: VerdictFacts, task: ReferenceFacts | None) -> Iterator[s
     if floor.launch_us is not None and floor.launch_us >= MIN_SHARE * own:
         name = "one launch" if task.rates.next_launch_us is not None else "an empty call"
         parts.append(f"{name} {us(floor.launch_us)} ({floor.launch_us / own:.0%})")
-    if not parts or floor.us is None:
+    if floor.us is None:
         return
     bound = _bound(facts, task, floor, own)
+    share = floor.us / own
+    reached = f"{share:.0%}" if share >= MIN_SHARE else f"{share:.1%}"
     yield (
-        f"Of its {us(own)} a call the reference's floor is {us(floor.us)}, {floor.us / own:.0%}: "
-        f"{', '.join(parts)}.{f' {bound}' if bound else ''}"
+        f"Of its {us(own)} a call the reference's floor is {us(floor.us)}, {reached}"
+        f"{': ' if parts else ''}{', '.join(parts)}.{f' {bound}' if bound else ''}"
     )
 
 
 def _matrix_share(cost: TaskCost, rates: DeviceRates, matrix_us: float, own: float) -> str:
     reached = cost.total_flops / own / 1e6
+    # Products of both parts of split values run at the rate of a lower precision.
+    others = ("tf32", "bfloat16") if {"float32", "tf32"} & cost.flops.keys() else ()
     shares = ", ".join(
         f"{reached / rate:.0%} of the {_name(key)} rate"
         for key, rate in rates.tflops.items()
-        if rate > 0 and (key in cost.flops or key in ("tf32", "bfloat16"))
+        if rate > 0 and (key in cost.flops or key in others)
     )
     return (
         f"its operations {us(matrix_us)} ({matrix_us / own:.0%}; {reached:.3g} TFLOP/s, {shares})"
@@ -255,7 +259,7 @@ def _kernel_parts(kernel: KernelFacts) -> Iterator[str]:
         yield f"occupancy at most {kernel.occupancy:.0%}{limit}"
     if kernel.waves is not None:
         few = ": blocks for only a part of the multiprocessors' room" if kernel.waves < 1 else ""
-        yield f"{kernel.waves:.2g} waves{few}"
+        yield f"{kernel.waves:.2g} {'wave' if kernel.waves == 1 else 'waves'}{few}"
 
 
 # --- figures --------------------------------------------------------------------------------------

@@ -42,11 +42,12 @@ class Leaf(Value, frozen=True, kw_only=True, tag="tensor"):
 
 
 class Nest(Value, frozen=True, kw_only=True, tag="nest"):
-    """A list, tuple or dict of layouts."""
+    """A list, tuple, dict, dataclass or named tuple of layouts."""
 
-    kind: Literal["list", "tuple", "dict"]
+    kind: Literal["list", "tuple", "dict", "dataclass", "namedtuple"]
     items: tuple[Layout, ...]
-    keys: tuple[str, ...] = ()  # of a dict, in its order
+    keys: tuple[str, ...] = ()  # of a dict, in its order; the fields of a record
+    type_name: str = ""  # of a dataclass or named tuple: "module:Class"
 
 
 class Plain(Value, frozen=True, kw_only=True, tag="plain"):

@@ -23,6 +23,8 @@ class Judged(Value, frozen=True, kw_only=True):
     inputs: Layout
     outputs: Layout
     state: Layout  # parameters and buffers, a dict by name
+    # Judged with its backward pass: the inputs' tensors that got gradients; None: without it.
+    gradients: tuple[int, ...] | None = None
     dtype: str = ""  # that the module was made (`.to(dtype)`); "": as it is constructed
 
 

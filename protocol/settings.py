@@ -84,7 +84,7 @@ class Limits(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     build_s: PositiveFloat = 180.0
     import_s: PositiveFloat = 60.0
     check_s: PositiveFloat = 120.0
-    time_s: PositiveFloat = 10.0  # or until the ratio's 95 % interval is under 1 %
+    time_s: PositiveFloat = 5.0  # or until the ratio's 95 % interval is under 1 %
     memory_gib: PositiveFloat = 8.0
     output_kib: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 64
 
@@ -105,6 +105,8 @@ class JudgeRules(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     baselines: Literal["eager", "all"] = "eager"  # "all": torch.compile's two modes, too
     # Which correct candidates are run under profilers; a crash is located unless it is "none".
     profile: ProfileWhen = "contenders"
+    # Folders of the user's packages that the tasks import: children may read them.
+    import_paths: tuple[str, ...] = ()
 
 
 Effort = Literal["", "low", "medium", "high", "xhigh", "max"]  # "": the model's own

@@ -218,6 +218,7 @@ class Task(Value, frozen=True, kw_only=True):
     # Modules next to the task's file that it imports: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
     cases: tuple[TaskCase, ...] = ()  # what it is judged on; (): what get_inputs() draws
+    backward: bool = False  # whether it is judged with its backward pass, too
     case: TaskCase | None = None  # inside of a judge: the one that this text was made for
 
 

@@ -47,7 +47,7 @@ def test_a_mistake_is_an_exception_for_a_command_that_prints_it_itself() -> None
 TOP = Path(__file__).parents[1]
 SCRIPTS = (
     *("doctor", "report", "replay", "story", "steer", "export", "tickets", "chaos"),
-    *("kernelbench", "compare", "adopt"),
+    *("kernelbench", "compare", "adopt", "ship"),
 )
 BENCHMARKS = ("", ".selection", ".scale", ".recovery", ".whole_run", ".judge")
 COMMANDS = (

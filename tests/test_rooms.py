@@ -37,6 +37,7 @@ ROOMS: dict[str, set[str]] = {
         "actors.cli", "actors.failpoints", "actors.commands", "actors.installation",
         "actors.startup_signals", "actors.task_imports", "actors.procfs", "actors.prctl",
         "actors.exit_status", "actors.tune_space", "actors.task_cases", "actors.case_source",
+        "actors.import_paths",
     },
     "actors/launcher": {
         "msgspec", "structlog", "parsl",
@@ -47,6 +48,7 @@ ROOMS: dict[str, set[str]] = {
         "msgspec", "zmq", "rich", "structlog", "setproctitle", "jinja2",
         "protocol", "actors.release", "actors.log", "actors.cli", "actors.failpoints",
         "actors.commands", "actors.installation", "actors.task_imports", "actors.task_cases",
+        "actors.import_paths",
         "actors.agents.models.registry",
         "scripts.report",
         "actors.procfs", "actors.prctl", "actors.exit_status", "actors.deadlines",
@@ -55,6 +57,10 @@ ROOMS: dict[str, set[str]] = {
         "msgspec", "torch",
         "protocol", "actors.release", "actors.cli", "actors.commands", "actors.exit_status",
         "actors.installation", "actors.prctl",
+    },
+    "actors/ship": {
+        "msgspec", "torch",
+        "protocol", "actors.release", "actors.supervisor.reporting", "actors.exit_status",
     },
     "actors/watch": {
         "msgspec", "starlette", "uvicorn",
@@ -79,6 +85,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "actors/evaluator/children": [{"release_checks"}, {"tensors"}],
     "actors/evaluator/fastbuild": [{"nvcc"}, {"headers"}, {"store"}, {"request"}],
     "actors/release": [{"guard"}],
+    "actors/ship": [{"package_texts"}],
     "actors/supervisor": [{"cli"}, {"reporting"}, {"processes", "page"}],
     "scripts": [{"benchmarks", "comparison"}, {"tables"}, {"faults"}],
 }
@@ -89,6 +96,7 @@ ONLY_HERE = {
     "torch": {
         "actors/evaluator/children",
         "actors/adopt",  # it runs the user's model
+        "actors/ship/package_texts",  # likewise
         "actors/release/guard",  # texts that are copied into winners, never imported
         "actors/evaluator/fastbuild",
         "actors/evaluator/children/correctness.py",

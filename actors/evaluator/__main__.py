@@ -79,6 +79,16 @@ def _add_judge_arguments(parser: OneLineParser) -> None:
         metavar="WORD",
         help="judge the task in this dtype: bfloat16, float16, float32 or float64",
     )
+    parser.add_argument(
+        "--backward", action="store_true", help="judge forward and backward, as one call"
+    )
+    parser.add_argument(
+        "--import-path",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder with a package that the task imports; candidates can read it",
+    )
     parser.add_argument("--json", action="store_true", help="one line of JSON for each candidate")
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="default: cuda where there is one"
@@ -161,12 +171,14 @@ def main() -> int:
         precision=arguments.precision,
         require_custom_kernel=arguments.require_custom_kernel,
         baselines=arguments.baselines,
+        import_paths=tuple(arguments.import_path),
     )
     options = judge_cli.JudgeOptions(
         task=arguments.task,
         candidates=tuple(arguments.candidate),
         shapes=arguments.shapes,
         dtypes=arguments.dtype,
+        backward=arguments.backward,
         device=kind,
         limits=limits,
         min_level=least,

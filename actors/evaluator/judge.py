@@ -74,7 +74,7 @@ class Judge:
         self._rules = rules
         store = store_of_user(os.environ)
         confinements = ConfinementFactory(
-            device, limits, hide, store if store.make_folders() else None
+            device, limits, hide, store if store.make_folders() else None, rules.import_paths
         )
         builder = Builder(confinements, limits, log_line)
         self.session = DeviceSession(
@@ -167,14 +167,14 @@ class Judge:
         labelled_source: str = "",
         best_speedup: float = 0.0,
         inspected: Inspected = "no",
-        time_s: float | None = None,
+        trial_s: float | None = None,
     ) -> Verdict | TaskProblem:
         """Judge one candidate; `context` is told right before its code is first checked.
 
         `built` is what `build` returned, and is used up.  `labelled_source`: what labels are read
         off, if `source` is a drop-in file around it.  `best_speedup`: a candidate that is clearly
         slower is timed roughly.  `inspected`: whether tools look at it afterwards.
-        `time_s`: seconds of timing at most; None: as the limits say.
+        `trial_s`: seconds of rough timing by the candidate's own process; None: the real timing.
         Raises `JudgeUnavailableError` or `EvaluationCancelledError`.
         """
         has_build = built is not None and built.has_folder
@@ -184,7 +184,7 @@ class Judge:
             built=built if has_build else None,
             best_speedup=best_speedup,
             inspected=inspected,
-            time_s=time_s,
+            trial_s=trial_s,
         )
         # A second try must not find what the first try's runner left, so it builds anew.
         tries = iter((request, msgspec.structs.replace(request, built=None)))

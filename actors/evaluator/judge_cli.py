@@ -19,6 +19,7 @@ from actors.evaluator.sandbox import scratch
 from actors.evaluator.sandbox.child_failures import verdict_json
 from actors.evaluator.variant_race import RaceResult
 from actors.exit_status import ExitStatus
+from actors.import_paths import ImportPathError, checked_import_paths
 from actors.release.composition import drop_in_source
 from actors.task_cases import TaskCasesError, read_options, with_options
 from actors.task_imports import TaskImportError, task_imports
@@ -53,7 +54,12 @@ def read(path: Path, what: str) -> str:
 
 
 def read_task(
-    path: Path, device: DeviceKind, shapes: Path | None = None, dtypes: tuple[str, ...] = ()
+    path: Path,
+    device: DeviceKind,
+    shapes: Path | None = None,
+    dtypes: tuple[str, ...] = (),
+    *,
+    backward: bool = False,
 ) -> Task:
     """Return the task in `path`; raise `InputFileError` when it is not valid Python."""
     source = read(path, "task")
@@ -68,7 +74,7 @@ def read_task(
         raise InputFileError(f"the task {path} is not valid Python: {reason}{at}") from error
     try:
         modules = task_imports(source, path) if path.is_file() else {}
-        options = read_options(path, source, shapes, dtypes)
+        options = read_options(path, source, shapes, dtypes, backward=backward)
     except (TaskImportError, TaskCasesError) as error:
         raise InputFileError(str(error)) from error
     backend = BACKEND_OF[device]
@@ -105,6 +111,7 @@ class JudgeOptions(Value, frozen=True, kw_only=True):
     candidates: tuple[Path, ...]
     shapes: Path | None = None  # the file with the task's cases
     dtypes: tuple[str, ...] = ()
+    backward: bool = False
     device: DeviceKind
     limits: Limits
     min_level: int  # the sandbox level below which nothing is judged
@@ -117,13 +124,22 @@ class JudgeOptions(Value, frozen=True, kw_only=True):
 def judge_files(options: JudgeOptions) -> int:
     """Judge each candidate; print its verdict; return the exit status."""
     _exit_on_signals()
-    task = read_task(options.task, options.device, options.shapes, options.dtypes)
+    task = read_task(
+        options.task, options.device, options.shapes, options.dtypes, backward=options.backward
+    )
+    rules = options.rules
+    try:
+        import_paths = checked_import_paths(
+            rules.import_paths, {task.name: (task.source, *task.modules.values())}
+        )
+    except ImportPathError as error:
+        raise InputFileError(str(error)) from error
     sources = [(path, read(path, "candidate")) for path in options.candidates]
     judge = Judge(
         options.device,
         options.limits,
         scratch.scratch_for_process(),
-        rules=options.rules,
+        rules=msgspec.structs.replace(rules, import_paths=import_paths),
         min_level=options.min_level,
         log_line=_progress,
     )

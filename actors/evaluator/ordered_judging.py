@@ -37,9 +37,9 @@ def judge_in_order(
     context: EvaluationContext = STANDALONE,
     *,
     profiled: bool = False,
-    time_s: float | None = None,
+    trial_s: float | None = None,
 ) -> Iterator[Verdict | TaskProblem]:
-    """Judge one source after the other; `time_s`: seconds of timing for each, at most."""
+    """Judge one source after the other; `trial_s`: seconds of rough timing for each, for a race."""
     end = EndContext(context)
     with ThreadPoolExecutor(max(1, judge.ahead)) as pool:
         builds = deque(pool.submit(judge.build, source, task.modules, end) for source in sources)
@@ -51,8 +51,8 @@ def judge_in_order(
                     source,
                     end,
                     built=built,
-                    inspected="no" if time_s else "crash",
-                    time_s=time_s,
+                    inspected="no" if trial_s else "crash",
+                    trial_s=trial_s,
                 )
                 if profiled and isinstance(found, Verdict):
                     found = judge.inspect(task, source, found)
@@ -78,8 +78,8 @@ def race_variants(
     context.candidate_running()
     reported = ReportedContext(context)
 
-    def judge_sources(sources: Sequence[str], time_s: float) -> list[Verdict]:
-        found = judge_in_order(judge, task, sources, reported, time_s=time_s)
+    def judge_sources(sources: Sequence[str], trial_s: float) -> list[Verdict]:
+        found = judge_in_order(judge, task, sources, reported, trial_s=trial_s)
         return [require_verdict(verdict) for verdict in found]
 
     return race(source, space, judge_sources)

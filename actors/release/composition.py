@@ -79,6 +79,8 @@ def _judged_literal(release: Release, candidate: str) -> str:
         f'    "limits": {tuple(release.limits)!r},',
         *_case_lines(judged, "    "),
     ]
+    if judged.gradients is not None:
+        lines.append(f'    "gradients": {tuple(map(int, judged.gradients))!r},')
     if release.more_judged:
         lines.append('    "more": (')
         for each in release.more_judged:

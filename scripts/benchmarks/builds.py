@@ -6,7 +6,8 @@ For each candidate the fast build and torch's own build are compared: the candid
 docstrings of its functions, the machine code for the device, and for broken candidates the first
 error with its line.  Fast builds run one after the other.  torch's builds run `--jobs` at a time,
 which is slower for each of them; the first `--alone` of each kind run alone, and only these get a
-ratio.  With `--at-once` torch's builds run beside the fast ones.  "cold" is the time of the first
+ratio.  With `--at-once` torch's builds run beside the fast ones.  "right": the candidate's results
+passed its own comparison with torch's functions.  "cold" is the time of the first
 build with these flags and headers on a machine that has a toolkit: their preparation is in it, and
 the next candidate finds it done.
 """
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -142,7 +144,8 @@ def row(name: str, ours: BuildSide, theirs: BuildSide | None, *, alone: bool) ->
     our_s, their_s = built_s(ours), built_s(theirs) if theirs else 0.0
     ratio = f"{their_s / our_s:6.1f}×" if theirs and alone and our_s else "      –"
     unequal = differences(ours, theirs) if theirs else []
-    equality = "; ".join(unequal) if unequal else "equal" if theirs else "–"
+    own = "right" if ours.report.results else "built" if not ours.report.error else "refused"
+    equality = "; ".join(unequal) if unequal else "equal" if theirs else own
     their_text = f"{their_s:8.2f}" if theirs else "       –"
     reason = (ours.report.builds[-1].reason if ours.report.builds else "") or ours.error
     cold_s = ours.prepared_s + our_s
@@ -150,6 +153,21 @@ def row(name: str, ours: BuildSide, theirs: BuildSide | None, *, alone: bool) ->
         f"{name:26} {their_text} {cold_s:8.2f} {our_s:8.2f} {ratio}"
         f"  {way:8} {equality}  {reason[:90]}"
     )
+
+
+def fast_sides(names: list[str], store: Path, jobs: int) -> Iterator[tuple[str, BuildSide]]:
+    """Yield each candidate's fast build: `jobs` at a time, or 0 to prepare for each by itself."""
+    if not jobs:
+        yield from ((name, prepared_side(name, store)) for name in names)
+        return
+    with ThreadPoolExecutor(jobs) as pool:
+        sides = pool.map(lambda name: build_side(name, store), names)
+        yield from zip(names, sides, strict=True)
+
+
+def first_of_kinds(names: list[str], count: int) -> list[str]:
+    """Return the first `count` names of each kind."""
+    return [n for kind in KINDS for n in [n for n in names if kind_of(n) == kind][:count]]
 
 
 def phases_of(side: BuildSide) -> str:
@@ -179,6 +197,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--phases", action="store_true", help="also print the phases of each build")
     parser.add_argument("--alone", type=int, default=1000)
     parser.add_argument("--no-torch", action="store_true", help="only fast builds")
+    parser.add_argument(
+        "--torch", action="append", metavar="WORD", help="torch's builds only of names with WORD"
+    )
+    parser.add_argument(
+        "--fast-jobs", type=int, default=1, help="fast builds at a time, with --together"
+    )
     parser.add_argument("--store", type=Path)
     flags = parser.parse_args(arguments)
     names = sorted(path.stem for path in CANDIDATES.glob("*.py"))
@@ -187,26 +211,28 @@ def main(arguments: list[str]) -> int:
         names = [name for name in names if not name.startswith("cuda")]
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{machine()}, {gpu}, torch {torch.__version__}")
+    compared = [n for n in names if not flags.torch or any(word in n for word in flags.torch)]
+    compared = [] if flags.no_torch else compared
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(flags.jobs) as pool:
         store = flags.store or Path(scratch)
-        beside = names if flags.at_once and not flags.no_torch else []
+        beside = compared if flags.at_once else []
         running = {name: pool.submit(build_side, name, None) for name in beside}
         begun_at = time.monotonic()
         prepare(store, names if flags.together else [])
         print(f"toolkit prepared in {time.monotonic() - begun_at:.1f} s", flush=True)
         ours = {}
-        for name in names:
-            ours[name] = prepared_side(name, store)
-            if flags.no_torch or flags.phases:
-                print(row(name, ours[name], None, alone=False), flush=True)
+        for name, side in fast_sides(names, store, flags.fast_jobs if flags.together else 0):
+            ours[name] = side
+            if flags.phases or not compared or flags.torch:
+                print(row(name, side, None, alone=False), flush=True)
             if flags.phases:
-                print(phases_of(ours[name]), flush=True)
+                print(phases_of(side), flush=True)
         theirs = {name: side.result() for name, side in running.items()}
-    alone = [n for kind in KINDS for n in [n for n in names if kind_of(n) == kind][: flags.alone]]
+    alone = first_of_kinds(compared, flags.alone)
     unequal = 0
-    if not flags.no_torch and not theirs:
+    if compared and not theirs:
         theirs = {name: build_side(name, None) for name in alone}
-        rest = [name for name in names if name not in theirs]
+        rest = [name for name in compared if name not in theirs]
         with ThreadPoolExecutor(flags.jobs) as pool:
             sides = pool.map(lambda name: build_side(name, None), rest)
             theirs.update(zip(rest, sides, strict=True))

@@ -91,11 +91,19 @@ def test_memory_of_the_card_passes_to_another_process(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
-def test_what_a_pool_in_an_arena_allocates_is_read_by_its_address(torch: ModuleType) -> None:
-    """Another mapping of the same memory has the bytes; memory beyond the arena still works."""
-    from actors.evaluator.children.tensors import cuda_vmm
+@pytest.mark.parametrize("is_native", [False, True])
+def test_what_a_pool_in_an_arena_allocates_is_read_by_its_address(
+    torch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_native: bool
+) -> None:
+    """Another mapping of the same memory has the bytes; memory beyond the arena still works.
+
+    With functions of C, and with those of Python where there is no compiler.
+    """
+    from actors.evaluator.children.tensors import arena_allocator, cuda_vmm
     from actors.evaluator.children.tensors.arena import Arena
 
+    monkeypatch.setattr(arena_allocator, "_library", None)
+    assert not is_native or arena_allocator.load(tmp_path)
     torch.zeros(1, device="cuda")
     size = 1 << 26
     descriptor = cuda_vmm.allocate(size)
@@ -109,6 +117,32 @@ def test_what_a_pool_in_an_arena_allocates_is_read_by_its_address(torch: ModuleT
     assert torch.equal(other.bytes[begin : begin + inside.nbytes].view(torch.float32), inside)
     assert not arena.begin <= beyond.data_ptr() < arena.end
     assert float(beyond[-1]) == 9.0
+    os.close(descriptor)
+
+
+def test_an_access_policy_window_on_an_input_slot_is_accepted(torch: ModuleType) -> None:
+    """An honest kernel may set a window of the L2 cache on inputs, which lie in mapped slots."""
+    from actors.evaluator.children.tensors import cuda_vmm
+
+    class Window(ctypes.Structure):
+        _fields_ = (
+            ("base", ctypes.c_void_p),
+            ("size", ctypes.c_size_t),
+            ("hit_ratio", ctypes.c_float),
+            ("hit", ctypes.c_int),
+            ("miss", ctypes.c_int),
+            ("rest", ctypes.c_byte * 64),
+        )
+
+    torch.zeros(1, device="cuda")
+    size, persisting, streaming, access_policy = 1 << 20, 2, 1, 1
+    descriptor = cuda_vmm.allocate(size)
+    slot = cuda_vmm.Mapping(descriptor, size)
+    window = Window(slot.bytes.data_ptr(), size, 1.0, persisting, streaming)
+    stream = ctypes.c_void_p(torch.cuda.Stream().cuda_stream)
+    set_attribute = ctypes.CDLL("libcuda.so.1").cuStreamSetAttribute
+    assert set_attribute(stream, access_policy, ctypes.byref(window)) == 0
+    slot.close()
     os.close(descriptor)
 
 

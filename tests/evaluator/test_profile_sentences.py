@@ -144,7 +144,38 @@ def test_of_many_launches_the_longest_kernels_are_measured() -> None:
     assert ["--kernel-name", "regex:reduce|k1", "python"] == command[-3:]
     call = read_report(TORCH, is_chosen=True)
     first = profile_sentences(call, ProfileContext(launches=100))[0].text
-    assert first.startswith("6 launches of the longest of the 100 kernels of a call take 810.1 µs")
+    assert first.startswith("6 launches of the longest of the 100 kernels were measured: cutlass")
+
+
+def test_launches_that_were_chosen_are_no_whole_call() -> None:
+    """The time of some launches with cold caches is not compared with the call's."""
+    call = read_report(TORCH, is_chosen=True)
+
+    first = profile_sentences(call, ProfileContext(launches=100, call_us=500.0))[0].text
+
+    assert "a call of 500 µs were measured" in first
+    assert "take" not in first
+    assert "%" not in first
+
+
+def test_a_short_kernel_on_little_data_has_no_sentence_about_caches() -> None:
+    """Twice 2 KB are not "data read from DRAM more than once"; its launch takes the time."""
+    tiny = kernel(
+        DURATION=2784.0, DRAM_READ=3840.0, DRAM_WRITTEN=0.0, GRID=1.0, WAVES=0.001, L1_SHARE=64.0
+    )
+    figures = {**tiny.figures, ncu_metrics.L1_HITS: 0.0, ncu_metrics.L2_HITS: 99.0}
+    told = texts(
+        call_of(KernelMetrics(name="k", figures={**figures, ncu_metrics.BLOCK: 256.0})),
+        call_us=68.6,
+        least_bytes=2048,
+        copy_gb_s=3000.0,
+    )
+
+    assert not any("more than once" in text or "times the least" in text for text in told)
+    assert not any("0%" in text.split("of the measured")[0] for text in told if "DRAM" in text)
+    grid = next(text for text in told if text.startswith("The grid"))
+    assert grid.startswith("The grid has 1 block of 256 threads: 131 of 132")
+    assert "on average" not in grid
 
 
 def test_a_refusal_is_named() -> None:

@@ -121,7 +121,7 @@ def test_where_nothing_can_be_mixed_each_slot_has_a_draw(torch: ModuleType) -> N
     slots = [value[0] for value in memory.values()]
     for number, one in enumerate(slots):
         assert torch.equal(one.sort().values, torch.arange(50))  # type: ignore[attr-defined]
-        assert not any(torch.equal(one, other) for other in slots[:number])  # type: ignore[arg-type]
+        assert not any(torch.equal(one, other) for other in slots[:number])
         assert not contents.is_changed(memory, number)
 
 
@@ -130,3 +130,41 @@ def test_a_task_that_does_not_work_on_the_mix_has_draws(torch: ModuleType) -> No
     contents, _memory = made(torch, lambda: [torch.randn(50)])
     assert not contents.try_mixing(1, lambda _mix: False)
     assert not contents.is_mixing
+
+
+@pytest.mark.parametrize("length", [200, 1 << 17])
+def test_replaced_contents_are_new_and_known(torch: ModuleType, length: int) -> None:
+    """A slot that is written again holds other inputs, and they are what the judge compares with.
+
+    So the output of a call that had read the inputs before is not that of the new ones.
+    """
+    contents, memory = made(torch, lambda: [torch.randn(length)])
+    contents.fill(memory, COUNT, 1)
+    before = contents.inputs(1)[0]
+    contents.prepare_replacement(1, 2)
+    assert contents.is_changed(memory, 1)
+    contents.replace(memory)
+    assert not contents.is_changed(memory, 1)
+    assert not torch.equal(contents.inputs(1)[0], before)
+    after: Any = contents.inputs(1)[0]
+    assert torch.equal(after.view(torch.uint8), _bytes_of(memory, 1, 4 * length))
+    assert not contents.is_changed(memory, 0)
+    contents.fill(memory, COUNT, 3)
+    assert not contents.is_changed(memory, 1)
+
+
+def test_large_tensors_are_mixed_of_both_draws(torch: ModuleType) -> None:
+    """Whole words are chosen where a tensor is large: each element is one of the two draws'."""
+    contents, memory = made(torch, lambda: [torch.randn(1 << 17)])
+    contents.fill(memory, COUNT, 1)
+    inputs: list[Any] = [contents.inputs(slot)[0] for slot in range(2)]
+    mixed = inputs[0].view(torch.int32)
+    first, second = (each[0].view(torch.int32) for each in contents._draws)
+    is_first = mixed == first
+    assert bool((is_first | (mixed == second)).all())
+    assert 0.4 < float(is_first.float().mean()) < 0.6
+    assert not torch.equal(mixed, inputs[1].view(torch.int32))
+
+
+def _bytes_of(memory: SlotMemory, slot: int, size: int) -> Any:
+    return memory.bytes[slot * memory.stride : slot * memory.stride + size]

@@ -88,11 +88,20 @@ def code(text: str) -> str:
     return str(blocks[0])
 
 
-def candidate(source: str, change: dict[str, object], backend: str = "cpp") -> str:
-    """The candidate for the default knobs with a change."""
+def candidate(
+    source: str, change: dict[str, object], backend: str = "cpp", inputs: str = ""
+) -> str:
+    """The candidate for the default knobs with a change; `inputs`: as the reference has them."""
     knobs = with_change(default_knobs(backend), change)
     assert isinstance(knobs, Knobs)
-    return compile_candidate(source, "", backend, knobs).source
+    return compile_candidate(source, inputs, backend, knobs).source
+
+
+def half_inputs(source: str, dtype: str) -> str:
+    """The description of a task's inputs after `.to(dtype)`, where it draws by torch.randn."""
+    draws = re.findall(r"torch\.randn\(([\d, ]+)\)", source.partition("def get_inputs")[2])
+    assert draws
+    return ", ".join(f"{dtype}[{sizes}]" for sizes in draws)
 
 
 class Bench:
@@ -113,8 +122,8 @@ class Bench:
             exec(compile(text, "made.py", "exec"), module.__dict__)  # noqa: S102 - our own text
         return module
 
-    def models(self, source: str, text: str) -> tuple[Any, Any, Any]:
-        """The task's module, its Model, and the candidate's with the same parameters."""
+    def models(self, source: str, text: str, dtype: str = "float32") -> tuple[Any, Any, Any]:
+        """The task's module, its Model in a dtype, and the candidate's with the same parameters."""
         task = self.module(source)
         self.torch.manual_seed(0)
         reference = task.Model(*task.get_init_inputs())
@@ -122,16 +131,18 @@ class Bench:
             for parameter in reference.parameters():
                 parameter.add_(self.torch.randn_like(parameter) * 0.1)
         made = self.module(text).ModelNew(*task.get_init_inputs())
+        kind = getattr(self.torch, dtype)
+        reference, made = reference.to(kind), made.to(kind)
         made.load_state_dict(reference.state_dict())
         made.train(reference.training)
         return task, reference, made
 
-    def worst(self, source: str, text: str) -> float:
+    def worst(self, source: str, text: str, dtype: str = "float32") -> float:
         """The candidate's largest error in units of eager PyTorch's, on two draws of inputs.
 
         Fails if the candidate called `plain_forward`: then no kernel was tested.
         """
-        task, reference, made = self.models(source, text)
+        task, reference, made = self.models(source, text, dtype)
 
         def refused(*args: object) -> None:
             raise AssertionError("the kernels were not used")
@@ -140,7 +151,8 @@ class Bench:
         worst = 0.0
         for seed in (1, 2):
             self.torch.manual_seed(seed)
-            worst = max(worst, self.error(reference, made, task.get_inputs()))
+            inputs = [value.to(getattr(self.torch, dtype)) for value in task.get_inputs()]
+            worst = max(worst, self.error(reference, made, inputs))
         return worst
 
     def error(self, reference: Any, made: Any, inputs: list[Any]) -> float:

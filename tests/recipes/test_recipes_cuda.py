@@ -22,23 +22,26 @@ CHANGES: list[dict[str, object]] = [
 @pytest.mark.parametrize("change", CHANGES)
 def test_every_family_compiles(change: dict[str, object], tmp_path: Path) -> None:
     """One compilation for each set of knobs has the kernels of all families."""
-    parts = []
-    for number, source in enumerate(FAMILIES.values()):
-        made = candidate(source, change, "cuda")
-        text = re.findall(r'^SOURCE = r"""\n(.*?)^"""$', made, re.DOTALL | re.MULTILINE)[0]
-        text = re.sub(r"\bk(\d)", rf"f{number}k\1", text)
-        if parts:  # all define the same names: each gets a namespace
-            text = re.sub(r"#define (FN|NOT|TEAM|JOIN_\w+)", r"#undef \1\n#define \1", text)
-        parts.append(f"namespace family{number} {{\n{text}\n}}")
-    (tmp_path / "all.cu").write_text(
-        "\n".join(parts).replace("#undef JOIN_sum(a", "#undef JOIN_sum")
-    )
+    sources = [candidate(source, change, "cuda") for source in FAMILIES.values()]
+    (tmp_path / "all.cu").write_text(one_file(sources))
     done = subprocess.run(
         ["nvcc", "-arch=sm_80", "-std=c++17", "-cubin", "-o", str(tmp_path / "all.cubin"),
          str(tmp_path / "all.cu")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert 0 == done.returncode, done.stderr
+
+
+def one_file(candidates: list[str]) -> str:
+    """The kernels of all candidates in one file."""
+    parts = []
+    for number, made in enumerate(candidates):
+        text = re.findall(r'^SOURCE = r"""\n(.*?)^"""$', made, re.DOTALL | re.MULTILINE)[0]
+        text = re.sub(r"\bk(\d)", rf"f{number}k\1", text)
+        if parts:  # all define the same names: each gets a namespace
+            text = re.sub(r"#define (FN|NOT|TEAM|JOIN_\w+)", r"#undef \1\n#define \1", text)
+        parts.append(f"namespace family{number} {{\n{text}\n}}")
+    return "\n".join(parts).replace("#undef JOIN_sum(a", "#undef JOIN_sum")
 
 
 @pytest.mark.gpu

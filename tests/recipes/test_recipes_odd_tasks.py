@@ -182,11 +182,11 @@ def test_any_text_is_answered(source: str) -> None:
 
 
 def test_the_reference_s_types_override_the_source(bench: Bench) -> None:
-    """The reference reports bfloat16: the refusal says so, also if get_inputs does not show it."""
+    """The reference reports float64: the refusal says so, also if get_inputs does not show it."""
     source = task("pass", "return torch.tanh(x)", "make()") + "\ndef make():\n    return 1\n"
-    reference = Reference(eager_us=1.0, inputs="bfloat16[8, 8]", outputs="bfloat16[8, 8]")
+    reference = Reference(eager_us=1.0, inputs="float64[8, 8]", outputs="float64[8, 8]")
     reply = section(answer(plan_work(source, reference=reference)), NEVER)
-    assert "input 0 (x) is bfloat16[8, 8]" in reply
+    assert "input 0 (x) is float64[8, 8]" in reply
 
 
 def test_read_shapes_are_compared_with_measured_ones() -> None:

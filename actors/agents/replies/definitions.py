@@ -19,6 +19,7 @@ _UNREAD = re.compile(
     r"""|^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*""",
     re.DOTALL | re.MULTILINE,
 )
+_LONE_RETURN = re.compile(r"\r(?!\n)")
 _CALLABLE = re.compile(r"(?<![\w.>:])(?:\w+::)*(\w+)\s*\(")
 _TYPE = re.compile(
     r"\b(?:struct|class|union)\s+(?:__\w+\([^)]*\)\s+|alignas\([^)]*\)\s+)?(\w+)[^;{}()=]{0,300}\{"
@@ -41,31 +42,28 @@ class Definition(Value, frozen=True, kw_only=True):
 def definitions_of(source: str) -> list[Definition]:
     """Return all definitions in the order of their lines; [] for text that is not Python."""
     module = python_source.parse(source)
-    if isinstance(module, str):
+    # Python counts a lone carriage return as a line end, and `lines_of` does not.
+    if isinstance(module, str) or _LONE_RETURN.search(source):
         return []
     lines = lines_of(source)
-    found = [*_python_definitions(module.body, "", lines)]
+    found = [*_python_definitions(module.body, "")]
     for first, last in python_source.string_zones(source):
         found += _cpp_definitions(lines[first - 1 : last], first)
     return sorted(found, key=lambda one: (one.first, one.last))
 
 
-def _python_definitions(
-    body: Sequence[ast.stmt], above: str, lines: Sequence[str]
-) -> Iterator[Definition]:
+def _python_definitions(body: Sequence[ast.stmt], above: str) -> Iterator[Definition]:
     for statement in body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{above}{statement.name}"
             first = min([statement.lineno, *(one.lineno for one in statement.decorator_list)])
             last = statement.end_lineno or statement.lineno
-            # Python counts a lone carriage return as a line end, and `lines_of` does not.
-            if last <= len(lines) and statement.name in lines[statement.lineno - 1]:
-                yield Definition(
-                    name=name, first=first, last=last, is_class=isinstance(statement, ast.ClassDef)
-                )
-            yield from _python_definitions(statement.body, f"{name}.", lines)
+            yield Definition(
+                name=name, first=first, last=last, is_class=isinstance(statement, ast.ClassDef)
+            )
+            yield from _python_definitions(statement.body, f"{name}.")
         elif isinstance(statement, ast.If | ast.Try | ast.With):
-            yield from _python_definitions(statement.body, above, lines)
+            yield from _python_definitions(statement.body, above)
 
 
 def _cpp_definitions(lines: Sequence[str], first: int) -> Iterator[Definition]:

@@ -24,7 +24,9 @@ INPUTS = ("get_inputs", "get_init_inputs")
 _INSERTION = re.compile(r"(?:insert\s+)?(?P<side>after|before)\s+(?P<place>.+)", re.I | re.DOTALL)
 _VERB = re.compile(r"(?P<verb>replace|change|delete|remove)\s+(?P<place>.+)", re.I | re.DOTALL)
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
-_NUMBERED = re.compile(r"\s*\d+\t")
+_NUMBERED = re.compile(r"\s*(?P<number>\d+)\t(?P<text>.*)")
+_LEFT_OUT = re.compile(r"\s*(?:#|//|/\*)\s*(?:\.{3}|…)")  # "# ... as before ..."
+MIN_TOLD_CHARS = 8  # letters and digits that make a line more than a bracket
 
 
 class Edit(Value, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ def edited_source(reply: Reply, shown: ShownLines) -> EditedSource | ReplyProble
                 reason="a block under '## Edits' has no heading that names its place, such as"
                 " '### span 1' or '### lines 12-14'"
             )
-        if section.name == EDIT:
+        if section.name == EDIT and not _is_remark(section, shown):
             edit = _edit(section, shown)
             if isinstance(edit, ReplyProblem):
                 return edit
@@ -91,22 +93,74 @@ def _edit(section: ReplySection, shown: ShownLines) -> Edit | ReplyProblem:
         )
     code = "" if deletes else section.blocks[0].code
     lines = lines_of(without_anchors(code)) if code.strip() else []
-    if any(_FENCE.match(line) for line in lines):
-        return ReplyProblem(
-            reason=f"the block of the edit '### {title}' holds a fence: close each block, and use a"
-            " longer fence around lines that begin with one"
-        )
-    if any(line.strip() for line in lines) and all(
-        _NUMBERED.match(line) for line in lines if line.strip()
-    ):
-        return ReplyProblem(
-            reason=f"the lines of the edit '### {title}' begin with line numbers: leave these out"
-        )
+    question = "is a difference" if not deletes and section.blocks[0].language == "diff" else ""
+    question = question or _question_about(lines, shown)
+    if question:
+        return ReplyProblem(reason=f"the block of the edit '### {title}' {question}")
     first, last = place.first, place.last
     if insertion:
         first = place.last + 1 if insertion["side"].lower() == "after" else place.first
         last = first - 1
-    return Edit(first=first, last=last, lines=tuple(lines), title=title)
+    edit = Edit(first=first, last=last, lines=tuple(lines), title=title)
+    return edit if insertion else _unless_repeated(edit, shown)
+
+
+def _is_remark(section: ReplySection, shown: ShownLines) -> bool:
+    """Whether a heading below '## Edits' is only text: it names no place and has no block."""
+    title = section.title
+    match = _INSERTION.fullmatch(title) or _VERB.fullmatch(title)
+    place = shown.find(match["place"] if match else title)
+    return not section.blocks and isinstance(place, PlaceProblem) and place.is_unnamed
+
+
+def _question_about(lines: Sequence[str], shown: ShownLines) -> str:
+    """Return why the new lines of an edit are not surely what is meant; "" if they are."""
+    if any(_FENCE.match(line) for line in lines):
+        return (
+            "holds a fence: close each block, and use a longer fence around lines that begin with"
+            " one"
+        )
+    if any(_is_numbered(line, shown) for line in lines) or (
+        any(line.strip() for line in lines)
+        and all(_NUMBERED.match(line) for line in lines if line.strip())
+    ):
+        return "has line numbers at the beginning of lines: leave these out"
+    left_out = next((line.strip() for line in lines if _LEFT_OUT.match(line)), "")
+    if left_out:
+        return f"leaves lines out ({left_out!r}): write all new lines, or edit smaller places"
+    return ""
+
+
+def _is_numbered(line: str, shown: ShownLines) -> bool:
+    """Whether a line is one of the shown lines, copied with its number."""
+    match = _NUMBERED.fullmatch(line)
+    if match is None or not match["text"].strip():
+        return False
+    number = int(match["number"])
+    return 1 <= number <= len(shown.lines) and match["text"] == shown.lines[number - 1].rstrip("\r")
+
+
+def _unless_repeated(edit: Edit, shown: ShownLines) -> Edit | ReplyProblem:
+    """Return a replacement, or a question where it begins or ends with the line beside it.
+
+    Then the named lines are likely one off.  A line that is to stand twice can be put between
+    replaced ones.
+    """
+    above = shown.lines[edit.first - 2] if edit.first > 1 else ""
+    below = shown.lines[edit.last] if edit.last < len(shown.lines) else ""
+    replaced = shown.lines[edit.first - 1 : edit.last]
+    for beside, number, new in (
+        (above, edit.first - 1, edit.lines[:1]),
+        (below, edit.last + 1, edit.lines[-1:]),
+    ):
+        told = sum(char.isalnum() for char in beside)
+        if told >= MIN_TOLD_CHARS and new == (beside.rstrip("\r"),) and beside not in replaced:
+            return ReplyProblem(
+                reason=f"the edit '### {edit.title}' (lines {edit.first}-{edit.last}) also holds"
+                f" line {number}, which stands beside these lines, so that it would stand there"
+                f" twice: name the lines again, with line {number} or without it"
+            )
+    return edit
 
 
 def _applied(edits: Sequence[Edit], shown: ShownLines) -> EditedSource | ReplyProblem:

@@ -41,6 +41,7 @@ class PlaceProblem(Value, frozen=True, kw_only=True):
     """Why a place can't be found, as a question to the model."""
 
     reason: str
+    is_unnamed: bool = False  # the text is of none of the forms of a place
 
 
 class Place(Value, frozen=True, kw_only=True):
@@ -76,7 +77,9 @@ class ShownLines:
                 if isinstance(found, PlaceProblem):
                     return found
                 return Place(first=found[0], last=found[1], note=note)
-        return PlaceProblem(reason=f"{_shortened(text)!r} names no place: write {FORMS}")
+        return PlaceProblem(
+            reason=f"{_shortened(text)!r} names no place: write {FORMS}", is_unnamed=True
+        )
 
     def _by_span(self, match: re.Match[str]) -> tuple[int, int] | PlaceProblem:
         number = int(match["span"])

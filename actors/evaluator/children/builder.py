@@ -11,7 +11,6 @@ is the folder of the toolkits.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import tempfile
@@ -74,11 +73,13 @@ def prepare_toolkit(order: PrepareToolkit) -> ToolkitPrepared:
         tempfile.tempdir = scratch
         os.environ["TMPDIR"] = scratch
         try:
-            toolkit = prepare_toolkit(store, (), order.limit_s)
-            if toolkit.precompiled.count() < MAX_PRECOMPILED_HEADERS:
+            try:
+                toolkit = prepare_toolkit(
+                    store, order.families, order.limit_s, most_headers=MAX_PRECOMPILED_HEADERS
+                )
+            except (PrecompiledHeaderError, BuildTimeoutError, OSError):
                 # Builds work without a precompiled header, too.
-                with contextlib.suppress(PrecompiledHeaderError, BuildTimeoutError, OSError):
-                    prepare_toolkit(store, order.families, order.limit_s)
+                toolkit = prepare_toolkit(store, (), order.limit_s)
         except (ToolkitMissingError, PrecompiledHeaderError, BuildTimeoutError, OSError) as error:
             return ToolkitPrepared(words=f"{type(error).__name__}: {error}")
         finally:

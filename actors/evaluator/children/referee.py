@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import torch
 
 from actors.evaluator.children import correctness
+from actors.evaluator.children.call_form import result_names
 from actors.evaluator.children.output_difference import describe_difference
 from actors.evaluator.children.task_errors import UnsuitableTaskError
 from actors.evaluator.children.task_module import TaskModule, require_transferable
@@ -48,10 +49,12 @@ from actors.evaluator.ipc.referee_orders import (
     MakeModel,
     MeasureRates,
     PrepareArena,
+    PrepareReplacement,
     PrepareSlots,
     PrepareTask,
     RatesMeasured,
     ReleaseTimingMemory,
+    ReplaceContents,
     RestoreParameters,
     SlotDrawn,
     StashFromArena,
@@ -112,6 +115,8 @@ class Referee:
             TryMixing: lambda order, _: self._timing_memory.try_mixing(order.seed),
             PrepareSlots: lambda order, _: self._timing_memory.prepare_slots(order),
             FillSlots: lambda order, _: self._timing_memory.fill(order),
+            PrepareReplacement: lambda order, _: self._timing_memory.prepare_replacement(order),
+            ReplaceContents: lambda _order, _: self._timing_memory.replace_contents(),
             DrawFromSlot: lambda order, _: self._draw_from_slot(order.slot),
             PrepareArena: lambda order, _: self._timing_memory.prepare_arena(order),
             StashFromArena: lambda order, _: self._stash_from_arena(order),
@@ -162,7 +167,9 @@ class Referee:
 
     def _import_task(self, order: ImportTask) -> None:
         self._find_device()
-        self._task_module = TaskModule(order.source, self.device, order.modules, order.case)
+        self._task_module = TaskModule(
+            order.source, self.device, order.modules, order.case, backward=order.backward
+        )
 
     def _try_input_kind(self, order: TryInputKind) -> InputKindResult:
         return InputKindResult(accepted=self._task_module.accepts_kind(order.kind, order.seed))
@@ -190,8 +197,10 @@ class Referee:
             aliases=task.has_aliases(inputs, order.seed),
             has_double=task.has_double,
             block_bytes=self._block_bytes(),
+            form=task.form,
             notes=(
                 *(() if steady else (RANDOM_OUTPUTS,)),
+                *task.form_notes,
                 *correctness.unchecked([*tensor_bytes.tensors_in(outputs)]),
             ),
         )
@@ -299,9 +308,10 @@ class Referee:
     ) -> Compared:
         eager = list(tensor_bytes.tensors_in(drawn.eager))
         exact = [None] * len(eager) if drawn.exact is None else tensor_bytes.tensors_in(drawn.exact)
+        names = result_names(drawn.eager, self._task_module.form)
         worst = worst_share = 0.0
         for number, (mine, theirs, truth) in enumerate(zip(got, eager, exact, strict=True)):
-            where = "output" if len(eager) == 1 else f"output {number}"
+            where = names[number]
             comparison = correctness.compare(mine, theirs, truth, where, floor=self._floor)
             worst = max(worst, comparison.max_error)
             if share:

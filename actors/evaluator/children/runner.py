@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from actors.evaluator.children import profiler
-from actors.evaluator.children.call_form import adapted
+from actors.evaluator.children.call_form import call_of, placed
 from actors.evaluator.children.exception_reports import describe_exception
 from actors.evaluator.children.source_import import import_candidate, import_task, seed_all
 from actors.evaluator.children.tensors import (
@@ -33,7 +33,7 @@ from actors.evaluator.children.tensors.redzones import RedZones
 from actors.evaluator.children.tensors.tensor_copies import to_device
 from actors.evaluator.ipc.channel import Channel, ChannelClosedError, close_all
 from actors.evaluator.ipc.layout_checks import Layout
-from actors.evaluator.ipc.orders import Done, Exit, ImportSource, Order
+from actors.evaluator.ipc.orders import CallForm, Done, Exit, ImportSource, Order
 from actors.evaluator.ipc.runner_orders import (
     ArenaUsed,
     CallOnce,
@@ -142,7 +142,9 @@ class Runner:
     def __init__(self, device: DeviceKind) -> None:
         self.device = device
         self._class: object = None
-        self._module: object = None
+        self._made: object = None  # the module itself
+        self._form = CallForm()
+        self._module: object = None  # what is called: the module, or what differentiates it
         self._slots: dict[int, tuple[object, ...]] = {}
         self._layouts: dict[int, object] = {}
         self._checked_outputs: dict[int, object] = {}  # outputs of checked calls, by their number
@@ -195,14 +197,17 @@ class Runner:
         seed_all(order.seed)
         init = tensor_bytes.read(order.init, region, self.device)
         made = self._class(*init)  # type: ignore[operator,misc]
-        self._module = adapted(made, order.form, self.device)
+        self._form = order.form
+        self._made = placed(made, order.form, self.device)
+        self._module = call_of(self._made, self._made, order.form)
 
     def _load_parameters(self, order: LoadParameters, regions: list[int]) -> ParametersLoaded:
         wanted, first = (tensor_bytes.read(order.state, each, self.device) for each in regions)
-        return parameter_loading.load_parameters(self._module, wanted, first)  # type: ignore[arg-type]  # both dicts
+        return parameter_loading.load_parameters(self._made, wanted, first)  # type: ignore[arg-type]  # both dicts
 
     def _compile_module(self, mode: str) -> None:
-        self._module = torch.compile(self._module, mode=mode)  # type: ignore[call-overload]
+        compiled = torch.compile(self._made, mode=mode)  # type: ignore[call-overload]
+        self._module = call_of(compiled, self._made, self._form)
 
     def _profile(self, order: TakeProfile) -> CallProfiled:
         module, inputs = self._module, self._slots[order.slot]

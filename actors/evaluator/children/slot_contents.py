@@ -141,6 +141,7 @@ class SlotContents:
         self._draws: list[list[torch.Tensor]] = []  # the bytes of each tensor, of two draws
         self._seed = 0  # of the draws in the slots, where each has its own
         self._oldest = 0
+        self._replaced: tuple[int, list[torch.Tensor]] | None = None  # a slot and its new contents
 
     def try_mixing(self, seed: int, works_on: Callable[[list[object]], bool]) -> bool:
         """Find out which tensors can be mixed, and whether the task works on the mix."""
@@ -182,14 +183,10 @@ class SlotContents:
 
     def fill(self, memory: SlotMemory, count: int, seed: int) -> None:
         """Write fresh inputs into the first `count` slots."""
-        self._seed = seed
+        self._seed, self._replaced = seed, None
         if not self.is_mixing:
             for slot in range(count):
-                drawn = self._flat_draw(self._seed + slot * MAX_DRAWS)
-                begins = offsets(self.layout, SLOT_ALIGNMENT)
-                for begin, raw in zip(begins, drawn, strict=False):
-                    place = slot * memory.stride + begin
-                    memory.bytes[place : place + raw.numel()].copy_(raw)
+                self._write(memory, slot, self._flat_draw(self._seed + slot * MAX_DRAWS))
             return
         if self.draw_s <= CHEAP_DRAW_S:
             self._draws[self._oldest] = self._flat_draw(seed)
@@ -198,6 +195,33 @@ class SlotContents:
             if tensor.leaf.nbytes:
                 pair = self._draws[0][number], self._draws[1][number]
                 tensor.write(memory, count, pair, seed + number)
+
+    def prepare_replacement(self, slot: int, seed: int) -> None:
+        """Make other contents for a slot that was filled."""
+        if not self.is_mixing:
+            self._replaced = slot, self._flat_draw(seed)
+            return
+        leaves = tensor_leaves(self.layout)
+        self._replaced = (
+            slot,
+            [
+                _half_of_each(one, other, leaf) if tensor.is_mixed else one
+                for tensor, leaf, one, other in zip(
+                    self._tensors, leaves, *self._draws, strict=True
+                )
+            ],
+        )
+
+    def replace(self, memory: SlotMemory) -> None:
+        """Write the contents that were prepared into their slot."""
+        if self._replaced is not None:
+            slot, raws = self._replaced
+            self._write(memory, slot, raws)
+
+    def _write(self, memory: SlotMemory, slot: int, raws: list[torch.Tensor]) -> None:
+        for begin, raw in zip(offsets(self.layout, SLOT_ALIGNMENT), raws, strict=False):
+            place = slot * memory.stride + begin
+            memory.bytes[place : place + raw.numel()].copy_(raw)
 
     def inputs(self, slot: int) -> list[object]:
         """Return a copy of what was last written into a slot."""
@@ -215,6 +239,8 @@ class SlotContents:
         return False
 
     def _contents(self, slot: int) -> list[torch.Tensor]:
+        if self._replaced is not None and self._replaced[0] == slot:
+            return self._replaced[1]
         if not self.is_mixing:
             return self._flat_draw(self._seed + slot * MAX_DRAWS)
         return [

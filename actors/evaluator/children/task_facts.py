@@ -44,7 +44,7 @@ def _with_operations(
     given = clone(inputs)
 
     def call() -> object:
-        return model(*given)
+        return task.call(model, given)
 
     flops, uncounted = task_cost.count_operations(call, task.device)
     counted = replace(described, flops=flops, uncounted=uncounted)

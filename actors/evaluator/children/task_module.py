@@ -7,23 +7,25 @@ candidate code.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 
 import torch
 
 from actors.evaluator.children import correctness, input_variants, memory_estimate
-from actors.evaluator.children.call_form import adapted
+from actors.evaluator.children.call_form import backward_form, call_of, placed
 from actors.evaluator.children.source_import import import_task, seed_all
 from actors.evaluator.children.task_errors import UnsuitableTaskError, task_errors_as
+from actors.evaluator.children.tensors.call_arguments import CallArgumentsError, positional_inputs
 from actors.evaluator.children.tensors.case_inputs import in_case
 from actors.evaluator.children.tensors.tensor_bytes import layout_of, tensors_in
-from actors.evaluator.children.tensors.tensor_copies import as_double, clone, to_device
-from actors.evaluator.ipc.layout_checks import Layout, untransferable_types
+from actors.evaluator.children.tensors.tensor_copies import as_double, clone, map_tensors, to_device
+from actors.evaluator.ipc.layout_checks import Layout, tensor_leaves, untransferable_types
 from actors.evaluator.ipc.orders import CallForm, InputKind
 from protocol.values import DeviceKind, TaskCase
 
+GRADIENT_FUNCTION = "get_grad_inputs"  # optional: the gradients of the outputs
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 # Bytes of inputs and parameters.  With more, float64 would take minutes, and eager is the truth.
 MAX_DOUBLE_BYTES = {"cpu": 1 << 27, "cuda": 1 << 31}
@@ -40,19 +42,24 @@ class TaskModule:
         device: DeviceKind,
         modules: Mapping[str, str] | None = None,
         case: TaskCase | None = None,
+        *,
+        backward: bool = False,
     ) -> None:
         """Import the task; raise `UnsuitableTaskError` when that fails or a name is missing.
 
-        `case`: the layout that it is judged on; None: what its own functions draw.
+        `case`: the layout that it is judged on; None: what its own functions draw.  `backward`: it
+        is differentiated, as a task with `get_grad_inputs` always is.
         """
         self.device = device
         self._case = case or TaskCase(name="")
-        self._form = CallForm(dtype=self._case.dtype)
+        self.form = CallForm(dtype=self._case.dtype)  # `make` adds what is differentiated
+        self._gradients: Layout | None = None  # of the outputs
         with task_errors_as("the task"):
             self._task: ModuleType = import_task(source, modules or {})
         for name in REQUIRED_NAMES:
             if not callable(getattr(self._task, name, None)):
                 raise UnsuitableTaskError(f"the task defines no {name}")
+        self._is_differentiated = backward or hasattr(self._task, GRADIENT_FUNCTION)
         self.init: list[object] = []
         self.model: torch.nn.Module
         self.first: dict[str, torch.Tensor] = {}
@@ -69,17 +76,74 @@ class TaskModule:
         seed_all(seed)
         with task_errors_as("Model(...)"):
             made = self._task.Model(*to_device(self.init, self.device))
-            self.model = adapted(made, self._form, self.device)  # type: ignore[assignment]
+            self.model = placed(made, self.form, self.device)  # type: ignore[assignment]
+        if self._is_differentiated:
+            self._find_gradients(seed)
         self.first = clone(dict(self.model.state_dict()))  # as it was constructed
         self.state = self.first
         self._draws_on_device = self.device == "cuda" and self._can_draw_on_device(seed)
+
+    def _find_gradients(self, seed: int) -> None:
+        """Find out what is differentiated, by a call of the module."""
+        inputs = self.inputs(seed)
+        with task_errors_as("Model.forward"), torch.enable_grad():
+            leaves = map_tensors(
+                inputs, lambda each: each.requires_grad_() if each.is_floating_point() else each
+            )
+            returned = copy.deepcopy(self.model)(*leaves)  # type: ignore[misc]  # a list
+        form = backward_form(self.form, self.model, self._drawn_inputs(seed), returned)
+        if not form.outputs:
+            raise UnsuitableTaskError("Model.forward returns nothing that can be differentiated")
+        if not form.inputs and not form.parameters:
+            raise UnsuitableTaskError(
+                "nothing gets a gradient: no parameter and no input requires one"
+            )
+        outputs = list(tensors_in(returned))
+        self._gradients = layout_of([outputs[number].detach() for number in form.outputs])
+        self.form = form
+
+    @property
+    def form_notes(self) -> tuple[str, ...]:
+        """What is asked of a candidate beyond the outputs of a call."""
+        if not self.form.backward:
+            return ()
+        count = len(self.form.parameters)
+        what = [f"input {number}" for number in self.form.inputs]
+        what += [f"{count} parameter{'s' if count > 1 else ''}"] if count else []
+        return (
+            "each call is forward and backward, timed together: ModelNew must give gradients of "
+            f"{', '.join(what)} through autograd (a torch.autograd.Function around its kernels), "
+            "and has the same parameter names",
+        )
+
+    def _output_gradients(self, seed: int) -> list[object]:
+        """Draw the gradients of the outputs: the task's own, or normal ones."""
+        wanted = list(tensor_leaves(self._gradients)) if self._gradients is not None else []
+        own = getattr(self._task, GRADIENT_FUNCTION, None)
+        if own is None:
+            return [torch.randn(leaf.shape, dtype=getattr(torch, leaf.dtype)) for leaf in wanted]
+        given = list(tensors_in(self._list(GRADIENT_FUNCTION, own)))
+        shapes = [tuple(each.shape) for each in given]
+        if shapes != [leaf.shape for leaf in wanted]:
+            raise UnsuitableTaskError(
+                f"{GRADIENT_FUNCTION}() returns {shapes}, expected a gradient for each "
+                f"differentiable output: {[leaf.shape for leaf in wanted]}"
+            )
+        pairs = zip(given, wanted, strict=True)
+        return [each.to(getattr(torch, leaf.dtype)) for each, leaf in pairs]
+
+    def call(self, model: torch.nn.Module, inputs: Sequence[object]) -> object:
+        """Call `model` on inputs as this task's calls are."""
+        return call_of(model, model, self.form)(*inputs)
 
     def _can_draw_on_device(self, seed: int) -> bool:
         """Whether `get_inputs` draws the same layout on the card, hundreds of times faster."""
         slow = layout_of(self.inputs(seed))
         try:
             with torch.device(self.device):
-                fast = in_case(list(self._task.get_inputs()), self._case, seed)
+                fast = self._drawn_inputs(seed)
+                if self.form.backward:
+                    fast.append(self._output_gradients(seed))
         # A task may fail in any way on a default device (numpy, a generator of its own).
         except Exception:  # noqa: BLE001
             return False
@@ -89,12 +153,22 @@ class TaskModule:
         """Draw inputs."""
         seed_all(seed)
         with self._drawing_device():
-            drawn = self._list("get_inputs", self._task.get_inputs)
-            with task_errors_as(f"case {self._case.name}"):
-                inputs = in_case(drawn, self._case, seed)
+            inputs = self._drawn_inputs(seed)
+            if self.form.backward:
+                inputs = [*map_tensors(inputs, torch.Tensor.detach), self._output_gradients(seed)]  # type: ignore[misc]
         require_transferable("get_inputs()", layout_of(inputs))
         here = to_device(inputs, self.device)
         return here if kind == "plain" else input_variants.vary(here, kind, seed)  # type: ignore[return-value]
+
+    def _drawn_inputs(self, seed: int) -> list[object]:
+        with task_errors_as("get_inputs()"):
+            made = self._task.get_inputs()
+        try:
+            drawn = positional_inputs(made, getattr(self._task.Model, "forward", self._task.Model))
+        except CallArgumentsError as error:
+            raise UnsuitableTaskError(str(error)) from error
+        with task_errors_as(f"case {self._case.name}"):
+            return in_case(drawn, self._case, seed)
 
     def _drawing_device(self) -> AbstractContextManager[object]:
         return torch.device(self.device) if self._draws_on_device else nullcontext()
@@ -140,14 +214,14 @@ class TaskModule:
         seed_all(seed)
         with task_errors_as("Model.forward"), torch.no_grad():
             # Cloned: a reference that returns its own buffer must not change it later.
-            return clone(self.model(*inputs))
+            return clone(self.call(self.model, inputs))
 
     def has_aliases(self, inputs: list[object], seed: int) -> bool:
         """Whether an output is in an input's memory: a view of it, or written in place."""
         seed_all(seed)
         given = clone(inputs)
         with task_errors_as("Model.forward"), torch.no_grad():
-            returned = self.model(*given)
+            returned = self.call(self.model, given)
         inputs_at = {each.untyped_storage().data_ptr() for each in tensors_in(given)}
         outputs_at = {each.untyped_storage().data_ptr() for each in tensors_in(returned)}
         return bool(inputs_at & outputs_at - {0})
@@ -160,7 +234,7 @@ class TaskModule:
         model = copy.deepcopy(self.model).double()
         seed_all(seed)
         with torch.no_grad():
-            return clone(model(*as_double(inputs)))
+            return clone(self.call(model, as_double(inputs)))
 
     def find_precision(self, inputs: list[object]) -> None:
         """Find out whether the module works in float64."""
@@ -189,7 +263,7 @@ class TaskModule:
                 model = copy.deepcopy(self.model)
                 seed_all(seed)
             with task_errors_as("Model.forward"), torch.no_grad():
-                returned = model(*clone(inputs))
+                returned = self.call(model, clone(inputs))
             require_transferable("Model.forward", layout_of(returned))
             results.append(clone(returned))
         first, second = map(tensors_in, results)

@@ -23,6 +23,7 @@ from actors.evaluator.ipc.referee_orders import (
     FillSlots,
     InputKindResult,
     PrepareArena,
+    PrepareReplacement,
     PrepareSlots,
     SlotsPrepared,
 )
@@ -78,6 +79,16 @@ class TimingMemory:
             torch.set_num_threads(threads)
         if self.slots.is_on_card:
             cuda_vmm.reset_persisting_l2()
+            torch.cuda.synchronize()
+
+    def prepare_replacement(self, order: PrepareReplacement) -> None:
+        """Make other contents for a slot."""
+        self.contents.prepare_replacement(order.slot, order.seed)
+
+    def replace_contents(self) -> None:
+        """Write them; at its end the card has done it."""
+        self.contents.replace(self.slots)
+        if self.slots.is_on_card:
             torch.cuda.synchronize()
 
     def is_changed(self, slot: int) -> bool:

@@ -123,8 +123,9 @@ def _nest_difference(expected: Nest, got: Nest, where: str) -> str | None:
         got.items
     ):
         return f"{where} is {_kind(got)}, expected {_kind(expected)}"
-    for number, (left, right) in enumerate(zip(expected.items, got.items, strict=True)):
-        found = difference(left, right, f"{where}[{number}]")
+    keys = expected.keys or range(len(expected.items))
+    for key, left, right in zip(keys, expected.items, got.items, strict=True):
+        found = difference(left, right, f"{where}[{key!r}]")
         if found:
             return found
     return None

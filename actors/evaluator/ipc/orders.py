@@ -22,6 +22,11 @@ class CallForm(Value, frozen=True, kw_only=True):
     """How a module is called, beyond `module(*inputs)`."""
 
     dtype: str = ""  # of the module, as `.to(dtype)` makes it; "": as it is constructed
+    # Whether it is differentiated, too; the last input has the gradients of its outputs.
+    backward: bool = False
+    inputs: tuple[int, ...] = ()  # of the inputs' tensors: those that get a gradient
+    outputs: tuple[int, ...] = ()  # of the outputs' tensors: those with a gradient
+    parameters: tuple[str, ...] = ()  # those that get a gradient
 
 
 class Order(Value, frozen=True, kw_only=True, tag=True):

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from actors.evaluator.ipc.layout_checks import Layout
-from actors.evaluator.ipc.orders import Done, Exit, InputKind, Order, Ping
+from actors.evaluator.ipc.orders import CallForm, Done, Exit, InputKind, Order, Ping
 from protocol.cases import TaskCase
 from protocol.facts import DeviceRates, MatrixPrecision, OperationTime
 from protocol.settings import Precision
@@ -32,6 +32,7 @@ class ImportTask(Order, frozen=True, kw_only=True):
     # Importable files: path -> source.
     modules: dict[str, str] = msgspec.field(default_factory=dict)
     case: TaskCase | None = None  # the layout that it is judged on; None: its own
+    backward: bool = False  # whether it is judged with its backward pass
 
 
 class MakeModel(Order, frozen=True, kw_only=True):
@@ -60,6 +61,7 @@ class TaskPrepared(Order, frozen=True, kw_only=True):
     has_double: bool  # a float64 reference could be made
     block_bytes: int  # for the inputs and outputs of one block
     notes: tuple[str, ...] = ()
+    form: CallForm = CallForm()  # how the module is called
 
 
 class MeasureRates(Order, frozen=True, kw_only=True):
@@ -168,6 +170,17 @@ class FillSlots(Order, frozen=True, kw_only=True):
     count: int
 
 
+class PrepareReplacement(Order, frozen=True, kw_only=True):
+    """Make other contents for a slot, for `ReplaceContents`."""
+
+    slot: int
+    seed: int
+
+
+class ReplaceContents(Order, frozen=True, kw_only=True):
+    """Write the prepared contents into their slot; a side may be running."""
+
+
 class DrawFromSlot(Order, frozen=True, kw_only=True):
     """Make a draw of what was last written into a slot; it is known by the number answered."""
 
@@ -268,6 +281,8 @@ ToReferee = (
     | DrawInputs
     | PrepareSlots
     | FillSlots
+    | PrepareReplacement
+    | ReplaceContents
     | DrawFromSlot
     | PrepareArena
     | StashFromArena

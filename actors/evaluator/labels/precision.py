@@ -10,6 +10,11 @@ import re
 from collections.abc import Iterator
 
 from actors.evaluator.labels.candidate_structure import CandidateStructure
+from actors.evaluator.labels.precision_splits import (
+    cast_value,
+    has_native_splits,
+    has_python_splits,
+)
 from actors.evaluator.labels.syntax import identifiers, last_name
 
 # A lower rank has fewer bits of mantissa.
@@ -24,9 +29,11 @@ TASK_RANK = 3  # float32, where a task names no precision
 CASTS = frozenset(["to", "type", "cast", "astype", "asarray", "as_tensor", "tensor", "empty"])
 METHODS = frozenset(["half", "bfloat16", "float", "double"])
 FAST_MATMUL = frozenset(["high", "medium"])
+# Whole products of lower precision: never a part of a split.
+FAST = re.compile(r"COMPUTE_32F_FAST|TF32_TENSOR_OP|setAllowTF32\w*\(\s*true")
 NATIVE_CASTS = (
     (2, re.compile(r"precision::tf32|__float_to_tf32|cvt\.rna\.tf32|tf32_t\b")),
-    (2, re.compile(r"COMPUTE_32F_FAST|TF32_TENSOR_OP|setAllowTF32\w*\(\s*true")),
+    (2, FAST),
     (
         1,
         re.compile(r"__float2(?:half|bfloat16)|__float22(?:half2|bfloat162)|__floats2(?:half|bfl)"),
@@ -37,11 +44,6 @@ NATIVE_CASTS = (
 )
 # The text dispatches on the type of its inputs: its casts may apply to half tensors only.
 DISPATCH = re.compile(r"AT_DISPATCH\w*(?:HALF|REDUCED|TYPES_AND|_V2)|scalar_type\(\)|\.dtype\(\)")
-
-# The text keeps what a cast lost: products of both parts are as exact as the task's own.
-SPLIT = re.compile(
-    r"-=?\s*(?:__uint_as_float|__half2float|__bfloat162float|static_cast<float>)\s*\("
-)
 
 
 def has_lower_precision(structure: CandidateStructure, task: CandidateStructure) -> bool:
@@ -65,15 +67,20 @@ def _named(node: ast.AST) -> Iterator[int]:
 
 def _native(structure: CandidateStructure) -> Iterator[int]:
     for text in structure.native_texts:
-        if not DISPATCH.search(text) and not SPLIT.search(text):
-            yield from (rank for rank, pattern in NATIVE_CASTS if pattern.search(text))
+        if DISPATCH.search(text):
+            continue
+        found = [rank for rank, pattern in NATIVE_CASTS if pattern.search(text)]
+        if found and not (min(found) > 0 and has_native_splits(text) and not FAST.search(text)):
+            yield from found
 
 
 def _python(structure: CandidateStructure) -> Iterator[int]:
     """Yield the ranks of casts on forward's path, at construction, and at the file's import."""
     for part in (structure.tree, *structure.forward_path):
+        is_split = not isinstance(part, ast.Module) and has_python_splits(part)
         for node in _undispatched(part):
-            yield from _cast(node)
+            if not (is_split and cast_value(node) is not None):
+                yield from _cast(node)
 
 
 def _undispatched(tree: ast.AST) -> Iterator[ast.AST]:

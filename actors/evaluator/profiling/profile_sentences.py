@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from actors.evaluator.profiling import ncu_metrics
-from actors.evaluator.profiling.kernel_bound import ATTAINABLE_DRAM, bound_of, dram_share
+from actors.evaluator.profiling.figure_text import number_text, share_text, size_text
+from actors.evaluator.profiling.kernel_bound import (
+    ATTAINABLE_DRAM,
+    SHORT_US,
+    bound_of,
+    dram_share,
+)
 from actors.evaluator.profiling.ncu_metrics import (
     SECTOR_BYTES,
     STALLS,
@@ -30,8 +36,11 @@ MANY_L2_MISSES = 1.25  # times the least traffic: above it the caches' hit rates
 CACHED_SHARE = 0.97  # of the least traffic: below it a part has not left the L2 cache
 MANY_CONFLICTS = 0.1  # of the accesses to shared memory
 DIVERGENT_THREADS = 28.0  # of 32: below it branches or idle lanes are told
+MIN_TOLD_WAVES = 0.05  # fewer are told as idle multiprocessors
 TAIL_WAVES = 8.0  # in more waves the last one matters little
 MUCH = 0.5  # of a cache's peak
+MIN_TOLD_BYTES = 1e6  # of DRAM traffic: less bounds nothing, and a ratio to the least says nothing
+ALL_BUSY = 0.97  # of the multiprocessors: below it figures where blocks run are said to be such
 
 
 class Sentence(Value, frozen=True, kw_only=True):
@@ -87,22 +96,25 @@ def _times(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext) 
     if call.launches == 1 and not call.is_cut:
         return Sentence(text=f"One kernel, {name}: {call.us:.4g} µs{whole}.", metrics=metrics)
     shown = call.kernels[:SHOWN_KERNELS]
-    parts = [f"{one.metrics.name} {one.total_us / call.us:.0%}{_count(one)}" for one in shown]
-    first = _launches(call, context)
     rest = f" and {len(call.kernels) - len(shown) + call.other_kernels} more"
     more = rest if len(call.kernels) + call.other_kernels > len(shown) else ""
-    text = f"{first} of a call take {call.us:.4g} µs{whole}: {', '.join(parts)}{more}."
-    about = f" What follows is about {name} ({kernel.metrics.us:.4g} µs a launch)."
-    return Sentence(text=text + about, metrics=metrics)
+    if call.is_cut:  # the call's own time is not that of these launches
+        parts = [f"{one.metrics.name} {one.metrics.us:.4g} µs{_count(one)}" for one in shown]
+        text = f"{_launches(call, context)}{whole} were measured: {', '.join(parts)}{more}."
+    else:
+        parts = [f"{one.metrics.name} {one.total_us / call.us:.0%}{_count(one)}" for one in shown]
+        kernels = f"{call.launches} kernels of a call take {call.us:.4g} µs{whole}"
+        text = f"{kernels}: {', '.join(parts)}{more}."
+    if len(call.kernels) > 1:
+        text += f" What follows is about {name} ({kernel.metrics.us:.4g} µs a launch)."
+    return Sentence(text=text, metrics=metrics)
 
 
 def _launches(call: MeasuredCall, context: ProfileContext) -> str:
-    if not call.is_cut:
-        return f"{call.launches} kernels"
+    """Return which launches of a longer call were measured."""
     whole = f" {context.launches}" if context.launches else ""
-    if call.is_chosen:
-        return f"{call.launches} launches of the longest of the{whole} kernels"
-    return f"The first {call.launches} of the{whole} kernels"
+    chosen = f"{call.launches} launches of the longest" if call.is_chosen else ""
+    return f"{chosen or f'The first {call.launches}'} of the{whole} kernels"
 
 
 def _count(kernel: MeasuredKernel) -> str:
@@ -118,14 +130,14 @@ def _traffic(
         return None
     read = metrics.figure(ncu_metrics.DRAM_READ) or 0.0
     text = (
-        f"It moves {_size(moved)} from and to DRAM ({_size(read)} read) at "
+        f"It moves {size_text(moved)} from and to DRAM ({size_text(read)} read) at "
         f"{_rate(metrics, rate, context)}"
     )
     whole = call.dram_bytes
     if whole is not None and not call.is_cut and not call.other_kernels:
         ratio = _against_least(whole, context.least_bytes)
         if call.launches > 1:
-            text += f"; all kernels together move {_size(whole)}{f', {ratio}' if ratio else ''}"
+            text += f"; all kernels together move {size_text(whole)}{f', {ratio}' if ratio else ''}"
         elif ratio:
             text += f"; that is {ratio}"
     return Sentence(
@@ -135,16 +147,16 @@ def _traffic(
 
 
 def _against_least(moved: float, least: int | None) -> str:
-    if not least:
+    if not least or max(moved, least) < MIN_TOLD_BYTES:
         return ""
     # Most of what is written last is still in the L2 cache when the kernel ends.
     cached = ", and the rest stays in the L2 cache" if moved < CACHED_SHARE * least else ""
-    return f"{moved / least:.2g} times the least ({_size(least)}){cached}"
+    return f"{moved / least:.2g} times the least ({size_text(least)}){cached}"
 
 
 def _rate(metrics: KernelMetrics, rate: float, context: ProfileContext) -> str:
     if context.copy_gb_s:
-        share = f"{rate / context.copy_gb_s:.0%} of the measured copy rate"
+        share = f"{share_text(rate / context.copy_gb_s)} of the measured copy rate"
         return f"{rate:.4g} GB/s, {share} ({context.copy_gb_s:.4g})"
     of_peak = metrics.share(ncu_metrics.DRAM_SHARE)
     if of_peak is None:
@@ -161,7 +173,14 @@ def _caches(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext)
     if l1 is None or l2 is None:
         return None
     moved = call.dram_bytes
-    is_much = bool(context.least_bytes and moved and moved > MANY_L2_MISSES * context.least_bytes)
+    if max(moved or 0.0, metrics.dram_bytes or 0.0) < MIN_TOLD_BYTES and metrics.us < SHORT_US:
+        return None  # a short kernel on little data: its launch is what takes time
+    is_much = bool(
+        context.least_bytes
+        and moved
+        and moved > MANY_L2_MISSES * context.least_bytes
+        and moved - context.least_bytes > MIN_TOLD_BYTES
+    )
     l1_busy = metrics.share(ncu_metrics.L1_SHARE) or 0.0
     l2_busy = metrics.share(ncu_metrics.L2_SHARE) or 0.0
     # L2 is as busy as DRAM where everything comes from there: that says nothing.
@@ -236,7 +255,10 @@ def _compute(
     tensor = dict(pipes).get("tensor cores")
     if tensor is not None and tensor < 0.005:
         told.append("tensor cores unused")
-    text = f"Busy pipes: {', '.join(told)}; an instruction is issued in {issue:.0%} of the cycles."
+    busy = kernel.metrics.busy_multiprocessors
+    where = " where blocks run" if busy is not None and busy < ALL_BUSY else ""
+    issued = f"an instruction is issued in {issue:.0%} of the cycles"
+    text = f"Busy pipes{where}: {', '.join(told)}; {issued}."
     return Sentence(text=text, metrics=(*ncu_metrics.PIPES, ncu_metrics.ISSUE_SHARE))
 
 
@@ -258,7 +280,7 @@ def _occupancy(
     shared = metrics.figure(ncu_metrics.SHARED_BYTES)
     if registers is not None:
         text += f" ({registers:.0f} registers a thread"
-        text += f", {_size(shared)} of shared memory a block)" if shared else ")"
+        text += f", {size_text(shared)} of shared memory a block)" if shared else ")"
     used = (ncu_metrics.OCCUPANCY, ncu_metrics.MAX_OCCUPANCY, *ncu_metrics.OCCUPANCY_LIMITS)
     return Sentence(text=f"{text}.", metrics=used)
 
@@ -270,15 +292,17 @@ def _grid(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext) -
     count = metrics.figure(ncu_metrics.SM_COUNT)
     if grid is None or block is None or waves is None:
         return None
-    text = f"The grid has {grid:.0f} blocks of {block:.0f} threads, {waves:.2f} waves"
+    blocks = f"{grid:.0f} {'block' if grid == 1 else 'blocks'}"
+    text = f"The grid has {blocks} of {block:.0f} threads"
+    text += f", {waves:.2f} waves" if waves >= MIN_TOLD_WAVES else ""
     if count and grid < count:
         text += f": {count - grid:.0f} of {count:.0f} multiprocessors never have a block"
     elif 1 < waves < TAIL_WAVES:
         rest = waves - int(waves)
         text += f": the last wave fills {rest:.0%} of the card" if rest else ""
-    if busy is not None:
+    if busy is not None and not (count and grid < count):
         text += f"; on average {busy:.0%} of the multiprocessors have a block"
-    used = (ncu_metrics.GRID, ncu_metrics.BLOCK, ncu_metrics.WAVES, ncu_metrics.SM_ACTIVE)
+    used = ncu_metrics.GRID, ncu_metrics.BLOCK, ncu_metrics.WAVES, ncu_metrics.SM_ACTIVE
     return Sentence(text=f"{text}.", metrics=used)
 
 
@@ -287,8 +311,8 @@ def _spills(kernel: MeasuredKernel, call: MeasuredCall, context: ProfileContext)
     if not moved:
         return None
     text = (
-        f"Local memory (spilled registers, or arrays with computed indices): {_size(moved)} are "
-        f"loaded and stored."
+        f"Local memory (spilled registers, or arrays with computed indices): {size_text(moved)} "
+        "are loaded and stored."
     )
     return Sentence(
         text=text, metrics=(ncu_metrics.LOCAL_LOAD_SECTORS, ncu_metrics.LOCAL_STORE_SECTORS)
@@ -304,7 +328,7 @@ def _conflicts(
         return None
     text = (
         f"{share:.0%} of the accesses to shared memory repeat others because of bank conflicts "
-        f"({_number(conflicts)})."
+        f"({number_text(conflicts)})."
     )
     return Sentence(
         text=text, metrics=(ncu_metrics.SHARED_CONFLICTS, ncu_metrics.SHARED_WAVEFRONTS)
@@ -374,17 +398,3 @@ def _host_bound(call: MeasuredCall, context: ProfileContext) -> Sentence | None:
         f"{context.call_us:.4g} µs{launch}."
     )
     return Sentence(text=text, metrics=(ncu_metrics.DURATION,))
-
-
-def _size(amount: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if amount >= size:
-            return f"{amount / size:.4g} {unit}"
-    return f"{amount:.0f} bytes"
-
-
-def _number(amount: float) -> str:
-    for name, size in (("billion", 1e9), ("million", 1e6)):
-        if amount >= size:
-            return f"{amount / size:.3g} {name}"
-    return f"{amount:,.0f}"

@@ -11,10 +11,11 @@ import os
 import re
 import secrets
 
+import msgspec
+
 from actors.evaluator.ipc import logs
-from actors.evaluator.ipc.layout_checks import total_bytes
+from actors.evaluator.ipc.layout_checks import Nest, total_bytes
 from actors.evaluator.ipc.orders import (
-    CallForm,
     CandidateRaised,
     Confinement,
     Done,
@@ -99,13 +100,19 @@ class ReferenceFixture:
     def judged(self) -> Judged:
         """The device and layouts that candidates' figures are valid for."""
         facts = self.facts
+        inputs, outputs = facts.inputs, facts.outputs
+        if facts.form.backward and isinstance(inputs, Nest) and isinstance(outputs, Nest):
+            # Without the gradients that `children/call_form.py` hands in and gets back.
+            inputs = msgspec.structs.replace(inputs, items=inputs.items[:-1])
+            outputs = outputs.items[0]
         return Judged(
             device=self.zygote.device,
             init=facts.init,
-            inputs=facts.inputs,
-            outputs=facts.outputs,
+            inputs=inputs,
+            outputs=outputs,
             state=facts.state,
-            dtype=self.form.dtype,
+            dtype=facts.form.dtype,
+            gradients=facts.form.inputs if facts.form.backward else None,
         )
 
     @property
@@ -168,7 +175,9 @@ class ReferenceFixture:
         """Run the task's own code step by step, each within a limit of its own."""
         limits = self.limits
         task = self.task
-        imported = ImportTask(source=task.source, modules=task.modules, case=task.case)
+        imported = ImportTask(
+            source=task.source, modules=task.modules, case=task.case, backward=task.backward
+        )
         steps: tuple[tuple[str, str, float, Order], ...] = (
             ("import", "import_s", limits.import_s, imported),
             # This step also estimates the memory that the task needs, which takes its inputs.
@@ -262,14 +271,8 @@ class ReferenceFixture:
 
     def construct_order(self) -> tuple[ConstructModule, list[int]]:
         """Return the order that constructs a module as the reference was."""
-        order = ConstructModule(seed=self.seed, init=self.facts.init, form=self.form)
+        order = ConstructModule(seed=self.seed, init=self.facts.init, form=self.facts.form)
         return order, self._buffers[:1]
-
-    @property
-    def form(self) -> CallForm:
-        """How both sides' modules are called."""
-        case = self.task.case
-        return CallForm(dtype=case.dtype if case is not None else "")
 
     def load_order(self) -> tuple[LoadParameters, list[int]]:
         """Return the order that copies the reference's parameters and buffers in."""

@@ -31,8 +31,10 @@ from actors.evaluator.ipc.referee_orders import (
     InputsDrawn,
     LendMemory,
     PrepareArena,
+    PrepareReplacement,
     PrepareSlots,
     ReleaseTimingMemory,
+    ReplaceContents,
     RestoreParameters,
     SlotDrawn,
     SlotsPrepared,
@@ -124,6 +126,14 @@ class RefereeClient:
     def fill_slots(self, count: int) -> None:
         """Write fresh inputs into the first `count` slots."""
         self._ask(FillSlots(seed=secrets.randbits(48), count=count))
+
+    def prepare_replacement(self, slot: int) -> None:
+        """Have other contents made for a slot."""
+        self._ask(PrepareReplacement(slot=slot, seed=secrets.randbits(48)))
+
+    def replace_contents(self) -> None:
+        """Write these contents, while a side may be running."""
+        self._ask(ReplaceContents())
 
     def draw_from_slot(self, slot: int) -> SlotDrawn:
         """Make a draw of what was written into a slot."""

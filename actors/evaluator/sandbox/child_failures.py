@@ -36,6 +36,7 @@ class Accusation(StrEnum):
     RAN_WHILE_FROZEN = "ran while frozen"
     BELOW_FLOOR = "below the floor"  # faster than its outputs can be moved
     NOT_FREEZABLE = "not freezable"
+    INPUTS_READ_AHEAD = "inputs read ahead"  # before their call
     MEMORY_OUT_OF_REACH = "memory out of reach"  # the judge can't write or read it
 
 

@@ -91,6 +91,8 @@ class BaselineCache:
 def task_digest(task: Task) -> str:
     """Return what identifies a task's code, under any name."""
     parts = [task.source, *(text for pair in sorted(task.modules.items()) for text in pair)]
+    if task.backward:
+        parts.append("backward")
     if task.case is not None:
         layout = msgspec.structs.replace(task.case, name="", weight=1.0)
         parts.append(repr(layout))

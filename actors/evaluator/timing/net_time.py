@@ -77,7 +77,7 @@ class ReferenceBlocks:
     def __init__(self) -> None:
         self._besides_s: deque[float] = deque(maxlen=POLICY.reference_blocks)
         self._beyond_s: deque[float] = deque(maxlen=POLICY.reference_blocks)  # of hand-overs
-        self._calls = 1  # of each block
+        self._calls, self._block_s = 1, 0.0  # of each block, and of the last one
 
     def add(self, window: TimedWindow, calls: int, empty: EmptyBlocks) -> None:
         """Add a block."""
@@ -85,6 +85,7 @@ class ReferenceBlocks:
             self._besides_s.clear()
             self._beyond_s.clear()
             self._calls = calls
+        self._block_s = window.block_s
         self._beyond_s.append(max(0.0, window.hand_over_s - empty.hand_over_s))
         if window.call_s and calls >= POLICY.least_clocked_calls:
             self._besides_s.append(window.block_s - calls * window.call_s)
@@ -93,16 +94,16 @@ class ReferenceBlocks:
         """Return what a block takes besides its calls; `empty_s`: what an empty one takes."""
         if not self._besides_s:
             return empty_s
-        return min(max(empty_s, median(self._besides_s)), empty_s + POLICY.max_besides_s)
+        most_s = min(POLICY.max_besides_s, POLICY.max_besides_share * self._block_s)
+        return min(max(empty_s, median(self._besides_s)), empty_s + most_s)
 
     def allowed_s(self, empty_s: float, longest_s: float, calls: int) -> float:
         """Return how long a hand-over may take before it counts as calls.
 
         `empty_s`, `longest_s`: what those of empty blocks take, and the longest of them.
         """
-        ranked = sorted(self._beyond_s)
-        beyond_s = ranked[-2] if len(ranked) > 1 else 0.0  # the longest one may be an accident
-        an_output_s = min(median(ranked or [0.0]) / self._calls, POLICY.max_output_s)
+        beyond = self._beyond_s or [0.0]
+        an_output_s = min(median(beyond) / self._calls, POLICY.max_output_s)
         more_s = max(0, calls - self._calls) * an_output_s
-        beyond_s = min(beyond_s, POLICY.max_hand_over_s + min(calls, self._calls) * an_output_s)
+        beyond_s = min(max(beyond), POLICY.max_hand_over_s + min(calls, self._calls) * an_output_s)
         return max(longest_s, empty_s + beyond_s) + more_s

@@ -8,6 +8,7 @@ of an empty block (`net_time`).  The rule is in `timing_policy`.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from statistics import mean
@@ -65,8 +66,9 @@ class PairedBenchmark:
         self._transfer = SlotTransfer(
             fixture, self._sides, SpotChecks(fixture, inputs + outputs), inputs + outputs
         )
+        most = int(facts.block_bytes / (inputs + OUTPUT_COPIES * outputs))
         self._block_size = BlockSize(
-            most=int(facts.block_bytes / (inputs + OUTPUT_COPIES * outputs)),
+            most=min(most, POLICY.max_slot_bytes // inputs),
             block_s=POLICY.block_s if self._on_host else POLICY.gpu_block_s,
             time_s=self._time_s,
         )
@@ -136,6 +138,7 @@ class PairedBenchmark:
                 replanned += 1
                 continue
             self.groups.append(group)
+            self._look_for_reading_ahead(group)
             on_group(len(self.groups))
         if time.monotonic() - began >= self._time_s:
             self._why = f"the time was up ({self._time_s:g} s)"
@@ -149,6 +152,15 @@ class PairedBenchmark:
                 f"{timed.median_us:.4g} µs a call is less than moving its outputs can take",
             )
         return timed
+
+    def _look_for_reading_ahead(self, group: TimedGroup) -> None:
+        """After some groups, find out whether the candidate reads inputs before their call."""
+        number = len(self.groups)
+        is_by_lot = secrets.randbelow(1000) < 1000 * POLICY.replaced_chance
+        if number in POLICY.replaced_groups or is_by_lot:
+            calls = self._block_size.calls("candidate")
+            usual_s = min(group.candidate) * calls / 1e6
+            self._transfer.require_no_reading_ahead(calls, usual_s)
 
     def log_end(self, context: EvaluationContext, seconds: float) -> None:
         """Log how many groups were timed, and why no more."""

@@ -6,7 +6,7 @@ The judge's clock is read here, right before an order is sent and right after it
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from actors.evaluator.ipc.orders import CandidateRaised, Order
@@ -94,12 +94,15 @@ class Sides:
         block: CallRepeatedly,
         hand_over: tuple[Order, list[int]],
         before: Order | None = None,
+        meanwhile: Callable[[float], None] = lambda _began: None,
     ) -> tuple[TimedWindow, FromRunner]:
         """Let a side do a block on the inputs in its memory, until it is frozen again.
 
-        The second value is its answer to the order `hand_over`, in its own words.  The block (or
-        the order `before` it) is ordered while the side is still frozen.  If the runner waited for
-        the order instead, another thread of it could work in that time without being timed.
+        `meanwhile` is called while the block goes on, with the clock's reading at its begin; the
+        window is not for its time then.  The second value is the answer to the order `hand_over`,
+        in the side's own words.  The block (or the order `before` it) is ordered while the side is
+        still frozen.  If the runner waited for the order instead, another thread of it could work
+        in that time without being timed.
         """
         freezer = self._freezer_of(side)
         if side == "candidate":
@@ -113,6 +116,7 @@ class Sides:
                 began = time.perf_counter()
                 freezer.thaw()
             try:
+                meanwhile(began)
                 if before is not None:
                     self._receive(side)
                     self._send(side, block)

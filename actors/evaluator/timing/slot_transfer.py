@@ -6,8 +6,11 @@ be remembered, and nothing is on the clock but the calls.
 
 from __future__ import annotations
 
+import math
 import os
+import secrets
 import time
+from collections.abc import Callable
 
 from actors.evaluator.ipc.runner_orders import (
     CallRepeatedly,
@@ -17,6 +20,7 @@ from actors.evaluator.ipc.runner_orders import (
     ReleaseTensors,
 )
 from actors.evaluator.reference.fixture import ReferenceFixture
+from actors.evaluator.sandbox.child_failures import Accusation
 from actors.evaluator.timing.net_time import TimedWindow
 from actors.evaluator.timing.output_transfer import (
     ArenaOutputs,
@@ -24,7 +28,7 @@ from actors.evaluator.timing.output_transfer import (
     HostOutputs,
     OutputTransfer,
 )
-from actors.evaluator.timing.sides import Sides
+from actors.evaluator.timing.sides import CandidateFaultError, Sides
 from actors.evaluator.timing.spot_checks import SpotChecks
 from actors.evaluator.timing.timing_policy import POLICY
 from actors.evaluator.timing.timing_statistics import MAX_CALLS, SIDES, Side
@@ -109,7 +113,53 @@ class SlotTransfer:
         self._referee.fill_slots(1)
         return self._window("reference", calls, is_empty=True)[0]
 
-    def _window(self, side: Side, calls: int, *, is_empty: bool) -> tuple[TimedWindow, FromRunner]:
+    def require_no_reading_ahead(self, calls: int, usual_s: float) -> None:
+        """Replace inputs of a late call while the candidate does a block, and look at its output.
+
+        It must be that of the new inputs, unless they were written too late to be sure of that.
+        A candidate may compute the calls of a block together at its begin: that is no call on
+        inputs which it gets with the call.  `usual_s`: what its blocks take.
+        """
+        if (
+            not self._fixture.is_deterministic
+            or self._copies_slots
+            or calls < POLICY.least_replaced
+        ):
+            return
+        late = calls - 1 - secrets.randbelow(max(1, int(calls * POLICY.late_share)))
+        self._outputs.prepare("candidate", calls)
+        self._referee.fill_slots(calls)
+        self._referee.prepare_replacement(late)
+        written_s = math.inf
+
+        def replace(began: float) -> None:
+            nonlocal written_s
+            time.sleep(POLICY.replaced_after_share * usual_s)
+            self._referee.replace_contents()
+            written_s = time.perf_counter() - began
+
+        window, answer = self._window("candidate", calls, is_empty=False, meanwhile=replace)
+        if written_s > POLICY.replaced_before_share * min(usual_s, window.block_s):
+            return
+        self._spot_checks.only(late)
+        stashed = self._outputs.stash_some(answer, calls)
+        try:
+            self._spot_checks.compare(stashed, calls)
+        except CandidateFaultError:
+            self._sides.accuse(
+                Accusation.INPUTS_READ_AHEAD,
+                "the output of a late call of a block is not that of its inputs, which were "
+                "replaced before its turn: it reads the inputs of calls that are still to come",
+            )
+
+    def _window(
+        self,
+        side: Side,
+        calls: int,
+        *,
+        is_empty: bool,
+        meanwhile: Callable[[float], None] = lambda _began: None,
+    ) -> tuple[TimedWindow, FromRunner]:
         if self._fixture.on_host:
             time.sleep(POLICY.settle_s)
         return self._sides.timed_window(
@@ -117,6 +167,7 @@ class SlotTransfer:
             CallRepeatedly(calls=calls, slots=calls, is_empty=is_empty),
             self._outputs.hand_over_order(side, calls),
             before=CopySlots(count=calls) if self._copies_slots and not is_empty else None,
+            meanwhile=meanwhile,
         )
 
     def close(self) -> None:

@@ -22,13 +22,21 @@ class SpotChecks:
         """`bytes_per_call`: the bytes that one call reads and writes."""
         self._fixture = fixture
         self._bytes_per_call = bytes_per_call
+        self._only: int | None = None  # the call that is chosen next
         self._blocks = 0  # of which outputs were chosen
         self._reference_changes_inputs: bool | None = None  # None: not known yet
+
+    def only(self, call: int) -> None:
+        """Have the output of this call compared next, and no other."""
+        self._only = call
 
     def choose(self, outputs: Sequence[Layout]) -> list[ChosenOutput]:
         """Draw some of the calls' outputs by lot; none if the task draws random numbers."""
         if not self._fixture.is_deterministic:
             return []
+        if self._only is not None:
+            call, self._only = self._only, None
+            return [(call, outputs[call])]
         self._blocks += 1
         if self._blocks > POLICY.thorough_blocks:
             call = secrets.randbelow(len(outputs))

@@ -41,6 +41,8 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     # takes besides its calls varies by 0.05 ms, and filling its slots takes half as long as calls
     # that are bound by memory.
     gpu_block_s: float = 0.012
+    # Bytes: the inputs of a block on a card are no more than this.
+    max_slot_bytes: int = 12 << 30
     # Calls: no block has more, and there are no more slots.
     max_block_calls: int = 2048
     # Blocks: the time limit must be enough for this many.
@@ -61,16 +63,18 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     warm_up_s: float = 0.15
     # Blocks: the last empty ones that say what a block takes besides its calls.
     empty_blocks: int = 5
-    # Blocks of the reference that say what a hand-over may take; the longest is not counted.
+    # Blocks of the reference that say what a block takes besides its calls.
     reference_blocks: int = 8
     # Seconds: by so much a hand-over of the reference's blocks may be longer than in empty ones,
     # for the block and for each output.  A card that was busy is idle 0.3 to 0.5 ms later than one
     # that was not; cold caches cost 0.5 to 1 µs an output.
     max_hand_over_s: float = 5e-4
     max_output_s: float = 1e-6
-    # Seconds: by so much a block of the reference may take longer besides its calls than an empty
-    # one: 0.1 to 0.2 ms on an H100's host.  Of fewer calls its own clock says too little.
-    max_besides_s: float = 4e-4
+    # Seconds, and share of the block: by so much a block of the reference may take longer besides
+    # its calls than an empty one (0.3 to 0.5 ms on an H100's host: code that the processor's caches
+    # have lost).  Of fewer calls its own clock says too little.
+    max_besides_s: float = 8e-4
+    max_besides_share: float = 0.06
     least_clocked_calls: int = 4
     # Seconds: a woken side rests this long before its block; OpenMP threads of a referee on the
     # host spin for about this long.
@@ -108,6 +112,18 @@ class TimingPolicy(Value, frozen=True, kw_only=True):
     alone_blocks: int = 3
     max_alone_blocks: int = 20
     alone_s: float = 0.5
+
+    # --- reading ahead ------------------------------------------------------------------------
+
+    # Share of the block's usual time after which a late input is replaced, and by which that must
+    # be done; share of the calls that are late; calls that a block must have.
+    replaced_after_share: float = 0.1
+    replaced_before_share: float = 0.6
+    late_share: float = 0.1
+    least_replaced: int = 8
+    # Groups: after these it is tried, and after each later one with this probability.
+    replaced_groups: tuple[int, ...] = (1, 5)
+    replaced_chance: float = 0.15
 
     # --- spot checks --------------------------------------------------------------------------
 

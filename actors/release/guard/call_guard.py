@@ -15,8 +15,10 @@ from actors.release.guard.judged_values import (
     _ALL_TENSORS,
     _CASES,
     _DEVICE,
+    _GRADIENT_INPUTS,
     _GRADIENTS,
     _INPUTS,
+    _IS_DIFFERENTIATED,
     _LIMITS,
     _MOST_BINDINGS,
     _handles,
@@ -85,7 +87,7 @@ class _Guard:
             reason = self.bind(module, tensors) or _inputs_misfit(args, self.cases)
             if reason:
                 return reason
-        if wanted:
+        if wanted and not _IS_DIFFERENTIATED:
             for tie in self.ties:
                 if tie[2].requires_grad:
                     return _GRADIENTS
@@ -231,7 +233,7 @@ def _fit(args, wanted, cases):
         specs = _INPUTS[case]
         if len(args) != len(specs):
             continue
-        for value, (_, dtype, shape, _, _) in zip(args, specs):
+        for number, (value, (_, dtype, shape, _, _)) in enumerate(zip(args, specs)):
             if not (
                 type(value) is _torch.Tensor
                 and value.shape == shape
@@ -239,7 +241,7 @@ def _fit(args, wanted, cases):
                 and value.is_contiguous()
                 and (value.is_cuda if _DEVICE == "cuda" else value.is_cpu)
                 and not value.data_ptr() % _ALIGNMENT
-                and not (wanted and value.requires_grad)
+                and not (wanted and value.requires_grad and number not in _GRADIENT_INPUTS)
             ):
                 break
         else:
@@ -265,8 +267,8 @@ def _case_misfit(args, specs):
 
 def _tensors_misfit(tensors, wanted):
     """Return what of the inputs' tensors the kernels can't take; "" for nothing."""
-    for tensor in tensors:
-        if wanted and tensor.requires_grad:
+    for number, tensor in enumerate(tensors):
+        if wanted and tensor.requires_grad and number not in _GRADIENT_INPUTS:
             return _GRADIENTS
         if tensor.data_ptr() % _ALIGNMENT:
             return f"an input does not begin at a multiple of {_ALIGNMENT} bytes"

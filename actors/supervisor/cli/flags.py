@@ -50,6 +50,7 @@ class Arguments:
     tasks: tuple[Path, ...] = ()
     shapes: Path | None = None  # the file of cases
     dtypes: tuple[str, ...] = ()
+    backward: bool = False
     resume: Path | None = None
     run_dir: Path | None = None
     json: bool = False
@@ -213,10 +214,13 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         settings["until_idle"] = True
     if parsed["require_custom_kernel"]:
         settings["rules.require_custom_kernel"] = True
+    if parsed["import_path"]:
+        settings["rules.import_paths"] = tuple(parsed["import_path"])
     arguments = Arguments(
         tasks=tuple(parsed["task"]),
         shapes=parsed["shapes"],
         dtypes=tuple(parsed["dtype"].split(",")) if parsed["dtype"] else (),
+        backward=parsed["backward"],
         resume=parsed["resume"],
         run_dir=parsed["run_dir"],
         json=parsed["json"],
@@ -272,6 +276,8 @@ def _refuse_contradictions(arguments: Arguments) -> None:
             ("--run-dir", arguments.run_dir),
             ("--shapes", arguments.shapes),
             ("--dtype", arguments.dtypes),
+            ("--backward", arguments.backward),
+            ("--import-path", arguments.settings.get("rules.import_paths")),
         ):
             if value:
                 raise UsageError(f"--resume goes on with the run's own tasks: leave out {flag}")
@@ -282,8 +288,10 @@ def _refuse_contradictions(arguments: Arguments) -> None:
 def _refuse_beside_join(arguments: Arguments) -> None:
     if arguments.tasks or arguments.resume is not None:
         raise UsageError("--join lends this machine to a run elsewhere: leave out --task, --resume")
-    if arguments.shapes is not None or arguments.dtypes:
-        raise UsageError("--join obeys the run's own tasks: leave out --shapes, --dtype")
+    if arguments.shapes is not None or arguments.dtypes or arguments.backward:
+        raise UsageError(
+            "--join obeys the run's own tasks: leave out --shapes, --dtype, --backward"
+        )
     options = {option.setting: option.flag for option in OPTIONS}
     for setting in arguments.settings:
         if setting not in LENDABLE_FLAGS:
@@ -313,6 +321,15 @@ def _parser() -> OneLineParser:
     )
     parser.add_argument(
         "--dtype", type=nonempty_word, metavar="WORD", help="judge it in bfloat16, float16, …"
+    )
+    parser.add_argument(
+        "--backward", action="store_true", help="judge forward and backward, as one call"
+    )
+    parser.add_argument(
+        "--import-path",
+        action="append",
+        metavar="DIR",
+        help="a folder with a package that the tasks import; candidates can read it",
     )
     parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run")
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where everything goes")

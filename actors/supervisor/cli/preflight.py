@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from actors.cli import UsageError
 from actors.commands import typed_command
+from actors.import_paths import ImportPathError, checked_import_paths
 from actors.supervisor.processes.environment import child_environment
 from actors.supervisor.reporting import run_folder_integrity
 from actors.task_cases import TaskCasesError, TaskOptions, read_options
@@ -56,7 +57,11 @@ class TaskFile(Value, frozen=True, kw_only=True):
 
 
 def read_tasks(
-    paths: Sequence[Path], shapes: Path | None = None, dtypes: Sequence[str] = ()
+    paths: Sequence[Path],
+    shapes: Path | None = None,
+    dtypes: Sequence[str] = (),
+    *,
+    backward: bool = False,
 ) -> tuple[TaskFile, ...]:
     """Return the tasks in `paths`, each parsed and complete, all of different names.
 
@@ -66,7 +71,7 @@ def read_tasks(
         raise UsageError("--shapes FILE is for one --task: put NAME.cases.toml beside each task")
     tasks: dict[str, TaskFile] = {}
     for path in paths:
-        task = read_task(path, shapes, dtypes)
+        task = read_task(path, shapes, dtypes, backward=backward)
         if task.name in tasks and path.resolve() == tasks[task.name].path.resolve():
             raise UsageError(f"{path} is given twice: leave one --task out")
         if task.name in tasks:
@@ -77,7 +82,13 @@ def read_tasks(
     return tuple(tasks.values())
 
 
-def read_task(path: Path, shapes: Path | None = None, dtypes: Sequence[str] = ()) -> TaskFile:
+def read_task(
+    path: Path,
+    shapes: Path | None = None,
+    dtypes: Sequence[str] = (),
+    *,
+    backward: bool = False,
+) -> TaskFile:
     """Return the task in one file; raise UsageError with one line when it is not a task."""
     source = _text(path)
     missing = [word for word in REQUIRED_NAMES if word not in _defined_names(path, source)]
@@ -88,7 +99,7 @@ def read_task(path: Path, shapes: Path | None = None, dtypes: Sequence[str] = ()
         )
     try:
         modules = task_imports(source, path) if path.is_file() else {}
-        options = read_options(path, source, shapes, dtypes)
+        options = read_options(path, source, shapes, dtypes, backward=backward)
     except (TaskImportError, TaskCasesError) as error:
         raise UsageError(str(error)) from error
     return TaskFile(name=name_of(path), path=path, source=source, modules=modules, options=options)
@@ -259,6 +270,21 @@ def _check_script(path: Path, shown: str) -> Path:
     if not lines:
         raise UsageError(f"--model script:{shown}: the file has no replies")
     return path
+
+
+def check_import_paths(
+    settings: Settings, tasks: Sequence[TaskFile], run_dir: Path | None
+) -> Settings:
+    """Return the settings with absolute folders of `--import-path`; raise UsageError."""
+    if not settings.rules.import_paths:
+        return settings
+    sources = {task.name: (task.source, *task.modules.values()) for task in tasks}
+    run_folders = [run_dir if run_dir is not None else Path("runs")]
+    try:
+        found = checked_import_paths(settings.rules.import_paths, sources, run_folders)
+    except ImportPathError as error:
+        raise UsageError(str(error)) from error
+    return replace(settings, rules=replace(settings.rules, import_paths=found))
 
 
 def check_device(settings: Settings, gpus: tuple[str, ...]) -> None:

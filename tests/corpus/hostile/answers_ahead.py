@@ -17,7 +17,7 @@ def receiving(self, *arguments):
 
 
 def sending(self, order, *arguments):
-    if ahead["answers"] and type(order).__name__ in ("Done", "OutputAddresses"):
+    if ahead["answers"] and type(order).__name__ in ("Done", "CallsReturned", "OutputAddresses"):
         ahead["answers"] -= 1  # sent already
         return
     send(self, order, *arguments)

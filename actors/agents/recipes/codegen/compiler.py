@@ -10,6 +10,13 @@ from actors.agents.recipes.codegen.cpp_pool import CppPools
 from actors.agents.recipes.codegen.cuda import TEAM_FUNCTIONS, CudaMaps, CudaPools
 from actors.agents.recipes.codegen.cuda_columns import CudaColumns
 from actors.agents.recipes.codegen.cuda_rows import CudaRows
+from actors.agents.recipes.codegen.elements import (
+    HALVES,
+    Element,
+    element_of,
+    element_text,
+    read_as_float32,
+)
 from actors.agents.recipes.codegen.kernel_writer import KernelWriter
 from actors.agents.recipes.codegen.math_functions import prelude
 from actors.agents.recipes.codegen.passes import Kernel
@@ -47,14 +54,23 @@ def compile_candidate(
     `inputs` and `outputs` describe the reference's tensors, as in "float32[64, 8], int64[64]".
     Raises `UnsupportedSourceError` with a sentence for the user.
     """
-    program = read_task(task, inputs, outputs=outputs, fold_bias=knobs.bias == "kernel")
+    element = element_of(inputs)
+    program = read_task(
+        task,
+        read_as_float32(inputs, element, "some inputs"),
+        outputs=read_as_float32(outputs, element, "outputs"),
+        fold_bias=knobs.bias == "kernel",
+        is_half=element in HALVES,
+    )
     try:
         schedule = fuse_graph(program.graph, program.results, knobs.fusion)
         kernels: dict[Region, Kernel] = {}
         loop_nests = []
         for number, region in enumerate(schedule.regions):
             loop_nests.append(plan_loops(program.graph, region))
-            kernels[region] = write_kernel(program.graph, region, backend, knobs, f"k{number}")
+            kernels[region] = write_kernel(
+                program.graph, region, backend, knobs, f"k{number}", element
+            )
     except UnsupportedOperationError as problem:
         raise UnsupportedSourceError(
             f"the forward needs {problem}, which no rule covers"
@@ -68,7 +84,8 @@ def compile_candidate(
         before = f"{prelude(body + TEAM_FUNCTIONS, None)}\n{TEAM_FUNCTIONS}"
     else:
         before = prelude(body, knobs.vector, quick=knobs.maths == "quick")
-    assembly = ModuleAssembler(program, schedule, kernels, knobs, backend)
+    before = "\n".join(part for part in (before, element_text(element, backend)) if part)
+    assembly = ModuleAssembler(program, schedule, kernels, knobs, backend, element)
     source = assembly.module_text(before)
     missing = undefined_names(source) - undefined_names(task)
     if missing:
@@ -84,11 +101,17 @@ def compile_candidate(
 
 
 def write_kernel(
-    graph: OperationGraph, region: Region, backend: str, knobs: Knobs, name: str
+    graph: OperationGraph,
+    region: Region,
+    backend: str,
+    knobs: Knobs,
+    name: str,
+    element: Element,
 ) -> Kernel:
     """The kernel of a region, in C++ or CUDA."""
-    writer = WRITERS[backend][plan_loops(graph, region).kind]
-    return writer(graph, region, knobs, name).write()
+    writer = WRITERS[backend][plan_loops(graph, region).kind](graph, region, knobs, name)
+    writer.memory_type = "E" if element in HALVES else "float"
+    return writer.write()
 
 
 def reason_for_no_kernel(program: ForwardProgram) -> str:

@@ -166,7 +166,9 @@ class CppWriter(KernelWriter):
             terms = stride_terms(load, variables)
             pointers[load.node] = f"c{load.node}" if terms else f"a{load.node}"
             if terms:
-                self.lines.add(f"const float *c{load.node} = a{load.node} + {' + '.join(terms)};")
+                self.lines.add(
+                    f"const {self.memory_type} *c{load.node} = a{load.node} + {' + '.join(terms)};"
+                )
         steps = [f"v{d} * {math.prod(self.loops.sizes[d + 1 :])} + " for d in dims]
         filled = [i for i, s in buffers.items() if s < stage]
         wanted = [

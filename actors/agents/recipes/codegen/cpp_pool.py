@@ -60,7 +60,8 @@ class CppPools(CppWriter):
         names: dict[int, str] = {}
         for tap in self.taps.values():
             self.lines.add(
-                f"const float *c{tap.node} = {self.memory(tap)} + {address_expression(tap, dims)};"
+                f"const {self.memory_type} *c{tap.node} ="
+                f" {self.memory(tap)} + {address_expression(tap, dims)};"
             )
         for tap in self.taps.values():
             if not tap.strides[self.last]:

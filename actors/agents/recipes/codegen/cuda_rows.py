@@ -97,7 +97,9 @@ class CudaRows(CudaWriter):
         step = load.strides[self.last]
         if inner and step and not load.period:
             name = f"c{load.node}"
-            self.lines.add(f"const float *{name} = a{load.node} + {' + '.join(inner)};")
+            self.lines.add(
+                f"const {self.memory_type} *{name} = a{load.node} + {' + '.join(inner)};"
+            )
             for c in range(lanes if not self.can_load_vector(load, lanes) else 0):
                 self.lines.add(f"l{load.node}[{c}] = {name}[(j + {c}) * {step}];")
             if self.can_load_vector(load, lanes):

@@ -70,6 +70,7 @@ def pool_of(graph: OperationGraph, region: Region) -> RegionPool:
 class KernelWriter(ABC):
     """Writes the kernel of one region."""
 
+    memory_type = "float"  # of the tensors in memory; "E": a half
     value_type: str  # of a value in the kernel: a vector in C++, a float in CUDA
     index_type: str  # of a loop variable
 
@@ -89,8 +90,9 @@ class KernelWriter(ABC):
 
     def parameter_list(self) -> list[str]:
         """Return the kernel's parameters: what it reads, then what it writes."""
-        reads = [f"const float *p{i}" for i in range(len(self.bases))]
-        return [*reads, *(f"float *q{i}" for i in range(len(self.loops.stores)))]
+        kind = self.memory_type
+        reads = [f"const {kind} *p{i}" for i in range(len(self.bases))]
+        return [*reads, *(f"{kind} *q{i}" for i in range(len(self.loops.stores)))]
 
     # -- places --------------------------------------------------------------------------------
 
@@ -123,13 +125,14 @@ class KernelWriter(ABC):
     def input_pointer(self, access: TensorAccess, dims: dict[int, str]) -> None:
         """Declare where a tensor is read for these loop variables."""
         where = f"{self.memory(access)} + {address_expression(access, dims)}"
-        self.lines.add(f"const float *a{access.node} = {where};")
+        self.lines.add(f"const {self.memory_type} *a{access.node} = {where};")
 
     def output_pointers(self, dims: dict[int, str]) -> None:
         """Declare where each output is written for these loop variables."""
         for place, access in enumerate(self.loops.stores):
             self.lines.add(
-                f"float *o{access.node} = q{place} + {address_expression(access, dims)};"
+                f"{self.memory_type} *o{access.node} ="
+                f" q{place} + {address_expression(access, dims)};"
             )
 
     # -- values --------------------------------------------------------------------------------

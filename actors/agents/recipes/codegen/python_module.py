@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 
+from actors.agents.recipes.codegen.elements import Element
 from actors.agents.recipes.codegen.passes import Kernel, PassPlan
 from actors.agents.recipes.codegen.templates import (
     ALIGNED_FUNCTION,
@@ -38,9 +39,10 @@ class ModuleAssembler:
         kernels: dict[Region, Kernel],
         knobs: Knobs,
         backend: str,
+        element: Element = "float32",
     ) -> None:
         self.program, self.schedule, self.kernels = program, schedule, kernels
-        self.knobs, self.backend = knobs, backend
+        self.knobs, self.backend, self.element = knobs, backend, element
         self.graph = program.graph
         self.device = "cuda" if backend == "cuda" else "cpu"
         self.names: dict[int, str] = {}
@@ -74,7 +76,7 @@ class ModuleAssembler:
             "",
             (CUDA_BUILD if self.backend == "cuda" else CPP_BUILD).rstrip(),
             *self.signatures(),
-            FITS_FUNCTION.format(device=self.device).rstrip(),
+            FITS_FUNCTION.format(device=self.device, dtype=self.element).rstrip(),
         ]
         if self.backend == "cuda":
             parts.append(ALIGNED_FUNCTION.rstrip())
@@ -228,8 +230,9 @@ class ModuleAssembler:
             shape = self.graph[index].shape
             self.body.append(f"t{index} = {self.dense_names[kernel.reads[0]]}.new_empty({shape})")
         if kernel.scratch:
+            kind = "" if self.element == "float32" else ", dtype=torch.float32"
             self.body.append(
-                f"scratch = {self.dense_names[kernel.reads[0]]}.new_empty({kernel.scratch})"
+                f"scratch = {self.dense_names[kernel.reads[0]]}.new_empty({kernel.scratch}{kind})"
             )
         arguments = [f"{self.dense_names[i]}.data_ptr()" for i in kernel.reads]
         arguments += [f"{self.names[i]}.data_ptr()" for i in kernel.writes]

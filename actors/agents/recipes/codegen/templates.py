@@ -58,7 +58,7 @@ def fits(tensor, shape):
     """Whether the kernels were written for this tensor."""
     return (
         tensor.shape == shape
-        and tensor.dtype is torch.float32
+        and tensor.dtype is torch.{dtype}
         and tensor.is_{device}
     )
 
@@ -67,7 +67,7 @@ def ready(tensor, shape):
     """The tensor as contiguous memory, or an error that says what was expected."""
     if not fits(tensor, shape):
         raise RuntimeError(
-            f"a kernel takes float32{{list(shape)}} on {device}, "
+            f"a kernel takes {dtype}{{list(shape)}} on {device}, "
             f"got {{tensor.dtype}}{{list(tensor.shape)}} on {{tensor.device.type}}"
         )
     return tensor.contiguous()

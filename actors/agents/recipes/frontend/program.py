@@ -31,16 +31,23 @@ from actors.agents.recipes.ir.tensor_views import TensorView, is_identity_view, 
 
 
 def read_task(
-    text: str, inputs: str = "", *, outputs: str = "", fold_bias: bool = False
+    text: str,
+    inputs: str = "",
+    *,
+    outputs: str = "",
+    fold_bias: bool = False,
+    is_half: bool = False,
 ) -> ForwardProgram:
     """The task's forward as a graph.
 
     `inputs` and `outputs` describe the reference's tensors, as in "float32[64, 8], int64[64]"; ""
-    where they are not known.  Raises `UnsupportedSourceError` with a sentence for the user that
+    where they are not known.  `is_half`: the module computes in a half, and is read as if that were
+    float32.  Raises `UnsupportedSourceError` with a sentence for the user that
     names the line.
     """
     source = TaskSource(text)
     reader = ForwardReader(source, OperationGraph(), fold_bias)
+    reader.is_half = is_half
     try:
         reader.read_constants()
         return read_program(reader, inputs, outputs)

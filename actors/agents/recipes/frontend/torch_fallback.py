@@ -34,6 +34,7 @@ class TorchFallback:
 
     def __init__(self, graph: OperationGraph) -> None:
         self.graph = graph
+        self.is_half = False  # the module computes in a half, and is read as if that were float32
         self.left_to_torch: list[str] = []  # the operations that stay in PyTorch, for the user
         self.torch_lines: dict[str, int] = {}  # the first line with each of them
         self.unsupported_tensors: dict[str, str] = {}  # tensors that no kernel can take, and why
@@ -148,10 +149,11 @@ class TorchFallback:
     def as_tensor(self, value: object) -> TensorView:
         """A tensor for a parameter or tensor; its shape may be unknown."""
         if isinstance(value, ParameterValue):
-            if value.dtype != "float32" and value.shape is not None:
+            known = ("float32", "float16", "bfloat16") if self.is_half else ("float32",)
+            if value.dtype not in known and value.shape is not None:
                 at = f" (line {value.line})" if value.line else ""
                 self.unsupported_tensors[value.text] = f"{value.text} is {value.dtype}{at}"
-            if value.shape is None or value.dtype != "float32":
+            if value.shape is None or value.dtype not in known:
                 text = value.text.replace("{", "{{").replace("}", "}}")
                 return TensorView(node=self.graph.torch_node(text, (), None), groups=())
             return identity_view(self.graph, self.graph.leaf(value.text, value.shape))

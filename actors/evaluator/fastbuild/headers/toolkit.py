@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 
 from actors.evaluator.fastbuild.headers.header_tree import (
-    INDEX_FILE,
     NATIVE,
     OperatorIndex,
     read_index,
@@ -41,9 +40,11 @@ GENERATOR_FILES = (
     "nvcc/strip_bodies.py",
     "request/added_headers.py",
     "toolkit_builder.py",
+    "toolkit_probe.py",
 )
 NAMES_FILE, LIGHT_MACROS_FILE, MACROS_FILE = "names", "light-macros", "macros"
 EXPORTED_FILE, BINDING_FILE, LINKER_FILE = "exported", "binding.o", "linker"
+COMPLETE_FILE = "complete"  # the last file of a toolkit that trusted code makes
 GRAPHS_FOLDER, GRAPHS_FILE = "graphs", "graphs.o"
 
 
@@ -77,6 +78,10 @@ class Toolkit:
         self.folder = folder
         self.precompiled = PrecompiledHeaders(folder / "precompiled")
         self.preambles_folder = folder / "preambles"  # of `nvcc_preamble.PreambleCache`
+
+    def is_complete(self) -> bool:
+        """Whether candidates can be built with it."""
+        return (self.folder / COMPLETE_FILE).exists()
 
     @property
     def key(self) -> str:
@@ -153,8 +158,9 @@ def find_toolkit(store: Path) -> Toolkit:
     Raises `ToolkitMissingError` if the folder has none.
     """
     folder = store / toolkit_key()
-    if not (folder / INDEX_FILE).exists():
+    toolkit = Toolkit(folder)
+    if not toolkit.is_complete():
         raise ToolkitMissingError(
             f"{store} holds no toolkit for torch {torch.__version__}; prepare it first"
         )
-    return Toolkit(folder)
+    return toolkit

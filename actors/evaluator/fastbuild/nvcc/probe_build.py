@@ -97,15 +97,18 @@ class _Probe:
         before = self._prefix()
         if before is None:
             return
-        preamble = self._new_preamble(HOST_HALF)
-        if preamble:
-            stripped = self._strip(HOST_HALF, preamble)
-            after = self._prefix() if self._run(HOST_HALF.parser) else None
-            if after and after.rest == before.rest:
-                self._store(HOST_HALF, preamble, stripped, written=before.text)
-        self.context.toolkit.precompiled.make(
-            before.compiler, list(before.flags), before.text, self.context.deadline
-        )
+        with ThreadPoolExecutor(1) as pool:
+            header = pool.submit(
+                self.context.toolkit.precompiled.make,
+                *(before.compiler, list(before.flags), before.text, self.context.deadline),
+            )
+            preamble = self._new_preamble(HOST_HALF)
+            if preamble:
+                stripped = self._strip(HOST_HALF, preamble)
+                after = self._prefix() if self._run(HOST_HALF.parser) else None
+                if after and after.rest == before.rest:
+                    self._store(HOST_HALF, preamble, stripped, written=before.text)
+            header.result()
 
     def device(self, half: NvccHalf) -> None:
         preamble = self._new_preamble(half) if self._run(half.text) else ""

@@ -1,0 +1,24 @@
+"""Figures as text, for sentences."""
+
+from __future__ import annotations
+
+
+def share_text(part: float) -> str:
+    """Return "42%", or "less than 1%"."""
+    return f"{part:.0%}" if part >= 0.01 else "less than 1%"
+
+
+def size_text(amount: float) -> str:
+    """Return a number of bytes with its unit: "3.84 KB"."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if amount >= size:
+            return f"{amount / size:.4g} {unit}"
+    return f"{amount:.0f} bytes"
+
+
+def number_text(amount: float) -> str:
+    """Return a count: "1,234", "1.5 million"."""
+    for name, size in (("billion", 1e9), ("million", 1e6)):
+        if amount >= size:
+            return f"{amount / size:.3g} {name}"
+    return f"{amount:,.0f}"

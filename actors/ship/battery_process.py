@@ -1,0 +1,120 @@
+"""The battery of a package in a process of its own, and what its results mean."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from actors.ship.errors import ShipError
+from protocol.frozen_struct import Value
+
+RESULTS = "battery.json"
+BATTERY_S = 1800.0
+# A failed check -> the limit with which the plain forward runs in that use.
+LIMIT_OF = {
+    "operator": "operator",
+    "opcheck": "operator",
+    "operator gradients": "operator",
+    "export": "operator",
+    "compile": "compile",
+    "threads": "threads",
+    "side stream": "side stream",
+    "CUDA graph": "CUDA graph",
+}
+
+
+class CheckResult(Value, frozen=True, kw_only=True):
+    """One check of one winner."""
+
+    outcome: str  # passed, failed, "not made"
+    note: str = ""
+
+
+class BatteryResults(Value, frozen=True, kw_only=True):
+    """battery.json."""
+
+    where: dict[str, str]  # torch, python, device
+    parts: dict[str, dict[str, CheckResult]]
+
+
+def run(
+    folder: Path, module: str, device: str | None = None, python: str = sys.executable
+) -> BatteryResults:
+    """Run the battery of the package in `folder`; raise ShipError where it comes to no results."""
+    with tempfile.TemporaryDirectory(prefix="stark-battery-") as scratch:
+        file = Path(scratch) / RESULTS
+        words = [python, "-m", f"{module}.battery", "--json", str(file)]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(folder.absolute()),
+            "PYTHONDONTWRITEBYTECODE": "1",  # the folder is what is shipped
+        }
+        try:
+            done = subprocess.run(
+                [*words, *(["--device", device] if device else [])],
+                cwd=scratch, env=environment, capture_output=True, text=True, check=False,
+                timeout=BATTERY_S,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise ShipError(f"the battery took more than {BATTERY_S:g} s") from error
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=BatteryResults)
+        except (OSError, msgspec.DecodeError) as error:
+            said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+            raise ShipError(f"the battery did not come to its end: {said[-1]}") from error
+
+
+def store(folder: Path, module: str, results: BatteryResults) -> None:
+    """Write battery.json into a package."""
+    text = msgspec.json.format(msgspec.json.encode(results), indent=1)
+    (folder / module / RESULTS).write_bytes(text + b"\n")
+
+
+def failed_checks(results: BatteryResults) -> list[str]:
+    """Return a text for each check that failed."""
+    return [
+        f"{part}, {name}: {row.note}"
+        for part, name, row in _rows(results)
+        if row.outcome == "failed"
+    ]
+
+
+def limits_of(results: BatteryResults) -> dict[str, tuple[str, ...]]:
+    """Return part -> limits, where each failed check has a limit; {} otherwise."""
+    limits: dict[str, tuple[str, ...]] = {}
+    for part, name, row in _rows(results):
+        if row.outcome == "failed":
+            if name not in LIMIT_OF:
+                return {}
+            limits[part] = tuple(sorted({*limits.get(part, ()), LIMIT_OF[name]}))
+    return limits
+
+
+def summary_lines(results: BatteryResults) -> list[str]:
+    """Return a line about the battery, and one for each check that could not be made."""
+    outcomes = [row.outcome for _, _, row in _rows(results)]
+    passed = outcomes.count("passed")
+    where = ", ".join(f"{key} {value}" for key, value in results.where.items())
+    missing = [(name, row.note) for _, name, row in _rows(results) if row.outcome == "not made"]
+    lines = [f"not checked: {name}: {note}" for name, note in dict.fromkeys(missing)]
+    return [*lines, f"battery: {passed} of {len(outcomes)} checks passed ({where})"]
+
+
+def table(results: BatteryResults) -> list[str]:
+    """Return a line for each check."""
+    return [
+        f"{part}  {name:<18} {row.outcome:<9} {row.note}".rstrip()
+        for part, name, row in _rows(results)
+    ]
+
+
+def _rows(results: BatteryResults) -> Iterator[tuple[str, str, CheckResult]]:
+    for part, rows in results.parts.items():
+        for name, row in rows.items():
+            yield part, name, row

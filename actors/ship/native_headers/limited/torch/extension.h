@@ -1,0 +1,4 @@
+// torch/extension.h without Python: a library that is compiled with it serves any Python.
+#pragma once
+#include <torch/library.h>
+#include <torch/types.h>

@@ -1,0 +1,281 @@
+"""The package of one or several winners: a folder that can be read, installed and copied.
+
+    NAME/pyproject.toml            for pip; `ship.py wheel` builds wheels from it
+    NAME/README.md                 how it is used, what it was judged on, what the battery found
+    NAME/IMPORT/__init__.py        the public names
+    NAME/IMPORT/PART/original.py   the task's file, unchanged
+    NAME/IMPORT/PART/kernels.py    the candidate; its builds go through `extensions`
+    NAME/IMPORT/PART/drop_in.py    ModelNew, the operator, and the guard around the kernels
+    NAME/IMPORT/*.py               battery, comparison, extensions, prebuild
+    NAME/IMPORT/provenance.json    where the kernels come from
+
+The folder is written beside its place and renamed: it is whole or not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import keyword
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from actors.release.composition import UnreleasableError
+from actors.release.package_module import package_module, with_limits
+from actors.ship.errors import ShipError
+from actors.ship.kernel_sources import packaged
+from actors.ship.shipped_winner import ShippedWinner
+
+COMMON = (
+    *("battery.py", "battery_checks.py", "check_inputs.py", "comparison.py"),
+    *("extensions.py", "operator_checks.py", "prebuild.py"),
+)
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_.][A-Za-z0-9]+)*")
+RESERVED = {*(name.removesuffix(".py") for name in COMMON), "native", "battery_results"}
+TORCH = "torch>=2.11"
+PROVENANCE = "provenance.json"
+
+PYPROJECT = """\
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "{name}"
+version = "{version}"
+description = "{description}"
+readme = "README.md"
+requires-python = ">=3.10"
+dependencies = ["{torch}"{more}]
+{license}
+[project.optional-dependencies]
+jit = ["ninja>=1.11", "setuptools>=77"] # torch compiles C++ and CUDA kernels with them
+
+[tool.setuptools]
+packages = [{packages}]
+
+[tool.setuptools.package-data]
+"*" = ["*.json", "native/*"]
+"""
+PART_INIT = '''\
+"""{title}."""
+
+from .drop_in import _JUDGED as JUDGED
+from .drop_in import _LIBRARY, _STATE_NAMES, Model, ModelNew, forward, stats
+from .original import get_init_inputs, get_inputs
+
+NAMESPACE = _LIBRARY.ns
+STATE_NAMES = tuple(_STATE_NAMES)
+__all__ = ["Model", "ModelNew", "forward", "get_init_inputs", "get_inputs", "stats"]
+'''
+
+
+def checked_name(name: str) -> str:
+    """Return the name under which a distribution is imported; raise ShipError for a bad name."""
+    module = re.sub(r"[-.]", "_", name).lower()
+    if not NAME.fullmatch(name) or keyword.iskeyword(module):
+        raise ShipError(f"--name {name}: expected letters, digits and hyphens, such as fused-gelu")
+    if module in sys.stdlib_module_names or module in ("torch", "triton", "numpy"):
+        raise ShipError(f"--name {name}: Python has a module {module} already: choose another")
+    return module
+
+
+class PackageFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a package, before it is written."""
+
+    name: str  # of the distribution
+    module: str  # as it is imported
+    version: str  # 1.0.0+DIGEST: another content, another version
+    digest: str
+    parts: dict[str, ShippedWinner]
+    namespaces: dict[str, str]  # part -> of its operator, without `stark_`
+    files: dict[str, str]  # path in the folder -> text
+
+
+class OpenedPackage(msgspec.Struct, frozen=True, kw_only=True):
+    """A package on disk."""
+
+    folder: Path
+    module: str
+    name: str
+    version: str
+    parts: tuple[str, ...]
+
+
+def package_files(
+    name: str,
+    winners: Sequence[ShippedWinner],
+    *,
+    license_name: str = "",
+    fitted: Mapping[str, str] | None = None,
+    limits: Mapping[str, tuple[str, ...]] | None = None,
+) -> PackageFiles:
+    """Return the files of a package.
+
+    `fitted`: for an adopted model, the files of its package that are not winners: name -> text.
+    `limits`: part -> uses in which the battery found its kernels wrong: the original runs there.
+    """
+    module = checked_name(name)
+    parts = {_part_name(winner.name): winner for winner in winners}
+    if len(parts) != len(winners):
+        raise ShipError(f"two winners have one name: {', '.join(w.name for w in winners)}")
+    sources = {
+        part: _part_sources(winner, (limits or {}).get(part, ())) for part, winner in parts.items()
+    }
+    common = {file: _text(file) for file in COMMON}
+    digest = hashlib.sha256(
+        json.dumps([name, sources, common, fitted or {}], sort_keys=True).encode()
+    ).hexdigest()[:8]
+    version = f"1.0.0+{digest}"
+    single = len(parts) == 1
+    spaces = {
+        part: f"{module}_{digest}" if single else f"{module}_{part}_{digest}" for part in parts
+    }
+    files = {f"{module}/{file}": text for file, text in common.items()}
+    for part, texts in sources.items():
+        title = f"{part} of {name}"
+        files[f"{module}/{part}/__init__.py"] = PART_INIT.format(title=title)
+        files[f"{module}/{part}/original.py"] = texts["original"]
+        files[f"{module}/{part}/kernels.py"] = texts["kernels"]
+        try:
+            guarded = package_module(title, texts["judged"], spaces[part])
+        except UnreleasableError as error:
+            raise ShipError(f"{part} can't be shipped: {error}") from error
+        files[f"{module}/{part}/drop_in.py"] = guarded
+    if fitted is None:
+        files[f"{module}/__init__.py"] = _init_text(name, version, list(parts))
+    else:
+        names = f"\n\n__version__ = {version!r}\nPARTS = {tuple(parts)!r}\n"
+        files |= {f"{module}/{file}": text for file, text in fitted.items()}
+        files[f"{module}/__init__.py"] = fitted["__init__.py"] + names
+    record = {
+        "name": name,
+        "version": version,
+        "parts": {part: winner.origin for part, winner in parts.items()},
+    }
+    files[f"{module}/{PROVENANCE}"] = json.dumps(record, indent=1) + "\n"
+    packages = ", ".join(f'"{path}"' for path in (module, *(f"{module}.{p}" for p in parts)))
+    files["pyproject.toml"] = PYPROJECT.format(
+        name=name,
+        version=version,
+        description=f"Kernels for {', '.join(parts)}, with the original modules beside them",
+        torch=TORCH,
+        more=', "triton"' if any(uses_triton(winner) for winner in winners) else "",
+        license=f'license = "{license_name}"\n' if license_name else "",
+        packages=packages,
+    )
+    return PackageFiles(
+        name=name,
+        module=module,
+        version=version,
+        digest=digest,
+        parts=parts,
+        namespaces=spaces,
+        files=files,
+    )
+
+
+def uses_triton(winner: ShippedWinner) -> bool:
+    """Whether a candidate imports Triton."""
+    return bool(re.search(r"^\s*(?:import|from) triton\b", winner.parts.candidate, re.MULTILINE))
+
+
+def _part_name(name: str) -> str:
+    part = re.sub(r"\W", "_", name)
+    return f"{part}_kernels" if part in RESERVED or not part.isidentifier() else part
+
+
+def _part_sources(winner: ShippedWinner, limits: Sequence[str]) -> dict[str, str]:
+    try:
+        kernels = packaged(winner.parts.candidate)
+    except SyntaxError as error:
+        raise ShipError(f"{winner.name}: the kernels can't be read: {error}") from error
+    return {
+        "original": winner.parts.task.rstrip() + "\n",
+        "kernels": kernels,
+        "judged": with_limits(winner.parts.judged, limits),
+    }
+
+
+def _text(file: str) -> str:
+    return resources.files("actors.ship.package_texts").joinpath(file).read_text(encoding="utf-8")
+
+
+def _init_text(name: str, version: str, parts: Sequence[str]) -> str:
+    """Return the package's `__init__.py`; the names of a single winner are its own, too."""
+    lines = [
+        f'"""{name}: kernels for {", ".join(parts)}; see README.md."""',
+        "",
+        *(f"from . import {part}" for part in parts),
+    ]
+    names = [*parts]
+    if len(parts) == 1:
+        shared = ["Model", "ModelNew", "forward", "stats"]
+        lines.append(f"from .{parts[0]} import {', '.join(shared)}")
+        names += shared
+    listed = ", ".join(f'"{each}"' for each in names)
+    lines += [
+        "",
+        f'__version__ = "{version}"',
+        f"PARTS = {tuple(parts)!r}",
+        f"__all__ = [{listed}]",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_new_folder(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write files into a new folder beside `folder`, and return it; `place` gives it its name."""
+    check_free(folder)
+    scratch = folder.absolute().with_name(f".{folder.name}.{secrets.token_hex(4)}.new")
+    try:
+        for path, text in files.items():
+            target = scratch / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise ShipError(
+            f"--out {folder}: can't write {error.filename}: {error.strerror}"
+        ) from error
+    return scratch
+
+
+def opened(folder: Path) -> OpenedPackage:
+    """Return the package in a folder; raise ShipError where there is none."""
+    for path in sorted(folder.glob(f"*/{PROVENANCE}")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            return OpenedPackage(
+                folder=folder,
+                module=path.parent.name,
+                name=record["name"],
+                version=record["version"],
+                parts=tuple(record["parts"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ShipError(f"{path} can't be read: {error!r}") from error
+    raise ShipError(f"{folder} is not a package that ship.py made: it has no {PROVENANCE}")
+
+
+def check_free(folder: Path) -> None:
+    """Raise ShipError unless `folder` does not exist, or is an empty folder."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise ShipError(f"--out {folder} exists and is not a folder: choose another")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ShipError(f"--out {folder} exists and is not empty: choose another, or remove it")
+
+
+def place(scratch: Path, folder: Path) -> None:
+    """Give a whole folder its name."""
+    try:
+        scratch.rename(folder.absolute())  # over an empty folder, too
+    except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise ShipError(f"--out {folder}: {error.strerror}") from error

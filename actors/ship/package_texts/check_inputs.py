@@ -1,0 +1,89 @@
+"""Inputs and parameters of other kinds for the checks, and gradients."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import time
+
+import torch
+
+from .comparison import NotCheckableError, change, copies, tensors_of
+
+
+def operator_of(subject):
+    if subject.part.forward is None:
+        raise NotCheckableError("the module has no tensor among its outputs")
+    return subject.part.forward
+
+
+def require_cuda(subject):
+    if subject.device != "cuda":
+        raise NotCheckableError("it needs a CUDA device")
+
+
+def seconds_of(function, calls=50):
+    """Return the median seconds of a call; launches only, where kernels run on a card."""
+    function()
+    times = []
+    for _ in range(calls):
+        begin = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - begin)
+    return sorted(times)[calls // 2]
+
+
+def resized(tensor, size):
+    """Return a tensor with another size of its first dimension."""
+    if not tensor.dim():
+        return tensor
+    if size <= tensor.shape[0]:
+        return tensor[:size].clone()
+    return torch.cat([tensor] * (size // max(1, tensor.shape[0]) + 1))[:size].clone()
+
+
+def permuted(tensor):
+    """Return equal values whose memory is in another order."""
+    if tensor.dim() < 2:
+        return tensor
+    return tensor.transpose(0, -1).contiguous().transpose(0, -1)
+
+
+def sliced(tensor):
+    """Return equal values as every second element of a larger tensor."""
+    if not tensor.dim():
+        return tensor
+    return torch.stack([tensor, tensor], dim=-1)[..., 0]
+
+
+def misaligned(tensor):
+    """Return equal values, contiguous, one element after an aligned address."""
+    room = torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
+    return room[1:].view(tensor.shape).copy_(tensor)
+
+
+def perturbed(module):
+    """Give parameters other values, in place, and return the module."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.is_floating_point():
+                parameter.mul_(0.9)
+    return module
+
+
+def gradients(module, inputs):
+    """Return the gradients of the inputs and of the parameters, [] where there are none."""
+    inputs = change(copies(inputs), lambda t: t.requires_grad_(t.is_floating_point()))
+    torch.manual_seed(0)
+    outputs = [t for t in tensors_of(module(*inputs)) if t.is_floating_point()]
+    wanted = [t for t in tensors_of(inputs) if t.requires_grad]
+    wanted += [p for p in module.parameters() if p.requires_grad]
+    return differentiate(outputs, wanted)
+
+
+def differentiate(outputs, wanted):
+    outputs = [t for t in outputs if t.requires_grad]
+    if not outputs or not wanted:
+        return []
+    loss = sum(t.float().square().mean() for t in outputs)
+    found = torch.autograd.grad(loss, wanted, allow_unused=True)
+    return [torch.zeros_like(w) if g is None else g for w, g in zip(wanted, found)]

@@ -1,0 +1,156 @@
+"""Compares a winner with the original module, in the sense of float64."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import copy
+
+import torch
+
+ERROR_FACTOR = 8.0  # a kernel's error may be so many times the original's own
+FLOORS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
+SMALL_FLOAT_FLOOR = 0.125
+
+
+class NotCheckableError(Exception):
+    """A check can't be made here; one line."""
+
+
+class Subject:
+    """One winner on one device: its modules, its inputs, its operator."""
+
+    def __init__(self, part, device):
+        self.part, self.device = part, device
+
+    def plain(self):
+        """Return the original module, always with the same parameters."""
+        return self._construct(self.part.Model)
+
+    def winner(self, plain=None):
+        """Return a winner with the parameters of `plain`."""
+        made = self._construct(self.part.ModelNew)
+        made.load_state_dict((plain or self.plain()).state_dict())
+        return made
+
+    def _construct(self, kind):
+        torch.manual_seed(1)
+        return kind(*move(list(self.part.get_init_inputs()), self.device)).to(self.device)
+
+    def inputs(self, seed=0):
+        torch.manual_seed(seed)
+        return move(list(self.part.get_inputs()), self.device)
+
+    def tensors(self, module, inputs):
+        """Return the operator's arguments for a module and inputs."""
+        held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        state = [held[name] for name in self.part.STATE_NAMES]
+        return [*tensors_of(inputs), *(tensor.detach() for tensor in state)]
+
+    def runs_kernels(self):
+        """Whether the kernels may run on this device."""
+        return self.device == self.part.JUDGED["device"]
+
+    def expect(self, winner, plain, inputs, kernels=None):
+        """Raise unless both modules return the same, or both raise.
+
+        `kernels`: whether the winner's kernels must have run.
+        """
+        before = winner.kernel_stats()["kernel"] if hasattr(winner, "kernel_stats") else 0
+        try:
+            expected = call(plain, inputs)
+        except Exception as error:
+            try:
+                call(winner, inputs)
+            except Exception:
+                return
+            raise AssertionError(f"it returns what the original refuses: {error}") from error
+        require_close(call(winner, inputs), expected, exact(plain, inputs))
+        if kernels is None or not hasattr(winner, "kernel_stats"):
+            return
+        stats = winner.kernel_stats()
+        if kernels and self.runs_kernels():
+            assert stats["kernel"] > before, f"the kernels did not run: {list(stats['reasons'])}"
+        elif not kernels:
+            assert stats["kernel"] == before, "the kernels ran"
+
+
+def call(module, inputs):
+    """Call a module without gradients on copies of the inputs."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        return module(*copies(inputs))
+
+
+def copies(inputs):
+    """Return clones of contiguous tensors; others are given as they are, with their strides."""
+    return change(
+        inputs, lambda t: t.clone() if t.is_contiguous() and not t.storage_offset() else t
+    )
+
+
+def exact(plain, inputs):
+    """Return the original's outputs in float64, or None where it does not run so."""
+    try:
+        doubled = copy.deepcopy(plain).double()
+        return call(
+            doubled, change(inputs, lambda t: t.double() if t.is_floating_point() else t.clone())
+        )
+    except Exception:
+        return None
+
+
+def require_close(got, expected, truth=None):
+    """Raise unless each tensor is as near to the truth as the original's, times a factor."""
+    ours, theirs = tensors_of(got), tensors_of(expected)
+    truths = tensors_of(truth) if truth is not None else theirs
+    assert len(ours) == len(theirs), f"{len(ours)} outputs in place of {len(theirs)}"
+    if len(truths) != len(theirs):
+        truths = theirs
+    for one, other, true in zip(ours, theirs, truths):
+        same = one.shape == other.shape and one.dtype == other.dtype
+        assert same, f"{one.dtype}{list(one.shape)} in place of {other.dtype}{list(other.shape)}"
+        assert one.device == other.device, f"on {one.device} in place of {other.device}"
+        if not other.numel():
+            continue
+        if not other.is_floating_point():
+            assert torch.equal(one, other), "other integers"
+            continue
+        one, other, true = (t.detach().double() for t in (one, other, true))
+        finite = other.isfinite()
+        assert torch.equal(one.isfinite(), finite), "other elements are finite"
+        if not finite.any():
+            continue
+        scale = true[finite].abs() + true[finite].square().mean().sqrt() + 1e-30
+        off = ((one - true)[finite].abs() / scale).max().item()
+        own = ((other - true)[finite].abs() / scale).max().item()
+        floor = FLOORS.get(tensors_of(expected)[0].dtype, SMALL_FLOAT_FLOOR)
+        allowed = max(floor, ERROR_FACTOR * own)
+        assert off <= allowed, f"the error is {off:.2g}, allowed is {allowed:.2g}"
+
+
+def tensors_of(value):
+    """Return the tensors in a value, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors_of(item)]
+    return []
+
+
+def change(value, how):
+    """Return a value with `how` applied to each of its tensors."""
+    if isinstance(value, torch.Tensor):
+        return how(value)
+    if isinstance(value, dict):
+        return {key: change(item, how) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [change(item, how) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def move(values, device):
+    """Return values with their tensors on a device."""
+    return change(values, lambda tensor: tensor.to(device))

@@ -1,0 +1,211 @@
+"""The libraries of the kernels: prebuilt in this package, from the cache, or compiled now.
+
+`load_inline` stands in for torch's function of this name in the modules `kernels`.  A library is
+looked for in the folder `native` of this package, then in the cache, $STARK_KERNEL_CACHE or
+~/.cache/stark-kernels/packages.  Else a compiler makes it, for the cache.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+NATIVE = Path(__file__).with_name("native")
+INDEX = "index.json"  # digest -> record of a prebuilt library
+OPTIONS = {  # of torch's load_inline, with their defaults
+    "functions": None,
+    "extra_cflags": None,
+    "extra_cuda_cflags": None,
+    "extra_ldflags": None,
+    "extra_include_paths": None,
+    "with_cuda": None,
+    "is_python_module": True,
+    "with_pytorch_error_handling": True,
+    "no_implicit_headers": False,
+}
+IGNORED = ("build_directory", "verbose", "keep_intermediates", "use_pch")
+requests = {}  # digest -> (what was asked for, how it was answered)
+
+
+def load_inline(name, cpp_sources, cuda_sources=None, **options):
+    """Return the library of these sources, as torch's `load_inline` does."""
+    asked = {"name": name, "cpp_sources": _texts(cpp_sources), "cuda_sources": _texts(cuda_sources)}
+    unknown = set(options) - set(OPTIONS) - set(IGNORED)
+    if unknown:
+        raise TypeError(f"load_inline() got an unexpected keyword argument {min(unknown)!r}")
+    asked.update({key: options.get(key, value) for key, value in OPTIONS.items()})
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[
+        :16
+    ]
+    library, how = _prebuilt(digest)
+    requests[digest] = (asked, f"not compiled; {how}")
+    if library is None:
+        library, how = _from_cache(asked, digest)
+    requests[digest] = (asked, how)
+    return library
+
+
+def __getattr__(name):
+    """Everything else of torch.utils.cpp_extension."""
+    from torch.utils import cpp_extension
+
+    return getattr(cpp_extension, name)
+
+
+def _texts(sources):
+    return [sources] if isinstance(sources, str) else list(sources or [])
+
+
+# --- prebuilt ---
+
+
+def _prebuilt(digest):
+    """Return a library of this package, or None and why there is none."""
+    try:
+        record = json.loads((NATIVE / INDEX).read_text())["libraries"][digest]
+    except (OSError, KeyError):
+        return None, "this package has no prebuilt library of it"
+    reason = unusable(record)
+    if reason:
+        return None, reason
+    path = str(NATIVE / record["file"])
+    if record["kind"] == "path":
+        torch.ops.load_library(path)
+        return path, "prebuilt"
+    if record["kind"] == "python":
+        return _imported(path), "prebuilt"
+    return _Functions(path, record), "prebuilt"
+
+
+def unusable(record):
+    """Return why a prebuilt library can't run here, or ""."""
+    if record["machine"] != platform.machine():
+        return f"it was built for {record['machine']}"
+    if record["torch"] and record["torch"] != _torch_release():
+        return f"it was built for torch {record['torch']}"
+    if record["python"] and record["python"] != sys.implementation.cache_tag:
+        return f"it was built for {record['python']}"
+    missing = [flag for flag in record["cpu"] if flag not in cpu_flags()]
+    if missing:
+        return f"this processor lacks {missing[0]}"
+    if record["capabilities"]:
+        held = torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0)
+        if list(held) not in record["capabilities"]:
+            return f"it was not built for compute capability {held[0]}.{held[1]}"
+    return ""
+
+
+def _torch_release():
+    return ".".join(torch.__version__.split(".")[:2])
+
+
+def cpu_flags():
+    """Return the names of this processor's features, as Linux spells them."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+class _Functions:
+    """The functions of a library that registers them as operators."""
+
+    def __init__(self, path, record):
+        space = record["namespace"]
+        if not hasattr(getattr(torch.ops, space), record["functions"][0]):
+            torch.ops.load_library(path)
+        for name in record["functions"]:
+            setattr(self, name, getattr(getattr(torch.ops, space), name).default)
+
+
+def _imported(path):
+    """Import an extension module from its file."""
+    name = Path(path).name.split(".")[0]
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# --- compiled here ---
+
+
+def cache_folder():
+    """Return the folder of the libraries that were compiled on this machine."""
+    given = os.environ.get("STARK_KERNEL_CACHE")
+    if given:
+        return Path(given)
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "stark-kernels" / "packages"
+
+
+def _from_cache(asked, digest):
+    """Return a library from the cache; compile it first where it is not there."""
+    key = f"{digest}-{_environment_digest(asked)}"
+    root = cache_folder()
+    kept = root / key
+    name = f"{asked['name']}_{digest[:8]}"
+    path = kept / f"{name}.so"
+    if not path.is_file():
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = Path(tempfile.mkdtemp(prefix=".build-", dir=root))
+        try:
+            _compile(asked, name, folder)
+            (folder / "lock").unlink(missing_ok=True)
+            try:
+                folder.rename(kept)  # whole or not at all; two builds at once do no harm
+            except OSError:
+                if not path.is_file():
+                    raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        how = "compiled now"
+    else:
+        how = "from the cache"
+    if asked["is_python_module"]:
+        return _imported(str(path)), how
+    torch.ops.load_library(str(path))
+    return str(path), how
+
+
+def _compile(asked, name, folder):
+    from torch.utils import cpp_extension
+
+    if not shutil.which(os.environ.get("CXX", "c++")) and not shutil.which("g++"):
+        raise RuntimeError("no C++ compiler was found")
+    if asked["cuda_sources"] and torch.cuda.is_available():
+        major, minor = torch.cuda.get_device_capability()
+        os.environ.setdefault("TORCH_CUDA_ARCH_LIST", f"{major}.{minor}")
+    options = {key: asked[key] for key in OPTIONS}
+    cpp_extension.load_inline(
+        name=name,
+        cpp_sources=list(asked["cpp_sources"]),
+        cuda_sources=list(asked["cuda_sources"]),
+        build_directory=str(folder),
+        **options,
+    )
+
+
+def _environment_digest(asked):
+    """Return a digest of what a compiled library depends on, besides its sources."""
+    parts = [torch.__version__, sys.implementation.cache_tag, platform.machine()]
+    if "-march=native" in (asked["extra_cflags"] or []):
+        parts.append(" ".join(sorted(cpu_flags())))
+    if asked["cuda_sources"] and torch.cuda.is_available():
+        parts.append(str(torch.cuda.get_device_capability()))
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:12]

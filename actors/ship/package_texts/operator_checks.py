@@ -1,0 +1,199 @@
+"""The checks of the operator, under compilers and on a card."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import io
+import shutil
+
+import torch
+
+from .check_inputs import (
+    differentiate,
+    gradients,
+    misaligned,
+    operator_of,
+    permuted,
+    perturbed,
+    require_cuda,
+    resized,
+    sliced,
+)
+from .comparison import NotCheckableError, Subject, call, change, copies, require_close, tensors_of
+
+CHECKS = {}  # name -> function of a Subject; returns a note, or None
+
+
+def check(function):
+    CHECKS[function.__name__.removeprefix("check_").replace("_", " ")] = function
+    return function
+
+
+# --- the operator ---
+
+
+@check
+def check_operator(subject):
+    """The operator as a function: two sets of parameters in turn, one changed in place."""
+    forward = operator_of(subject)
+    plains = [subject.plain(), perturbed(subject.plain())]
+    before = subject.part.stats()["kernel"]
+    for _ in range(2):
+        for plain in (*plains, *plains):
+            inputs = subject.inputs()
+            got = forward(*subject.tensors(plain, inputs))
+            require_close(got, tensors_of(call(plain, inputs)))
+        perturbed(plains[1])
+        perturbed(plains[0])
+    if subject.runs_kernels():
+        assert subject.part.stats()["kernel"] > before, "the kernels did not run"
+
+
+@check
+def check_opcheck(subject):
+    """torch.library.opcheck: schema, autograd registration, fake tensors, AOT dispatch."""
+    forward = operator_of(subject)
+    plain = subject.plain()
+    for how in (lambda t: t, permuted, sliced, misaligned):
+        tensors = subject.tensors(plain, change(subject.inputs(), how))
+        torch.library.opcheck(forward, tuple(tensors))
+    tensors = [
+        t.clone().requires_grad_() if t.is_floating_point() else t
+        for t in subject.tensors(plain, subject.inputs())
+    ]
+    torch.library.opcheck(forward, tuple(tensors))
+
+
+@check
+def check_operator_gradients(subject):
+    """The operator's derivative is that of the original, also when it is compiled."""
+    forward = operator_of(subject)
+    plain = subject.plain()
+
+    def as_module(*args):
+        return forward(*args)
+
+    expected = gradients(plain, subject.inputs())
+    if not expected:
+        raise NotCheckableError("no gradient flows through the module")
+    state = dict(plain.named_parameters())
+    order = [name for name in subject.part.STATE_NAMES if name in state]
+    for function in (as_module, torch.compile(as_module, fullgraph=True, backend="aot_eager")):
+        tensors = [t.clone() for t in subject.tensors(plain, subject.inputs())]
+        for tensor in tensors:
+            tensor.requires_grad_(tensor.is_floating_point())
+        inputs = tensors[: len(tensors) - len(subject.part.STATE_NAMES)]
+        outputs = [t for t in tensors_of(function(*tensors)) if t.is_floating_point()]
+        wanted = [t for t in inputs if t.requires_grad]
+        given = dict(zip(subject.part.STATE_NAMES, tensors[len(inputs) :]))
+        wanted += [given[name] for name in state if name in order]
+        require_close(differentiate(outputs, wanted), expected)
+
+
+# --- compilers ---
+
+
+@check
+def check_compile(subject):
+    """torch.compile(fullgraph=True): no graph break; other sizes cost one recompile at most."""
+    plain = subject.plain()
+    winner = subject.winner(plain)
+    backend = "inductor" if shutil.which("g++") or subject.device == "cuda" else "aot_eager"
+    graphs = []
+
+    def counting(graph, examples):
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend(backend)(graph, examples)
+
+    compiled = torch.compile(winner, fullgraph=True, backend=counting)
+    subject.expect(compiled, plain, subject.inputs())
+    if subject.runs_kernels() and winner.kernel_stats()["kernel"] == 0:
+        raise AssertionError(f"compiled, the kernels do not run: {winner.kernel_stats()}")
+    first = len(graphs)
+    for size in (5, 6, 7):
+        other = change(subject.inputs(), lambda t, size=size: resized(t, size))
+        try:
+            call(plain, other)
+        except Exception:
+            return f"backend {backend}; the original takes no other sizes"
+        subject.expect(compiled, plain, other)
+    assert len(graphs) - first <= 2, f"{len(graphs) - first} graphs for three other sizes"
+    return f"backend {backend}"
+
+
+@check
+def check_export(subject):
+    """torch.export, saved, loaded and run: the values of the original."""
+    plain = subject.plain()
+    winner = subject.winner(plain)
+    inputs = subject.inputs()
+    program = torch.export.export(winner, tuple(copies(inputs)))
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    loaded = torch.export.load(file).module()
+    require_close(call(loaded, inputs), call(plain, inputs))
+    names = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    held = any(subject.part.NAMESPACE in name for name in names)
+    return "the graph holds the operator" if held else "the graph holds plain operations"
+
+
+# --- the card ---
+
+
+@check
+def check_CUDA_graph(subject):
+    """Captured once, replayed with other inputs."""
+    require_cuda(subject)
+    plain = subject.plain()
+    winner = subject.winner(plain)
+    held = subject.inputs()
+    side = torch.cuda.Stream()
+    with torch.no_grad():
+        call(winner, held)
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                winner(*held)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs = winner(*held)
+        for seed in (1, 2):
+            fresh = subject.inputs(seed)
+            for old, new in zip(tensors_of(held), tensors_of(fresh)):
+                old.copy_(new)
+            graph.replay()
+            torch.cuda.synchronize()
+            require_close(outputs, call(plain, fresh))
+
+
+@check
+def check_side_stream(subject):
+    """On another stream, with inputs that are still being written on it."""
+    require_cuda(subject)
+    plain = subject.plain()
+    winner = subject.winner(plain)
+    expected = call(plain, subject.inputs())
+    held = change(subject.inputs(), torch.zeros_like)
+    fresh = subject.inputs()
+    call(winner, held)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.no_grad(), torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        for old, new in zip(tensors_of(held), tensors_of(fresh)):
+            old.copy_(new)
+        outputs = winner(*held)
+    stream.synchronize()
+    require_close(outputs, expected)
+
+
+@check
+def check_second_device(subject):
+    """On another card than the current one."""
+    require_cuda(subject)
+    if torch.cuda.device_count() < 2:
+        raise NotCheckableError("there is one CUDA device")
+    other = Subject(subject.part, "cuda:1")
+    plain = other.plain()
+    require_close(call(other.winner(plain), other.inputs()), call(plain, other.inputs()))

@@ -1,0 +1,110 @@
+"""The words of `scripts/ship.py`: package, check, wheel, hub."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from actors.exit_status import ExitStatus
+from actors.ship import battery_process, hub_layout, installed_package, wheels
+from actors.ship.errors import NothingToShipError, ShipError
+from actors.ship.package import (
+    PackageFiles,
+    check_free,
+    checked_name,
+    opened,
+    package_files,
+    place,
+    write_new_folder,
+)
+from actors.ship.package_readme import readme
+from actors.ship.shipped_winner import FITTED, ShippedWinner, of_file, of_fitted, of_run
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Carry out one command; return the exit status; raise ShipError."""
+    match parsed.word:
+        case "package":
+            return _package(parsed)
+        case "check":
+            return _check(parsed.folder, parsed.device)
+        case "wheel":
+            wheel, notes = wheels.build(opened(parsed.folder), parsed.abi, parsed.cpu)
+            _say(*notes, f"{wheel}: built")
+            return ExitStatus.DONE
+        case _:
+            out = parsed.out or Path(f"{parsed.folder}-hub")
+            _say(*hub_layout.write(opened(parsed.folder), out), f"{out}: written; nothing uploaded")
+            return ExitStatus.DONE
+
+
+def _package(parsed: argparse.Namespace) -> int:
+    fitted = None
+    if parsed.run.is_file():
+        if parsed.task or parsed.node is not None:
+            raise ShipError("--task and --node choose within a run, and RUN is a file")
+        winners = [of_file(parsed.run)]
+    elif (parsed.run / FITTED).is_dir():
+        if parsed.task or parsed.node is not None:
+            raise ShipError("--task and --node choose within a run, and RUN is an adopted model")
+        winners, fitted = of_fitted(parsed.run)
+    else:
+        winners = of_run(parsed.run, parsed.task, parsed.node)
+    name = parsed.name or winners[0].name.replace("_", "-").lower()
+    checked_name(name)
+    out = parsed.out or Path("dist") / name
+    check_free(out)
+    limits: dict[str, tuple[str, ...]] = {}
+    while True:
+        made = package_files(
+            name, winners, license_name=parsed.license, fitted=fitted, limits=limits
+        )
+        found = _tried(made, out, winners)
+        if found is None:
+            return ExitStatus.DONE
+        if not found.items() - limits.items():
+            return ExitStatus.NEGATIVE
+        limits = {**limits, **found}
+
+
+def _tried(
+    made: PackageFiles, out: Path, winners: list[ShippedWinner]
+) -> dict[str, tuple[str, ...]] | None:
+    """Write a package, run its battery, give it its place; return None.
+
+    Where a check fails that a limit prevents, return part -> limits: the package is not placed.
+    """
+    scratch = write_new_folder(out, made.files)
+    try:
+        results = battery_process.run(scratch, made.module)
+        limits = battery_process.limits_of(results)
+        if limits:
+            return limits
+        failed = battery_process.failed_checks(results)
+        if failed:
+            raise NothingToShipError(
+                f"nothing was written, for the battery found what is not right: {'; '.join(failed)}"
+            )
+        battery_process.store(scratch, made.module, results)
+        (scratch / "README.md").write_text(readme(made, results), encoding="utf-8")
+        place(scratch, out)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    lines = battery_process.summary_lines(results)
+    _say(*lines, f"{out}: {made.name} {made.version}, imported as {made.module}")
+    return None
+
+
+def _check(path: Path, device: str | None) -> int:
+    wheel = path if path.is_file() else wheels.build(opened(path), "jit", "v3")[0]
+    with installed_package.environment(wheel) as installed:
+        package = opened(installed.folder)
+        results = battery_process.run(installed.folder, package.module, device, installed.python)
+    _say(*battery_process.table(results), *battery_process.summary_lines(results))
+    return ExitStatus.NEGATIVE if battery_process.failed_checks(results) else ExitStatus.DONE
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(line, flush=True)  # noqa: T201  # the command's output

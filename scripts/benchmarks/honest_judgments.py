@@ -1,0 +1,202 @@
+"""Judgments of honest candidates, a third of them beside another program: none may be rejected.
+
+    python -m scripts.benchmarks.honest_judgments [--device cpu|cuda] [--count N] [--seconds S]
+
+The candidates are the honest kernels of `truth`, modules of `examples/` and of the corpus against
+themselves, the corpus's honest candidates, and the rule book's first answers to the examples.
+They are judged in rounds until there are N judgments (300), or until S seconds (450) are over.  A
+module against itself takes as long as itself: an interval that excludes that by more than 3 % is
+counted.  The exit status is 1 if one candidate is not correct or one interval is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from actors.agents import recipes
+from actors.agents.replies.replies import parse_reply
+from actors.cli import OneLineParser
+from actors.evaluator.devices import device as devices
+from actors.evaluator.judge import Judge, JudgeUnavailableError, TaskProblem
+from protocol.messages import Lease, Solve
+from protocol.settings import Limits
+from protocol.values import AttemptView, Backend, DeviceKind, Outcome, Task, Value, Verdict
+from scripts.benchmarks.honest_kernels import OWN_MODULE, honest_kernels
+from scripts.benchmarks.machine_info import machine
+
+ROOT = Path(__file__).parents[2]
+EXCLUDED_BY = 0.03
+BESIDE_EVERY = 3  # one judgment in three is beside the other program
+TIME_S = 0.5  # of samples: many short judgments show more than few long ones
+LARGE_BYTES = "32768, 65536"  # 8 GB of inputs: seconds of preparation for each judgment
+# What the other program does, again and again: on a card with a pause, as another user's would.
+OTHER_PROGRAM = """
+import sys, time, torch
+device = sys.argv[1]
+torch.set_num_threads(1)
+x = torch.randn(1024 if device == "cpu" else 8192, 1024, device=device)
+print("ready", flush=True)
+while True:
+    y = torch.relu(x @ x.T).sum()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        time.sleep(0.002)
+"""
+
+
+class HonestCandidate(Value, frozen=True, kw_only=True):
+    """A candidate that must be correct."""
+
+    name: str
+    task: str
+    candidate: str  # "": the rule book writes it
+
+    @property
+    def is_itself(self) -> bool:
+        """Whether it is the task's own module, and so takes as long."""
+        return self.candidate == self.task + OWN_MODULE
+
+
+def main(arguments: list[str]) -> int:
+    """Judge the candidates; print those that were judged falsely, and how many were judged."""
+    parser: argparse.ArgumentParser = OneLineParser(
+        prog="python -m scripts.benchmarks.honest_judgments"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default=devices.default_kind())
+    parser.add_argument("--count", type=int, default=300, help="judgments (300)")
+    parser.add_argument("--seconds", type=float, default=450.0, help="at most (450)")
+    flags = parser.parse_args(arguments)
+    print(f"{machine()}", flush=True)
+    with tempfile.TemporaryDirectory() as folder, other_program(flags.device) as other:
+        judge = Judge(flags.device, Limits(time_s=TIME_S), Path(folder) / "judge")
+        try:
+            return judge_all(judge, flags.device, other, flags.count, flags.seconds)
+        except JudgeUnavailableError as error:
+            print(f"could not judge: {error}")
+            return 4
+        finally:
+            judge.close()
+
+
+def judge_all(
+    judge: Judge, device: DeviceKind, other: subprocess.Popen[bytes], count: int, seconds: float
+) -> int:
+    """Judge in rounds; print what went wrong; return the exit status."""
+    found = honest_candidates(device)
+    began, judged = time.monotonic(), Counter[str]()
+    written: dict[str, str] = {}  # by the rule book
+    for number, each in enumerate(itertools.cycle(found)):
+        if number >= count or time.monotonic() - began >= seconds:
+            break
+        # Another one of three in each round.
+        is_beside = (number + number // len(found)) % BESIDE_EVERY == 0
+        os.kill(other.pid, signal.SIGCONT if is_beside else signal.SIGSTOP)
+        backend: Backend = "cuda" if device == "cuda" else "cpp"
+        task = Task(name=each.name, source=each.task, device=device, backend=backend)
+        candidate = each.candidate or written.get(each.name, "")
+        if not candidate:
+            candidate = written[each.name] = written_by_rule_book(judge, task)
+        verdict = judge.judge(task, candidate)
+        judged["all"] += 1
+        judged["beside"] += is_beside
+        where = " beside another program" if is_beside else ""
+        if not isinstance(verdict, Verdict) or not verdict.is_correct:
+            judged["not correct"] += 1
+            print(f"!! {each.name}{where}: {verdict}"[:400], flush=True)
+            continue
+        if not each.is_itself:
+            continue
+        judged["itself"] += 1
+        low, high = verdict.speedup_ci95 or (0.0, 2.0)
+        if low > 1 + EXCLUDED_BY or high < 1 - EXCLUDED_BY:
+            judged["excluded"] += 1
+            print(
+                f"!! {each.name}{where}: {verdict.speedup:.3f} ({low:.3f}-{high:.3f})", flush=True
+            )
+    spent = time.monotonic() - began
+    print(
+        f"{judged['all']} judgments of {len(found)} candidates, {judged['beside']} beside another "
+        f"program, in {spent:.0f} s: {judged['not correct']} not correct; of {judged['itself']} "
+        f"modules against themselves {judged['excluded']} intervals exclude 1 by more than 3 %"
+    )
+    return int(judged["not correct"] + judged["excluded"] > 0)
+
+
+# --- the candidates ------------------------------------------------------------------------------
+
+
+def honest_candidates(device: DeviceKind) -> list[HonestCandidate]:
+    """Return all candidates for a device, each task's together: its reference is prepared once."""
+    kernels = [
+        HonestCandidate(name=each.name, task=each.task, candidate=each.candidate)
+        for each in honest_kernels(device)
+        if LARGE_BYTES not in each.task
+    ]
+    return [*kernels, *corpus(device), *examples()]
+
+
+def corpus(device: DeviceKind) -> Iterator[HonestCandidate]:
+    """Yield the corpus's honest candidates, and its task's own module."""
+    root = ROOT / "tests" / "corpus" / ("cuda" if device == "cuda" else "")
+    if not (root / "task.py").exists():  # an installed copy has no tests
+        return
+    task = (root / "task.py").read_text(encoding="utf-8")
+    yield HonestCandidate(name="corpus", task=task, candidate=task + OWN_MODULE)
+    for path in sorted((root / "honest").glob("*.py")):
+        yield HonestCandidate(name="corpus", task=task, candidate=path.read_text(encoding="utf-8"))
+
+
+def examples() -> Iterator[HonestCandidate]:
+    """Yield the examples against themselves, and places for the rule book's answers to them."""
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        task = path.read_text(encoding="utf-8")
+        yield HonestCandidate(name=path.stem, task=task, candidate=task + OWN_MODULE)
+        yield HonestCandidate(name=path.stem, task=task, candidate="")
+
+
+def written_by_rule_book(judge: Judge, task: Task) -> str:
+    """Return the rule book's first candidate for a task, or the task's own module."""
+    reference = judge.measure(task, defer_baselines=True)
+    if isinstance(reference, TaskProblem):
+        raise SystemExit(f"{task.name} can't be judged here: {reference.reason}")
+    root = AttemptView(
+        node=0,
+        source=task.source,
+        verdict=Verdict(verdict=Outcome.NO_CANDIDATE),
+        score_us=reference.eager_us,
+    )
+    lease = Lease(work=f"{task.name}/1/solve", epoch=1)
+    solve = Solve(lease=lease, task=task, attempt=1, node=root, root=root, reference=reference)
+    return (
+        parse_reply(recipes.answer(solve)).code("Candidate", lambda _code: True)
+        or task.source + OWN_MODULE
+    )
+
+
+@contextmanager
+def other_program(device: DeviceKind) -> Iterator[subprocess.Popen[bytes]]:
+    """Start another program that uses the device; it is stopped between its turns."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER_PROGRAM, device], stdout=subprocess.PIPE
+    ) as process:
+        if process.stdout is not None:
+            process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""`python scripts/ship.py RUN | check | wheel | hub`: winners as a package that needs torch alone.
+
+RUN is a run's folder, the folder of an adopted model, or a winner's file such as best.py. The
+package has the original modules, the kernels, and the battery: checks of every use, which run
+before the package gets its place (docs/ship.md). The other words take a package that was made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
+
+from actors.cli import OneLineParser, exit_when_reader_closes
+from actors.commands import typed_command, with_typed_commands
+from actors.exit_status import ExitStatus
+
+WORDS = ("package", "check", "wheel", "hub")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make a package, or do something with one; return the exit status."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given or given[0] not in (*WORDS, "-h", "--help"):
+        given = ["package", *given]
+    parsed = _parser().parse_args(given)
+    from actors.ship import stages
+    from actors.ship.errors import NothingToShipError, ShipError
+
+    exit_when_reader_closes()
+    try:
+        return stages.run(parsed)
+    except NothingToShipError as error:
+        print(f"ship: {error}", file=sys.stderr)
+        return ExitStatus.NEGATIVE
+    except ShipError as error:
+        print(f"ship: {error}", file=sys.stderr)
+        return ExitStatus.USAGE
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog=typed_command("ship"),
+        description=with_typed_commands(__doc__),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    words = parser.add_subparsers(dest="word", required=True, metavar="WORD")
+    package = words.add_parser("package", help="make a package; the word itself may be left out")
+    package.add_argument("run", type=Path, metavar="RUN", help="a run, an adopted model, a best.py")
+    package.add_argument(
+        "--name", metavar="NAME", help="of the distribution, such as fused-gelu (default: the task)"
+    )
+    package.add_argument(
+        "--out", type=Path, metavar="DIR", help="the package's folder (default: dist/NAME)"
+    )
+    package.add_argument(
+        "--task", action="append", default=[], metavar="TASK",
+        help="ship this task's winner; may be repeated (default: all tasks with a winner)",
+    )  # fmt: skip
+    package.add_argument(
+        "--node", type=_number, metavar="N", help="ship this attempt in place of the winner"
+    )
+    package.add_argument(
+        "--license", default="", metavar="SPDX", help="of the package, such as MIT (default: none)"
+    )
+    check = words.add_parser("check", help="install a package by itself and run its battery")
+    check.add_argument("folder", type=Path, metavar="DIR", help="a package, or a wheel of one")
+    check.add_argument("--device", choices=("cpu", "cuda"), help="default: the kernels' own")
+    wheel = words.add_parser("wheel", help="build a wheel of a package, in its folder `wheels`")
+    wheel.add_argument("folder", type=Path, metavar="DIR", help="a package")
+    wheel.add_argument(
+        "--abi", choices=("jit", "limited", "stable"), default="jit",
+        help="jit: compiled at first use; limited: compiled, for any Python and this torch; stable:"
+        " for any torch from 2.10 (default: jit)",
+    )  # fmt: skip
+    wheel.add_argument(
+        "--cpu", choices=("native", "v2", "v3", "v4"), default="v3",
+        help="processors that a compiled wheel is for, as levels of x86-64 (default: v3, AVX2)",
+    )  # fmt: skip
+    hub = words.add_parser("hub", help="write a package as a repository for kernel-builder")
+    hub.add_argument("folder", type=Path, metavar="DIR", help="a package")
+    hub.add_argument("--out", type=Path, metavar="DIR", help="(default: DIR-hub)")
+    return parser
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of an attempt")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""Edits that go wrong in practice: placed as meant, or one question back, never a wrong place."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from agent_fakes import CALM, CANDIDATE
+from hypothesis import given
+from hypothesis import strategies as st
+from test_edit_laws import KERNELS, edits_reply
+
+from actors.agents.replies.anchors import lines_of, text_of
+from actors.agents.replies.candidates import read_candidate
+from actors.agents.replies.definitions import definitions_of
+from actors.agents.replies.edits import EditedSource, edited_source
+from actors.agents.replies.places import Place, PlaceProblem, ShownLines
+from actors.agents.replies.replies import ReplyProblem, fenced, parse_reply
+from protocol.values import Plan
+
+# Line ends of other systems, and characters that some functions take for line ends.
+ODD = ("\r\n", "\n\t", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\u00a0", "\ufeff", "é")
+FUNCTION = "def f{n}(a):\n    b = '{odd}'\n    return a + b + 'value {n}'\n"
+
+
+@st.composite
+def odd_sources(draw: st.DrawFn) -> str:
+    """A Python file of functions, tabs, C++ text and odd characters, with either line end."""
+    parts = []
+    for n in range(draw(st.integers(1, 6))):
+        odd = draw(st.sampled_from(("", *ODD[2:])))
+        parts.append(FUNCTION.format(n=n, odd=odd))
+        if draw(st.booleans()):
+            parts.append(
+                f'cpp{n} = r"""\nint g{n}(int a) {{\n\treturn a + {n};  // {odd}\n}}\n"""\n'
+            )
+    text = "\n".join(parts)
+    return text.replace("\n", "\r\n") if draw(st.booleans()) else text
+
+
+@CALM
+@given(odd_sources(), st.data())
+def test_a_named_function_is_replaced_whole_whatever_characters_the_source_has(
+    source: str, data: st.DataObject
+) -> None:
+    """Only its own lines change; every other line stays as it was, byte for byte."""
+    known = [one for one in definitions_of(source) if one.name[0] in "fg"]
+    one = data.draw(st.sampled_from(known))
+    lines = lines_of(source)
+    assert re.match(rf"\s*(def|int) {one.name}\(", lines[one.first - 1])
+    new = [f"{one.name} = None"]
+    found = edited_source(
+        parse_reply(edits_reply((f"function {one.name}", new))), ShownLines(source)
+    )
+    assert isinstance(found, EditedSource)
+    end = "\r" if "\r\n" in source else ""
+    kept = [*lines[: one.first - 1], f"{new[0]}{end}", *lines[one.last :]]
+    assert text_of(kept) == found.source
+
+
+@CALM
+@given(odd_sources(), st.data())
+def test_a_quoted_line_is_its_own_or_is_asked_about(source: str, data: st.DataObject) -> None:
+    """A quote with other blanks still means its line; one that stands twice chooses none."""
+    lines = lines_of(source)
+    number = data.draw(st.integers(1, len(lines)))
+    words = lines[number - 1].split()
+    if not words or "`" in lines[number - 1]:
+        return
+    blanks = data.draw(st.sampled_from([" ", "  ", "\t"]))
+    found = ShownLines(source).find(f"line `{blanks.join(words)}`")
+    if isinstance(found, Place):
+        assert (found.first, found.last) == (number, number)
+    else:
+        assert sum(line.split() == words for line in lines) > 1 or not words
+
+
+def test_a_lone_carriage_return_makes_no_name_a_place() -> None:
+    """Python counts it as a line end and a model sees none: names are asked about, numbers hold."""
+    source = "x = '''a\rb'''\ndef f(a):\n    return a\ny = 1\n"
+    assert isinstance(ShownLines(source).find("function f"), PlaceProblem)
+    found = edited_source(parse_reply(edits_reply(("line 4", ["y = 2"]))), ShownLines(source))
+    assert isinstance(found, EditedSource)
+    assert source.replace("y = 1", "y = 2") == found.source
+
+
+STORE = "        y[i] = (x[i] + 1.0f) * 0.5f;"
+LOOP = "    for (long i = 0; i < n; ++i) {"
+
+
+@pytest.mark.parametrize(
+    ("title", "new", "words"),
+    [
+        ("line 7", [LOOP, "        y[i] = 2.0f;"], "also holds line 6"),
+        ("lines 5-5", ["void half() {", LOOP], "also holds line 6"),
+        ("line 7", [f"7\t{STORE}", "        y[0] = 1.0f;"], "line numbers"),
+        ("lines 5-8", ["void half() {", "    // ... as before ...", "}"], "leaves lines out"),
+        ("class ModelNew", ["class ModelNew(nn.Module):", "    # … unchanged"], "leaves lines out"),
+    ],
+)
+def test_what_is_likely_a_slip_is_asked_about(title: str, new: list[str], words: str) -> None:
+    """Lines that are one off, copied numbers, left-out code: the question says which."""
+    reply = parse_reply(edits_reply((title, new)))
+    found = read_candidate(reply, Plan(advice="", scaffold=""), ShownLines(CANDIDATE))
+    assert isinstance(found, ReplyProblem), found
+    assert words in found.reason
+
+
+@pytest.mark.parametrize(
+    ("title", "new"),
+    [
+        ("lines 6-7", [LOOP, STORE, STORE]),
+        ("after line 7", [STORE]),  # an insertion may repeat the line beside it
+        ("line 7", ["        y[i] = 1.0f;", "    }"]),  # a bracket tells nothing
+    ],
+)
+def test_a_line_may_stand_twice_where_that_is_plain(title: str, new: list[str]) -> None:
+    """Unrolled code repeats lines: no question where the named lines hold them."""
+    found = edited_source(parse_reply(edits_reply((title, new))), ShownLines(CANDIDATE))
+    assert isinstance(found, EditedSource), found
+
+
+def test_a_difference_in_place_of_new_lines_is_asked_about() -> None:
+    """A block of '-' and '+' lines is no text of the file."""
+    block = fenced("-        y[i] = 0.0f;\n+        y[i] = 1.0f;", "diff")
+    reply = parse_reply(f"## Edits\n\n### line 7\n{block}\n")
+    found = edited_source(reply, ShownLines(CANDIDATE))
+    assert isinstance(found, ReplyProblem)
+    assert "is a difference" in found.reason
+
+
+def test_a_remark_between_edits_is_no_edit() -> None:
+    """A heading with words alone changes nothing; a place without its block is asked about."""
+    edit = edits_reply(("line 7", ["        y[i] = 1.0f;"]))
+    found = edited_source(
+        parse_reply(f"{edit}\n### Why this is right\n\nIt is.\n"), ShownLines(CANDIDATE)
+    )
+    assert isinstance(found, EditedSource)
+    assert len(found.edits) == 1
+    without = edited_source(parse_reply(f"{edit}\n### line 9\n\nIt is.\n"), ShownLines(CANDIDATE))
+    assert isinstance(without, ReplyProblem)
+
+
+def test_a_heading_inside_a_block_is_code() -> None:
+    """Markdown in a docstring or comment of the new lines names no place."""
+    new = [
+        "        # ### line 1",
+        "        # ## Candidate",
+        "        return (x + 1.0) * 0.5  # same",
+    ]
+    last = len(lines_of(CANDIDATE))
+    found = edited_source(parse_reply(edits_reply((f"line {last}", new))), ShownLines(CANDIDATE))
+    assert isinstance(found, EditedSource)
+    assert found.source.endswith(text_of(new))
+
+
+NESTED = {"lines 6-10": (6, 10), "line 8": (8, 8), "after line 7": (7.5, 7.5),
+          "function scale": (6, 10), "lines 5-6": (5, 6)}  # fmt: skip
+
+
+@CALM
+@given(st.permutations([*NESTED]), st.data())
+def test_nested_places_are_never_both_applied(titles: list[str], data: st.DataObject) -> None:
+    """Of places that share lines, in any order, none is applied: the question names two of them."""
+    chosen = titles[: data.draw(st.integers(2, 5))]
+    ends = sorted(NESTED[title] for title in chosen)
+    overlap = any(other[0] <= one[1] for one, other in pairwise(ends))
+    reply = edits_reply(*((title, [f"// new {title}"]) for title in chosen))
+    found = edited_source(parse_reply(reply), ShownLines(KERNELS))
+    assert isinstance(found, ReplyProblem) == overlap
+    if isinstance(found, ReplyProblem):
+        assert "overlap: join them" in found.reason

@@ -1,0 +1,241 @@
+"""Laws of a package: it is the original module in every use, and its kernels run where they may."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from package_samples import PLAIN_KERNELS, imported, package_of, winner_file
+
+from actors.release.decomposition import drop_in_parts
+from actors.ship.kernel_sources import packaged
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+RIGHT = PLAIN_KERNELS.format(scale=1)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A package whose kernels are right without gradients, and wrong with them."""
+    folder = tmp_path_factory.mktemp("package")
+    made = package_of(folder, RIGHT)
+    return imported(folder / made.name, made.module)
+
+
+def pair(part: Any) -> tuple[Any, Any, list[torch.Tensor]]:
+    """Return an original module, a winner with its parameters, and inputs."""
+    plain = part.Model(*part.get_init_inputs())
+    winner = part.ModelNew(*part.get_init_inputs())
+    winner.load_state_dict(plain.state_dict())
+    return plain, winner, part.get_inputs()
+
+
+def arguments(module: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the operator's arguments."""
+    return [*inputs, *(tensor.detach() for tensor in module.state_dict().values())]
+
+
+def test_the_parts_of_a_winners_file_are_those_that_it_was_made_of(tmp_path: Path) -> None:
+    """Task and candidate come back character by character, the candidate with its quotes."""
+    for candidate in (RIGHT, RIGHT + "\nTEXT = '''a\\n'''\n", RIGHT + '\n"""b"""\n' + "'''c'''\n"):
+        text = winner_file(tmp_path, candidate).read_text()
+        parts = drop_in_parts(text)
+        assert candidate == parts.candidate
+        assert text.startswith(parts.task)
+        assert parts.judged.startswith("_JUDGED = {")
+        assert "cpu" == parts.device
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("from torch.utils.cpp_extension import load as l", "from ..extensions import load as l"),
+        ("from torch.utils import cpp_extension", "from .. import extensions as cpp_extension"),
+        (
+            "from torch.utils import data, cpp_extension as e",
+            "from torch.utils import data; from .. import extensions as e",
+        ),
+        ("import torch.utils.cpp_extension as e", "from .. import extensions as e"),
+        ("import torch.utils.data", "import torch.utils.data"),
+    ],
+)  # fmt: skip
+def test_a_candidates_builds_go_through_the_package(line: str, expected: str) -> None:
+    """Each way to import torch's builder is replaced, and nothing else in the line."""
+    assert f"{expected}\nx = 'ä'\n" == packaged(f"{line}\nx = 'ä'\n")
+
+
+def test_a_builder_named_in_full_is_imported_after_the_future_imports() -> None:
+    """`torch.utils.cpp_extension.load_inline(…)` becomes the package's, wherever it stands."""
+    source = (
+        '"""é"""\nfrom __future__ import annotations\nimport torch.utils.cpp_extension\n'
+        "def f():\n    return torch.utils.cpp_extension.load_inline(1)\n"
+    )
+    changed = packaged(source)
+    assert "return _extensions.load_inline(1)" in changed
+    assert "annotations\nfrom .. import extensions as _extensions\nimport torch" in changed
+
+
+def test_kernels_run_and_gradients_are_the_originals(package: Any) -> None:
+    """Without gradients the kernels run; with them the original, whose gradients are right."""
+    plain, winner, inputs = pair(package)
+    with torch.no_grad():
+        torch.testing.assert_close(winner(*inputs), plain(*inputs))
+    assert 1 == winner.kernel_stats()["kernel"]
+    for module in (plain, winner):
+        module(*inputs).square().sum().backward()
+    torch.testing.assert_close(winner.lin.weight.grad, plain.lin.weight.grad)
+
+
+def test_the_operator_follows_its_arguments(package: Any) -> None:
+    """Called with the parameters of two modules in turn it has the outputs of each."""
+    for _ in range(2):
+        plain, _, inputs = pair(package)
+        before = package.stats()["kernel"]
+        torch.testing.assert_close(package.forward(*arguments(plain, inputs)), plain(*inputs))
+        assert before + 1 == package.stats()["kernel"]
+
+
+def test_the_operator_is_right_for_other_shapes_and_dtypes(package: Any) -> None:
+    """What the kernels were not made for runs the original, as a function of the same tensors."""
+    plain, _, _ = pair(package)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        inputs = [torch.randn(7, 16, dtype=dtype) for _ in range(2)]
+        plain = plain.to(dtype)
+        before = package.stats()["plain"]
+        torch.testing.assert_close(package.forward(*arguments(plain, inputs)), plain(*inputs))
+        assert before + 1 == package.stats()["plain"]
+
+
+def test_the_operator_has_the_originals_first_and_second_derivatives(package: Any) -> None:
+    """torch.autograd.gradcheck and gradgradcheck of the operator, in float64."""
+    plain, _, _ = pair(package)
+    inputs = [torch.randn(2, 16, dtype=torch.float64) for _ in range(2)]
+    tensors = [t.detach().clone().requires_grad_() for t in arguments(plain.double(), inputs)]
+    assert torch.autograd.gradcheck(package.forward, tensors, fast_mode=True)
+    assert torch.autograd.gradgradcheck(package.forward, tensors, fast_mode=True)
+
+
+def test_opcheck_finds_nothing(package: Any) -> None:
+    """The schema, the fake kernel, the autograd registration and AOT dispatch agree."""
+    plain, _, inputs = pair(package)
+    torch.library.opcheck(package.forward, tuple(arguments(plain, inputs)))
+
+
+def test_an_exported_module_holds_the_operator_for_any_batch(package: Any) -> None:
+    """torch.export with a dynamic batch: the saved program agrees at the judged size and others."""
+    plain, winner, inputs = pair(package)
+    batch = torch.export.Dim("batch", min=2, max=64)
+    shapes = {"x": {0: batch}, "y": {0: batch}}
+    program = torch.export.export(winner, tuple(inputs), dynamic_shapes=shapes)
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    loaded = torch.export.load(file).module()
+    before = package.stats()["kernel"]
+    for size in (4, 9):
+        inputs = [torch.randn(size, 16), torch.randn(size, 16)]
+        torch.testing.assert_close(loaded(*inputs), plain(*inputs))
+    assert before + 1 == package.stats()["kernel"]
+    assert package.NAMESPACE in str(program.graph)
+
+
+def test_a_changed_attribute_is_exported_as_the_original(package: Any) -> None:
+    """A module that is not as it was constructed is exported as plain operations."""
+    _, winner, inputs = pair(package)
+    winner.slope = 2.0
+    program = torch.export.export(winner, tuple(inputs))
+    assert "stark_" not in str(program.graph)
+    torch.testing.assert_close(program.module()(*inputs), winner(*inputs))
+
+
+def test_a_compiled_module_has_one_graph_for_each_layout(package: Any) -> None:
+    """fullgraph=True passes with the judged size and with others; dynamic sizes share a graph."""
+    torch._dynamo.reset()
+    plain, winner, inputs = pair(package)
+    graphs = []
+
+    def counting(graph: Any, _examples: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(winner, fullgraph=True, backend=counting)
+    with torch.no_grad():
+        for size in (4, 5, 6, 7, 8):
+            inputs = [torch.randn(size, 16), torch.randn(size, 16)]
+            torch.testing.assert_close(compiled(*inputs), plain(*inputs))
+    assert 1 == winner.kernel_stats()["kernel"]
+    assert len(graphs) <= 3
+
+
+def test_two_versions_and_two_copies_live_side_by_side(tmp_path: Path, package: Any) -> None:
+    """Another version has operators of its own; the same version twice shares them."""
+    (tmp_path / "second").mkdir()
+    second = package_of(tmp_path / "second", PLAIN_KERNELS.format(scale=3))
+    folder = tmp_path / "second" / second.name
+    others = [imported(folder, second.module) for _ in range(2)]
+    plain, _, inputs = pair(package)
+    given = arguments(plain, inputs)
+    torch.testing.assert_close(package.forward(*given), plain(*inputs))
+    for other in others:
+        wrong = other.forward(*given)
+        assert not torch.allclose(wrong, plain(*inputs))
+        torch.testing.assert_close(wrong, others[0].forward(*given))
+
+
+def test_each_judged_case_runs_the_kernels(tmp_path: Path) -> None:
+    """Module and operator run the kernels in each dtype that was judged, and in no other."""
+    made = package_of(tmp_path, RIGHT, dtypes=("", "bfloat16"))
+    part = imported(tmp_path / made.name, made.module)
+    for dtype, kernels in ((torch.float32, 1), (torch.bfloat16, 1), (torch.float64, 0)):
+        plain, winner, inputs = pair(part)
+        plain.to(dtype)
+        winner.to(dtype)
+        inputs = [each.to(dtype) for each in inputs]
+        before = part.stats()["kernel"]
+        close = {"rtol": 0.1, "atol": 0.05}  # the kernels round to bfloat16 elsewhere
+        with torch.no_grad():
+            torch.testing.assert_close(winner(*inputs), plain(*inputs), **close)
+        got = part.forward(*arguments(plain, inputs))
+        torch.testing.assert_close(got, plain(*inputs), **close)
+        assert before + 2 * kernels == part.stats()["kernel"]
+
+
+def test_strict_mode_raises_in_place_of_the_original(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With STARK_STRICT=1 a call that the kernels can't take raises and names the reason."""
+    monkeypatch.setenv("STARK_STRICT", "1")
+    made = package_of(tmp_path, RIGHT + "# strict\n")
+    strict = imported(tmp_path / made.name, made.module)
+    _, winner, inputs = pair(strict)
+    with torch.no_grad():
+        winner(*inputs)
+        with pytest.raises(RuntimeError, match=r"STARK_STRICT=1.*shape \[8, 16\]"):
+            winner(*(torch.cat([each, each]) for each in inputs))
+
+
+def test_a_second_build_of_the_same_winner_has_the_same_version(tmp_path: Path) -> None:
+    """The version is a digest of the content: another kernel, another version and namespace."""
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    first = package_of(tmp_path / "a", RIGHT)
+    again = package_of(tmp_path / "b", RIGHT)
+    other = package_of(tmp_path / "c", RIGHT + "# other\n")
+    assert (first.version, first.files) == (again.version, again.files)
+    assert first.version != other.version
+    assert set(first.namespaces.values()) & set(other.namespaces.values()) == set()
+
+
+def test_importing_a_package_warns_of_nothing(tmp_path: Path) -> None:
+    """An import is silent, and does not import the compiler."""
+    made = package_of(tmp_path, RIGHT + "# silent\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        imported(tmp_path / made.name, made.module)

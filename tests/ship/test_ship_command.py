@@ -1,0 +1,102 @@
+"""Laws of `ship.py`: a package is whole, tried and placed, or one line says why."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from package_samples import PLAIN_KERNELS, winner_file
+
+from actors.ship import battery_process
+from actors.ship.errors import ShipError
+from actors.ship.package import checked_name, opened
+
+TOP = Path(__file__).parents[2]
+SHIP = (sys.executable, str(TOP / "scripts" / "ship.py"))
+
+
+def ship(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*SHIP, *words], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def refused(done: subprocess.CompletedProcess[str], status: int, *parts: str) -> None:
+    """Assert one line on stderr with these parts, nothing on stdout, and the exit status."""
+    assert (status, "") == (done.returncode, done.stdout), done.stderr
+    assert 1 == len(done.stderr.splitlines())
+    assert [] == [part for part in parts if part not in done.stderr]
+
+
+def test_what_is_no_winner_is_refused_in_one_line(tmp_path: Path) -> None:
+    """A task's file, a folder without a run, a missing folder, a taken place: status 2."""
+    (tmp_path / "task.py").write_text("class Model: pass\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("")
+    winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
+    refused(ship(tmp_path, "task.py"), 2, "task can't be shipped")
+    refused(ship(tmp_path, "full"), 2, "full has no stark.toml")
+    refused(ship(tmp_path, "absent"), 2, "absent is not a run folder")
+    refused(ship(tmp_path, "gate.py", "--out", "full"), 2, "--out full exists and is not empty")
+    refused(ship(tmp_path, "gate.py", "--node", "3"), 2, "RUN is a file")
+    refused(ship(tmp_path, "check", "full"), 2, "full is not a package")
+    assert {"task.py", "full", "gate.py"} == {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["torch", "json", "class", "1x", "a b", "../x", "-x", "é", ""])
+def test_a_name_that_python_or_pip_refuse_is_refused(name: str) -> None:
+    """No package shadows torch or the standard library, or has a name that is no name."""
+    with pytest.raises(ShipError, match="--name"):
+        checked_name(name)
+    assert "fused_gelu_2" == checked_name("Fused-GELU.2")
+
+
+def results(**outcomes: str) -> battery_process.BatteryResults:
+    rows = {
+        name.replace("_", " "): battery_process.CheckResult(outcome=outcome, note="n")
+        for name, outcome in outcomes.items()
+    }
+    return battery_process.BatteryResults(where={"torch": "2"}, parts={"gate": rows})
+
+
+def test_a_failed_check_becomes_a_limit_where_every_failure_has_one() -> None:
+    """A wrong operator is a limit; a wrong value is none, whatever else failed."""
+    assert {} == battery_process.limits_of(results(values="passed"))
+    assert {"gate": ("compile", "operator")} == battery_process.limits_of(
+        results(values="passed", operator="failed", opcheck="failed", compile="failed")
+    )
+    assert {} == battery_process.limits_of(results(values="failed", operator="failed"))
+    assert ["gate, values: n"] == battery_process.failed_checks(results(values="failed"))
+
+
+@pytest.mark.long
+def test_a_package_is_placed_after_its_battery(tmp_path: Path) -> None:
+    """The folder has the sources, the results and a README; the battery passed what it could."""
+    winner_file(tmp_path, PLAIN_KERNELS.format(scale=1))
+    done = ship(tmp_path, "gate.py", "--name", "fused-gate", "--license", "MIT")
+    assert 0 == done.returncode, done.stderr
+    folder = tmp_path / "dist" / "fused-gate"
+    package = opened(folder)
+    assert f"dist/fused-gate: fused-gate {package.version}" in done.stdout
+    found = msgspec.json.decode(
+        (folder / "fused_gate" / "battery.json").read_bytes(),
+        type=battery_process.BatteryResults,
+    )
+    outcomes = {name: row.outcome for name, row in found.parts["gate"].items()}
+    assert {"passed"} == {
+        outcome
+        for name, outcome in outcomes.items()
+        if name not in ("CUDA graph", "side stream", "second device")
+    }
+    assert [] == list(folder.rglob("__pycache__"))
+    assert 'license = "MIT"' in (folder / "pyproject.toml").read_text()
+    assert "| gate | opcheck | passed |" in (folder / "README.md").read_text()
+
+
+@pytest.mark.long
+def test_wrong_kernels_are_not_shipped(tmp_path: Path) -> None:
+    """Kernels with wrong values: status 1, one line with the check, nothing on disk."""
+    winner_file(tmp_path, PLAIN_KERNELS.format(scale=1.5))
+    refused(ship(tmp_path, "gate.py", "--name", "g"), 1, "gate, values", "the error is")
+    assert ["gate.py"] == [path.name for path in tmp_path.rglob("*") if path.is_file()]
