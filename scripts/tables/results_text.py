@@ -19,7 +19,7 @@ from scripts.tables.result_rows import ProblemRow
 
 MAX_IDEA = 150  # characters of an attempt's idea, and of why it failed
 NOTES = """\
-**best**: the fastest correct candidate, confirmed in fresh processes unless a remark says otherwise;
+**best**: the fastest correct candidate, confirmed in fresh processes unless it is marked;
 its speed-up against eager with the 95 % interval, and against torch.compile's two modes by their
 times. **attempts**: correct / compiled / all. **tokens**, **USD**: of all its model calls; **USD an
 attempt**: of those that have a verdict. **USD for 1 %**: dollars for each percent of
